@@ -1,0 +1,3 @@
+"""bdl-bench: benchmarks for Bayesian deep learning."""
+
+__version__ = "0.1.0"

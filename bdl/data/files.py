@@ -1,0 +1,133 @@
+"""Downloaded files: where they lie, how they get there, and the checksum each must have.
+
+``BDL_DATA_DIR`` is the data directory (default: ``data`` in the working directory). ``BDL_DATA_MIRROR``, a
+directory or an http address with the same layout, is tried before a file's public address.
+"""
+
+import errno
+import hashlib
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+from bdl.errors import InputError
+
+State = Literal["ok", "missing", "corrupt"]
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file of a data set that is downloaded once and verified on every read.
+
+    Parameters
+    ----------
+    dataset
+        Name of the data set it belongs to, for messages.
+    path
+        Where it lies in the data directory and in a mirror, with forward slashes.
+    url
+        Public address.
+    sha256
+        Hex digest of its content.
+    """
+
+    dataset: str
+    path: str
+    url: str
+    sha256: str
+
+    @property
+    def target(self) -> Path:
+        """Where the file lies on this machine."""
+        return Path(os.environ.get("BDL_DATA_DIR") or "data").expanduser() / self.path
+
+    def state(self) -> State:
+        """Tell whether the cached file is there and right."""
+        if not self.target.is_file():
+            return "missing"
+        return "corrupt" if self._mismatch(self.target.read_bytes()) else "ok"
+
+    def read(self) -> str:
+        """Give the text of the file; download it if it is missing.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be had, or the cached file is corrupt (it is left as it is).
+        """
+        if not self.target.is_file():
+            self.download()
+        content = self.target.read_bytes()
+        if mismatch := self._mismatch(content):
+            raise InputError(
+                f"corrupt data file {self.target}: {mismatch}; "
+                f"run 'bdl-bench data fetch {self.dataset}', or delete the file and run again"
+            )
+        return content.decode()
+
+    def download(self) -> None:
+        """Put a verified copy in the data directory, from the mirror or else from the public address.
+
+        The file appears whole or not at all.
+
+        Raises
+        ------
+        InputError
+            If no source has the right file, or the data directory cannot be written.
+        """
+        mirror = os.environ.get("BDL_DATA_MIRROR")
+        sources = [f"{mirror.rstrip('/')}/{self.path}", self.url] if mirror else [self.url]
+        failures = []
+        with _workspace(self.target.parent) as folder:
+            part = Path(folder) / self.target.name
+            for source in sources:
+                try:
+                    _transfer(source, part)
+                    if mismatch := self._mismatch(part.read_bytes()):
+                        raise OSError(errno.EBADMSG, mismatch)
+                    part.replace(self.target)
+                    return
+                except OSError as error:
+                    failures.append(f"{source}: {_reason(error)}")
+        raise InputError(
+            f"cannot get data file {self.path} ({'; '.join(failures)}); connect to the network or set "
+            f"BDL_DATA_MIRROR to a directory or http address that has it, then run "
+            f"'bdl-bench data fetch {self.dataset}'"
+        )
+
+    def _mismatch(self, content: bytes) -> str | None:
+        found = hashlib.sha256(content).hexdigest()
+        return None if found == self.sha256 else f"expected sha256 {self.sha256[:12]}, found {found[:12]}"
+
+
+def _workspace(folder: Path) -> TemporaryDirectory[str]:
+    """Make a temporary directory inside `folder`: on the same disk, so that moving out of it is atomic."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return TemporaryDirectory(prefix=".download-", dir=folder)
+    except OSError as error:
+        raise InputError(
+            f"cannot write to data directory {folder} ({error.strerror}); "
+            "set BDL_DATA_DIR to one you can write to"
+        ) from None
+
+
+def _transfer(source: str, target: Path) -> None:
+    """Copy from a path or an http address; every failure is an OSError."""
+    if source.startswith(("http://", "https://")):
+        from pooch import HTTPDownloader
+
+        HTTPDownloader(chunk_size=1 << 16)(source, str(target), None)
+    else:
+        shutil.copyfile(Path(source).expanduser(), target)
+
+
+def _reason(error: OSError) -> str:
+    """Say in a few words why a transfer failed."""
+    response = getattr(error, "response", None)  # the server's answer, if the HTTP client got one
+    if response is not None:
+        return f"HTTP {response.status_code}"
+    return error.strerror or type(error).__name__

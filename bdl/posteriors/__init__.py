@@ -1,0 +1,9 @@
+"""Posterior families over a flat parameter vector: pure tensor mathematics, no training."""
+
+from bdl.posteriors.base import Gaussian, Posterior
+from bdl.posteriors.diagonal import DiagonalGaussian
+from bdl.posteriors.factor_analysis import FactorAnalysis
+from bdl.posteriors.full import FullGaussian
+from bdl.posteriors.kl import kl_divergence
+
+__all__ = ["DiagonalGaussian", "FactorAnalysis", "FullGaussian", "Gaussian", "Posterior", "kl_divergence"]

@@ -1,0 +1,95 @@
+"""Named components, imported only when they are used.
+
+A registry maps names to ``"module:attribute"`` strings, so listing names costs nothing. Third parties
+add names through an entry-point group; a single file is named directly as ``path/to/file.py:attribute``.
+"""
+
+import importlib
+import importlib.util
+import sys
+from functools import cached_property
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from bdl.errors import InputError, unknown
+
+
+class Registry:
+    """Components of one kind, by name.
+
+    Parameters
+    ----------
+    kind
+        Singular noun for messages: ``"method"``, ``"dataset"``, ``"model"``, ``"metric"``.
+    builtin
+        Name to ``"module:attribute"``.
+
+    Notes
+    -----
+    Entry points of the group ``bdl.<kind>s`` join the built-in names; a built-in name cannot be replaced.
+    """
+
+    def __init__(self, kind: str, builtin: dict[str, str]) -> None:
+        self.kind = kind
+        self.builtin = builtin
+
+    @cached_property
+    def targets(self) -> dict[str, str]:
+        """All names and where they live."""
+        plugins = {point.name: point.value for point in entry_points(group=f"bdl.{self.kind}s")}
+        return plugins | self.builtin
+
+    def names(self) -> list[str]:
+        """List the registered names."""
+        return list(self.targets)
+
+    def get(self, name: str) -> Any:
+        """Import the component called `name`.
+
+        Parameters
+        ----------
+        name
+            A registered name, or ``module:attribute``, or ``path/to/file.py:attribute``.
+
+        Raises
+        ------
+        InputError
+            If there is no such component.
+        """
+        target = name if ":" in name else self.targets.get(name)
+        if target is None:
+            raise unknown(self.kind, name, self.targets)
+        location, _, attribute = target.rpartition(":")
+        module = _load_file(self.kind, Path(location)) if location.endswith(".py") else _load(self.kind, location)
+        try:
+            return getattr(module, attribute)
+        except AttributeError:
+            raise InputError(f"{self.kind} '{name}': {location} defines no '{attribute}'") from None
+
+
+def _load(kind: str, module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise InputError(f"{kind}: cannot import '{module}' ({error}); is the package installed?") from None
+
+
+def _load_file(kind: str, path: Path) -> Any:
+    """Import a single file once per process; its absolute path names the module."""
+    path = path.resolve()
+    if not path.is_file():
+        raise InputError(f"{kind}: no such file: {path}")
+    name = f"bdl_user_{path.stem}_{crc32(str(path).encode()):08x}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            del sys.modules[name]
+            raise InputError(f"{kind}: {path} cannot be imported: {type(error).__name__}: {error}") from error
+    return sys.modules[name]

@@ -1,0 +1,83 @@
+"""The Dataset contract, on made-up numbers and on the bundled diabetes set."""
+
+import hashlib
+import pickle
+import struct
+
+import numpy as np
+import pytest
+
+from bdl.data import Dataset, Split, load
+from bdl.errors import InputError
+
+X = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+Y = np.array([7.0, 8.0, 9.0])
+
+
+def test_checksum_is_the_hash_of_little_endian_doubles() -> None:
+    expected = hashlib.sha256(struct.pack("<9d", *range(1, 10))).hexdigest()
+    assert Dataset("toy", X, Y).checksum == expected
+    assert Dataset("toy", np.asfortranarray(X), Y).checksum == expected, "memory layout does not matter"
+    assert Dataset("other", X, Y).checksum == expected, "the name does not matter"
+
+
+@pytest.mark.parametrize("entry", [0, 5])
+def test_checksum_sees_the_last_bit(entry: int) -> None:
+    changed = X.copy()
+    changed.flat[entry] = np.nextafter(changed.flat[entry], np.inf)
+    assert Dataset("toy", changed, Y).checksum != Dataset("toy", X, Y).checksum
+    assert Dataset("toy", X, np.nextafter(Y, 0)).checksum != Dataset("toy", X, Y).checksum
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        (X, Y[:2], r"x is \(3, 2\) and y \(2,\)"),
+        (X[:, 0], Y, r"x is \(3,\)"),
+        (X, Y[:, None], r"y \(3, 1\)"),
+        (X.astype(np.float32), Y, "x is float32 and y float64; convert both"),
+        (np.where(X == 4, np.nan, X), Y, "NaN or infinite"),
+        (X, np.where(Y == 8, np.inf, Y), "NaN or infinite"),
+    ],
+)
+def test_bad_arrays(x: np.ndarray, y: np.ndarray, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Dataset("toy", x, y)
+
+
+def test_published_splits_come_from_their_reader() -> None:
+    splits = [Split(np.array([0, 1]), np.array([2])), Split(np.array([2, 1]), np.array([0]))]
+    dataset = Dataset("toy", X, Y, splits=2, published=splits.__getitem__)
+    assert dataset.split(1) is splits[1]
+    for index in (-1, 2):
+        with pytest.raises(InputError, match=f"dataset 'toy' has no split {index}; choose 0 to 1"):
+            dataset.split(index)
+
+
+def test_unpublished_splits_have_no_end() -> None:
+    dataset = Dataset("toy", X, Y)
+    assert sorted([*dataset.split(1000).train, *dataset.split(1000).test]) == [0, 1, 2]
+    with pytest.raises(InputError, match="has no split -1; choose from 0 up"):
+        dataset.split(-1)
+
+
+def test_diabetes() -> None:
+    dataset = load("diabetes")
+    assert (dataset.name, dataset.task, dataset.splits) == ("diabetes", "regression", None)
+    assert dataset.x.dtype == dataset.y.dtype == np.float64
+    # First patient of the study: age 59, sex 2, body-mass index 32.1, blood pressure 101, outcome 151.
+    np.testing.assert_array_equal(dataset.x[0, :4], [59, 2, 32.1, 101])
+    assert dataset.y[0] == 151
+    assert dataset.x.shape == (442, 10)
+    # Published summary of the outcome: mean 152.13, standard deviation 77.09 (n - 1).
+    assert (round(dataset.y.mean(), 2), round(dataset.y.std(ddof=1), 2)) == (152.13, 77.09)
+    assert dataset.checksum == "e9c1f7559552854a24dc45b41c446ce5f79f96e5da081bcce24b57492720b3f7"
+    split = dataset.split(3)
+    assert (len(split.train), len(split.test)) == (398, 44)
+
+
+def test_pickles_for_worker_processes() -> None:
+    dataset = load("diabetes")
+    copy = pickle.loads(pickle.dumps(dataset))
+    assert copy.checksum == dataset.checksum
+    np.testing.assert_array_equal(copy.split(2).test, dataset.split(2).test)

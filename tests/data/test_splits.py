@@ -1,0 +1,58 @@
+"""The split recipe and the folds; the published files themselves are compared in test_uci.py."""
+
+import numpy as np
+import pytest
+from sklearn.model_selection import KFold
+
+from bdl.data import folds, recipe_split
+from bdl.errors import InputError
+
+
+def test_first_split_is_the_first_permutation_of_seed_one() -> None:
+    split = recipe_split(10, 0)
+    # numpy.random.seed(1); numpy.random.permutation(10)
+    assert split.train.tolist() == [2, 9, 6, 4, 0, 3, 1, 7, 8]
+    assert split.test.tolist() == [5]
+    assert split.train.dtype == split.test.dtype == np.int64
+
+
+def test_later_splits_go_on_with_the_same_stream() -> None:
+    generator = np.random.RandomState(1)
+    for index in range(4):
+        order = generator.permutation(57)
+        split = recipe_split(57, index)
+        np.testing.assert_array_equal([*split.train, *split.test], order)
+
+
+@pytest.mark.parametrize(
+    ("n", "train"),
+    [
+        (506, 455),
+        (1030, 927),
+        (768, 691),
+        (308, 277),
+        (8192, 7373),
+        (11934, 10741),
+        (9568, 8611),
+        (1599, 1439),
+    ],
+)
+def test_training_sizes_of_the_published_sets(n: int, train: int) -> None:
+    split = recipe_split(n, 0)
+    assert (len(split.train), len(split.test)) == (train, n - train)
+
+
+@pytest.mark.parametrize(("n", "k"), [(10, 5), (11, 5), (455, 5), (277, 10), (7, 7), (2, 2)])
+def test_folds_equal_scikit_learn(n: int, k: int) -> None:
+    ours, theirs = folds(n, k), list(KFold(k).split(np.zeros(n)))
+    assert len(ours) == k
+    for (train, val), (train_sk, val_sk) in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(train, train_sk)
+        np.testing.assert_array_equal(val, val_sk)
+        assert train.dtype == val.dtype == np.int64
+
+
+@pytest.mark.parametrize(("n", "k"), [(4, 5), (4, 1), (4, 0), (0, 2)])
+def test_impossible_folds(n: int, k: int) -> None:
+    with pytest.raises(InputError, match=f"cannot cut {n} rows into {k} folds"):
+        folds(n, k)

@@ -1,0 +1,46 @@
+"""Random posteriors of every family in float64."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from bdl.posteriors import DiagonalGaussian, FactorAnalysis, FullGaussian, Gaussian
+
+FAMILIES = ("diagonal", "factor", "full")
+
+
+def build(family: str, seed: int = 0, dim: int = 6, rank: int = 3) -> Gaussian:
+    """A random posterior with variances around one and real correlations."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    loc, positive = normal(dim), normal(dim).exp()
+    if family == "diagonal":
+        return DiagonalGaussian(loc, positive)
+    if family == "factor":
+        return FactorAnalysis(loc, normal(dim, rank), positive)
+    return FullGaussian(loc, 0.5 * normal(dim, dim).tril(-1) + positive.diag())
+
+
+@pytest.fixture(params=FAMILIES)
+def family(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=FAMILIES)
+def other_family(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(name="build")
+def build_fixture() -> Callable[..., Gaussian]:
+    return build
+
+
+@pytest.fixture
+def posterior(family: str) -> Gaussian:
+    return build(family)

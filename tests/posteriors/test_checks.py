@@ -1,0 +1,57 @@
+"""Invalid posteriors are refused in one line that says how to mend them."""
+
+import pytest
+import torch
+
+from bdl.errors import InputError
+from bdl.posteriors import DiagonalGaussian, FactorAnalysis, FullGaussian, kl_divergence
+
+ONE, TWO, THREE = torch.ones(1), torch.ones(2), torch.ones(3)
+BAD = torch.tensor([1.0, 0.0])
+
+
+def test_valid_posteriors_are_returned_as_they_are(posterior):
+    assert posterior.check() is posterior
+
+
+@pytest.mark.parametrize(
+    ("posterior", "message"),
+    [
+        (DiagonalGaussian(torch.ones(2, 2), TWO), r"loc has shape \(2, 2\): give one vector"),
+        (DiagonalGaussian(torch.ones(0), torch.ones(0)), r"loc has shape \(0,\): give one vector"),
+        (DiagonalGaussian(TWO, ONE), r"var has shape \(1,\): give it shape \(2,\)"),
+        (DiagonalGaussian(TWO, BAD), "var must be positive and finite: it ranges from 0 to 1"),
+        (DiagonalGaussian(TWO, TWO * torch.nan), "var must be positive and finite"),
+        (FactorAnalysis(TWO, torch.ones(2, 3), TWO), "3 factors for 2 parameters: use at most 2 factors"),
+        (FactorAnalysis(TWO, TWO, TWO), r"factors has shape \(2,\): give it shape \(2, K\)"),
+        (FactorAnalysis(TWO, torch.ones(3, 1), TWO), r"factors has shape \(3, 1\): give it shape \(2, K\)"),
+        (FactorAnalysis(TWO, torch.ones(2, 1), THREE), r"diag has shape \(3,\): give it shape \(2,\)"),
+        (FactorAnalysis(TWO, torch.ones(2, 1), BAD), "diag must be positive and finite"),
+        (FullGaussian(TWO, torch.eye(3)), r"scale_tril has shape \(3, 3\): give it shape \(2, 2\)"),
+        (FullGaussian(TWO, -torch.eye(2)), "the diagonal of scale_tril must be positive"),
+        (FullGaussian(TWO, torch.ones(2, 2)), "scale_tril is not lower triangular"),
+    ],
+)
+def test_invalid_posteriors_are_refused(posterior, message):
+    with pytest.raises(InputError, match=message) as error:
+        posterior.check()
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("covariance", "message"),
+    [
+        (torch.eye(3), r"covariance has shape \(3, 3\): give it shape \(2, 2\)"),
+        (torch.tensor([[1.0, 0.5], [0.0, 1.0]]), "covariance is not symmetric"),
+        (torch.tensor([[1.0, 2.0], [2.0, 1.0]]), "covariance is not positive definite"),
+        (torch.eye(2) * torch.nan, "covariance is not positive definite"),
+    ],
+)
+def test_from_covariance_refuses(covariance, message):
+    with pytest.raises(InputError, match=message):
+        FullGaussian.from_covariance(TWO, covariance)
+
+
+def test_kl_refuses_different_dimensions():
+    with pytest.raises(InputError, match="KL of 2 against 1 parameters"):
+        kl_divergence(DiagonalGaussian(TWO, TWO), DiagonalGaussian(ONE, ONE))

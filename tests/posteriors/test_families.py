@@ -1,0 +1,138 @@
+"""Every verb of every family against dense float64 linear algebra and torch.distributions."""
+
+import math
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributions import LowRankMultivariateNormal, MultivariateNormal
+
+from bdl.posteriors import DiagonalGaussian, FactorAnalysis, FullGaussian
+
+EXACT = {"rtol": 1e-10, "atol": 1e-12}
+
+
+def normal(*shape, seed=99):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def dense(posterior):
+    return MultivariateNormal(posterior.mean(), posterior.covariance(), validate_args=False)
+
+
+def test_covariance_is_the_declared_one():
+    loc, var = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])
+    assert DiagonalGaussian(loc, var).covariance().tolist() == [[3, 0], [0, 4]]
+    assert FactorAnalysis(loc, torch.tensor([[1.0], [2.0]]), var).covariance().tolist() == [[4, 2], [2, 8]]
+    assert FullGaussian(loc, torch.tensor([[2.0, 0.0], [1.0, 3.0]])).covariance().tolist() == [
+        [4, 2],
+        [2, 10],
+    ]
+
+
+def test_mean_and_dimensions(posterior):
+    assert posterior.mean() is posterior.loc
+    assert posterior.dim == 6
+    assert posterior.noise_dim == (9 if isinstance(posterior, FactorAnalysis) else 6)
+
+
+def test_variance_is_the_diagonal_of_the_covariance(posterior):
+    torch.testing.assert_close(posterior.variance(), posterior.covariance().diagonal(), **EXACT)
+
+
+def test_log_det_and_precision_diagonal(posterior):
+    covariance = posterior.covariance()
+    torch.testing.assert_close(posterior.log_det(), torch.linalg.slogdet(covariance).logabsdet, **EXACT)
+    expected = torch.linalg.inv(covariance).diagonal()
+    torch.testing.assert_close(posterior.precision_diagonal(), expected, **EXACT)
+
+
+def test_gain_is_precision_times_factors(build):
+    q = build("factor")
+    torch.testing.assert_close(q.gain(), torch.linalg.solve(q.covariance(), q.factors), **EXACT)
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (2, 3), (0,)])
+def test_log_prob(posterior, shape):
+    theta = 2 * normal(*shape, posterior.dim)
+    actual = posterior.log_prob(theta)
+    assert actual.shape == shape
+    torch.testing.assert_close(actual, dense(posterior).log_prob(theta), **EXACT)
+
+
+@pytest.mark.parametrize("rank", [1, 3, 6])
+def test_factor_analysis_of_every_rank_matches_torch(build, rank):
+    q = build("factor", rank=rank)
+    oracle = LowRankMultivariateNormal(q.loc, q.factors, q.diag)
+    theta = normal(5, q.dim)
+    torch.testing.assert_close(q.log_prob(theta), oracle.log_prob(theta), **EXACT)
+    torch.testing.assert_close(q.entropy(), oracle.entropy(), **EXACT)
+    torch.testing.assert_close(q.variance(), oracle.variance, **EXACT)
+
+
+def test_standard_normal_known_numbers():
+    q = DiagonalGaussian(torch.zeros(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64))
+    assert q.log_prob(torch.tensor([3.0, 4.0])).item() == pytest.approx(
+        -math.log(2 * math.pi) - 12.5, rel=1e-14
+    )
+    assert q.entropy().item() == pytest.approx(math.log(2 * math.pi * math.e), rel=1e-14)
+
+
+def test_entropy_formula(posterior):
+    torch.testing.assert_close(posterior.entropy(), dense(posterior).entropy(), **EXACT)
+
+
+def test_entropy_is_minus_the_expected_log_density(posterior):
+    n = 50_000
+    log_q = posterior.log_prob(posterior.sample(normal(n, posterior.noise_dim)))
+    standard_error = math.sqrt(posterior.dim / 2 / n)  # log q is -chi^2_D / 2 plus a constant
+    assert abs(posterior.entropy() + log_q.mean()) < 4 * standard_error
+
+
+def test_samples_have_the_declared_mean_and_covariance(posterior):
+    n = 100_000
+    theta = posterior.sample(normal(n, posterior.noise_dim))
+    assert theta.shape == (n, posterior.dim)
+    covariance, variance = posterior.covariance(), posterior.variance()
+    centred = theta - posterior.mean()
+    mean_z = centred.mean(0) / (variance / n).sqrt()
+    # Var of the product of two jointly Gaussian entries: S_ii S_jj + S_ij^2.
+    covariance_error = ((torch.outer(variance, variance) + covariance.square()) / n).sqrt()
+    covariance_z = (centred.mT @ centred / n - covariance) / covariance_error
+    assert mean_z.abs().max() < 4.5
+    assert covariance_z.abs().max() < 4.5
+
+
+def test_factor_analysis_noise_is_h_then_z(build):
+    q = build("factor")
+    rows = q.sample(torch.eye(q.noise_dim, dtype=torch.float64)) - q.loc
+    expected = torch.cat([q.factors.mT, q.diag.sqrt().diag()])
+    torch.testing.assert_close(rows, expected, **EXACT)
+
+
+def test_whiten_inverts_sample_by_the_shortest_noise(posterior):
+    delta = normal(2, 3, posterior.dim)
+    noise = posterior.whiten(delta)
+    assert noise.shape == (2, 3, posterior.noise_dim)
+    torch.testing.assert_close(posterior.sample(noise), posterior.mean() + delta, **EXACT)
+    linear = posterior.sample(torch.eye(posterior.noise_dim, dtype=torch.float64)) - posterior.mean()
+    torch.testing.assert_close(noise, delta @ torch.linalg.pinv(linear), **EXACT)
+
+
+def test_from_covariance_is_inverse_of_covariance(build):
+    covariance = build("factor").covariance()
+    q = FullGaussian.from_covariance(torch.zeros(6, dtype=torch.float64), covariance)
+    torch.testing.assert_close(q.covariance(), covariance, **EXACT)
+    assert q.check() is q
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_dtype_and_device_are_kept(posterior, dtype, device):
+    """Fake tensors refuse to mix devices, and need none: they carry shapes only."""
+    with FakeTensorMode():
+        q = type(posterior)(*(torch.empty(tensor.shape, dtype=dtype, device=device) for tensor in posterior))
+        noise = torch.empty(q.noise_dim, dtype=dtype, device=device)
+        results = [q.mean(), q.variance(), q.covariance(), q.entropy(), q.log_det(), q.precision_diagonal()]
+        results += [q.sample(noise), q.log_prob(q.loc), q.whiten(q.loc), q.trace_solve(q)]
+    assert {(result.dtype, result.device.type) for result in results} == {(dtype, device)}
