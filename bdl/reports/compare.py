@@ -1,0 +1,203 @@
+"""Our numbers beside the printed ones, with a verdict."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bdl.errors import unknown
+from bdl.metrics.base import INFO, MetricInfo
+from bdl.reports.inputs import Benchmark
+from bdl.reports.papers import PaperValue, Printed, paper_values
+from bdl.reports.statistics import STATISTICS, Values
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Z_LIMIT = 2.0
+"""A difference of at most this many standard errors is a match."""
+
+VALUES_ALONE = (
+    "No standard error (fewer than two different successful trials): the verdict compares the values alone."
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One statistic of one metric of one entry on one dataset, ours and the paper's.
+
+    Attributes
+    ----------
+    benchmark, dataset, method, metric, statistic
+        Where the cell belongs; `method` is the benchmark's entry, `statistic` ``"mean"`` or ``"median"``.
+    ours, ours_se
+        The statistic over the successful trials and its standard error, in the metric's unit; None without
+        a successful trial, and without two of them for the standard error.
+    n_trials, n_failed
+        All trials, and those that failed or gave no finite value.
+    paper, paper_se, paper_source
+        The printed number, its printed standard error, and paper and table.
+    z
+        (ours - paper) / standard error of the difference; None where it has none, and for durations.
+    verdict
+        ``"match"``, ``"better"``, ``"worse"``, ``"no paper value"``, ``"failed"`` (no trial succeeded),
+        ``"not run"`` (no trial), or for durations a ratio such as ``"53x faster"``.
+    note
+        Remarks, one a line, or None.
+    """
+
+    benchmark: str
+    dataset: str
+    method: str
+    metric: str
+    statistic: str
+    ours: float | None
+    ours_se: float | None
+    n_trials: int
+    n_failed: int
+    paper: float | None
+    paper_se: float | None
+    paper_source: str | None
+    z: float | None
+    verdict: str
+    note: str | None
+
+
+def compare(benchmark: Benchmark, rows: "pd.DataFrame") -> list[Cell]:
+    """Aggregate trials and set them against the printed numbers.
+
+    Parameters
+    ----------
+    benchmark
+        Says which cells there are and which tables they reproduce.
+    rows
+        One row a trial: `dataset`, `entry`, `status` (``"ok"`` or ``"failed"``) and a column a metric.
+
+    Returns
+    -------
+    list of Cell
+        In the order dataset, entry, metric, statistic of the benchmark. Durations are shown by their mean;
+        their median is there only where the paper prints one.
+
+    Raises
+    ------
+    InputError
+        If a metric or a paper table is unknown.
+
+    Notes
+    -----
+    Failed trials are counted and left out of the statistics. The standard error is sd / sqrt(n) for the mean
+    and the exact bootstrap standard error for the median (`bdl.reports.statistics`). With s and t the
+    standard errors of ours and the paper's, z = (ours - paper) / sqrt(s^2 + t^2). Where the paper prints no
+    standard error, as for its medians, t = s is assumed: the same design with the same number of trials.
+    A match is |z| <= 2, or ours equal to the printed number at the printed digits.
+    """
+    printed = paper_values(benchmark.papers)
+    rows = rows.reindex(columns=["dataset", "entry", "status", *benchmark.metrics])
+    cells = []
+    for dataset, entry, metric in product(benchmark.datasets, benchmark.entries, benchmark.metrics):
+        trials = rows[(rows["dataset"] == dataset) & (rows["entry"] == entry)]
+        values = trials.loc[trials["status"] == "ok", metric].to_numpy(dtype=float)
+        values = values[np.isfinite(values)]
+        for statistic in STATISTICS:
+            paper = printed.get((dataset, entry, metric, statistic))
+            if statistic == "mean" or paper is not None or _info(metric).direction != "ratio":
+                place = (dataset, entry, metric, statistic)
+                cells.append(_cell(benchmark, place, values, len(trials), paper))
+    return cells
+
+
+def _cell(
+    benchmark: Benchmark,
+    place: tuple[str, str, str, str],
+    values: Values,
+    n_trials: int,
+    paper: PaperValue | None,
+) -> Cell:
+    info = _info(place[2])
+    ours, ours_se = _summary(place[3], values)
+    z = None if info.direction == "ratio" else _z(ours, ours_se, paper)
+    notes = list(_notes(benchmark, place))
+    if ours is not None and paper is not None and z is None and info.direction != "ratio":
+        notes.append(VALUES_ALONE)
+    return Cell(
+        benchmark.name,
+        *place,
+        ours=ours,
+        ours_se=ours_se,
+        n_trials=n_trials,
+        n_failed=n_trials - values.size,
+        paper=paper.value if paper else None,
+        paper_se=paper.stderr if paper else None,
+        paper_source=paper.source if paper else None,
+        z=z,
+        verdict="not run" if n_trials == 0 else verdict(ours, z, paper.value if paper else None, info),
+        note="\n".join(notes) or None,
+    )
+
+
+def verdict(ours: float | None, z: float | None, paper: Printed | None, info: MetricInfo) -> str:
+    """Judge one number.
+
+    Parameters
+    ----------
+    ours
+        Our number, or None if no trial succeeded.
+    z
+        Difference in standard errors, or None if unknown.
+    paper
+        The printed number, or None.
+    info
+        The metric, which says what is better.
+
+    Returns
+    -------
+    str
+        As listed for `Cell`.
+    """
+    if ours is None:
+        return "failed"
+    if paper is None:
+        return "no paper value"
+    if info.direction == "ratio":
+        return _ratio(ours, paper)
+    if paper.shows(ours) or (z is not None and abs(z) <= Z_LIMIT):
+        return "match"
+    return "better" if (ours < paper) == (info.direction == "lower") else "worse"
+
+
+def _ratio(ours: float, paper: float) -> str:
+    factor, word = (paper / ours, "faster") if ours <= paper else (ours / paper, "slower")
+    return f"{factor:.0f}x {word}" if factor >= 9.95 else f"{factor:.1f}x {word}"
+
+
+def _summary(statistic: str, values: Values) -> tuple[float | None, float | None]:
+    location, standard_error = STATISTICS[statistic]
+    # Diverged trials can be finite and still overflow when squared or summed.
+    with np.errstate(over="ignore", invalid="ignore"):
+        ours = location(values) if values.size else math.nan
+        ours_se = standard_error(values) if values.size > 1 else math.nan
+    return ours if math.isfinite(ours) else None, ours_se if math.isfinite(ours_se) else None
+
+
+def _z(ours: float | None, ours_se: float | None, paper: PaperValue | None) -> float | None:
+    if ours is None or ours_se is None or paper is None:
+        return None
+    scale = math.hypot(ours_se, ours_se if paper.stderr is None else paper.stderr)
+    return (ours - paper.value) / scale if 0 < scale < math.inf else None
+
+
+def _notes(benchmark: Benchmark, place: tuple[str, str, str, str]) -> Iterator[str]:
+    for note in benchmark.notes:
+        wanted = (note.dataset, note.entry, note.metric, note.statistic)
+        if all(want in (None, have) for want, have in zip(wanted, place, strict=True)):
+            yield " ".join(note.text.split())
+
+
+def _info(metric: str) -> MetricInfo:
+    if metric not in INFO:
+        raise unknown("metric", metric, INFO)
+    return INFO[metric]

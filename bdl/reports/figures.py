@@ -1,0 +1,160 @@
+"""Our means against the printed ones, one figure a metric."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bdl.metrics.base import INFO
+from bdl.reports.compare import Cell
+from bdl.reports.inputs import Benchmark
+from bdl.reports.layout import heading
+
+# Matplotlib is imported on use: it is slow to load, and most commands draw nothing.
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK, QUIET, GRID = "#222222", "#666666", "#e3e3e3"
+OURS: dict[str, Any] = {"color": "#0072b2", "marker": "o", "markersize": 6.5}
+PAPER: dict[str, Any] = {
+    "color": "#d55e00",
+    "marker": "D",
+    "markersize": 6,
+    "markerfacecolor": "white",
+    "markeredgewidth": 1.4,
+}
+"""Blue and vermilion of Okabe and Ito (2008), told apart under every common colour blindness."""
+
+STYLE: dict[str, Any] = {
+    "font.size": 9,
+    "text.color": INK,
+    "axes.edgecolor": GRID,
+    "axes.axisbelow": True,
+    "axes.formatter.limits": (-3, 4),
+    "axes.formatter.use_mathtext": True,
+    "xtick.color": QUIET,
+    "ytick.color": INK,
+    "grid.color": GRID,
+    "pdf.fonttype": 42,
+}
+# No dates and no versions: the same cells give the same bytes.
+METADATA: dict[str, dict[str, None]] = {
+    "png": {"Software": None},
+    "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
+}
+PANEL_WIDTH, ROW_HEIGHT, MAX_COLUMNS = 2.5, 0.46, 4
+MIN_WIDTH = 5.5  # inches, room for the title
+OFFSET = 0.14
+LOG_FROM = 30.0
+"""Panels whose values span more than this factor get a logarithmic axis."""
+POWERS_FROM = 1e3
+"""Logarithmic axes that span less than this factor are labelled 1, 3, 10 rather than with powers of ten."""
+
+
+def figures(benchmark: Benchmark, cells: Sequence[Cell], folder: Path) -> list[Path]:
+    """Draw our mean against the paper's, with standard errors: a panel a dataset, a figure a metric.
+
+    Parameters
+    ----------
+    benchmark
+        Gives the names and the order of datasets, entries and metrics.
+    cells
+        As `bdl.reports.compare` returns them.
+    folder
+        Where the files go; created if need be.
+
+    Returns
+    -------
+    list of Path
+        ``<benchmark>-<metric>.png`` (200 dpi) and ``.pdf`` for every metric, in that order. The same cells
+        give the same bytes under one version of matplotlib, whatever the user's own settings.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.style import context
+
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for metric in benchmark.metrics:
+        with context(["default", STYLE]):
+            figure = _figure(
+                benchmark, metric, [c for c in cells if c.metric == metric and c.statistic == "mean"]
+            )
+            FigureCanvasAgg(figure)
+            for suffix, metadata in METADATA.items():
+                path = folder / f"{benchmark.name}-{metric}.{suffix}"
+                figure.savefig(path, dpi=200, metadata=metadata)
+                paths.append(path)
+    return paths
+
+
+def _figure(benchmark: Benchmark, metric: str, cells: list[Cell]) -> "Figure":
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    columns = min(len(benchmark.datasets), MAX_COLUMNS)
+    lines = math.ceil(len(benchmark.datasets) / columns)
+    height = lines * (ROW_HEIGHT * len(benchmark.entries) + 0.75) + 0.8
+    layout = ConstrainedLayoutEngine(wspace=0.08, hspace=0.08)
+    figure = Figure(
+        figsize=(max(PANEL_WIDTH * columns + 0.8, MIN_WIDTH), height), layout=layout, facecolor="white"
+    )
+    axes = figure.subplots(lines, columns, sharey=True, squeeze=False).ravel()
+    for panel, dataset in zip(axes, benchmark.datasets, strict=False):
+        _panel(panel, dataset, list(benchmark.entries), [cell for cell in cells if cell.dataset == dataset])
+    for panel in axes[len(benchmark.datasets) :]:
+        panel.remove()
+    figure.suptitle(f"{benchmark.title}\n{heading(INFO[metric])}", fontsize=11, x=0.01, ha="left")
+    _legend(figure)
+    return figure
+
+
+def _panel(panel: "Axes", dataset: str, entries: list[str], cells: list[Cell]) -> None:
+    panel.set_title(dataset, fontsize=10, fontweight="bold", loc="left")
+    panel.set_yticks(range(len(entries)), entries)
+    panel.set_ylim(len(entries) - 0.5, -0.5)
+    panel.grid(axis="x")
+    panel.tick_params(which="both", length=0)
+    panel.spines[["left", "right", "top"]].set_visible(False)
+    _scale(panel, [value for cell in cells for value in (cell.ours, cell.paper) if value is not None])
+    for cell in cells:
+        row = entries.index(cell.method)
+        _mark(panel, row - OFFSET, cell.ours, cell.ours_se, OURS)
+        _mark(panel, row + OFFSET, cell.paper, cell.paper_se, PAPER)
+        if cell.ours is None:
+            across = panel.get_yaxis_transform()
+            panel.text(
+                0.5, row - OFFSET, cell.verdict, transform=across, ha="center", va="center", color=QUIET
+            )
+    panel.margins(x=0.12)
+
+
+def _scale(panel: "Axes", values: list[float]) -> None:
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
+    span = max(values) / min(values) if values and min(values) > 0 else 1.0
+    if span <= LOG_FROM:
+        panel.xaxis.set_major_locator(MaxNLocator(nbins=4, min_n_ticks=3))
+        return
+    panel.set_xscale("log")
+    panel.xaxis.set_minor_formatter(NullFormatter())
+    if span < POWERS_FROM:
+        panel.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+        panel.xaxis.set_major_formatter("{x:g}")
+
+
+def _mark(panel: "Axes", row: float, value: float | None, error: float | None, style: dict[str, Any]) -> None:
+    if value is not None:
+        panel.errorbar(
+            [value], [row], xerr=error, linestyle="none", elinewidth=1.4, capsize=2.5, capthick=1.4, **style
+        )
+
+
+def _legend(figure: "Figure") -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], linestyle="none", label="ours, mean ± SE", **OURS),
+        Line2D([], [], linestyle="none", label="paper, mean ± SE as printed", **PAPER),
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)

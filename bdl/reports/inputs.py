@@ -1,0 +1,80 @@
+"""The part of a benchmark that the reports read."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+
+class PaperTables(Protocol):
+    """Printed tables that a benchmark reproduces."""
+
+    @property
+    def paper(self) -> str:
+        """Identifier of the paper, for example ``"vifa2023"``."""
+
+    @property
+    def tables(self) -> Sequence[str]:
+        """Tables in order of preference, for example ``["Table 1", "Table 11"]``."""
+
+    @property
+    def task(self) -> str:
+        """The paper's experiment, for example ``"uci_nn_predictions"``."""
+
+    @property
+    def methods(self) -> Mapping[str, str]:
+        """Benchmark entry to the paper's method, for example ``{"vifa-lr": "vifa_lr"}``."""
+
+
+class Note(Protocol):
+    """A remark about the cells it names; None stands for any."""
+
+    @property
+    def dataset(self) -> str | None:
+        """Dataset of the cells."""
+
+    @property
+    def entry(self) -> str | None:
+        """Entry of the cells."""
+
+    @property
+    def metric(self) -> str | None:
+        """Metric of the cells."""
+
+    @property
+    def statistic(self) -> str | None:
+        """``"mean"`` or ``"median"``."""
+
+    @property
+    def text(self) -> str:
+        """The remark."""
+
+
+class Benchmark(Protocol):
+    """What was run, and what it is compared with."""
+
+    @property
+    def name(self) -> str:
+        """Identifier of the benchmark."""
+
+    @property
+    def title(self) -> str:
+        """Heading for people."""
+
+    @property
+    def datasets(self) -> Sequence[str]:
+        """Datasets, in table order."""
+
+    @property
+    def entries(self) -> Mapping[str, object]:
+        """Entries by name, in table order."""
+
+    @property
+    def metrics(self) -> Sequence[str]:
+        """Metrics, in table order."""
+
+    @property
+    def papers(self) -> Sequence[PaperTables]:
+        """Printed tables, the preferred first."""
+
+    @property
+    def notes(self) -> Sequence[Note]:
+        """Remarks about cells."""

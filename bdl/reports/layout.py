@@ -1,0 +1,169 @@
+"""Cells arranged as tables of text, the same for every output format."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from bdl.metrics.base import INFO, MetricInfo
+from bdl.reports.compare import Cell
+from bdl.reports.papers import Printed
+
+SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+BETTER = {"lower": "↓ lower is better", "higher": "↑ higher is better", "ratio": "↓ shorter is better"}
+MIN_DIGITS = 3
+
+
+class Column(NamedTuple):
+    """Heading of a column and the side its text keeps to."""
+
+    title: str
+    align: Literal["left", "right"]
+
+
+@dataclass(frozen=True)
+class Section:
+    """The table of one metric.
+
+    Attributes
+    ----------
+    title
+        Benchmark, metric, unit and direction.
+    columns
+        Headings; the first is the dataset.
+    rows
+        One a dataset and entry, each with a text a column.
+    """
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def heading(info: MetricInfo) -> str:
+    """Write a metric with its unit and direction."""
+    return f"{info.label} ({info.unit}), {BETTER[info.direction]}"
+
+
+def footnotes(cells: Sequence[Cell]) -> list[str]:
+    """List the different notes in order of appearance in the tables; the first is number 1."""
+    return list(dict.fromkeys(note for group in _tables(cells) for cell in group for note in _notes(cell)))
+
+
+def sections(cells: Sequence[Cell]) -> list[Section]:
+    """Arrange cells as one table a metric, with mean and median side by side.
+
+    Parameters
+    ----------
+    cells
+        As `bdl.reports.compare` returns them.
+
+    Returns
+    -------
+    list of Section
+        Notes are marked by superscript numbers, which count through `footnotes`: on the title where a note
+        holds for the whole table, on the entry where it holds for its row, else on the verdict.
+    """
+    numbers = {note: number for number, note in enumerate(footnotes(cells), start=1)}
+    return [_section(group, numbers) for group in _tables(cells)]
+
+
+def quantity(value: float, printed: float | None = None) -> str:
+    """Write a number one digit finer than the printed one, with at least three significant digits.
+
+    Parameters
+    ----------
+    value
+        The number.
+    printed
+        The number it is compared with, if any.
+
+    Returns
+    -------
+    str
+        In positional notation, or like ``"2.13e7"`` from 100 000 on and below 0.0001.
+    """
+    size = math.floor(math.log10(abs(value))) if value else 0
+    if -4 <= size < 5:
+        decimals = MIN_DIGITS - 1 - size
+        if isinstance(printed, Printed):
+            decimals = max(decimals, 1 - printed.exponent)
+        return f"{value:.{max(0, decimals)}f}"
+    digits = max(MIN_DIGITS, printed.digits + 1) if isinstance(printed, Printed) else MIN_DIGITS
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def _tables(cells: Sequence[Cell]) -> list[list[Cell]]:
+    keys = dict.fromkeys((cell.benchmark, cell.metric) for cell in cells)
+    return [[cell for cell in cells if (cell.benchmark, cell.metric) == key] for key in keys]
+
+
+def _section(cells: list[Cell], numbers: dict[str, int]) -> Section:
+    info = INFO[cells[0].metric]
+    with_z = info.direction != "ratio"
+    with_median = any(cell.statistic == "median" for cell in cells)
+    columns = [Column("Dataset", "left"), Column("Method", "left")]
+    columns += [Column("Mean ± SE", "right"), Column("Paper ± SE", "right")]
+    columns += [Column("z", "right")] if with_z else []
+    columns += [Column("Verdict", "left")]
+    if with_median:
+        columns += [Column("Median", "right"), Column("Paper", "right"), Column("Verdict", "left")]
+    columns += [Column("n (failed)" if any(cell.n_failed for cell in cells) else "n", "left")]
+    shared = _shared(cells)
+    rows = []
+    for place in dict.fromkeys((cell.dataset, cell.method) for cell in cells):
+        row = {cell.statistic: cell for cell in cells if (cell.dataset, cell.method) == place}
+        rows.append(_row(row, with_z, with_median, numbers, shared))
+    title = f"{cells[0].benchmark}: {heading(info)}"
+    return Section(_marked(title, shared, numbers), tuple(columns), tuple(rows))
+
+
+def _row(
+    row: dict[str, Cell], with_z: bool, with_median: bool, numbers: dict[str, int], above: set[str]
+) -> tuple[str, ...]:
+    """Write one row; the notes in `above` are marked on the table already."""
+    mean, median = row["mean"], row.get("median")
+    common = _shared(row.values())
+    texts = [mean.dataset, _marked(mean.method, common - above, numbers), _ours(mean), _paper(mean)]
+    texts += ["" if mean.z is None else f"{mean.z:.1f}"] if with_z else []
+    texts += [_marked(mean.verdict, {*_notes(mean)} - common, numbers)]
+    if median is not None:
+        ours = "" if median.ours is None else quantity(median.ours, median.paper)
+        texts += [ours, _paper(median), _marked(median.verdict, {*_notes(median)} - common, numbers)]
+    elif with_median:
+        texts += ["", "", ""]
+    return (*texts, f"{mean.n_trials} ({mean.n_failed})" if mean.n_failed else f"{mean.n_trials}")
+
+
+def _shared(cells: Iterable[Cell]) -> set[str]:
+    return set.intersection(*({*_notes(cell)} for cell in cells))
+
+
+def _ours(cell: Cell) -> str:
+    if cell.ours is None:
+        return ""
+    text = quantity(cell.ours, cell.paper)
+    if cell.ours_se is None:
+        return text
+    decimals = len(text.partition(".")[2])
+    plain = "e" not in text and cell.ours_se < 1e5
+    return f"{text} ± {f'{cell.ours_se:.{decimals}f}' if plain else quantity(cell.ours_se)}"
+
+
+def _paper(cell: Cell) -> str:
+    return " ± ".join(
+        number.text if isinstance(number, Printed) else f"{number:g}"
+        for number in (cell.paper, cell.paper_se)
+        if number is not None
+    )
+
+
+def _marked(text: str, notes: set[str], numbers: dict[str, int]) -> str:
+    return text + " ".join(
+        str(number).translate(SUPERSCRIPT) for number in sorted(numbers[note] for note in notes)
+    )
+
+
+def _notes(cell: Cell) -> list[str]:
+    return cell.note.split("\n") if cell.note else []

@@ -1,0 +1,134 @@
+"""The numbers printed in the papers, looked up by benchmark entry."""
+
+import csv
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from importlib.resources import files
+
+from bdl.errors import InputError, unknown
+from bdl.reports.inputs import PaperTables
+
+PAPERS = ("brownlie2022", "vifa2023", "slang2018", "mata2018")
+
+Key = tuple[str, str, str, str]
+"""Dataset, entry, metric, statistic."""
+
+
+class Printed(float):
+    """A number that remembers the digits it was printed with.
+
+    Parameters
+    ----------
+    text
+        The number as printed, for example ``"2.90"`` or ``"2.13e7"``.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @property
+    def exponent(self) -> int:
+        """Power of ten of the last printed digit: -2 for ``"2.90"``, 5 for ``"2.13e7"``."""
+        exponent = Decimal(self.text).as_tuple().exponent
+        assert isinstance(exponent, int), f"not a finite number: {self.text}"
+        return exponent
+
+    @property
+    def digits(self) -> int:
+        """Count of significant digits: 3 for ``"2.90"``."""
+        return len(Decimal(self.text).as_tuple().digits)
+
+    def shows(self, value: float) -> bool:
+        """Tell whether `value`, rounded to the printed digits, is this number."""
+        return round(Decimal(value).scaleb(-self.exponent)) == Decimal(self.text).scaleb(-self.exponent)
+
+
+@dataclass(frozen=True)
+class PaperValue:
+    """One printed number.
+
+    Attributes
+    ----------
+    value
+        The number, in the unit of its metric.
+    stderr
+        Its printed standard error, or None.
+    source
+        Paper and table, for example ``"vifa2023 Table 1"``.
+    """
+
+    value: Printed
+    stderr: Printed | None
+    source: str
+
+
+def paper_values(papers: Iterable[PaperTables]) -> dict[Key, PaperValue]:
+    """Look up the printed numbers of a benchmark.
+
+    Parameters
+    ----------
+    papers
+        Which tables, and which entry stands for which of their methods.
+
+    Returns
+    -------
+    dict
+        (dataset, entry, metric, statistic) to the printed number. Where several tables print one, the table
+        listed first is taken.
+
+    Raises
+    ------
+    InputError
+        If a paper, table or method is not there, or a table prints several numbers for one key.
+    """
+    values: dict[Key, PaperValue] = {}
+    for listed in papers:
+        rows = [row for row in _load(listed.paper) if row["task"] == listed.task]
+        if not rows:
+            raise unknown(
+                f"task of {listed.paper}", listed.task, {row["task"] for row in _load(listed.paper)}
+            )
+        _require("method", listed, listed.methods.values(), {row["method"] for row in rows})
+        _require("table", listed, listed.tables, {row["table"] for row in rows})
+        for table in listed.tables:
+            found = _read_table(listed, [row for row in rows if row["table"] == table])
+            values = found | values
+    return values
+
+
+def _read_table(listed: PaperTables, rows: list[dict[str, str]]) -> dict[Key, PaperValue]:
+    values: dict[Key, PaperValue] = {}
+    for entry, method in listed.methods.items():
+        for row in (row for row in rows if row["method"] == method):
+            key = (row["dataset"], entry, row["metric"], row["statistic"])
+            source = f"{listed.paper} {row['table']}"
+            if key in values:
+                raise InputError(
+                    f"{source} prints several numbers for {' '.join(key)}, which differ in their settings:"
+                    f" remove '{entry}' from the methods of this paper"
+                )
+            values[key] = PaperValue(Printed(row["value"]), _stderr(row), source)
+    return values
+
+
+def _stderr(row: dict[str, str]) -> Printed | None:
+    """Read the standard error; a few tables print the standard deviation in its place."""
+    if not row["stderr"] or "standard deviation" in row["note"]:
+        return None
+    return Printed(row["stderr"])
+
+
+def _require(kind: str, listed: PaperTables, wanted: Iterable[str], known: set[str]) -> None:
+    for name in wanted:
+        if name not in known:
+            raise unknown(f"{kind} of {listed.paper} {listed.task}", name, known)
+
+
+@lru_cache
+def _load(paper: str) -> tuple[dict[str, str], ...]:
+    if paper not in PAPERS:
+        raise unknown("paper", paper, PAPERS)
+    text = (files("bdl.reports") / "papers" / f"{paper}.csv").read_text(encoding="utf-8")
+    return tuple(csv.DictReader(text.splitlines()))

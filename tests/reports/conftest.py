@@ -1,0 +1,58 @@
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+
+@pytest.fixture
+def vifa():
+    """The tables of the VIFA paper that print the neural-network predictions."""
+    return SimpleNamespace(
+        paper="vifa2023",
+        tables=["Table 1", "Table 11"],
+        task="uci_nn_predictions",
+        methods={"vifa-lr": "vifa_lr", "vifa-nn": "vifa_nn"},
+    )
+
+
+def note(text, dataset=None, entry=None, metric=None, statistic=None):
+    return SimpleNamespace(text=text, dataset=dataset, entry=entry, metric=metric, statistic=statistic)
+
+
+@pytest.fixture
+def make_benchmark(vifa):
+    """Build a benchmark; by default the one of the VIFA paper on two datasets."""
+
+    def make(**changes):
+        defaults = {
+            "name": "uci-nn",
+            "title": "UCI neural networks",
+            "datasets": ["energy", "yacht"],
+            "entries": {"vifa-lr": {}, "vifa-nn": {}},
+            "metrics": ["nmll", "rmse", "runtime"],
+            "papers": [vifa],
+            "notes": [],
+        }
+        return SimpleNamespace(**(defaults | changes))
+
+    return make
+
+
+def trials(dataset, entry, nmll, status=None, **metrics):
+    """One row a value of `nmll`; a failed trial has status "failed"."""
+    n = len(nmll)
+    status = status or ["ok"] * n
+    columns = {"nmll": nmll, "rmse": nmll, "runtime": [0.5] * n} | metrics
+    return pd.DataFrame(
+        {"dataset": dataset, "entry": entry, "split": range(n), "status": status, "reason": None} | columns
+    )
+
+
+@pytest.fixture
+def make_trials():
+    return trials
+
+
+@pytest.fixture
+def make_note():
+    return note

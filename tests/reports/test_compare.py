@@ -1,0 +1,180 @@
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from bdl.errors import InputError
+from bdl.metrics.base import MetricInfo
+from bdl.reports.compare import VALUES_ALONE, compare, verdict
+from bdl.reports.papers import Printed
+from bdl.reports.statistics import median_se
+
+LOWER = MetricInfo("loss", "Loss", "nats", "lower")
+HIGHER = MetricInfo("accuracy", "Accuracy", "1", "higher")
+RUNTIME = MetricInfo("runtime", "Runtime", "minutes", "ratio")
+
+
+def pair(centre, se):
+    """Two values with the given mean and standard error: sd / sqrt(2) = half their distance."""
+    return [centre - se, centre + se]
+
+
+def find(cells, *place):
+    (cell,) = [c for c in cells if (c.dataset, c.method, c.metric, c.statistic) == place]
+    return cell
+
+
+@pytest.mark.parametrize(
+    ("ours", "z", "paper", "info", "expected"),
+    [
+        (2.6, 2.0, "2.53", LOWER, "match"),
+        (2.6, -2.0, "2.53", LOWER, "match"),
+        (2.6, 2.01, "2.53", LOWER, "worse"),
+        (2.4, -2.01, "2.53", LOWER, "better"),
+        (0.95, 2.01, "0.90", HIGHER, "better"),
+        (0.85, -2.01, "0.90", HIGHER, "worse"),
+        (2.5349, 9.0, "2.53", LOWER, "match"),
+        (2.5351, 9.0, "2.53", LOWER, "worse"),
+        (2.5349, None, "2.53", LOWER, "match"),
+        (2.6, None, "2.53", LOWER, "worse"),
+        (2.6, None, None, LOWER, "no paper value"),
+        (None, None, "2.53", LOWER, "failed"),
+        (None, None, None, LOWER, "failed"),
+        (None, None, "22.59", RUNTIME, "failed"),
+        (1.0, None, None, RUNTIME, "no paper value"),
+        (0.4, None, "21.2", RUNTIME, "53x faster"),
+        (8.0, None, "22.0", RUNTIME, "2.8x faster"),
+        (44.0, None, "22.0", RUNTIME, "2.0x slower"),
+        (300.0, None, "20", RUNTIME, "15x slower"),
+        (22.0, None, "22.0", RUNTIME, "1.0x faster"),
+    ],
+)
+def test_verdicts(ours, z, paper, info, expected):
+    assert verdict(ours, z, Printed(paper) if paper else None, info) == expected
+
+
+def test_z_of_the_mean_uses_both_standard_errors(make_benchmark, make_trials):
+    cells = compare(make_benchmark(), make_trials("energy", "vifa-nn", pair(2.58, 0.015)))
+    cell = find(cells, "energy", "vifa-nn", "nmll", "mean")
+    # Paper: 2.53 +- 0.02; sqrt(0.015^2 + 0.02^2) = 0.025.
+    assert cell.z == pytest.approx(0.05 / 0.025)
+    assert (cell.paper, cell.paper_se, cell.paper_source) == (2.53, 0.02, "vifa2023 Table 1")
+
+
+def test_z_of_the_median_takes_the_papers_standard_error_equal_to_ours(make_benchmark, make_trials):
+    values = pair(2.64, 0.05)
+    cell = find(
+        compare(make_benchmark(), make_trials("energy", "vifa-nn", values)),
+        "energy",
+        "vifa-nn",
+        "nmll",
+        "median",
+    )
+    # The median of a resample of two is a, (a+b)/2 (twice as likely) or b: sd = 0.05 / sqrt(2); paper 2.54.
+    assert cell.ours_se == pytest.approx(0.05 / np.sqrt(2))
+    assert cell.z == pytest.approx(0.10 / 0.05)
+    assert cell.paper_se is None
+
+
+@pytest.mark.parametrize(("centre", "expected"), [(2.70, "worse"), (2.54, "match"), (2.40, "better")])
+def test_verdict_follows_z(make_benchmark, make_trials, centre, expected):
+    cells = compare(make_benchmark(), make_trials("energy", "vifa-nn", pair(centre, 0.01)))
+    assert find(cells, "energy", "vifa-nn", "nmll", "mean").verdict == expected
+
+
+def test_statistics_are_those_of_numpy_and_scipy(make_benchmark, make_trials):
+    values = np.random.default_rng(0).normal(2.5, 0.1, 20)
+    cells = compare(make_benchmark(), make_trials("yacht", "vifa-lr", values))
+    mean = find(cells, "yacht", "vifa-lr", "nmll", "mean")
+    median = find(cells, "yacht", "vifa-lr", "nmll", "median")
+    assert (mean.ours, mean.ours_se) == pytest.approx((values.mean(), stats.sem(values)), rel=1e-14)
+    assert (median.ours, median.ours_se) == pytest.approx((np.median(values), median_se(values)), rel=1e-14)
+
+
+def test_failed_trials_are_left_out_and_counted(make_benchmark, make_trials):
+    rows = make_trials(
+        "energy", "vifa-nn", [2.5, 2.6, 99.0, np.nan, np.inf], status=["ok", "ok", "failed", "failed", "ok"]
+    )
+    cell = find(compare(make_benchmark(), rows), "energy", "vifa-nn", "nmll", "mean")
+    assert (cell.ours, cell.n_trials, cell.n_failed) == (pytest.approx(2.55), 5, 3)
+
+
+def test_all_failed_and_not_run(make_benchmark, make_trials):
+    rows = make_trials("energy", "vifa-nn", [np.nan] * 3, status=["failed"] * 3, runtime=[np.nan] * 3)
+    cells = compare(make_benchmark(), rows)
+    for metric in ("nmll", "runtime"):
+        cell = find(cells, "energy", "vifa-nn", metric, "mean")
+        assert (cell.ours, cell.ours_se, cell.z, cell.verdict) == (None, None, None, "failed")
+        assert (cell.n_trials, cell.n_failed) == (3, 3)
+    absent = find(cells, "yacht", "vifa-nn", "nmll", "mean")
+    assert (absent.ours, absent.n_trials, absent.n_failed, absent.verdict) == (None, 0, 0, "not run")
+
+
+def test_no_rows_at_all(make_benchmark):
+    assert {cell.verdict for cell in compare(make_benchmark(), pd.DataFrame())} == {"not run"}
+
+
+def test_one_trial_has_no_standard_error_and_says_so(make_benchmark, make_trials):
+    cells = compare(make_benchmark(), make_trials("energy", "vifa-nn", [2.7]))
+    cell = find(cells, "energy", "vifa-nn", "nmll", "mean")
+    assert (cell.ours, cell.ours_se, cell.z, cell.verdict, cell.note) == (
+        2.7,
+        None,
+        None,
+        "worse",
+        VALUES_ALONE,
+    )
+    assert find(cells, "energy", "vifa-nn", "runtime", "mean").note is None
+
+
+def test_values_beyond_the_range_of_floats_leave_no_nan(make_benchmark, make_trials):
+    cells = compare(make_benchmark(), make_trials("energy", "vifa-nn", [1e308, -1e308, 1.0]))
+    for cell in cells:
+        numbers = [number for number in (cell.ours, cell.ours_se, cell.z) if number is not None]
+        assert np.isfinite(numbers).all()
+
+
+def test_a_dataset_the_paper_lacks(make_benchmark, make_trials):
+    cells = compare(make_benchmark(datasets=["wine"]), make_trials("wine", "vifa-nn", [2.5, 2.6]))
+    cell = find(cells, "wine", "vifa-nn", "nmll", "mean")
+    assert (cell.paper, cell.paper_source, cell.z, cell.verdict) == (None, None, None, "no paper value")
+
+
+def test_cells_come_in_the_order_of_the_benchmark_and_runtime_has_no_median(make_benchmark):
+    cells = compare(make_benchmark(), pd.DataFrame())
+    statistics = [
+        ("nmll", "mean"),
+        ("nmll", "median"),
+        ("rmse", "mean"),
+        ("rmse", "median"),
+        ("runtime", "mean"),
+    ]
+    expected = [
+        (dataset, entry, *statistic)
+        for dataset in ("energy", "yacht")
+        for entry in ("vifa-lr", "vifa-nn")
+        for statistic in statistics
+    ]
+    assert [(c.dataset, c.method, c.metric, c.statistic) for c in cells] == expected
+    assert {c.benchmark for c in cells} == {"uci-nn"}
+
+
+def test_runtime_is_a_ratio(make_benchmark, make_trials):
+    rows = make_trials("energy", "vifa-nn", [2.5, 2.6], runtime=[0.4, 0.6])
+    cell = find(compare(make_benchmark(), rows), "energy", "vifa-nn", "runtime", "mean")
+    assert (cell.ours, cell.paper, cell.z, cell.verdict) == (0.5, 22.59, None, "45x faster")
+
+
+def test_notes_reach_the_cells_they_name(make_benchmark, make_note):
+    notes = [
+        make_note("all\n  of it"),
+        make_note("one", dataset="yacht", entry="vifa-lr", metric="nmll", statistic="median"),
+    ]
+    cells = compare(make_benchmark(notes=notes), pd.DataFrame())
+    assert find(cells, "yacht", "vifa-lr", "nmll", "median").note == "all of it\none"
+    assert [cell.note for cell in cells].count("all of it") == len(cells) - 1
+
+
+def test_unknown_metric(make_benchmark):
+    with pytest.raises(InputError, match="unknown metric 'rmsee': did you mean rmse"):
+        compare(make_benchmark(metrics=["rmsee"]), pd.DataFrame())

@@ -1,0 +1,131 @@
+from copy import deepcopy
+from types import SimpleNamespace
+
+import pytest
+
+from bdl.errors import InputError
+from bdl.reports.papers import PAPERS, PaperValue, Printed, _load, paper_values
+
+SLANG = SimpleNamespace(
+    paper="slang2018", tables=["Table 2"], task="uci_bnn", methods={"slang-1": "slang", "bbb": "bbb"}
+)
+
+
+def listed(base, **changes):
+    return SimpleNamespace(**(vars(base) | changes))
+
+
+def test_known_value_with_its_standard_error(vifa):
+    value = paper_values([vifa])["energy", "vifa-nn", "nmll", "mean"]
+    assert (value.value.text, value.stderr.text, value.source) == ("2.53", "0.02", "vifa2023 Table 1")
+    assert (value.value, value.stderr) == (2.53, 0.02)
+
+
+def test_medians_come_from_their_own_table_without_standard_error(vifa):
+    value = paper_values([vifa])["energy", "vifa-nn", "nmll", "median"]
+    assert (value.value.text, value.stderr, value.source) == ("2.54", None, "vifa2023 Table 11")
+
+
+def test_every_value_of_the_vifa_tables_is_found(vifa):
+    papers = [listed(vifa, methods=vifa.methods | {"slang": "slang"})]
+    values = paper_values(papers)
+    printed = [row for row in _load("vifa2023") if row["table"] in ("Table 1", "Table 11")]
+    # 4 datasets x 3 methods x (mean and median of NMLL and RMSE, mean runtime)
+    assert len(values) == len(printed) == 60
+    names = {method: entry for entry, method in papers[0].methods.items()}
+    for row in printed:
+        value = values[row["dataset"], names[row["method"]], row["metric"], row["statistic"]]
+        assert value.value.text == row["value"]
+        assert (value.stderr.text if value.stderr else "") == row["stderr"]
+
+
+def test_vifa_means_transcribed_by_hand(vifa):
+    values = paper_values([vifa])
+    nmll = {
+        ("energy", "vifa-lr"): ("2.57", "0.02"),
+        ("boston", "vifa-lr"): ("3.07", "0.12"),
+        ("concrete", "vifa-lr"): ("3.77", "0.02"),
+        ("yacht", "vifa-lr"): ("3.65", "0.04"),
+        ("energy", "vifa-nn"): ("2.53", "0.02"),
+        ("boston", "vifa-nn"): ("2.66", "0.06"),
+        ("concrete", "vifa-nn"): ("3.34", "0.01"),
+        ("yacht", "vifa-nn"): ("2.36", "0.06"),
+    }
+    for place, texts in nmll.items():
+        value = values[*place, "nmll", "mean"]
+        assert (value.value.text, value.stderr.text) == texts
+
+
+def test_the_first_listed_table_wins(vifa):
+    thesis = listed(vifa, paper="brownlie2022", tables=["Table 5.4"])
+    key = ("energy", "vifa-nn", "nmll", "mean")
+    assert paper_values([thesis, vifa])[key].source == "brownlie2022 Table 5.4"
+    assert paper_values([vifa, thesis])[key].source == "vifa2023 Table 1"
+
+
+def test_two_entries_may_stand_for_one_method(vifa):
+    values = paper_values([listed(vifa, methods={"published": "vifa_nn", "corrected": "vifa_nn"})])
+    assert values["yacht", "published", "rmse", "mean"] == values["yacht", "corrected", "rmse", "mean"]
+
+
+def test_another_paper():
+    value = paper_values([SLANG])["boston", "slang-1", "rmse", "mean"]
+    assert value == PaperValue(Printed("3.21"), Printed("0.19"), "slang2018 Table 2")
+
+
+def test_a_printed_standard_deviation_is_not_taken_for_a_standard_error():
+    wine = SimpleNamespace(paper="mata2018", tables=["Table 4.2"], task="wine", methods={"bbb": "bbb"})
+    assert paper_values([wine])["wine", "bbb", "rmse", "mean"].stderr is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"paper": "vifa2032"}, "unknown paper 'vifa2032': did you mean vifa2023"),
+        ({"task": "uci_nn"}, "unknown task of vifa2023 'uci_nn': did you mean uci_nn_predictions"),
+        ({"tables": ["Table 99"]}, "unknown table of vifa2023 uci_nn_predictions 'Table 99'"),
+        (
+            {"methods": {"a": "vifa_rl"}},
+            "unknown method of vifa2023 uci_nn_predictions 'vifa_rl': did you mean vifa_lr",
+        ),
+    ],
+)
+def test_wrong_names_are_told(vifa, changes, message):
+    with pytest.raises(InputError, match=message):
+        paper_values([listed(vifa, **changes)])
+
+
+def test_several_numbers_for_one_key_are_refused():
+    ambiguous = listed(SLANG, tables=["Table 1"], task="logistic_posterior", methods={"slang": "slang"})
+    with pytest.raises(
+        InputError, match="slang2018 Table 1 prints several numbers for australian slang neg_elbo mean"
+    ):
+        paper_values([ambiguous])
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_shipped_number_is_a_number(paper):
+    for row in _load(paper):
+        assert isinstance(Printed(row["value"]).exponent, int)
+        assert not row["stderr"] or Printed(row["stderr"]) >= 0
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "shown"),
+    [
+        ("2.53", 2.5349, True),
+        ("2.53", 2.5351, False),
+        ("2.90", 2.9049, True),
+        ("2.90", 2.94, False),
+        ("-2.66", -2.6649, True),
+        ("2.13e7", 2.134e7, True),
+        ("2.13e7", 2.136e7, False),
+        ("10", 10.4, True),
+    ],
+)
+def test_equal_at_the_printed_digits(text, value, shown):
+    assert Printed(text).shows(value) is shown
+
+
+def test_copies_keep_the_digits():
+    assert deepcopy(Printed("2.90")).text == "2.90"

@@ -1,0 +1,192 @@
+import csv
+import io
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from bdl.errors import InputError
+from bdl.reports import compare, render
+from bdl.reports.compare import Cell
+from bdl.reports.layout import quantity, sections
+from bdl.reports.papers import Printed
+
+KEYS = [
+    *("benchmark", "dataset", "method", "metric", "statistic", "ours", "ours_se", "n_trials", "n_failed"),
+    *("paper", "paper_se", "paper_source", "z", "verdict", "note"),
+]
+
+
+@pytest.fixture
+def cells(make_benchmark, make_trials, make_note):
+    notes = [
+        make_note("For one_method | 100%.", entry="vifa-lr", dataset="yacht"),
+        make_note("Timed elsewhere.", metric="runtime"),
+        make_note("Only the median.", entry="vifa-nn", dataset="energy", metric="nmll", statistic="median"),
+    ]
+    rows = pd.concat(
+        [
+            make_trials("energy", "vifa-lr", [2.56, 2.58]),
+            make_trials("energy", "vifa-nn", [2.50, 2.52, np.nan], status=["ok", "ok", "failed"]),
+            make_trials("yacht", "vifa-lr", [np.nan] * 2, status=["failed"] * 2),
+        ]
+    )
+    return compare(make_benchmark(notes=notes), rows)
+
+
+def shown(cells, width=120):
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(render(cells, "rich"))
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("value", "printed", "text"),
+    [
+        (2.5312, "2.53", "2.531"),
+        (2.9, "2.90", "2.900"),
+        (10.336, "10.34", "10.336"),
+        (0.042137, "22.10", "0.0421"),
+        (2.5312, "2.13e7", "2.53"),
+        (2.1349e7, "2.13e7", "2.135e7"),
+        (2.1349e7, "2.53", "2.135e7"),
+        (153.2, None, "153"),
+        (2.5312, None, "2.53"),
+        (-0.012345, None, "-0.0123"),
+        (1.2345e-5, None, "1.23e-5"),
+        (0.0, None, "0.00"),
+        (99999.9, None, "100000"),
+    ],
+)
+def test_numbers_show_one_digit_more_than_the_paper(value, printed, text):
+    assert quantity(value, Printed(printed) if printed else None) == text
+
+
+def test_json_is_valid_and_has_exactly_the_keys(cells):
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    text = render(cells, "json")
+    objects = json.loads(text, parse_constant=refuse)
+    assert [list(item) for item in objects] == [KEYS] * len(cells)
+    assert text.startswith('[\n  {\n    "benchmark": "uci-nn"')
+    assert [Cell(**item) for item in objects] == cells
+    failed = next(item for item in objects if item["verdict"] == "failed")
+    assert failed["ours"] is None
+    assert failed["ours_se"] is None
+
+
+def test_csv_is_the_same_table(cells):
+    table = list(csv.DictReader(io.StringIO(render(cells, "csv"))))
+    assert list(table[0]) == KEYS
+    assert len(table) == len(cells)
+    for line, cell in zip(table, cells, strict=True):
+        assert line["verdict"] == cell.verdict
+        assert line["ours"] == ("" if cell.ours is None else repr(cell.ours))
+        assert line["n_trials"] == str(cell.n_trials)
+
+
+def test_notes_of_a_csv_line_stay_on_it(cells):
+    text = render([replace(cells[0], note="one\ntwo")], "csv")
+    assert len(text.splitlines()) == 2
+    assert text.endswith(",one two\n")
+
+
+def test_markdown_row(cells):
+    lines = render(cells, "markdown").splitlines()
+    assert lines[0] == "**uci-nn: NMLL (nats per test point), ↓ lower is better**"
+    assert lines[2].startswith(
+        "| Dataset | Method | Mean ± SE | Paper ± SE | z | Verdict | Median | Paper | Verdict |"
+    )
+    # Mean: z = -0.02 / sqrt(0.01^2 + 0.02^2) = -0.89. Median: z = -0.03 / (0.01 / sqrt(2) * sqrt(2)) = -3.
+    row = "| energy | vifa-nn | 2.510 ± 0.010 | 2.53 ± 0.02 | -0.9 | match | 2.510 | 2.54 | better¹ | 3 (1) |"
+    assert row in lines
+
+
+def test_every_markdown_line_of_a_table_has_the_same_number_of_cells(cells):
+    for block in render(cells, "markdown").split("**")[2::2]:
+        widths = {line.replace(r"\|", "").count("|") for line in block.splitlines() if line.startswith("|")}
+        assert len(widths) == 1
+
+
+def test_markdown_escapes_and_lists_each_note_once(cells):
+    text = render(cells, "markdown")
+    assert text.count(r"For one\_method \| 100%.") == 1
+    assert text.count("Timed elsewhere.") == 1
+    assert "**uci-nn: Runtime (minutes per split), ↓ shorter is better³**" in text
+
+
+def test_latex_escapes(cells):
+    odd = replace(cells[0], dataset="a_b&c", method="50%$#{}~^\\", note=None)
+    row = next(line for line in render([odd], "latex").splitlines() if line.startswith("a"))
+    assert row.startswith(
+        r"a\_b\&c & 50\%\$\#\{\}\textasciitilde{}\textasciicircum{}\textbackslash{} & 2.570 $\pm$ 0.010 &"
+    )
+    assert row.endswith(r"\\")
+
+
+def test_latex_is_booktabs_with_a_column_for_every_cell(cells):
+    text = render(cells, "latex")
+    assert text.count(r"\toprule") == text.count(r"\bottomrule") == 3
+    assert r"\begin{tabular}{llrrrlrrll}" in text
+    assert r"\multicolumn{10}{l}{uci-nn: NMLL (nats per test point), $\downarrow$ lower is better} \\" in text
+    assert r"& $-$0.9 &" in text
+    assert r"\textsuperscript{2}~For one\_method \textbar{} 100\%." in text
+
+
+def test_rich_shows_every_dataset_method_verdict_and_note(cells):
+    text = shown(cells)
+    for word in (
+        "energy",
+        "yacht",
+        "vifa-lr",
+        "vifa-nn",
+        "failed",
+        "not run",
+        "45x faster",
+        "NMLL",
+        "RMSE",
+        "Runtime",
+    ):
+        assert word in text
+    assert text.count("Timed elsewhere.") == 1
+
+
+def test_rich_keeps_all_numbers_on_eighty_columns(cells):
+    text = shown(cells, width=80)
+    assert "…" not in text
+    assert text.count("0.010") == 4  # our standard errors: two entries, NMLL and RMSE
+
+
+def test_rich_leaves_brackets_in_names_alone(cells):
+    assert "[bold]x[/bold]" in shown([replace(cells[0], method="[bold]x[/bold]")])
+
+
+def test_runtime_table_has_neither_z_nor_median(cells):
+    runtime = sections(cells)[2]
+    assert [column.title for column in runtime.columns] == [
+        "Dataset", "Method", "Mean ± SE", "Paper ± SE", "Verdict", "n (failed)",
+    ]  # fmt: skip
+
+
+def test_notes_are_marked_where_they_hold(cells):
+    nmll, rmse, runtime = sections(cells)
+    assert [row[1] for row in nmll.rows] == ["vifa-lr", "vifa-nn", "vifa-lr²", "vifa-nn"]
+    assert nmll.rows[1][5] == "match"
+    assert nmll.rows[1][8].endswith("¹")
+    assert [row[1] for row in rmse.rows] == ["vifa-lr", "vifa-nn", "vifa-lr²", "vifa-nn"]
+    assert runtime.title.endswith("³")
+    assert [row[1] for row in runtime.rows] == ["vifa-lr", "vifa-nn", "vifa-lr²", "vifa-nn"]
+
+
+def test_no_cells():
+    assert render([], "markdown") == ""
+    assert render([], "json") == "[]\n"
+
+
+def test_unknown_format(cells):
+    with pytest.raises(InputError, match="unknown format 'markdwon': did you mean markdown"):
+        render(cells, "markdwon")
