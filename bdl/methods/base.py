@@ -1,0 +1,54 @@
+"""The method contract: pure functions for ONE model, which the engine batches with `torch.func.vmap`."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from bdl.models.problem import Batch, Hyper, Problem
+from bdl.posteriors.base import Posterior
+
+Noise = Mapping[str, Tensor]
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+class Method(Protocol):
+    """A minibatch method: a frozen dataclass whose fields are its static YAML settings.
+
+    The state is any pytree of tensors (a NamedTuple). Nothing is modified in place, nothing draws its own
+    random numbers, nothing branches on the value of a tensor.
+    """
+
+    @property
+    def hyper(self) -> tuple[str, ...]:
+        """Names of the per-trial hyper-parameters it needs beside those of the problem."""
+        ...
+
+    @property
+    def batches_per_step(self) -> int:
+        """Minibatches that one `step` consumes, L."""
+        ...
+
+    def check(self, problem: Problem) -> None:
+        """Raise `InputError` if the settings do not fit the problem."""
+        ...
+
+    def init_noise(self, problem: Problem) -> Shapes:
+        """Name and shape the standard normals that `init` needs."""
+        ...
+
+    def init(self, problem: Problem, noise: Noise) -> Any:
+        """Make the initial state."""
+        ...
+
+    def step_noise(self, problem: Problem) -> Shapes:
+        """Name and shape the standard normals that one `step` needs."""
+        ...
+
+    def step(self, state: Any, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Any:
+        """Update the state from L minibatches: `batches.x` is (L, M, d_in), `batches.y` is (L, M)."""
+        ...
+
+    def posterior(self, state: Any) -> Posterior:
+        """Give the approximate posterior over the flat parameter vector."""
+        ...

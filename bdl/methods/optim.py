@@ -1,0 +1,92 @@
+"""Stochastic gradient descent and Adam as pure transforms, and clipping; over dictionaries of tensors."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+Params = dict[str, Tensor]
+
+
+def clip_by_norm(gradient: Tensor, max_norm: float) -> Tensor:
+    """Rescale a gradient to Frobenius norm `max_norm` if it is longer; the shape stays.
+
+    A zero gradient stays zero; a non-finite one stays non-finite.
+    """
+    norm = gradient.square().sum().sqrt()
+    return gradient * (max_norm / norm.clamp(min=max_norm))
+
+
+class OptimState(NamedTuple):
+    """Moments and step count; empty dictionaries where an optimiser keeps none."""
+
+    first: Params
+    second: Params
+    count: Tensor
+
+
+class Optimizer:
+    """An optimiser: `init` makes its state, `update` gives the step to ADD to the parameters."""
+
+    def init(self, params: Params) -> OptimState:
+        """Start with zero moments."""
+        raise NotImplementedError
+
+    def update(
+        self, grads: Params, state: OptimState, learning_rates: Mapping[str, Tensor]
+    ) -> tuple[Params, OptimState]:
+        """Turn gradients (to be descended) into steps, one learning rate a parameter group."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Sgd(Optimizer):
+    """Plain gradient descent: step = -lr * g."""
+
+    def init(self, params: Params) -> OptimState:
+        """Start; there are no moments."""
+        return OptimState({}, {}, _zero(params))
+
+    def update(
+        self, grads: Params, state: OptimState, learning_rates: Mapping[str, Tensor]
+    ) -> tuple[Params, OptimState]:
+        """Give -lr * g."""
+        steps = {name: -learning_rates[name] * grad for name, grad in grads.items()}
+        return steps, state._replace(count=state.count + 1)
+
+
+@dataclass(frozen=True)
+class Adam(Optimizer):
+    """Adam with bias correction (Kingma and Ba 2015, Algorithm 1)."""
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+
+    def init(self, params: Params) -> OptimState:
+        """Start with zero moments."""
+        zeros = {name: torch.zeros_like(value) for name, value in params.items()}
+        return OptimState(zeros, dict(zeros), _zero(params))
+
+    def update(
+        self, grads: Params, state: OptimState, learning_rates: Mapping[str, Tensor]
+    ) -> tuple[Params, OptimState]:
+        """Give -lr * m_hat / (sqrt(v_hat) + eps)."""
+        count = state.count + 1
+        scale1, scale2 = 1 / (1 - self.beta1**count), 1 / (1 - self.beta2**count)
+        first, second, steps = {}, {}, {}
+        for name, grad in grads.items():
+            first[name] = torch.lerp(grad, state.first[name], self.beta1)
+            second[name] = torch.lerp(grad.square(), state.second[name], self.beta2)
+            denominator = (second[name] * scale2).sqrt() + self.eps
+            steps[name] = -learning_rates[name] * scale1 * first[name] / denominator
+        return steps, OptimState(first, second, count)
+
+
+def _zero(params: Params) -> Tensor:
+    return torch.zeros((), device=next(iter(params.values())).device)
+
+
+OPTIMIZERS: dict[Literal["sgd", "adam"], Optimizer] = {"sgd": Sgd(), "adam": Adam()}

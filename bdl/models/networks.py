@@ -1,0 +1,86 @@
+"""Linear models and multilayer perceptrons as functions of a flat parameter vector.
+
+The vector holds, layer by layer, the weight matrix (out x in, row-major) and then the bias, so the bias of
+a linear regression is the last entry.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Annotated, Protocol
+
+import torch
+from annotated_types import Gt, MinLen
+from torch import Tensor
+
+
+class Model(Protocol):
+    """What a model must say about itself; a frozen dataclass whose fields are its YAML settings."""
+
+    def dim(self, d_in: int, d_out: int) -> int:
+        """Count the parameters, D."""
+        ...
+
+    def bias_mask(self, d_in: int, d_out: int) -> Tensor:
+        """Mark the biases: a boolean vector of shape (D,)."""
+        ...
+
+    def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
+        """Map parameters (D,) and inputs (M, d_in) to outputs (M, d_out)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Mlp:
+    """Multilayer perceptron with ReLU hidden layers and a linear output layer.
+
+    Parameters
+    ----------
+    hidden
+        Units of each hidden layer, from the input upwards.
+    """
+
+    hidden: Annotated[tuple[Annotated[int, Gt(0)], ...], MinLen(1)] = (50,)
+
+    def dim(self, d_in: int, d_out: int) -> int:
+        """Count the parameters: sum over layers of out * (in + 1)."""
+        return sum(n_out * (n_in + 1) for n_in, n_out in pairwise((d_in, *self.hidden, d_out)))
+
+    def bias_mask(self, d_in: int, d_out: int) -> Tensor:
+        """Mark the biases: a boolean vector of shape (D,)."""
+        layers = [
+            torch.arange(n_out * (n_in + 1)) >= n_out * n_in
+            for n_in, n_out in pairwise((d_in, *self.hidden, d_out))
+        ]
+        return torch.cat(layers)
+
+    def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
+        """Map parameters (D,) and inputs (M, d_in) to outputs (M, d_out)."""
+        start = 0
+        for layer, n_out in enumerate((*self.hidden, d_out)):
+            n_in = x.shape[-1]
+            middle, end = start + n_out * n_in, start + n_out * (n_in + 1)
+            weight, bias = theta[start:middle].view(n_out, n_in), theta[middle:end]
+            x = x @ weight.T + bias
+            x = torch.relu(x) if layer < len(self.hidden) else x
+            start = end
+        return x
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Affine map: a multilayer perceptron without hidden layers."""
+
+    def dim(self, d_in: int, d_out: int) -> int:
+        """Count the parameters: d_out * (d_in + 1)."""
+        return _AFFINE.dim(d_in, d_out)
+
+    def bias_mask(self, d_in: int, d_out: int) -> Tensor:
+        """Mark the biases: a boolean vector of shape (D,)."""
+        return _AFFINE.bias_mask(d_in, d_out)
+
+    def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
+        """Map parameters (D,) and inputs (M, d_in) to outputs (M, d_out)."""
+        return _AFFINE(theta, x, d_out)
+
+
+_AFFINE = Mlp(hidden=())

@@ -1,0 +1,141 @@
+"""Runs a plan: what the store lacks is done, group by group, and stored as it finishes."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from typing import Protocol
+
+from bdl.errors import InputError
+from bdl.runs.plan import Cell
+from bdl.runs.store import Row, Store
+from bdl.runs.work import FinalGroup, Group, SearchGroup, attempt, failed_row
+from bdl.search import FoldScore, best_setting
+from bdl.training.engine import Progress
+
+
+class Listener(Protocol):
+    """Hears how the run goes."""
+
+    def begin(self, minibatches: int) -> None:
+        """Start; so many model-minibatches are to be done."""
+
+    def advance(self, minibatches: int) -> None:
+        """Count model-minibatches that are done."""
+
+    def stored(self, cell: Cell, rows: Sequence[Row]) -> None:
+        """Take note of rows that are safe in the store."""
+
+
+def run(cells: Sequence[Cell], store: Store, executor: Executor, listener: Listener, *, in_flight: int = 1) -> None:
+    """Do what the store lacks.
+
+    Parameters
+    ----------
+    cells
+        The plan.
+    store
+        Where rows go; what it holds is not done again.
+    executor
+        Where groups run.
+    listener
+        Progress.
+    in_flight
+        Groups submitted at a time; 1 for an executor that runs them at once.
+
+    Raises
+    ------
+    InputError
+        If the store holds a cell's rows made under another spec, other data or other code.
+    """
+    claim(cells, store)
+    listener.begin(sum(remaining(cell, store) for cell in cells))
+    for cell in cells:
+        for rows in _finished(executor, _search_groups(cell, store), listener.advance, in_flight):
+            store.append(rows)
+            listener.stored(cell, rows)
+        for rows in _finished(executor, _final_groups(cell, store, listener), listener.advance, in_flight):
+            store.append(rows)
+            listener.stored(cell, rows)
+
+
+def claim(cells: Sequence[Cell], store: Store) -> None:
+    """Check that the store's rows belong to these cells, and register new cells."""
+    fingerprints = {cell: cell.fingerprint() for cell in cells}
+    for cell, fingerprint in fingerprints.items():
+        found = store.fingerprint(cell.dataset, cell.entry)
+        if found not in (None, fingerprint):
+            raise InputError(
+                f"{store.path} holds {cell.dataset}/{cell.entry} of another spec, data or code "
+                f"({found[:12]}, now {fingerprint[:12]}); --fresh starts anew and keeps a copy"
+            )
+    for cell, fingerprint in fingerprints.items():
+        if store.fingerprint(cell.dataset, cell.entry) is None:
+            store.claim(cell.dataset, cell.entry, fingerprint)
+
+
+def remaining(cell: Cell, store: Store) -> int:
+    """Count the model-minibatches that a cell still needs."""
+    todo = _pending(cell, store)
+    searches = [split for split in todo if split not in _searched(cell, store)]
+    return len(searches) * cell.minibatches("search") + len(todo) * cell.minibatches("final")
+
+
+def _pending(cell: Cell, store: Store) -> list[int]:
+    done = {row.split for row in store.rows("final", cell.dataset, cell.entry)}
+    return [split for split in cell.splits if split not in done]
+
+
+def _searched(cell: Cell, store: Store) -> dict[int, list[Row]]:
+    by_split: dict[int, list[Row]] = {}
+    for row in store.rows("search", cell.dataset, cell.entry):
+        by_split.setdefault(row.split, []).append(row)
+    return by_split
+
+
+def _search_groups(cell: Cell, store: Store) -> list[Group]:
+    """One split a group on a CPU, whose cache it fills; all splits together on a GPU."""
+    if cell.settings.search is None:
+        return []
+    searched = _searched(cell, store)
+    todo = tuple(split for split in _pending(cell, store) if split not in searched)
+    if not todo:
+        return []
+    return [SearchGroup(cell, todo)] if cell.device != "cpu" else [SearchGroup(cell, (split,)) for split in todo]
+
+
+def _final_groups(cell: Cell, store: Store, listener: Listener) -> list[Group]:
+    """All splits together, each with the best setting of its search."""
+    todo, search = _pending(cell, store), cell.settings.search
+    if search is None:
+        settings = {split: dict(cell.settings.hyper) for split in todo}
+        return [FinalGroup(cell, settings, {})] if todo else []
+    searched = _searched(cell, store)
+    best = {split: best_setting([_fold_score(row, search.metric) for row in searched[split]]) for split in todo}
+    hopeless = [
+        failed_row(cell, split, f"all {search.trials} search settings failed", {})
+        for split, setting in best.items()
+        if setting is None
+    ]
+    store.append(hopeless)
+    listener.stored(cell, hopeless)
+    chosen = {split: {**cell.settings.hyper, **setting} for split, setting in best.items() if setting is not None}
+    seconds = {split: sum(row.seconds for row in searched[split]) for split in chosen}
+    return [FinalGroup(cell, chosen, seconds)] if chosen else []
+
+
+def _fold_score(row: Row, metric: str) -> FoldScore:
+    value = row.metrics[metric]
+    score = float("nan") if value is None else value
+    return FoldScore(row.split, row.trial, row.fold, row.hyper, score, row.reason, row.details["updates"])
+
+
+def _finished(
+    executor: Executor, groups: Iterable[Group], progress: Progress, in_flight: int
+) -> Iterator[list[Row]]:
+    """Yield the rows of each group as it finishes, with a bounded number submitted."""
+    waiting: set[Future[list[Row]]] = set()
+    for group in groups:
+        waiting.add(executor.submit(attempt, group, progress))
+        if len(waiting) >= in_flight:
+            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in done)
+    yield from (future.result() for future in waiting)

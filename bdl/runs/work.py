@@ -1,0 +1,151 @@
+"""The two kinds of work of a cell: search groups, and the final fits with the chosen settings."""
+
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+import torch
+
+from bdl.metrics import METRICS
+from bdl.runs.plan import Cell
+from bdl.runs.store import Row, Stage
+from bdl.search import FoldScore, Study, cross_validate
+from bdl.search.crossval import failure
+from bdl.search.study import Setting
+from bdl.training.engine import Progress
+from bdl.training.program import Program
+
+
+@dataclass(frozen=True, eq=False)
+class SearchGroup:
+    """Score the settings of some splits by cross-validation, as one program."""
+
+    cell: Cell
+    splits: tuple[int, ...]
+
+    def run(self, progress: Progress) -> list[Row]:
+        """Do the work; one row a fold."""
+        cell, search = self.cell, self.cell.settings.search
+        assert search is not None
+        start, program = time.perf_counter(), cell.program()
+        training = {split: cell.data.split(split).train for split in self.splits}
+        studies = {
+            split: Study(search.space, search.sampler, seed=cell.benchmark.seed + split) for split in self.splits
+        }
+        width = search.trials * search.folds * len(self.splits)
+        compile = cell.compiles("search", width, len(cell.splits) // len(self.splits))
+        scores = cross_validate(
+            program,
+            training,
+            {split: study.ask(search.trials) for split, study in studies.items()},
+            k=search.folds,
+            metric=search.metric,
+            identity=cell.identity,
+            compile=compile,
+            progress=progress,
+        )
+        seconds = (time.perf_counter() - start) / len(scores)
+        details = _details(cell, width, compile)
+        return [_fold_row(cell, search.metric, score, seconds, details) for score in scores]
+
+
+@dataclass(frozen=True, eq=False)
+class FinalGroup:
+    """Train the chosen setting of each split on all its training rows and predict its test rows."""
+
+    cell: Cell
+    settings: Mapping[int, Setting]
+    search_seconds: Mapping[int, float]
+
+    @property
+    def splits(self) -> tuple[int, ...]:
+        """Splits of the group."""
+        return tuple(self.settings)
+
+    def run(self, progress: Progress) -> list[Row]:
+        """Do the work; one row a split."""
+        cell = self.cell
+        start, program = time.perf_counter(), cell.program()
+        compile = cell.compiles("final", len(self.splits), 1)
+        trials = program.trials(
+            [(*cell.identity, split, "final") for split in self.splits],
+            [cell.data.split(split).train for split in self.splits],
+            list(self.settings.values()),
+        )
+        fit = program.train(trials, compile=compile, progress=progress)
+        outputs = [
+            program.predict(trials, fit, [index], cell.data.split(split).test)[0]
+            for index, split in enumerate(self.splits)
+        ]
+        seconds = (time.perf_counter() - start) / len(self.splits)
+        details = _details(cell, len(self.splits), compile)
+        return [
+            self._row(program, split, f, int(epoch), seconds, details | {"updates": int(updates)})
+            for split, f, epoch, updates in zip(self.splits, outputs, fit.diverged, fit.updates, strict=True)
+        ]
+
+    def _row(
+        self, program: Program, split: int, f: torch.Tensor, diverged: int, seconds: float, details: dict[str, Any]
+    ) -> Row:
+        cell, hyper = self.cell, self.settings[split]
+        metrics = score(cell, split, f, hyper)
+        worst = min((value for value in metrics.values() if not isfinite(value)), default=0.0)
+        reason = failure(diverged, worst)
+        total = seconds + self.search_seconds.get(split, 0.0)
+        return Row(
+            *(cell.dataset, cell.entry, "final", split, 0, 0),
+            status="failed" if reason else "ok",
+            reason=reason,
+            hyper=hyper,
+            metrics={} if reason else {**metrics, "runtime": total / 60},
+            seconds=seconds,
+            details=details,
+            predictions=None if reason else f.cpu().numpy(),
+        )
+
+
+Group = SearchGroup | FinalGroup
+
+
+def score(cell: Cell, split: int, f: torch.Tensor, hyper: Setting) -> dict[str, float]:
+    """Evaluate the benchmark's metrics on predictions (S, n_test) of a split; runtime is not among them."""
+    rows = cell.data.split(split).test
+    y = torch.as_tensor(cell.data.y[rows], dtype=torch.float64)
+    values = {name: torch.tensor(value, dtype=torch.float64) for name, value in hyper.items()}
+    names = [name for name in cell.benchmark.metrics if name != "runtime"]
+    return {name: float(METRICS.get(name)(f.cpu().double(), y, values)) for name in names}
+
+
+def attempt(group: Group, progress: Progress) -> list[Row]:
+    """Run a group; if it dies, its splits become failed final rows that carry the traceback."""
+    try:
+        return group.run(progress)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+        return [
+            failed_row(group.cell, split, reason, {"traceback": traceback.format_exc()}) for split in group.splits
+        ]
+
+
+def failed_row(cell: Cell, split: int, reason: str, details: dict[str, Any]) -> Row:
+    """Make the final row of a split that has no result."""
+    return Row(cell.dataset, cell.entry, "final", split, 0, 0, "failed", reason, {}, {}, 0.0, details)
+
+
+def _fold_row(cell: Cell, metric: str, found: FoldScore, seconds: float, details: dict[str, Any]) -> Row:
+    return Row(
+        *(cell.dataset, cell.entry, "search", found.split, found.trial, found.fold),
+        status="failed" if found.reason else "ok",
+        reason=found.reason,
+        hyper=found.hyper,
+        metrics={metric: None if found.reason else found.score},
+        seconds=seconds,
+        details=details | {"updates": found.updates},
+    )
+
+
+def _details(cell: Cell, width: int, compile: bool) -> dict[str, Any]:
+    return {"width": width, "device": cell.device, "compiled": compile}

@@ -1,0 +1,130 @@
+"""k-fold cross-validation of many settings as one program."""
+
+from collections.abc import Mapping, Sequence
+from math import inf, isfinite
+from statistics import fmean
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from bdl.data import folds
+from bdl.data.splits import Rows
+from bdl.metrics import METRICS
+from bdl.search.study import Setting
+from bdl.training.engine import Fit, Progress
+from bdl.training.program import Program
+from bdl.training.trials import Trials
+
+
+class FoldScore(NamedTuple):
+    """Outcome of one setting on one fold of one split."""
+
+    split: int
+    trial: int
+    fold: int
+    hyper: Setting
+    score: float
+    """Validation metric; NaN if the trial failed."""
+    reason: str | None
+    """Why it failed."""
+    updates: int
+
+
+def cross_validate(
+    program: Program,
+    training: Mapping[int, Rows],
+    settings: Mapping[int, Sequence[Setting]],
+    *,
+    k: int,
+    metric: str,
+    identity: Sequence[object],
+    compile: bool,
+    progress: Progress,
+) -> list[FoldScore]:
+    """Score every setting of every split on every fold, all trained together.
+
+    Parameters
+    ----------
+    program
+        What is trained.
+    training
+        Training rows of each split.
+    settings
+        Settings to score, by split.
+    k
+        Number of folds; contiguous, without shuffling.
+    metric
+        Name of the metric evaluated on the validation rows, lower is better.
+    identity
+        Start of the trials' identities; (split, trial, fold) is appended.
+    compile, progress
+        As for `bdl.training.engine.train`.
+
+    Returns
+    -------
+    list of FoldScore
+        In the order split, trial, fold.
+    """
+    parts = {split: folds(len(rows), k) for split, rows in training.items()}
+    names = [
+        (split, trial, fold)
+        for split, proposed in settings.items()
+        for trial in range(len(proposed))
+        for fold in range(k)
+    ]
+    trials = program.trials(
+        [(*identity, *name) for name in names],
+        [training[split][parts[split][fold][0]] for split, _, fold in names],
+        [settings[split][trial] for split, trial, _ in names],
+    )
+    fit = program.train(trials, compile=compile, progress=progress)
+    scores = torch.full((len(names),), torch.nan)
+    for split, rows in training.items():
+        for fold in range(k):
+            index = [i for i, name in enumerate(names) if name[0] == split and name[2] == fold]
+            scores[index] = _score(program, trials, fit, index, rows[parts[split][fold][1]], metric).cpu()
+    return [
+        FoldScore(*name, settings[name[0]][name[1]], score, failure(epoch, score), updates)
+        for name, score, epoch, updates in zip(
+            names, scores.tolist(), fit.diverged.tolist(), fit.updates.tolist(), strict=True
+        )
+    ]
+
+
+def failure(diverged: int, score: float) -> str | None:
+    """Say why a trial failed, or None if it did not.
+
+    Parameters
+    ----------
+    diverged
+        Epoch in which its state became non-finite, 0 if never.
+    score
+        Its metric.
+    """
+    if diverged:
+        return f"non-finite parameters in epoch {diverged}"
+    return None if isfinite(score) else "non-finite metric"
+
+
+def best_setting(scores: Sequence[FoldScore]) -> Setting | None:
+    """Choose the setting of one split with the lowest mean score; None if none finished all its folds."""
+    by_trial: dict[int, list[FoldScore]] = {}
+    for score in scores:
+        by_trial.setdefault(score.trial, []).append(score)
+    means = {trial: mean_score(own) for trial, own in by_trial.items()}
+    best = min(means, key=means.__getitem__, default=None)
+    return None if best is None or means[best] == inf else by_trial[best][0].hyper
+
+
+def mean_score(scores: Sequence[FoldScore]) -> float:
+    """Average the folds of one setting; infinite if one of them failed."""
+    return inf if any(score.reason for score in scores) else fmean(score.score for score in scores)
+
+
+def _score(program: Program, trials: Trials, fit: Fit, index: list[int], rows: Rows, metric: str) -> Tensor:
+    """Evaluate a metric for some trials on rows they share: (len(index),)."""
+    f = program.predict(trials, fit, index, rows)
+    hyper = {name: value[index] for name, value in trials.hyper.items()}
+    scores: Tensor = torch.func.vmap(METRICS.get(metric), in_dims=(0, None, 0))(f, program.targets(rows), hyper)
+    return scores

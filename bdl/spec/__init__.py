@@ -1,0 +1,22 @@
+"""What a benchmark file may say: reading, checking, profiles, overrides and hashes."""
+
+from bdl.spec.editor import json_schema
+from bdl.spec.loading import list_benchmarks, load_benchmark
+from bdl.spec.schema import Benchmark, Entry, Evaluation, Note, PaperTables, Prior, Range, Search, Training
+from bdl.spec.splits import parse_splits
+
+__all__ = [
+    "Benchmark",
+    "Entry",
+    "Evaluation",
+    "Note",
+    "PaperTables",
+    "Prior",
+    "Range",
+    "Search",
+    "Training",
+    "json_schema",
+    "list_benchmarks",
+    "load_benchmark",
+    "parse_splits",
+]

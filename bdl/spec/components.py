@@ -1,0 +1,125 @@
+"""Models, likelihoods and methods as a benchmark file names them: ``{name: vifa, latent_dim: 1}``."""
+
+import json
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetJsonSchemaHandler,
+    TypeAdapter,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import CoreSchema
+
+from bdl.errors import InputError
+from bdl.methods import METHODS
+from bdl.models import LIKELIHOODS, MODELS
+from bdl.registry import Registry
+from bdl.spec.explain import unknown_field
+
+if TYPE_CHECKING:
+    from bdl.methods.base import Method
+    from bdl.models.likelihoods import Likelihood
+    from bdl.models.networks import Model
+else:
+    # The types are for the reader and the type checker; importing them would import torch.
+    Method = Likelihood = Model = Any
+
+T = TypeVar("T")
+
+
+class Component(BaseModel, Generic[T]):
+    """A registered frozen dataclass by name, and its settings.
+
+    In a file the settings stand beside the name. They are checked against the type annotations of the
+    dataclass, and the defaults are filled in.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    registry: ClassVar[Registry]
+
+    name: str
+    """Registered name, ``module:Class`` or ``path/to/file.py:Class``."""
+    settings: dict[str, Any]
+    """Every setting, defaults included, as JSON values."""
+
+    def build(self) -> T:
+        """Make the component: an instance of the registered dataclass."""
+        adapter = _adapter(self.registry, self.name)
+        component: T = adapter.validate_json(json.dumps(self.settings), strict=True)
+        return component
+
+    @model_validator(mode="before")
+    @classmethod
+    def _resolve(cls, raw: Any) -> Any:
+        if not isinstance(raw, dict) or not isinstance(raw.get("name"), str):
+            raise ValueError(f"should be a mapping with a name, one of: {', '.join(cls.registry.names())}")
+        settings = {key: value for key, value in raw.items() if key != "name"}
+        return {"name": raw["name"], "settings": _resolve(cls.registry, raw["name"], settings)}
+
+    @model_serializer
+    def _flatten(self) -> dict[str, Any]:
+        return {"name": self.name, **self.settings}
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Describe each registered component with its settings, and any other by its location."""
+        known = [_describe(cls.registry, name, handler) for name in cls.registry.names()]
+        name = {"type": "string", "pattern": ":", "description": "module:Class or path/to/file.py:Class"}
+        other = {"type": "object", "properties": {"name": name}, "required": ["name"]}
+        return {"anyOf": [*known, other], "description": f"A {cls.registry.kind} and its settings."}
+
+
+class ModelComponent(Component[Model]):
+    """A model."""
+
+    registry = MODELS
+
+
+class LikelihoodComponent(Component[Likelihood]):
+    """A likelihood."""
+
+    registry = LIKELIHOODS
+
+
+class MethodComponent(Component[Method]):
+    """A method."""
+
+    registry = METHODS
+
+
+def _adapter(registry: Registry, name: str) -> TypeAdapter[Any]:
+    component = registry.get(name)
+    if not (isinstance(component, type) and is_dataclass(component)):
+        raise InputError(f"{registry.kind} '{name}' is not a dataclass: give a frozen dataclass")
+    return TypeAdapter(component)
+
+
+def _resolve(registry: Registry, name: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Check settings and fill in the defaults; problems are ValueErrors, which pydantic collects."""
+    try:
+        adapter = _adapter(registry, name)
+        allowed = [field.name for field in fields(registry.get(name)) if field.init]
+        for key in settings:
+            if key not in allowed:
+                raise ValueError(unknown_field(key, allowed, f"setting of {registry.kind} '{name}'"))
+        # Through JSON, strict means strict about 1.0 and true for 1, and still takes a list for a tuple.
+        component = adapter.validate_json(json.dumps(settings, allow_nan=False), strict=True)
+    except InputError as error:
+        raise ValueError(str(error)) from None
+    resolved: dict[str, Any] = adapter.dump_python(component, mode="json")
+    return resolved
+
+
+def _describe(registry: Registry, name: str, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    schema = handler.resolve_ref_schema(handler(_adapter(registry, name).core_schema))
+    return schema | {
+        "properties": {"name": {"const": name}} | schema.get("properties", {}),
+        "required": ["name", *schema.get("required", [])],
+        "additionalProperties": False,
+    }

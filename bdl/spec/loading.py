@@ -1,0 +1,107 @@
+"""Benchmarks by name or path, with a profile and overrides applied."""
+
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from bdl.errors import InputError, unknown
+from bdl.spec.explain import explain
+from bdl.spec.overrides import fields_of, overlay, parse_override
+from bdl.spec.schema import Benchmark
+from bdl.spec.yaml_text import parse_yaml
+
+
+def list_benchmarks() -> list[tuple[str, str]]:
+    """List the benchmarks that come with the package.
+
+    Returns
+    -------
+    list of (name, title)
+        Sorted by name.
+    """
+    return [(name, _read(path)["title"]) for name, path in _shipped().items()]
+
+
+def load_benchmark(name_or_path: str, profile: str = "paper", overrides: Sequence[str] = ()) -> Benchmark:
+    """Read and check a benchmark.
+
+    Parameters
+    ----------
+    name_or_path
+        Name of a benchmark that comes with the package; or a path, which has a ``/`` or ends in ``.yaml``
+        or ``.yml``.
+    profile
+        A profile of the file; ``"paper"`` always exists.
+    overrides
+        Changes written ``path.to.field=value``, which are applied after the profile, in order.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or it, its profile or an override says something that is not allowed.
+    """
+    path = _find(name_or_path)
+    content = _read(path)
+    profiles = _profiles(content.pop("profiles", {}), path)
+    if profile not in profiles:
+        raise unknown("profile", profile, profiles)
+    if "profile" in content:
+        raise InputError(f"{path}: profile is not a field of the file: remove it")
+    benchmark = _validate(content, profile, str(path))
+    if changes := profiles[profile]:
+        source = f"{path}, profile {profile}"
+        content = overlay(content, changes, fields_of(benchmark), source)
+        benchmark = _validate(content, profile, source)
+    if overrides:
+        known = fields_of(benchmark)
+        for text in overrides:
+            content = overlay(content, parse_override(text), known, f"--set {text}")
+        benchmark = _validate(content, profile, " ".join(f"--set {text}" for text in overrides))
+    return benchmark
+
+
+def _shipped() -> dict[str, Path]:
+    """Find the benchmarks of the installed package, or of the checkout that it runs from."""
+    package = Path(str(resources.files("bdl")))
+    folder = package / "benchmarks"
+    if not folder.is_dir():
+        folder = package.parent / "benchmarks"
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def _find(name_or_path: str) -> Path:
+    if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
+        return Path(name_or_path)
+    shipped = _shipped()
+    if name_or_path not in shipped:
+        raise unknown("benchmark", name_or_path, shipped)
+    return shipped[name_or_path]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InputError(f"cannot read benchmark {path}: {reason}") from None
+    content = parse_yaml(text, str(path))
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: a benchmark is a mapping with a name, datasets, entries; see docs/spec.md")
+    return content
+
+
+def _profiles(content: Any, path: Path) -> dict[str, dict[str, Any]]:
+    if not isinstance(content, dict) or not all(isinstance(changes, dict) for changes in content.values()):
+        raise InputError(f"{path}: profiles: give names and their changes, for example quick: {{splits: 3}}")
+    paper: dict[str, Any] = {}
+    return {"paper": paper, **content}
+
+
+def _validate(content: Mapping[str, Any], profile: str, source: str) -> Benchmark:
+    try:
+        return Benchmark.model_validate({**content, "profile": profile})
+    except ValidationError as error:
+        raise InputError(f"{source}: {explain(error)}") from None

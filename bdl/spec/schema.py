@@ -1,0 +1,260 @@
+"""What a benchmark file may say. Every field is described in ``docs/spec.md``."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from bdl.errors import unknown
+from bdl.spec.components import LikelihoodComponent, MethodComponent, ModelComponent
+from bdl.spec.fields import (
+    Count,
+    DatasetName,
+    Index,
+    Items,
+    MetricName,
+    NonEmpty,
+    NonNegative,
+    ScoreName,
+    Settings,
+    Slug,
+    Text,
+    Unique,
+)
+
+
+class Prior(Settings):
+    """Gaussian prior N(0, 1 / prior_precision) on every parameter."""
+
+    bias_precision: float | None = Field(None, gt=0)
+    """Prior precision of the biases; null gives them that of the weights."""
+
+
+class Training(Settings):
+    """How long one fit trains."""
+
+    epochs: Count
+    """Passes over the training rows."""
+    batch_size: Count
+    """Rows of a minibatch."""
+
+
+class Range(Settings):
+    """Where a hyper-parameter is searched."""
+
+    low: NonNegative
+    """Smallest value; above 0 if `scale` is log."""
+    high: NonNegative
+    """Largest value."""
+    scale: Literal["linear", "log"] = "linear"
+    """Uniform in the value, or in its logarithm."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.low >= self.high:
+            word = "empty" if self.low == self.high else "reversed"
+            raise ValueError(f"range {word}: low {self.low:g} must be below high {self.high:g}")
+        if self.scale == "log" and self.low == 0:
+            raise ValueError("a log range needs low above 0")
+        return self
+
+
+class Search(Settings):
+    """Choice of hyper-parameters by cross-validation on the training rows."""
+
+    sampler: Literal["random"] = "random"
+    """How configurations are drawn: independently, uniformly from `space`."""
+    trials: Count
+    """Configurations drawn."""
+    folds: int = Field(ge=2)
+    """Folds of the cross-validation."""
+    metric: ScoreName
+    """Validation metric; the trial with the best mean over the folds wins."""
+    space: Mapping[str, Range] = Field(min_length=1)
+    """Hyper-parameter to its range. The order matters: values are drawn in this order."""
+
+
+class Entry(Settings):
+    """One row of the tables: a model, a likelihood, a prior, a method and how it is trained."""
+
+    model: ModelComponent
+    """Model and its settings."""
+    likelihood: LikelihoodComponent
+    """Likelihood and its settings."""
+    prior: Prior = Prior()
+    """Prior over the parameters."""
+    method: MethodComponent
+    """Method and its settings."""
+    training: Training
+    """How long one fit trains."""
+    hyper: Mapping[str, NonNegative] = {}
+    """Fixed hyper-parameters."""
+    search: Search | None = None
+    """Search for the other hyper-parameters; null if all are fixed."""
+
+    @property
+    def hyper_names(self) -> tuple[str, ...]:
+        """Every hyper-parameter that must be fixed or searched."""
+        return (*self.method.build().hyper, "prior_precision", *self.likelihood.build().hyper)
+
+    @model_validator(mode="after")
+    def _hyper_complete(self) -> Self:
+        space = self.search.space if self.search else {}
+        names = self.hyper_names
+        for name in (*self.hyper, *space):
+            if name not in names:
+                raise ValueError(str(unknown("hyper-parameter", name, names)))
+            if name in self.hyper and name in space:
+                raise ValueError(f"hyper-parameter '{name}' is both fixed and searched: remove one")
+        missing = [name for name in names if name not in {*self.hyper, *space}]
+        if missing:
+            raise ValueError(f"no value for {', '.join(missing)}: add to hyper or to search.space")
+        return self
+
+
+class Evaluation(Settings):
+    """How a posterior is scored."""
+
+    samples: Count = 100
+    """Posterior samples of a predictive distribution."""
+
+
+class PaperTables(Settings):
+    """Printed tables that the benchmark reproduces."""
+
+    paper: Text
+    """Identifier of the paper."""
+    tables: NonEmpty[Text]
+    """Tables, the preferred first."""
+    task: Text
+    """The paper's experiment."""
+    methods: Mapping[str, Text]
+    """Entry to the paper's method."""
+
+
+class Note(Settings):
+    """A remark shown with the cells it names; null stands for any."""
+
+    dataset: DatasetName | None = None
+    """Data set of the cells."""
+    entry: str | None = None
+    """Entry of the cells."""
+    metric: MetricName | None = None
+    """Metric of the cells."""
+    statistic: Literal["mean", "median"] | None = None
+    """Statistic of the cells."""
+    text: Text
+    """The remark."""
+
+
+class Benchmark(Settings):
+    """A benchmark with one of its profiles applied."""
+
+    name: Slug
+    """Identifier; takes part in the seeds of the trials."""
+    title: Text
+    """Heading for people."""
+    profile: str = "paper"
+    """The profile that was applied; not a field of the file."""
+    seed: Index = 0
+    """Base seed of every random number."""
+    datasets: Unique[DatasetName]
+    """Data sets, in table order."""
+    splits: Count
+    """Splits of each data set, numbered from 0."""
+    entries: Mapping[Slug, Entry] = Field(min_length=1)
+    """Entries by name, in table order."""
+    evaluation: Evaluation = Evaluation()
+    """How a posterior is scored."""
+    metrics: Unique[MetricName]
+    """Metrics, in table order."""
+    papers: Items[PaperTables] = ()
+    """Printed tables that the benchmark reproduces, the preferred first."""
+    notes: Items[Note] = ()
+    """Remarks about cells."""
+
+    @model_validator(mode="after")
+    def _entries_exist(self) -> Self:
+        named = [
+            (f"papers.{i}.methods", name) for i, paper in enumerate(self.papers) for name in paper.methods
+        ]
+        named += [(f"notes.{i}.entry", note.entry) for i, note in enumerate(self.notes) if note.entry]
+        for place, name in named:
+            if name not in self.entries:
+                raise ValueError(f"{place}: {unknown('entry', name, self.entries)}")
+        return self
+
+    def select(self, datasets: Sequence[str] = (), entries: Sequence[str] = ()) -> Self:
+        """Narrow the benchmark; an empty argument keeps everything of its kind.
+
+        Parameters
+        ----------
+        datasets, entries
+            Names to keep; the order stays that of the benchmark.
+
+        Returns
+        -------
+        Benchmark
+            Its papers and notes name only entries that are kept.
+
+        Raises
+        ------
+        InputError
+            If the benchmark has no such data set or entry.
+        """
+        kept = _keep("entry", entries, self.entries)
+        papers = (
+            paper.model_copy(update={"methods": {e: m for e, m in paper.methods.items() if e in kept}})
+            for paper in self.papers
+        )
+        changes = {
+            "datasets": _keep("dataset", datasets, self.datasets),
+            "entries": {name: self.entries[name] for name in kept},
+            "papers": tuple(papers),
+            "notes": tuple(note for note in self.notes if note.entry is None or note.entry in kept),
+        }
+        return self.model_copy(update=changes)
+
+    def cell_hash(self, dataset: str, entry: str) -> str:
+        """Identify everything here that changes the numbers of one (dataset, entry) cell.
+
+        Returns
+        -------
+        str
+            SHA-256 (hex) of the canonical JSON of the benchmark's name and seed, the data set's name, the
+            entry with its name and every default, and the evaluation. Splits and other entries have no part.
+        """
+        settings = self.entries[entry].model_dump(mode="json")
+        if settings["search"]:
+            # The draws depend on the order of the space, which the sorted keys of canonical JSON would hide.
+            settings["search"]["space"] = list(settings["search"]["space"].items())
+        return _sha256(
+            {
+                "benchmark": self.name,
+                "seed": self.seed,
+                "dataset": dataset,
+                "entry": [entry, settings],
+                "evaluation": self.evaluation.model_dump(mode="json"),
+            }
+        )
+
+    @property
+    def content_hash(self) -> str:
+        """SHA-256 (hex) of the number of splits and the hashes of all cells, whatever their order."""
+        cells = [self.cell_hash(dataset, entry) for dataset in self.datasets for entry in self.entries]
+        return _sha256({"splits": self.splits, "cells": sorted(cells)})
+
+
+def _keep(kind: str, wanted: Sequence[str], known: Iterable[str]) -> tuple[str, ...]:
+    known = tuple(known)
+    for name in wanted:
+        if name not in known:
+            raise unknown(kind, name, known)
+    return tuple(name for name in known if name in wanted or not wanted)
+
+
+def _sha256(content: Any) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()

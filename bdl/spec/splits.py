@@ -1,0 +1,37 @@
+"""Which splits to run."""
+
+from bdl.errors import InputError
+
+
+def parse_splits(text: str, n: int) -> tuple[int, ...]:
+    """Read which of the splits 0 to n - 1 to run.
+
+    Parameters
+    ----------
+    text
+        A count, which stands for the first so many; or split numbers and ranges, ``0,3,5-7``. A single
+        split is written as a range, ``4-4``.
+    n
+        Number of splits that there are.
+
+    Returns
+    -------
+    tuple of int
+        Split numbers, ascending, each once.
+
+    Raises
+    ------
+    InputError
+        If the text is neither, is empty, or names a split that does not exist.
+    """
+    parts = [tuple(part.strip() for part in part.split("-")) for part in text.split(",")]
+    if not all(len(part) <= 2 and all(bound.isdecimal() for bound in part) for part in parts):
+        raise InputError(f"splits '{text}': give a count such as 3, or numbers and ranges such as 0,3,5-7")
+    is_count = len(parts) == len(parts[0]) == 1
+    bounds = [(0, int(text) - 1)] if is_count else [(int(part[0]), int(part[-1])) for part in parts]
+    for low, high in bounds:
+        if low > high:
+            raise InputError(f"splits '{text}': that is no split at all; give a count from 1 up, or low-high")
+        if high >= n:
+            raise InputError(f"splits '{text}': there are {n} splits, 0 to {n - 1}; choose among them")
+    return tuple(sorted({number for low, high in bounds for number in range(low, high + 1)}))

@@ -1,0 +1,77 @@
+"""Seconds that the contenders take, warmed up, on their real path."""
+
+from time import perf_counter
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from peers.torch_loop import LoopModel
+from peers.workload import BATCH_SIZE, Workload
+from torch.utils._pytree import tree_map
+
+from bdl.training.engine import Schedule, initial_state, train
+
+_LOOP_MODELS = 2
+"""Models that the plain loop trains, one after the other: its cost per model does not depend on their number."""
+
+
+def engine_epochs(work: Workload, epochs: int, compile: bool) -> NDArray[np.float64]:
+    """Train with the engine; seconds of each epoch, the first with the set-up and any compilation."""
+    marks = [perf_counter()]
+    train(
+        work.method,
+        work.problem,
+        work.pool,
+        work.trials,
+        Schedule(epochs, BATCH_SIZE),
+        compile=compile,
+        progress=lambda minibatches: marks.append(perf_counter()),
+    )
+    return np.diff(marks)
+
+
+def engine_seconds(work: Workload, epochs: int, compile: bool) -> float:
+    """Seconds per model-minibatch of the engine."""
+    return float(engine_epochs(work, epochs + 1, compile)[1:].mean()) / work.cost_units
+
+
+def loop_seconds(work: Workload, epochs: int) -> float:
+    """Seconds per model-minibatch of the plain loop."""
+    states = initial_state(work.method, work.problem, work.trials, work.pool.device)
+    x, y = work.data()
+    spent = 0.0
+    models = min(_LOOP_MODELS, len(work.trials))
+    for index in range(models):
+        state, setting = (tree_map(lambda leaf, i=index: leaf[i], tree) for tree in (states, work.settings()))
+        model = LoopModel(work.method, state, setting, x[index], y[index])
+        rows = torch.from_numpy(work.trials.rows[index])
+        model.train(rows, epochs=1)
+        start = perf_counter()
+        model.train(rows, epochs)
+        spent += perf_counter() - start
+    return spent * len(work.trials) / (models * epochs * work.cost_units)
+
+
+class JaxRun:
+    """Training of all trials with JAX, compiled on construction.
+
+    Parameters
+    ----------
+    work, epochs
+        What is trained, for how long.
+    """
+
+    def __init__(self, work: Workload, epochs: int) -> None:
+        from peers.jax_scan import compile_run
+
+        state = initial_state(work.method, work.problem, work.trials, work.pool.device)
+        self.units = epochs * work.cost_units
+        start = perf_counter()
+        self.run = compile_run(work, state, epochs)
+        self.compile_seconds = perf_counter() - start
+
+    def seconds(self) -> float:
+        """Seconds per model-minibatch."""
+        start = perf_counter()
+        self.run()
+        return (perf_counter() - start) / self.units

@@ -1,0 +1,92 @@
+"""What every contender trains: VIFA on a one-hidden-layer ReLU network, on synthetic data of Boston's shape."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bdl.data import Dataset
+from bdl.methods.vifa import Vifa
+from bdl.models.likelihoods import Gaussian
+from bdl.models.networks import Mlp
+from bdl.models.problem import Problem
+from bdl.training.trials import Pool, Trials
+
+N, D_IN, BATCH_SIZE = 506, 13, 10
+TRAINING_ROWS = 364
+"""Rows of a training fold: four fifths of nine tenths of Boston's 506."""
+
+
+class Setting(NamedTuple):
+    """What differs between trials; scalars, or (R,) for R trials stacked."""
+
+    learning_rate: Tensor
+    prior_precision: Tensor
+    noise_precision: Tensor
+    """Of the standardised targets."""
+    n: Tensor
+    """Number of training rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """R trials of one program."""
+
+    method: Vifa
+    problem: Problem
+    pool: Pool
+    trials: Trials
+
+    @property
+    def cost_units(self) -> int:
+        """Model-minibatches in an epoch: trials times minibatches that belong to an update of this epoch."""
+        return len(self.trials) * (len(self.trials.rows[0]) // BATCH_SIZE)
+
+    def settings(self) -> Setting:
+        """Hyper-parameters in the units of the standardised targets, each (R,)."""
+        hyper, view = self.trials.hyper, self.trials.view
+        precision = hyper["noise_precision"] * view.y_unit.square()
+        return Setting(hyper["learning_rate"], hyper["prior_precision"], precision, view.n)
+
+    def data(self) -> tuple[Tensor, Tensor]:
+        """Give the whole table as each trial sees it: x (R, 506, 13) and y (R, 506)."""
+        everything = torch.arange(N)
+        batch = torch.func.vmap(lambda view: view.batch(self.pool.x, self.pool.y, everything))(self.trials.view)
+        return batch.x, batch.y
+
+
+def make(trials: int, hidden: int = 50, rows: int = TRAINING_ROWS) -> Workload:
+    """Draw the data and the trials; the same arguments give the same workload.
+
+    Parameters
+    ----------
+    trials
+        Number of trials, R; each has its own training rows and hyper-parameters.
+    hidden
+        Units of the hidden layer; the network has D = 15 * hidden + 1 parameters.
+    rows
+        Training rows of a trial.
+    """
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(N, D_IN)) * rng.uniform(1, 10, D_IN)
+    y = 22 + 9 * np.tanh(x @ rng.normal(size=D_IN) / 20) + rng.normal(size=N)
+    dataset = Dataset("synthetic", x, y)
+    pool = Pool.load(dataset)
+    hyper = [
+        {
+            "learning_rate": 10 ** rng.uniform(-3, -2),
+            "prior_precision": 10 ** rng.uniform(-2, 0),
+            "noise_precision": 10 ** rng.uniform(-2, 0),
+        }
+        for _ in range(trials)
+    ]
+    identities = [("bench_training", trial) for trial in range(trials)]
+    folds = [rng.permutation(N)[:rows] for _ in range(trials)]
+    return Workload(
+        Vifa(),
+        Problem(Mlp((hidden,)), Gaussian(), D_IN),
+        pool,
+        Trials.make(dataset, pool, identities, folds, hyper),
+    )

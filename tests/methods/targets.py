@@ -1,0 +1,80 @@
+"""Bayesian linear regression, whose posterior is known exactly, and noise for the methods."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from bdl.models.likelihoods import Gaussian
+from bdl.models.networks import Linear
+from bdl.models.problem import Batch, Problem
+from bdl.posteriors import FullGaussian
+
+
+class Target(NamedTuple):
+    """A problem, its whole training set, hyper-parameters and the exact posterior."""
+
+    problem: Problem
+    data: Batch
+    hyper: dict[str, Tensor]
+    posterior: FullGaussian
+
+
+def linear_gaussian(
+    seed: int = 0,
+    n: int = 12,
+    d_in: int = 2,
+    bias_precision: float | None = None,
+    dtype: torch.dtype = torch.float64,
+) -> Target:
+    """Correlated inputs and a target that is not in its standard unit, so that every factor matters."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    alpha, beta, unit = 1.5, 0.4, 1.3
+    x = normal(n, d_in) + 0.8 * normal(n, 1)
+    design = torch.cat([x, torch.ones_like(x[:, :1])], dim=1)
+    y = design @ normal(d_in + 1) + 0.5 * normal(n)
+    prior = torch.full((d_in + 1,), alpha, dtype=torch.float64)
+    prior[-1] = alpha if bias_precision is None else bias_precision
+
+    noise_precision = beta * unit**2
+    covariance = torch.linalg.inv(prior.diag() + noise_precision * design.T @ design)
+    loc = noise_precision * covariance @ design.T @ y
+
+    def cast(value: Tensor | float) -> Tensor:
+        return torch.as_tensor(value, dtype=dtype)
+
+    return Target(
+        Problem(Linear(), Gaussian(), d_in, bias_precision=bias_precision),
+        Batch(cast(x), cast(y), cast(n), cast(unit)),
+        {"prior_precision": cast(alpha), "noise_precision": cast(beta)},
+        FullGaussian.from_covariance(loc, 0.5 * (covariance + covariance.T)),
+    )
+
+
+def repeat(data: Batch, times: int) -> Batch:
+    """The whole training set as each of several minibatches."""
+    return data._replace(x=data.x.expand(times, *data.x.shape), y=data.y.expand(times, *data.y.shape))
+
+
+def normals(
+    shapes: Mapping[str, tuple[int, ...]], generator: torch.Generator, dtype: torch.dtype = torch.float64
+) -> dict[str, Tensor]:
+    """Standard normals of the shapes that a method asks for."""
+    return {name: torch.randn(shape, generator=generator, dtype=dtype) for name, shape in shapes.items()}
+
+
+def sigma_points(rank: int, dim: int) -> dict[str, Tensor]:
+    """2 (K + D) values of the VIFA noise with mean 0 and covariance I.
+
+    The gradient of a quadratic log-likelihood is linear in the noise, so the average of the VIFA estimator
+    over these points is its exact expectation.
+    """
+    m = rank + dim
+    points = m**0.5 * torch.eye(m, dtype=torch.float64)
+    h, z = torch.cat([points, -points]).split([rank, dim], dim=1)
+    return {"h": h, "z": z}

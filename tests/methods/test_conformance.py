@@ -1,0 +1,186 @@
+"""What every registered method must do; a new method is tested here without a new line.
+
+Only a hyper-parameter with a new name needs its usual value in HYPER.
+"""
+
+import dataclasses
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
+
+from bdl.errors import InputError
+from bdl.methods import METHODS
+
+from .targets import linear_gaussian, normals, repeat
+
+HYPER = {"learning_rate": 0.02}
+"""A value with which each method should train on standardised data."""
+
+
+@pytest.fixture(params=METHODS.names())
+def method(request):
+    return METHODS.get(request.param)()
+
+
+def at(tree, index):
+    """Choose one trial."""
+    return tree_map(lambda leaf: leaf[index], tree)
+
+
+class Case:
+    """A method on a linear-Gaussian target, for several trials that differ in noise and hyper-parameters."""
+
+    def __init__(self, method, n_trials: int, dtype: torch.dtype = torch.float64) -> None:
+        self.method, self.generator, self.dtype = method, torch.Generator().manual_seed(0), dtype
+        self.n_trials = n_trials
+        target = linear_gaussian(dtype=dtype)
+        self.problem, self.exact = target.problem, target.posterior
+        whole = repeat(target.data, method.batches_per_step)
+        self.batches = tree_map(lambda leaf: leaf.expand(n_trials, *leaf.shape).clone(), whole)
+        own = {name: torch.tensor(HYPER[name], dtype=dtype) for name in method.hyper}
+        self.hyper = {name: value.repeat(n_trials) for name, value in (target.hyper | own).items()}
+
+    def noise(self, shapes) -> dict[str, Tensor]:
+        """Draw standard normals for all trials."""
+        batched = {name: (self.n_trials, *shape) for name, shape in shapes.items()}
+        return normals(batched, self.generator, self.dtype)
+
+    def init(self):
+        """Initial states of all trials."""
+        noise = self.noise(self.method.init_noise(self.problem))
+        return torch.func.vmap(lambda one: self.method.init(self.problem, one))(noise)
+
+    def step_one(self, state, batches, hyper, noise):
+        """One step of one trial."""
+        return self.method.step(state, batches, hyper, noise, self.problem)
+
+    def run(self, state, n_steps: int, hyper=None):
+        """States after each of several steps of all trials."""
+        step, path = torch.func.vmap(self.step_one), []
+        for _ in range(n_steps):
+            noise = self.noise(self.method.step_noise(self.problem))
+            state = step(state, self.batches, self.hyper if hyper is None else hyper, noise)
+            path.append(state)
+        return path
+
+
+def test_settings_are_frozen_and_hashable(method):
+    assert dataclasses.is_dataclass(method)
+    assert hash(method) == hash(dataclasses.replace(method))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(method, dataclasses.fields(method)[0].name, None)
+
+
+def test_declarations(method):
+    problem = linear_gaussian().problem
+    assert all(isinstance(name, str) for name in method.hyper)
+    assert len({*method.hyper, *problem.hyper}) == len(method.hyper) + len(problem.hyper)
+    assert isinstance(method.batches_per_step, int)
+    assert method.batches_per_step >= 1
+    for shapes in (method.init_noise(problem), method.step_noise(problem)):
+        assert all(isinstance(name, str) for name in shapes)
+        assert all(isinstance(n, int) and n >= 0 for shape in shapes.values() for n in shape)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_structure_shapes_and_dtypes_are_kept(method, dtype):
+    """A step gives a state like the one it got, so that it can be iterated, compiled and stored."""
+    case = Case(method, 1, dtype)
+    before = at(case.init(), 0)
+    after = case.step_one(
+        before, *at((case.batches, case.hyper, case.noise(method.step_noise(case.problem))), 0)
+    )
+    (leaves, structure), (new_leaves, new_structure) = tree_flatten(before), tree_flatten(after)
+    assert new_structure == structure
+    assert [(leaf.shape, leaf.dtype) for leaf in new_leaves] == [(leaf.shape, leaf.dtype) for leaf in leaves]
+    assert {leaf.dtype for leaf in leaves if leaf.ndim} == {dtype}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_posterior(method, dtype):
+    case = Case(method, 1, dtype)
+    dim = case.problem.dim
+    posterior = method.posterior(at(case.run(case.init(), 3)[-1], 0)).check()
+    assert posterior.dim == dim
+    samples = posterior.sample(torch.randn(50, posterior.noise_dim, generator=case.generator, dtype=dtype))
+    for value, shape in (
+        (posterior.mean(), (dim,)),
+        (posterior.variance(), (dim,)),
+        (posterior.covariance(), (dim, dim)),
+        (samples, (50, dim)),
+        (posterior.log_prob(samples), (50,)),
+    ):
+        assert value.shape == shape
+        assert value.dtype == dtype
+        assert value.isfinite().all()
+
+
+def test_is_pure(method):
+    """Inputs stay as they were, the same inputs give the same bits, and the global generator is not used."""
+    case = Case(method, 1)
+    problem = case.problem
+    start, noise = at(case.noise(method.init_noise(problem)), 0), case.noise(method.step_noise(problem))
+    inputs = (start, *at((case.batches, case.hyper, noise), 0))
+    untouched, global_state = tree_map(torch.clone, inputs), torch.get_rng_state()
+
+    def run(start, *others):
+        state = method.init(problem, start)
+        kept = tree_map(torch.clone, state)
+        after = case.step_one(state, *others)
+        method.posterior(after).mean()
+        return (*tree_leaves(state), *tree_leaves(kept), *tree_leaves(after)), (state, kept)
+
+    first, (state, kept) = run(*inputs)
+    second, _ = run(*inputs)
+    assert all(map(torch.equal, first, second))
+    assert all(map(torch.equal, tree_leaves(state), tree_leaves(kept)))
+    assert all(map(torch.equal, tree_leaves(inputs), tree_leaves(untouched)))
+    assert torch.equal(torch.get_rng_state(), global_state)
+
+
+def test_vmap_equals_the_loop(method):
+    """Five steps of four trials, which differ in their data, their noise and every hyper-parameter."""
+    case = Case(method, 4)
+    factors = torch.tensor([1.0, 0.5, 2.0, 3.0], dtype=torch.float64)
+    case.hyper = {name: factors * value for name, value in case.hyper.items()}
+    case.batches = case.batches._replace(x=case.batches.x * factors[:, None, None, None])
+    state = case.init()
+    singles = [at(state, i) for i in range(4)]
+    for _ in range(5):
+        noise = case.noise(method.step_noise(case.problem))
+        state = torch.func.vmap(case.step_one)(state, case.batches, case.hyper, noise)
+        inputs = (case.batches, case.hyper, noise)
+        singles = [case.step_one(single, *at(inputs, i)) for i, single in enumerate(singles)]
+    for i, single in enumerate(singles):
+        torch.testing.assert_close(tree_leaves(at(state, i)), tree_leaves(single), rtol=1e-10, atol=1e-12)
+    means = torch.func.vmap(lambda one: method.posterior(one).mean())(state)
+    torch.testing.assert_close(means[2], method.posterior(singles[2]).mean(), rtol=1e-10, atol=1e-12)
+
+
+def test_a_diverged_trial_stays_alone(method):
+    """With NaN as any one of its hyper-parameters a trial fails, and its neighbours keep every bit."""
+    for name in Case(method, 3).hyper:
+        healthy, ill = Case(method, 3), Case(method, 3)
+        hyper = ill.hyper | {name: ill.hyper[name].index_fill(0, torch.tensor(1), torch.nan)}
+        expected = healthy.run(healthy.init(), 3)[-1]
+        actual = ill.run(ill.init(), 3, hyper)[-1]
+        for one, other in zip(tree_leaves(actual), tree_leaves(expected), strict=True):
+            assert torch.equal(one[[0, 2]], other[[0, 2]])
+        if name in (*method.hyper, "prior_precision"):
+            assert method.posterior(at(actual, 1)).mean().isnan().any()
+
+
+def test_finds_the_posterior_mean(method):
+    """Averaged over 16 trials and the second half of training, within 0.1 posterior standard deviations."""
+    case = Case(method, 16)
+    path = case.run(case.init(), 600)[300:]
+    mean = torch.func.vmap(lambda one: method.posterior(one).mean())
+    average = torch.stack([mean(state) for state in path]).mean((0, 1))
+    assert case.exact.whiten(average - case.exact.mean()).norm() < 0.1
+
+
+def test_an_unknown_method_is_an_input_error():
+    with pytest.raises(InputError, match="did you mean vifa"):
+        METHODS.get("vfia")
