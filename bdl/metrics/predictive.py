@@ -7,7 +7,6 @@ units, and the trial's hyper-parameters; it returns a scalar tensor and works un
 import math
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor
 
 

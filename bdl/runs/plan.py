@@ -2,7 +2,7 @@
 
 import ast
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from inspect import getfile
@@ -15,13 +15,21 @@ from bdl.data import Dataset, load
 from bdl.errors import InputError
 from bdl.models.problem import Problem
 from bdl.spec import Benchmark, Entry
+from bdl.training.batches import updates_per_fit
 from bdl.training.compiling import worthwhile
 from bdl.training.engine import Schedule
-from bdl.training.batches import updates_per_fit
 from bdl.training.program import Program
 from bdl.training.trials import Pool
 
-_SOURCES = ("data/scaling.py", "data/splits.py", "methods/optim.py", "models", "posteriors", "search", "training")
+_SOURCES = (
+    "data/scaling.py",
+    "data/splits.py",
+    "methods/optim.py",
+    "models",
+    "posteriors",
+    "search",
+    "training",
+)
 """Parts of the package that decide a trial's numbers, beside the method's own file."""
 
 
@@ -71,7 +79,11 @@ class Cell:
         entry, data = self.settings, self.data
         likelihood = entry.likelihood.build()
         return Problem(
-            entry.model.build(), likelihood, data.x.shape[1], likelihood.outputs(2), entry.prior.bias_precision
+            entry.model.build(),
+            likelihood,
+            data.x.shape[1],
+            likelihood.outputs(2),
+            entry.prior.bias_precision,
         )
 
     def program(self) -> Program:
@@ -147,7 +159,7 @@ class Cell:
 def plan(
     benchmark: Benchmark,
     *,
-    splits: Callable[[Dataset], Sequence[int]],
+    splits: Sequence[int],
     device: str = "cpu",
     compile: bool | None = None,
 ) -> list[Cell]:
@@ -161,7 +173,7 @@ def plan(
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise InputError("--device cuda: PyTorch finds no CUDA device here; use --device cpu")
     cells = [
-        Cell(benchmark, dataset, entry, tuple(splits(_load(dataset))), device, compile)
+        Cell(benchmark, dataset, entry, tuple(splits), device, compile)
         for dataset in benchmark.datasets
         for entry in benchmark.entries
     ]
@@ -179,6 +191,10 @@ def _load(name: str) -> Dataset:
 def _source_hash(method_file: str) -> str:
     """Hash the code that decides numbers; comments and layout do not count."""
     root = Path(bdl.__file__).parent
-    found = [path for part in _SOURCES for path in ([root / part] if part.endswith(".py") else sorted((root / part).glob("*.py")))]
+    found = [
+        path
+        for part in _SOURCES
+        for path in ([root / part] if part.endswith(".py") else sorted((root / part).glob("*.py")))
+    ]
     code = [ast.unparse(ast.parse(path.read_text("utf-8"))) for path in (*found, Path(method_file))]
     return hashlib.sha256("\n".join(code).encode()).hexdigest()

@@ -2,7 +2,7 @@
 
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -11,7 +11,7 @@ import torch
 
 from bdl.metrics import METRICS
 from bdl.runs.plan import Cell
-from bdl.runs.store import Row, Stage
+from bdl.runs.store import Row
 from bdl.search import FoldScore, Study, cross_validate
 from bdl.search.crossval import failure
 from bdl.search.study import Setting
@@ -33,7 +33,8 @@ class SearchGroup:
         start, program = time.perf_counter(), cell.program()
         training = {split: cell.data.split(split).train for split in self.splits}
         studies = {
-            split: Study(search.space, search.sampler, seed=cell.benchmark.seed + split) for split in self.splits
+            split: Study(search.space, search.sampler, seed=cell.benchmark.seed + split)
+            for split in self.splits
         }
         width = search.trials * search.folds * len(self.splits)
         compile = cell.compiles("search", width, len(cell.splits) // len(self.splits))
@@ -88,7 +89,13 @@ class FinalGroup:
         ]
 
     def _row(
-        self, program: Program, split: int, f: torch.Tensor, diverged: int, seconds: float, details: dict[str, Any]
+        self,
+        program: Program,
+        split: int,
+        f: torch.Tensor,
+        diverged: int,
+        seconds: float,
+        details: dict[str, Any],
     ) -> Row:
         cell, hyper = self.cell, self.settings[split]
         metrics = score(cell, split, f, hyper)
@@ -126,7 +133,8 @@ def attempt(group: Group, progress: Progress) -> list[Row]:
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
         return [
-            failed_row(group.cell, split, reason, {"traceback": traceback.format_exc()}) for split in group.splits
+            failed_row(group.cell, split, reason, {"traceback": traceback.format_exc()})
+            for split in group.splits
         ]
 
 

@@ -109,7 +109,7 @@ def _resolve(registry: Registry, name: str, settings: dict[str, Any]) -> dict[st
             if key not in allowed:
                 raise ValueError(unknown_field(key, allowed, f"setting of {registry.kind} '{name}'"))
         # Through JSON, strict means strict about 1.0 and true for 1, and still takes a list for a tuple.
-        component = adapter.validate_json(json.dumps(settings, allow_nan=False), strict=True)
+        component = adapter.validate_json(json.dumps(settings), strict=True)
     except InputError as error:
         raise ValueError(str(error)) from None
     resolved: dict[str, Any] = adapter.dump_python(component, mode="json")

@@ -26,8 +26,5 @@ def json_schema() -> dict[str, Any]:
         "description": "Changes by profile name, laid over the file; lists are replaced.",
         "additionalProperties": {"type": "object", "propertyNames": {"enum": [*fields]}},
     }
-    return (
-        {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-        | schema
-        | {"description": "A benchmark of bdl-bench."}
-    )
+    schema["description"] = "A benchmark of bdl-bench."
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

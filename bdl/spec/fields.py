@@ -14,9 +14,7 @@ T = TypeVar("T")
 class Settings(BaseModel):
     """A mapping in a benchmark file: immutable, no unknown keys, no silent conversions."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
 
     @model_validator(mode="before")
     @classmethod

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Hashable
-from typing import Any, ClassVar
+from math import isfinite
+from typing import Any
 
 import yaml
 from yaml.constructor import ConstructorError
@@ -12,8 +13,6 @@ from bdl.errors import InputError
 
 class _Loader(yaml.SafeLoader):
     """Reads ``1e-3`` as a number and ``no`` as text, as YAML 1.2 says and YAML 1.1 does not."""
-
-    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         """Build a mapping; a key that is not text, or comes twice, is an error at its place."""
@@ -28,12 +27,21 @@ class _Loader(yaml.SafeLoader):
             seen.add(key.value)
         return super().construct_mapping(node, deep)
 
+    def construct_finite(self, node: yaml.ScalarNode) -> float:
+        """Read a number; one that is too large for a double is an error at its place."""
+        value = self.construct_yaml_float(node)
+        if not isfinite(value):
+            raise ConstructorError(None, None, f"{node.value} is not a finite number", node.start_mark)
+        return value
 
+
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_finite)
+_Loader.yaml_implicit_resolvers = {}
 for _tag, _pattern, _first in (
     ("null", r"(?:~|null|)$", ["~", "n", ""]),
     ("bool", r"(?:true|false)$", ["t", "f"]),
     ("int", r"[-+]?(?:0|[1-9][0-9]*)$", list("-+0123456789")),
-    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$", list("-+.0123456789")),
+    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?$", list("-+.0123456789")),
 ):
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), _first)
 

@@ -13,6 +13,7 @@ Bits = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
 _LAST = torch.iinfo(torch.int64).max
 
+
 def shuffled(keys: Tensor, epoch: int, lengths: Tensor, bits: Bits = random_bits) -> Tensor:
     """Draw one uniform permutation a trial.
 

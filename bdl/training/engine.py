@@ -159,7 +159,9 @@ def _generators() -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 def finite(state: Any) -> Tensor:
     """Tell which trials of a stacked state hold only finite numbers: bool, (R,)."""
-    flags = [leaf.isfinite().flatten(1).all(1) if leaf.ndim > 1 else leaf.isfinite() for leaf in tree_leaves(state)]
+    flags = [
+        leaf.isfinite().flatten(1).all(1) if leaf.ndim > 1 else leaf.isfinite() for leaf in tree_leaves(state)
+    ]
     return torch.stack(flags).all(0)
 
 

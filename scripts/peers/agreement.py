@@ -17,8 +17,8 @@ from bdl.training.rng import random_normals, trial_keys
 
 TOLERANCE = 1e-5
 """Largest difference, relative to the largest entry of the tensor: float32 rounding over one update."""
-_BEFORE = 3
-"""Updates before the one that is compared: Adam's first step hides the size of a gradient."""
+_BEFORE = 10
+"""Updates before the one that is compared: Adam's first steps hide the size of a gradient."""
 _CHECKED = 8
 """Trials compared; more would meet a ReLU whose input rounds to the other side of zero."""
 

@@ -35,6 +35,12 @@ def engine_seconds(work: Workload, epochs: int, compile: bool) -> float:
     return float(engine_epochs(work, epochs + 1, compile)[1:].mean()) / work.cost_units
 
 
+def engine_setup(work: Workload) -> float:
+    """Seconds that compilation takes: the first epoch beyond a warm one."""
+    first, warm = engine_epochs(work, 2, compile=True)
+    return float(first - warm)
+
+
 def loop_seconds(work: Workload, epochs: int) -> float:
     """Seconds per model-minibatch of the plain loop."""
     states = initial_state(work.method, work.problem, work.trials, work.pool.device)

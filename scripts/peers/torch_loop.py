@@ -54,14 +54,15 @@ class LoopModel:
 
     def update(self, rows: Tensor, h: Tensor, z: Tensor) -> None:
         """Make one update from L minibatches: row numbers (L, M), noise h (L, K) and z (L, D)."""
-        self.optimizer.zero_grad()
-        self._divergence_from_prior().backward()  # type: ignore[no-untyped-call]
         c, factors, gamma = self.params["c"], self.params["F"], self.params["gamma"]
-        for i, chosen in enumerate(rows):
-            theta = c + factors @ h[i] + (0.5 * gamma).exp() * z[i]
-            error = self.y[chosen] - self._network(theta, self.x[chosen])
-            loss = 0.5 * self.n * self.precision * error.square().mean()
-            (loss / len(rows)).backward()
+        thetas = c + h @ factors.T + (0.5 * gamma).exp() * z
+        errors = [
+            nn.mse_loss(self._network(theta, x), y)
+            for theta, x, y in zip(thetas, self.x[rows], self.y[rows], strict=True)
+        ]
+        loss = self._divergence_from_prior() + 0.5 * self.n * self.precision * torch.stack(errors).mean()
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
         for value in self.params.values():
             torch.nn.utils.clip_grad_norm_(value, self.method.max_grad_norm)
         self.optimizer.step()

@@ -1,0 +1,106 @@
+"""What follows a run: rows and provenance, the table in two formats, figures, and the MLflow mirror."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from bdl.reports import Cell as TableCell
+from bdl.reports import compare, figures, render
+from bdl.runs.folder import existing, folder
+from bdl.runs.plan import Cell
+from bdl.runs.publish import final_frame, provenance, write_provenance, write_rows
+from bdl.runs.store import Store
+from bdl.spec import Benchmark
+
+
+def stored_cells(benchmark: Benchmark, store: Store) -> list[Cell]:
+    """List the cells of a benchmark that have final rows in a store."""
+    cells = []
+    for dataset in benchmark.datasets:
+        for entry in benchmark.entries:
+            splits = tuple(row.split for row in store.rows("final", dataset, entry))
+            if splits:
+                cells.append(Cell(benchmark, dataset, entry, splits))
+    return cells
+
+
+def final_rows(benchmark: Benchmark, results: Path) -> pd.DataFrame:
+    """Read the final rows of a benchmark, from its store or else from the published ``trials.parquet``.
+
+    Raises
+    ------
+    InputError
+        If there is neither.
+    """
+    published = folder(results, benchmark) / "trials.parquet"
+    if (folder(results, benchmark) / "store.sqlite").exists() or not published.exists():
+        with existing(results, benchmark) as store:
+            return final_frame(stored_cells(benchmark, store), store)
+    rows = pd.read_parquet(published)
+    return rows[rows.stage == "final"]
+
+
+def compared(benchmark: Benchmark, rows: pd.DataFrame) -> list[TableCell]:
+    """Compare final rows with the printed values; data sets and entries without rows are left out."""
+    present = {name: set(rows[name]) for name in ("dataset", "entry")}
+    narrowed = benchmark.select(
+        [name for name in benchmark.datasets if name in present["dataset"]],
+        [name for name in benchmark.entries if name in present["entry"]],
+    )
+    return compare(narrowed, rows)
+
+
+def publish(
+    benchmark: Benchmark, store: Store, results: Path, wall_seconds: float
+) -> tuple[list[TableCell], list[Path]]:
+    """Write rows, provenance, table and figures beside the store.
+
+    Returns
+    -------
+    tuple
+        The comparison, and the files for people (table and figures).
+    """
+    place, cells = folder(results, benchmark), stored_cells(benchmark, store)
+    write_rows(cells, store, place)
+    write_provenance(provenance(cells, store, wall_seconds), place)
+    comparison = compared(benchmark, final_frame(cells, store))
+    files = [place / "table.md", place / "table.json"]
+    for path, format in zip(files, ("markdown", "json"), strict=True):
+        path.write_text(str(render(comparison, format)), encoding="utf-8")
+    return comparison, [*files, *figures(benchmark, comparison, place / "figures")]
+
+
+def mirror_run(
+    cells: Sequence[Cell], store: Store, uri: str, results: Path, artifacts: Sequence[Path]
+) -> int:
+    """Mirror cells to MLflow; gives the number of runs written."""
+    from bdl.runs.mirror import mirror
+
+    origin = provenance(cells, store, 0.0)
+    tags: Mapping[str, str] = {
+        "bdl.spec_hash": origin["spec_hash"],
+        "bdl.profile": origin["profile"],
+        "bdl.git_commit": str(origin["git_commit"]),
+        "bdl.device": origin["machine"]["device"],
+        "bdl.processor": origin["machine"]["processor"],
+        **{f"version.{name}": found for name, found in origin["packages"].items()},
+    }
+    names = [(cell.dataset, cell.entry) for cell in cells]
+    runs = mirror(
+        cells[0].benchmark,
+        store,
+        names,
+        tracking_uri=uri,
+        artifact_root=results / "mlartifacts",
+        tags=tags,
+        artifacts=artifacts,
+    )
+    return len(runs)
+
+
+def tracking_uri(given: str, results: Path) -> str | None:
+    """Give the tracking URI: as given, None for ``none``, by default a database in the results folder."""
+    if given == "none":
+        return None
+    return given or f"sqlite:///{(results / 'mlflow.db').resolve()}"

@@ -1,0 +1,105 @@
+"""How a run looks while it goes: a bar with the time left and a live table, or plain lines."""
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from bdl.runs.plan import Cell
+from bdl.runs.store import Row
+
+_PLAIN_EVERY = 15.0
+"""Seconds between plain lines that say how far the run is."""
+
+
+class Display:
+    """A `bdl.runs.runner.Listener` for a terminal, or for a log file where there is none.
+
+    Parameters
+    ----------
+    console
+        Where to write.
+    cells
+        The plan, one line of the live table each.
+    """
+
+    def __init__(self, console: Console, cells: Sequence[Cell]) -> None:
+        self._console = console
+        self._rows: dict[Cell, dict[str, list[Row]]] = {cell: {"search": [], "final": []} for cell in cells}
+        self._bar = Progress(
+            TextColumn("[bold]model-minibatches"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("time left"),
+            TimeRemainingColumn(),
+            console=console,
+        )
+        self._task = self._bar.add_task("", total=None)
+        self._live = Live(self._render(), console=console, refresh_per_second=4, transient=True)
+        self._total, self._done, self._start, self._said = 0, 0, time.monotonic(), time.monotonic()
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
+        self._live.stop()
+
+    def begin(self, minibatches: int) -> None:
+        """Start; so many model-minibatches are to be done."""
+        self._total, self._start = minibatches, time.monotonic()
+        self._bar.update(self._task, total=max(minibatches, 1))
+        if minibatches == 0:
+            self._console.print("Everything is in the store already.")
+
+    def advance(self, minibatches: int) -> None:
+        """Count model-minibatches that are done."""
+        self._done += minibatches
+        self._bar.update(self._task, completed=self._done)
+        now = time.monotonic()
+        if not self._console.is_terminal and now - self._said > _PLAIN_EVERY:
+            self._said = now
+            left = (now - self._start) * max(self._total - self._done, 0) / self._done
+            self._console.print(f"{min(self._done / self._total, 1):4.0%} done, about {left:.0f} s left")
+
+    def stored(self, cell: Cell, rows: Sequence[Row]) -> None:
+        """Take note of rows that are safe in the store."""
+        for row in rows:
+            self._rows[cell][row.stage].append(row)
+        if self._console.is_terminal:
+            self._live.update(self._render())
+        elif rows:
+            failed = sum(row.status == "failed" for row in rows)
+            what = "search" if rows[0].stage == "search" else "final fits"
+            splits = sorted({row.split for row in rows})
+            where = f"split {splits[0]}" if len(splits) == 1 else f"{len(splits)} splits"
+            seconds = sum(row.seconds for row in rows)
+            self._console.print(
+                f"{cell.dataset:>10} {cell.entry:<10} {what}, {where}: {len(rows)} trials in {seconds:.1f} s"
+                + (f", {failed} failed" if failed else "")
+            )
+
+    def _render(self) -> Group:
+        table = Table("dataset", "entry", "searched", "finished", "failed trials", *self._metrics(), box=None)
+        for cell, stages in self._rows.items():
+            final = stages["final"]
+            means = [self._mean(final, name) for name in self._metrics()]
+            failed = sum(row.status == "failed" for rows in stages.values() for row in rows)
+            searched = len({row.split for row in stages["search"]})
+            table.add_row(cell.dataset, cell.entry, str(searched), str(len(final)), str(failed), *means)
+        return Group(table, self._bar)
+
+    def _metrics(self) -> list[str]:
+        cell = next(iter(self._rows), None)
+        return [] if cell is None else [name for name in cell.benchmark.metrics if name != "runtime"]
+
+    @staticmethod
+    def _mean(rows: Sequence[Row], metric: str) -> str:
+        values = [value for row in rows if (value := row.metrics.get(metric)) is not None]
+        return f"{sum(values) / len(values):.3f}" if values else ""

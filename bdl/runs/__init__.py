@@ -1,0 +1,1 @@
+"""Running a benchmark: plan, executor, append-only store, and what is published from it."""

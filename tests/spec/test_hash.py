@@ -1,0 +1,117 @@
+"""The hashes change with everything that changes numbers, and with nothing else."""
+
+import json
+from hashlib import sha256
+
+import pytest
+
+CELL = ("yacht", "searched")
+
+
+def test_known_answer(load, text):
+    """The canonical JSON, written out."""
+    canonical = {
+        "benchmark": "small",
+        "seed": 0,
+        "dataset": "yacht",
+        "entry": [
+            "fixed",
+            {
+                "model": {"name": "linear"},
+                "likelihood": {"name": "bernoulli"},
+                "prior": {"bias_precision": None},
+                "method": {
+                    "name": "vifa",
+                    "latent_dim": 1,
+                    "gradients_per_update": 4,
+                    "max_grad_norm": 10.0,
+                    "optimizer": "adam",
+                    "lr_factors": [1.0, 1.0, 1.0],
+                },
+                "training": {"epochs": 5, "batch_size": 10},
+                "hyper": {"learning_rate": 0.01, "prior_precision": 1.0},
+                "search": None,
+            },
+        ],
+        "evaluation": {"samples": 100},
+    }
+    expected = sha256(json.dumps(canonical, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    assert load(text).cell_hash("yacht", "fixed") == expected
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "seed=1",
+        "name=other",
+        "evaluation.samples=99",
+        "entries.searched.training.epochs=6",
+        "entries.searched.training.batch_size=9",
+        "entries.searched.prior.bias_precision=1",
+        "entries.searched.model.hidden=[49]",
+        "entries.searched.method.latent_dim=3",
+        "entries.searched.method.lr_factors=[1, 1, 2]",
+        "entries.searched.search.trials=5",
+        "entries.searched.search.folds=4",
+        "entries.searched.search.metric=rmse",
+        "entries.searched.search.space.prior_precision.high=9",
+        "entries.searched.search.space.prior_precision.scale=log",
+    ],
+)
+def test_what_changes_a_cell(load, text, change):
+    before, after = load(text), load(text, overrides=[change])
+    assert before.cell_hash(*CELL) != after.cell_hash(*CELL)
+    assert before.content_hash != after.content_hash
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "title=Other",
+        "metrics=[nmll]",
+        "papers=[]",
+        "notes=[]",
+        "seed=0",
+        "entries.searched.model.hidden=[50]",
+        "entries.searched.method.max_grad_norm=10",
+        "entries.searched.search.sampler=random",
+        "datasets=[yacht, diabetes]",
+    ],
+)
+def test_what_changes_nothing(load, text, change):
+    before, after = load(text), load(text, overrides=[change])
+    assert before.cell_hash(*CELL) == after.cell_hash(*CELL)
+    assert before.content_hash == after.content_hash
+
+
+@pytest.mark.parametrize("change", ["splits=2", "datasets=[yacht]", "entries.fixed.training.epochs=6"])
+def test_what_changes_the_benchmark_but_not_the_cell(load, text, change):
+    before, after = load(text), load(text, overrides=[change])
+    assert before.cell_hash(*CELL) == after.cell_hash(*CELL)
+    assert before.content_hash != after.content_hash
+
+
+def test_order_of_the_space_counts(load, content):
+    before = load(content)
+    space = content["entries"]["searched"]["search"]["space"]
+    content["entries"]["searched"]["search"]["space"] = dict(reversed(space.items()))
+    assert load(content).cell_hash(*CELL) != before.cell_hash(*CELL)
+
+
+def test_order_of_settings_and_entries_does_not_count(load, content):
+    before = load(content)
+    entries = content["entries"]
+    content["entries"] = {name: dict(reversed(entries[name].items())) for name in reversed(entries)}
+    after = load(content)
+    assert list(after.entries) == ["fixed", "searched"]
+    assert after.content_hash == before.content_hash
+
+
+def test_cells_differ(load, text):
+    benchmark = load(text)
+    cells = {
+        benchmark.cell_hash(dataset, entry) for dataset in benchmark.datasets for entry in benchmark.entries
+    }
+    assert len(cells) == 4
+    twin = benchmark.model_copy(update={"entries": {**benchmark.entries, "twin": benchmark.entries["fixed"]}})
+    assert twin.cell_hash("yacht", "twin") != twin.cell_hash("yacht", "fixed")

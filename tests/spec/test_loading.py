@@ -1,0 +1,217 @@
+"""Files, profiles, overrides."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from bdl.errors import InputError
+from bdl.spec import list_benchmarks, load_benchmark
+
+
+def test_profile_is_laid_over_the_file(load, text):
+    paper, quick = load(text), load(text, "quick")
+    assert (quick.profile, quick.splits) == ("quick", 1)
+    entry = quick.entries["searched"]
+    assert (entry.training.epochs, entry.training.batch_size) == (2, 10)
+    learning_rate = entry.search.space["learning_rate"]
+    assert (learning_rate.low, learning_rate.high, learning_rate.scale) == (2e-3, 1e-2, "log")
+    assert list(entry.search.space) == list(paper.entries["searched"].search.space)
+    assert quick.entries["fixed"] == paper.entries["fixed"]
+    assert load(text, "paper") == paper
+
+
+def test_paper_profile_may_change_the_file(load, text):
+    assert load(text + "  paper: {seed: 7}\n").seed == 7
+
+
+def test_overrides_come_last_and_in_order(load, text):
+    benchmark = load(text, "quick", ["splits=5", "seed=1", "entries.searched.training.epochs=9", "seed=2"])
+    assert (benchmark.splits, benchmark.seed) == (5, 2)
+    assert benchmark.entries["searched"].training.epochs == 9
+
+
+@pytest.mark.parametrize(
+    ("override", "read"),
+    [
+        (
+            "entries.fixed.hyper.learning_rate=1e-4",
+            lambda b: b.entries["fixed"].hyper["learning_rate"] == 1e-4,
+        ),
+        (
+            "entries.fixed.prior.bias_precision=1e-6",
+            lambda b: b.entries["fixed"].prior.bias_precision == 1e-6,
+        ),
+        ("evaluation.samples=7", lambda b: b.evaluation.samples == 7),
+        ("datasets=[yacht]", lambda b: b.datasets == ("yacht",)),
+        ("title=a = b", lambda b: b.title == "a = b"),
+        ("entries.fixed.training={epochs: 8}", lambda b: b.entries["fixed"].training.batch_size == 10),
+        (
+            "entries.fixed.method.optimizer=sgd",
+            lambda b: b.entries["fixed"].method.build().optimizer == "sgd",
+        ),
+        ("entries.searched.model.name=linear", lambda b: b.entries["searched"].model.settings == {}),
+        (
+            "entries.fixed.model={name: mlp, hidden: [3]}",
+            lambda b: b.entries["fixed"].model.build().hidden == (3,),
+        ),
+    ],
+)
+def test_override(load, text, override, read):
+    assert read(load(text, overrides=[override]))
+
+
+def test_search_replaced_by_fixed_values(load, text):
+    hyper = "{learning_rate: 0.1, prior_precision: 1, noise_precision: 2}"
+    overrides = ["entries.searched.search=null", f"entries.searched.hyper={hyper}"]
+    entry = load(text, overrides=overrides).entries["searched"]
+    assert entry.search is None
+    assert entry.hyper == {"learning_rate": 0.1, "prior_precision": 1.0, "noise_precision": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("seed", "--set seed: give path.to.field=value, for example seed=1"),
+        ("=1", "--set =1: give path.to.field=value"),
+        ("a..b=1", "--set a..b=1: give path.to.field=value"),
+        (
+            "sed=1",
+            "--set sed=1: unknown field 'sed' (did you mean seed?); allowed: name, title, seed, datasets,",
+        ),
+        ("profile=quick", "--set profile=quick: unknown field 'profile'"),
+        (
+            "entries.searched.training.epoch=1",
+            "--set entries.searched.training.epoch=1: entries.searched.training: unknown field 'epoch' "
+            "(did you mean epochs?); allowed: epochs, batch_size",
+        ),
+        (
+            "entries.serched.seed=1",
+            "entries: unknown field 'serched' (did you mean searched?); allowed: searched, f",
+        ),
+        ("entries.fixed.hyper.lr=1", "entries.fixed.hyper: unknown field 'lr'"),
+        (
+            "entries.fixed.method.rank=1",
+            "entries.fixed.method: unknown field 'rank'; allowed: name, latent_dim,",
+        ),
+        ("seed.x=1", "--set seed.x=1: seed: Input should be a valid integer"),
+        ("seed=-1", "--set seed=-1: seed: Input should be greater than or equal to 0 (got -1)"),
+        ("seed=", "--set seed=: seed: Input should be a valid integer (got null)"),
+        ("datasets=[yacht", "--set datasets=[yacht, line 1, column 7:"),
+        ("entries.fixed.search.trials=3", "entries.fixed.search.folds: is missing"),
+    ],
+)
+def test_override_refused(load, text, override, message):
+    with pytest.raises(InputError) as caught:
+        load(text, overrides=[override])
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_override_below_an_overridden_value(load, text):
+    with pytest.raises(InputError, match=r"entries\.fixed.training.batch_size: is missing"):
+        load(text, overrides=["entries.fixed.training=5", "entries.fixed.training.epochs=3"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "epochs: 2",
+            "epoch: 2",
+            ", profile quick: entries.searched.training: unknown field 'epoch' (did you",
+        ),
+        (
+            "{searched: {training",
+            "{serched: {training",
+            ", profile quick: entries: unknown field 'serched' (did",
+        ),
+        (
+            "{splits: 1",
+            "{splits: 0",
+            ", profile quick: splits: Input should be greater than or equal to 1 (got 0)",
+        ),
+        ("quick: {", "quick: 3  # {", "small.yaml: profiles: give names and their changes"),
+    ],
+)
+def test_bad_profile(load, text, old, new, message):
+    assert old in text
+    with pytest.raises(InputError, match=re.escape(message)):
+        load(text.replace(old, new), "quick")
+
+
+def test_unknown_profile(load, text):
+    with pytest.raises(InputError, match=r"unknown profile 'quik': did you mean quick\?"):
+        load(text, "quik")
+
+
+@pytest.mark.parametrize(
+    ("line", "place", "message"),
+    [
+        ("splits: 2", ", line 3, column 1", "the key 'splits' comes twice: remove one"),
+        ("seed: 1]", ", line 1, column 8", ""),
+        ("1: x", ", line 1, column 1", "a key must be text: put it in quotes"),
+        ("[a]: x", ", line 1, column 1", "a key must be text: put it in quotes"),
+        (
+            "seed: !!python/name:os.system",
+            ", line 1, column 7",
+            "could not determine a constructor for the tag",
+        ),
+        ("seed: 1e999", ", line 1, column 7", "1e999 is not a finite number"),
+        ("seed: \x00", "", "unacceptable character"),
+    ],
+)
+def test_malformed_yaml(load, line, place, message):
+    with pytest.raises(InputError) as caught:
+        load(f"{line}\ntitle: x\nsplits: 1\n")
+    assert f"small.yaml{place}: {message}" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_not_a_mapping(load):
+    with pytest.raises(InputError, match="a benchmark is a mapping"):
+        load("[1, 2]")
+
+
+@pytest.mark.parametrize(
+    ("written", "seed"),
+    [("010", None), ("1_0", None), ("0x10", None), ("1:30", None), ("no", None), ("+7", 7)],
+)
+def test_yaml_12_scalars(load, text, written, seed):
+    """Forms that YAML 1.1 reads as 8, 10, 16, 90 and False are text."""
+    if seed is not None:
+        assert load(f"seed: {written}\n" + text).seed == seed
+        return
+    with pytest.raises(
+        InputError, match=re.escape(f'seed: Input should be a valid integer (got "{written}")')
+    ):
+        load(f"seed: {written}\n" + text)
+
+
+def test_unreadable_files(tmp_path):
+    with pytest.raises(InputError, match=r"cannot read benchmark .*none\.yaml: No such file"):
+        load_benchmark(str(tmp_path / "none.yaml"))
+    with pytest.raises(InputError, match=r"cannot read benchmark .*: Is a directory"):
+        load_benchmark(f"{tmp_path}/")
+    (tmp_path / "latin.yml").write_bytes(b"title: \xe9")
+    with pytest.raises(InputError, match="it is not UTF-8 text"):
+        load_benchmark(str(tmp_path / "latin.yml"))
+
+
+def test_unknown_benchmark():
+    with pytest.raises(InputError, match="unknown benchmark 'uci-regresion': did you mean uci-regression"):
+        load_benchmark("uci-regresion")
+
+
+def test_names_are_those_of_the_files():
+    for name, title in list_benchmarks():
+        benchmark = load_benchmark(name)
+        assert (benchmark.name, benchmark.title) == (name, title)
+
+
+def test_import_is_light():
+    heavy = "{'torch', 'numpy', 'sklearn', 'pandas', 'pooch', 'matplotlib', 'mlflow', 'optuna'}"
+    code = f"import sys, bdl.spec; sys.exit(' '.join({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == ""

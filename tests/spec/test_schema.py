@@ -1,0 +1,174 @@
+"""What a file may say, and the one line that answers what it may not."""
+
+import re
+
+import pytest
+from pydantic import ValidationError
+
+from bdl.errors import InputError
+from bdl.spec import Range
+
+
+def put(content, path, value):
+    """Set a dotted path in place."""
+    *parents, last = path.split(".")
+    for key in parents:
+        content = content[key]
+    content[last] = value
+
+
+def test_fields_and_defaults(load, text):
+    benchmark = load(text)
+    assert (benchmark.name, benchmark.title, benchmark.profile) == ("small", "A small benchmark", "paper")
+    assert (benchmark.seed, benchmark.splits, benchmark.evaluation.samples) == (0, 3, 100)
+    assert benchmark.datasets == ("diabetes", "yacht")
+    assert benchmark.metrics == ("rmse", "nmll")
+    assert list(benchmark.entries) == ["searched", "fixed"]
+    searched, fixed = benchmark.entries.values()
+    assert searched.prior.bias_precision is None
+    assert searched.hyper == {}
+    assert searched.hyper_names == ("learning_rate", "prior_precision", "noise_precision")
+    assert searched.search.sampler == "random"
+    assert list(searched.search.space) == ["learning_rate", "prior_precision", "noise_precision"]
+    assert searched.search.space["learning_rate"] == Range(low=1e-3, high=1e-2, scale="log")
+    assert searched.search.space["prior_precision"].scale == "linear"
+    assert fixed.search is None
+    assert fixed.hyper == {"learning_rate": 0.01, "prior_precision": 1.0}
+    assert fixed.hyper_names == ("learning_rate", "prior_precision")
+
+
+def test_frozen(load, text):
+    benchmark = load(text)
+    with pytest.raises(ValidationError, match="frozen"):
+        benchmark.seed = 1
+    with pytest.raises(ValidationError, match="frozen"):
+        benchmark.entries["fixed"].training.epochs = 1
+    with pytest.raises(ValidationError, match="frozen"):
+        benchmark.entries["fixed"].method.name = "other"
+
+
+def test_canonical_form_is_read_back(load, text):
+    benchmark = load(text)
+    again = type(benchmark).model_validate(benchmark.model_dump(mode="json"))
+    assert again == benchmark
+    assert again.content_hash == benchmark.content_hash
+
+
+SPACE = "entries.searched.search.space"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("seed", -1, "seed: Input should be greater than or equal to 0 (got -1)"),
+        ("seed", True, "seed: Input should be a valid integer (got true)"),
+        ("splits", 0, "splits: Input should be greater than or equal to 1 (got 0)"),
+        ("splits", 2.0, "splits: Input should be a valid integer (got 2.0)"),
+        ("splits", "3", 'splits: Input should be a valid integer (got "3")'),
+        ("name", "No Slug", "name: String should match pattern '^[a-z0-9][a-z0-9_-]*$' (got \"No Slug\")"),
+        ("title", "", "title: String should have at least 1 character (got \"\")"),
+        ("titel", "x", "unknown field 'titel' (did you mean title?); allowed: name, title,"),
+        ("profile", "x", "profile is not a field of the file: remove it"),
+        ("datasets", [], "datasets: should not be empty"),
+        ("datasets", "yacht", 'datasets: should be a list (got "yacht")'),
+        ("datasets", ["yacht", "diabetes", "yacht"], "datasets: 'yacht' comes twice: remove one"),
+        ("datasets", ["yatch"], "datasets.0: unknown dataset 'yatch': did you mean yacht?"),
+        ("metrics", ["nmll", "nmll"], "metrics: 'nmll' comes twice: remove one"),
+        ("metrics", ["rsme"], "metrics.0: unknown metric 'rsme': did you mean rmse?"),
+        ("evaluation", {"samples": 0}, "evaluation.samples: Input should be greater than or equal to 1 (got 0)"),
+        ("entries", {}, "entries: should not be empty"),
+        ("entries", {"A.b": {}}, "entries.A.b: String should match pattern"),
+        ("entries.fixed.training", None, "entries.fixed.training: should be a mapping (got null)"),
+        ("entries.fixed.training", {"epochs": 1}, "entries.fixed.training.batch_size: is missing"),
+        ("entries.fixed.training.epochs", 0, "entries.fixed.training.epochs: Input should be greater than or"),
+        ("entries.fixed.training.batch_size", 0, "entries.fixed.training.batch_size: Input should be greater"),
+        ("entries.fixed.training.epoch", 1, "entries.fixed.training: unknown field 'epoch' (did you mean epochs?)"),
+        ("entries.fixed.prior", {"bias_precision": 0}, "entries.fixed.prior.bias_precision: Input should be gre"),
+        ("entries.fixed.hyper.prior_precision", -1, "entries.fixed.hyper.prior_precision: Input should be great"),
+        ("entries.searched.search.trials", 0, "entries.searched.search.trials: Input should be greater than or"),
+        ("entries.searched.search.folds", 1, "entries.searched.search.folds: Input should be greater than or eq"),
+        ("entries.searched.search.sampler", "tpe", "search.sampler: Input should be 'random' (got \"tpe\")"),
+        ("entries.searched.search.metric", "runtime", "'runtime' cannot steer a search: choose one of nmll, rmse"),
+        (SPACE, {}, f"{SPACE}: should not be empty"),
+        (
+            f"{SPACE}.learning_rate",
+            {"low": 0.01, "high": 0.001},
+            f"{SPACE}.learning_rate: range reversed: low 0.01 must be below high 0.001",
+        ),
+        (
+            f"{SPACE}.learning_rate",
+            {"low": 0.01, "high": 0.01},
+            f"{SPACE}.learning_rate: range empty: low 0.01 must be below high 0.01",
+        ),
+        (f"{SPACE}.learning_rate.low", 0, f"{SPACE}.learning_rate: a log range needs low above 0"),
+        (f"{SPACE}.learning_rate.low", -1, f"{SPACE}.learning_rate.low: Input should be greater than or equal"),
+        (f"{SPACE}.learning_rate.high", float("inf"), f"{SPACE}.learning_rate.high: Input should be a valid num"),
+        (f"{SPACE}.learning_rate.scale", "ln", "learning_rate.scale: Input should be 'linear' or 'log' (got \"ln\")"),
+        (
+            f"{SPACE}.noise_precison",
+            {"low": 1, "high": 2},
+            "entries.searched: unknown hyper-parameter 'noise_precison': did you mean noise_precision",
+        ),
+        (
+            "entries.searched.hyper",
+            {"learning_rate": 0.1},
+            "entries.searched: hyper-parameter 'learning_rate' is both fixed and searched: remove one",
+        ),
+        (
+            "entries.fixed.hyper",
+            {},
+            "entries.fixed: no value for learning_rate, prior_precision: add to hyper or to search.space",
+        ),
+        ("papers", [{"paper": "a", "tables": ["T"], "task": "t", "methods": {"fxied": "m"}}], "papers.0.methods: "
+            "unknown entry 'fxied': did you mean fixed?"),
+        ("papers", [{"paper": "a", "tables": [], "task": "t", "methods": {}}], "papers.0.tables: should not be em"),
+        ("notes", [{"entry": "fxied", "text": "t"}], "notes.0.entry: unknown entry 'fxied': did you mean fixed?"),
+        ("notes", [{"dataset": "yatch", "text": "t"}], "notes.0.dataset: unknown dataset 'yatch'"),
+        ("notes", [{"statistic": "mode", "text": "t"}], "notes.0.statistic: Input should be 'mean' or 'median'"),
+    ],
+)  # fmt: skip
+def test_refusals(load, content, path, value, message):
+    put(content, path, value)
+    with pytest.raises(InputError) as caught:
+        load(content)
+    assert re.match(r"^\S*small\.yaml: ", str(caught.value))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_field(load, content):
+    del content["splits"]
+    with pytest.raises(InputError, match=r"small\.yaml: splits: is missing$"):
+        load(content)
+
+
+def test_several_problems_are_counted(load, content):
+    content |= {"seed": -1, "splits": 0, "datasets": []}
+    with pytest.raises(InputError, match=r": seed: .* \(got -1\) \(and 2 more\)$"):
+        load(content)
+
+
+def test_select_narrows_in_table_order(load, text):
+    benchmark = load(text)
+    assert benchmark.select() == benchmark
+    small = benchmark.select(["yacht"], ["searched"])
+    assert small.datasets == ("yacht",)
+    assert list(small.entries) == ["searched"]
+    assert small.papers[0].methods == {"searched": "theirs"}
+    assert [note.text for note in small.notes] == ["about yacht"]
+    assert benchmark.select(["yacht", "diabetes"]).datasets == ("diabetes", "yacht")
+    assert type(small).model_validate(small.model_dump(mode="json")) == small
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"datasets": ["yatch"]}, "unknown dataset 'yatch': did you mean yacht?"),
+        ({"datasets": ["boston"]}, "unknown dataset 'boston'"),
+        ({"entries": ["fixd"]}, "unknown entry 'fixd': did you mean fixed"),
+        ({"entries": [""]}, "unknown entry ''"),
+    ],
+)
+def test_select_refuses(load, text, arguments, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        load(text).select(**arguments)

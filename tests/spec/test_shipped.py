@@ -1,0 +1,102 @@
+"""The benchmark files that come with the package, their schema and their description."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bdl.reports import paper_values
+from bdl.reports.inputs import Benchmark as ReportBenchmark
+from bdl.spec import json_schema, list_benchmarks, load_benchmark
+
+DOCS = Path(__file__).parents[2] / "docs" / "spec.md"
+NAMES = [name for name, _ in list_benchmarks()]
+
+
+def test_there_are_some():
+    assert "uci-regression" in NAMES
+
+
+@pytest.mark.parametrize("profile", ["paper", "quick"])
+@pytest.mark.parametrize("name", NAMES)
+def test_loads_and_finds_its_paper_values(name, profile):
+    benchmark: ReportBenchmark = load_benchmark(name, profile)
+    assert benchmark.profile == profile
+    assert {key[1] for key in paper_values(benchmark.papers)} == set(benchmark.entries)
+
+
+def test_uci_regression_follows_the_paper():
+    """Settings of Tables 1 and 11 of the VIFA paper (2023)."""
+    benchmark = load_benchmark("uci-regression")
+    assert benchmark.datasets == ("energy", "boston", "concrete", "yacht")
+    assert (benchmark.splits, benchmark.evaluation.samples) == (20, 100)
+    rates = {"vifa-lr": (0.001, 0.01), "vifa-nn": (0.01, 0.02)}
+    assert benchmark.entries.keys() == rates.keys()
+    for name, entry in benchmark.entries.items():
+        method, search = entry.method.build(), entry.search
+        assert (method.latent_dim, method.gradients_per_update, method.max_grad_norm) == (1, 4, 10)
+        assert (method.optimizer, method.lr_factors) == ("adam", (1, 1, 1))
+        assert (entry.training.epochs, entry.training.batch_size) == (120, 10)
+        assert (search.trials, search.folds, search.metric) == (30, 5, "nmll")
+        assert entry.prior.bias_precision is None
+        ranges = [(key, found.low, found.high, found.scale) for key, found in search.space.items()]
+        assert ranges == [
+            ("learning_rate", *rates[name], "log"),
+            ("prior_precision", 0.01, 10, "log"),
+            ("noise_precision", 0.01, 1, "log"),
+        ]
+    assert benchmark.entries["vifa-lr"].model.build().dim(8, 1) == 9
+    assert benchmark.entries["vifa-nn"].model.build().dim(8, 1) == 501
+    value = paper_values(benchmark.papers)["energy", "vifa-lr", "nmll", "mean"]
+    assert (float(value.value), float(value.stderr)) == (2.57, 0.02)
+
+
+def test_quick_needs_no_download():
+    benchmark = load_benchmark("uci-regression", "quick")
+    assert benchmark.datasets == ("diabetes",)
+    assert benchmark.entries.keys() == load_benchmark("uci-regression").entries.keys()
+
+
+def references(schema):
+    """Yield every $ref in a schema."""
+    if isinstance(schema, dict):
+        yield from (value for key, value in schema.items() if key == "$ref")
+        for value in schema.values():
+            yield from references(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            yield from references(value)
+
+
+def test_json_schema():
+    schema = json_schema()
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert set(references(schema)) == {f"#/$defs/{name}" for name in schema["$defs"]}
+    assert "profile" not in schema["properties"]
+    assert set(yaml.safe_load(Path(load_file()).read_text("utf-8"))) <= set(schema["properties"])
+    vifa, other = schema["$defs"]["MethodComponent"]["anyOf"]
+    assert vifa["properties"]["name"] == {"const": "vifa"}
+    assert vifa["properties"]["latent_dim"]["minimum"] == 1
+    assert vifa["additionalProperties"] is False
+    assert re.search(other["properties"]["name"]["pattern"], "own.py:Own")
+    assert "diabetes" in schema["properties"]["datasets"]["items"]["examples"]
+    assert schema["$defs"]["Search"]["properties"]["metric"]["enum"] == ["nmll", "rmse"]
+    changes = schema["properties"]["profiles"]["additionalProperties"]["propertyNames"]["enum"]
+    assert set(changes) == set(schema["properties"]) - {"profiles"}
+
+
+def load_file():
+    return Path(__file__).parents[2] / "benchmarks" / "uci-regression.yaml"
+
+
+def test_every_field_is_described():
+    schema, text = json_schema(), DOCS.read_text("utf-8")
+    fields = {name for part in (schema, *schema["$defs"].values()) for name in part.get("properties", {})}
+    assert len(fields) > 30
+    assert {name for name in fields if f"`{name}`" not in text} == set()
+
+
+def test_example_of_the_description_loads(load):
+    (example,) = re.findall(r"```yaml\n(name: .*?)```", DOCS.read_text("utf-8"), flags=re.DOTALL)
+    assert load(example, "quick").splits == 2
