@@ -32,9 +32,7 @@ Datasets = Annotated[list[str], typer.Option("--dataset", help="Only this data s
 Methods = Annotated[list[str], typer.Option("--method", help="Only this entry (repeatable).")]
 Splits = Annotated[str, typer.Option("--splits", help="How many splits, or which: 5, or 0,3,5-7.")]
 Results = Annotated[Path, typer.Option("--results", help="Folder of results.")]
-Tracking = Annotated[
-    str, typer.Option(help="MLflow tracking URI, or none. Default: a database in --results.")
-]
+Tracking = Annotated[str, typer.Option(help="MLflow tracking URI, or none. Default: a database in --results.")]
 Compile = Annotated[
     bool | None, typer.Option("--compile/--no-compile", help="Use torch.compile. Default: when it pays.")
 ]
@@ -78,9 +76,7 @@ def run(
             console.print("mirrored to MLflow; look at it with: bdl-bench ui")
         finals = [row for cell in cells for row in store.rows("final", cell.dataset, cell.entry)]
     if n_failed := sum(row.status == "failed" for row in finals):
-        console.print(
-            f"{n_failed} of the final fits failed; their reasons are in trials.parquet, column 'reason'"
-        )
+        console.print(f"{n_failed} of the final fits failed; their reasons are in trials.parquet, column 'reason'")
         raise typer.Exit(1)
 
 
@@ -107,9 +103,7 @@ def table(
 
 
 @app.command()
-def figures(
-    name: Name, profile: Profile = "paper", set_: Set = [], results: Results = Path("results")
-) -> None:
+def figures(name: Name, profile: Profile = "paper", set_: Set = [], results: Results = Path("results")) -> None:
     """Redraw a benchmark's figures as PNG and PDF."""
     from bdl.outcome import compared, final_rows
     from bdl.reports import figures as draw
@@ -205,9 +199,7 @@ def data_list() -> None:
     for name in DATASETS.names():
         states = [state for _, state in status(name)]
         here = sum(state == "ok" for state in states)
-        console.print(
-            f"{name:<10} {'comes with scikit-learn' if not states else f'{here} of {len(states)} files'}"
-        )
+        console.print(f"{name:<10} {'comes with scikit-learn' if not states else f'{here} of {len(states)} files'}")
 
 
 @data_app.command("fetch")
@@ -247,9 +239,7 @@ def main() -> None:
     try:
         app()
     except InputError as error:
-        Console(stderr=True, soft_wrap=True).print(
-            f"bdl-bench: {error}", style="red", markup=False, highlight=False
-        )
+        Console(stderr=True, soft_wrap=True).print(f"bdl-bench: {error}", style="red", markup=False, highlight=False)
         sys.exit(2)
     except KeyboardInterrupt:
         Console(stderr=True).print("interrupted; the same command goes on from here")

@@ -71,9 +71,7 @@ def publish(
     return comparison, [*files, *figures(benchmark, comparison, place / "figures")]
 
 
-def mirror_run(
-    cells: Sequence[Cell], store: Store, uri: str, results: Path, artifacts: Sequence[Path]
-) -> int:
+def mirror_run(cells: Sequence[Cell], store: Store, uri: str, results: Path, artifacts: Sequence[Path]) -> int:
     """Mirror cells to MLflow; gives the number of runs written."""
     from bdl.runs.mirror import mirror
 

@@ -84,7 +84,8 @@ def _load_file(kind: str, path: Path) -> Any:
     name = f"bdl_user_{path.stem}_{crc32(str(path).encode()):08x}"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None and spec.loader is not None
+        assert spec is not None
+        assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         try:

@@ -13,7 +13,7 @@ Before anything is timed, one update from the same state with the same noise and
 of them to 1e-5; otherwise the script ends with exit code 1.
 
 Rules of fairness. Every contender shuffles each epoch, gathers its minibatches, draws its noise and works in
-float32. Set-up and compilation are left out of the cost and reported apart (compiler caches are off). All have the
+float32. Set-up and compilation are left out of the cost and reported apart (compiler caches are cold). All have the
 same cores: ``--threads`` confines the process to so many, where the system allows it. Contenders take turns, a
 repeat each; costs are medians over repeats, ratios medians of the ratios within a repeat, so that a slow spell of
 the machine strikes all. The plain loop is not split over processes: it keeps one core busy, so compare it at
@@ -33,7 +33,8 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -47,6 +48,15 @@ from bdl.training.compiling import compiler_found
 COMPILED, EAGER, LOOP, JAX = "engine, compiled", "engine, eager", "plain loop", "JAX"
 TRIALS = (1, 10, 30, 150, 300, 1000, 3000)
 PARAMETERS = (100, 1_000, 10_000, 100_000, 1_000_000)
+
+
+class Contender(NamedTuple):
+    """What is timed."""
+
+    seconds: Callable[[], float]
+    """Runs it; seconds per model-minibatch."""
+    setup_s: float | None = None
+    """Seconds of compilation; None if nothing is compiled."""
 
 
 @dataclass(frozen=True)
@@ -65,21 +75,28 @@ class Cost:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
+    if options.quick:
+        options.trials, options.repeats, options.epochs = 8, 2, 1
     _confine(options.threads)
-    console = Console()
-    names = _contenders()
-    differences = agree(options.trials, names)
+    with TemporaryDirectory(ignore_cleanup_errors=True) as cold_cache:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = cold_cache
+        return _run(options, Console())
+
+
+def _run(options: argparse.Namespace, console: Console) -> int:
+    contenders = prepare(options.trials, options.epochs)
+    differences = agree(options.trials, list(contenders))
     for name, value in differences.items():
         console.print(f"{name}: one update differs from the plain loop's by {value:.1e}")
     if not all(value <= agreement.TOLERANCE for value in differences.values()):
-        console.print(f"[red]disagree[/red]: the tolerance is {agreement.TOLERANCE}")
+        console.print(f"[red]disagree[/red]: more than {agreement.TOLERANCE}")
         return 1
     console.print("agree")
-    costs = compare(options.trials, names, options.repeats, options.epochs)
+    costs = compare(contenders, options.repeats)
     console.print(_cost_table(costs, options.trials))
     report: dict[str, Any] = {
         "system": _system(options.threads),
-        "workload": {"trials": options.trials, "dim": 751, "repeats": options.repeats, "epochs": options.epochs},
+        "workload": {name: getattr(options, name) for name in ("trials", "repeats", "epochs")},
         "agreement": differences,
         "contenders": {name: asdict(cost) for name, cost in costs.items()},
     }
@@ -90,6 +107,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json:
         options.json.write_text(json.dumps(report, indent=2) + "\n")
     return 0
+
+
+def prepare(trials: int, epochs: int) -> dict[str, Contender]:
+    """Compile what is to be compiled, and list the contenders that this machine can run."""
+    work = workload.make(trials)
+    found = {}
+    if compiler_found():
+        setup = timing.engine_setup(work)
+        found[COMPILED] = Contender(lambda: timing.engine_seconds(work, epochs, compile=True), setup)
+    found[EAGER] = Contender(lambda: timing.engine_seconds(work, epochs, compile=False))
+    found[LOOP] = Contender(lambda: timing.loop_seconds(work, epochs))
+    if find_spec("jax"):
+        run = timing.JaxRun(work, epochs)
+        found[JAX] = Contender(run.seconds, run.compile_seconds)
+    return found
 
 
 def agree(trials: int, names: Sequence[str]) -> dict[str, float]:
@@ -109,26 +141,13 @@ def agree(trials: int, names: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def compare(trials: int, names: Sequence[str], repeats: int, epochs: int) -> dict[str, Cost]:
-    """Time the contenders in turn, `repeats` times `epochs` epochs each; the first is what ratios refer to."""
-    work = workload.make(trials)
-    runs: dict[str, Callable[[], float]] = {
-        COMPILED: lambda: timing.engine_seconds(work, epochs, compile=True),
-        EAGER: lambda: timing.engine_seconds(work, epochs, compile=False),
-        LOOP: lambda: timing.loop_seconds(work, epochs),
-    }
-    setup = {}
-    if COMPILED in names:
-        torch.compiler.reset()  # the check of agreement has compiled this program
-        setup[COMPILED] = timing.engine_setup(work)
-    if JAX in names:
-        run = timing.JaxRun(work, epochs)
-        runs[JAX], setup[JAX] = run.seconds, run.compile_seconds
-    seconds = np.array([[runs[name]() for name in names] for _ in range(repeats)])
+def compare(contenders: Mapping[str, Contender], repeats: int) -> dict[str, Cost]:
+    """Time the contenders in turn; the first is what ratios refer to."""
+    seconds = np.array([[each.seconds() for each in contenders.values()] for _ in range(repeats)])
     ratios = np.median(seconds / seconds[:, :1], axis=0)
     return {
-        name: Cost(1e6 * float(np.median(own)), 1e6 * float(own.min()), float(ratio), setup.get(name))
-        for name, own, ratio in zip(names, seconds.T, ratios, strict=True)
+        name: Cost(1e6 * float(np.median(own)), 1e6 * float(own.min()), float(ratio), contenders[name].setup_s)
+        for name, own, ratio in zip(contenders, seconds.T, ratios, strict=True)
     }
 
 
@@ -139,18 +158,11 @@ def scale(quick: bool) -> list[Point]:
     return [*by_trials(trials, compile), *by_parameters(parameters, compile)]
 
 
-def _contenders() -> list[str]:
-    """Names of the contenders that this machine can run."""
-    compiled, jax = [COMPILED] if compiler_found() else [], [JAX] if find_spec("jax") else []
-    return [*compiled, EAGER, LOOP, *jax]
-
-
 def _confine(threads: int) -> None:
     """Give every contender the same cores; JAX counts those that the process may use."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     torch.set_num_threads(threads)
-    torch._inductor.config.force_disable_caches = True
 
 
 def _system(threads: int) -> Mapping[str, object]:
@@ -193,24 +205,20 @@ def _parser() -> argparse.ArgumentParser:
         description=summary, epilog=details, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    parser.add_argument("--trials", type=int, default=150, help="models trained together (150)")
-    parser.add_argument("--repeats", type=int, default=7, help="times each contender is measured (7)")
-    parser.add_argument("--epochs", type=int, default=10, help="epochs of a measurement, 36 minibatches each (10)")
-    parser.add_argument("--threads", type=int, default=cores, help=f"cores for all contenders ({cores})")
+    parser.add_argument("--trials", type=_count, default=150, help="models trained together (150)")
+    parser.add_argument("--repeats", type=_count, default=7, help="times each contender is measured (7)")
+    parser.add_argument("--epochs", type=_count, default=10, help="epochs of a measurement, 36 minibatches each (10)")
+    parser.add_argument("--threads", type=_count, default=cores, help=f"cores for all contenders ({cores})")
     parser.add_argument("--scaling", action="store_true", help="also measure the engine at many sizes (minutes)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers")
-    parser.add_argument("--quick", action=_Quick, help="8 trials, 2 repeats, 1 epoch, a short eager --scaling")
+    parser.add_argument("--quick", action="store_true", help="8 trials, 2 repeats, 1 epoch; a short --scaling")
     return parser
 
 
-class _Quick(argparse.Action):
-    """Replace the sizes given so far by small ones."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(nargs=0, default=False, **settings)
-
-    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
-        vars(namespace).update(quick=True, trials=8, repeats=2, epochs=1)
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1 up")
+    return int(text)
 
 
 if __name__ == "__main__":

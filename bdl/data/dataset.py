@@ -47,17 +47,13 @@ class Dataset:
 
     def __post_init__(self) -> None:
         if self.x.ndim != 2 or self.y.shape != self.x.shape[:1]:
-            raise InputError(
-                f"dataset '{self.name}': x is {self.x.shape} and y {self.y.shape}; give (n, d) and (n,)"
-            )
+            raise InputError(f"dataset '{self.name}': x is {self.x.shape} and y {self.y.shape}; give (n, d) and (n,)")
         if self.x.dtype != np.float64 or self.y.dtype != np.float64:
             raise InputError(
                 f"dataset '{self.name}': x is {self.x.dtype} and y {self.y.dtype}; convert both to float64"
             )
         if not (np.isfinite(self.x).all() and np.isfinite(self.y).all()):
-            raise InputError(
-                f"dataset '{self.name}': x or y has NaN or infinite values; drop or fill those rows"
-            )
+            raise InputError(f"dataset '{self.name}': x or y has NaN or infinite values; drop or fill those rows")
 
     @cached_property
     def checksum(self) -> str:

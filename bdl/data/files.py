@@ -110,8 +110,7 @@ def _workspace(folder: Path) -> TemporaryDirectory[str]:
         return TemporaryDirectory(prefix=".download-", dir=folder)
     except OSError as error:
         raise InputError(
-            f"cannot write to data directory {folder} ({error.strerror}); "
-            "set BDL_DATA_DIR to one you can write to"
+            f"cannot write to data directory {folder} ({error.strerror}); set BDL_DATA_DIR to one you can write to"
         ) from None
 
 

@@ -103,12 +103,8 @@ boston = UciSet("boston", "bostonHousing", "median house value of Boston suburbs
 concrete = UciSet("concrete", "concrete", "compressive strength of concrete, MPa", 1030, 8, 20)
 energy = UciSet("energy", "energy", "heating load of buildings, kWh/m2", 768, 8, 20)
 kin8nm = UciSet("kin8nm", "kin8nm", "distance of a simulated robot arm's end from a target", 8192, 8, 20)
-naval = UciSet(
-    "naval", "naval-propulsion-plant", "compressor decay coefficient of a gas turbine", 11934, 16, 20
-)
+naval = UciSet("naval", "naval-propulsion-plant", "compressor decay coefficient of a gas turbine", 11934, 16, 20)
 power = UciSet("power", "power-plant", "hourly electrical output of a power plant, MW", 9568, 4, 20)
-protein = UciSet(
-    "protein", "protein-tertiary-structure", "RMSD of decoy protein structures, angstrom", 45730, 9, 5
-)
+protein = UciSet("protein", "protein-tertiary-structure", "RMSD of decoy protein structures, angstrom", 45730, 9, 5)
 wine = UciSet("wine", "wine-quality-red", "quality score of red wines, 0 to 10", 1599, 11, 20)
 yacht = UciSet("yacht", "yacht", "residuary resistance of sailing yachts, per unit weight", 308, 6, 20)

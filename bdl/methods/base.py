@@ -19,6 +19,10 @@ class Method(Protocol):
     random numbers, nothing branches on the value of a tensor.
     """
 
+    def __hash__(self) -> int:
+        """Hash by the settings, as a frozen dataclass does: compiled programs are kept by it."""
+        ...
+
     @property
     def hyper(self) -> tuple[str, ...]:
         """Names of the per-trial hyper-parameters it needs beside those of the problem."""

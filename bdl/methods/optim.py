@@ -24,7 +24,7 @@ class OptimState(NamedTuple):
 
     first: Params
     second: Params
-    count: Tensor
+    updates: Tensor
 
 
 class Optimizer:
@@ -54,7 +54,7 @@ class Sgd(Optimizer):
     ) -> tuple[Params, OptimState]:
         """Give -lr * g."""
         steps = {name: -learning_rates[name] * grad for name, grad in grads.items()}
-        return steps, state._replace(count=state.count + 1)
+        return steps, state._replace(updates=state.updates + 1)
 
 
 @dataclass(frozen=True)
@@ -74,15 +74,15 @@ class Adam(Optimizer):
         self, grads: Params, state: OptimState, learning_rates: Mapping[str, Tensor]
     ) -> tuple[Params, OptimState]:
         """Give -lr * m_hat / (sqrt(v_hat) + eps)."""
-        count = state.count + 1
-        scale1, scale2 = 1 / (1 - self.beta1**count), 1 / (1 - self.beta2**count)
+        updates = state.updates + 1
+        scale1, scale2 = 1 / (1 - self.beta1**updates), 1 / (1 - self.beta2**updates)
         first, second, steps = {}, {}, {}
         for name, grad in grads.items():
             first[name] = torch.lerp(grad, state.first[name], self.beta1)
             second[name] = torch.lerp(grad.square(), state.second[name], self.beta2)
             denominator = (second[name] * scale2).sqrt() + self.eps
             steps[name] = -learning_rates[name] * scale1 * first[name] / denominator
-        return steps, OptimState(first, second, count)
+        return steps, OptimState(first, second, updates)
 
 
 def _zero(params: Params) -> Tensor:

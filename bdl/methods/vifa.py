@@ -90,9 +90,7 @@ class Vifa:
         n = self.gradients_per_update
         return {"h": (n, self.latent_dim), "z": (n, problem.dim)}
 
-    def step(
-        self, state: VifaState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
-    ) -> VifaState:
+    def step(self, state: VifaState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> VifaState:
         """Average L minibatch gradients, clip each group, and move c, F and gamma once."""
         grads = elbo_gradients(state.params, batches, hyper, noise, problem)
         grads = {name: clip_by_norm(grad, self.max_grad_norm) for name, grad in grads.items()}

@@ -48,8 +48,7 @@ class Mlp:
     def bias_mask(self, d_in: int, d_out: int) -> Tensor:
         """Mark the biases: a boolean vector of shape (D,)."""
         layers = [
-            torch.arange(n_out * (n_in + 1)) >= n_out * n_in
-            for n_in, n_out in pairwise((d_in, *self.hidden, d_out))
+            torch.arange(n_out * (n_in + 1)) >= n_out * n_in for n_in, n_out in pairwise((d_in, *self.hidden, d_out))
         ]
         return torch.cat(layers)
 

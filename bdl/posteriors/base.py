@@ -106,6 +106,4 @@ def check_vector(name: str, tensor: Tensor) -> None:
 def check_positive(name: str, tensor: Tensor) -> None:
     """Raise InputError unless every entry is positive and finite."""
     if not bool(((tensor > 0) & torch.isfinite(tensor)).all()):
-        raise InputError(
-            f"{name} must be positive and finite: it ranges from {tensor.min():g} to {tensor.max():g}"
-        )
+        raise InputError(f"{name} must be positive and finite: it ranges from {tensor.min():g} to {tensor.max():g}")

@@ -25,8 +25,6 @@ def kl_divergence(q: Gaussian, p: Gaussian) -> Tensor:
         If the dimensions differ.
     """
     if q.dim != p.dim:
-        raise InputError(
-            f"KL of {q.dim} against {p.dim} parameters: both posteriors must have the same number"
-        )
+        raise InputError(f"KL of {q.dim} against {p.dim} parameters: both posteriors must have the same number")
     shift = p.whiten(q.mean() - p.mean()).square().sum(-1)
     return 0.5 * (q.trace_solve(p) + shift - q.dim + p.log_det() - q.log_det())

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 Z_LIMIT = 2.0
 """A difference of at most this many standard errors is a match."""
 
-VALUES_ALONE = (
-    "No standard error (fewer than two different successful trials): the verdict compares the values alone."
-)
+VALUES_ALONE = "No standard error (fewer than two different successful trials): the verdict compares the values alone."
 
 
 @dataclass(frozen=True)

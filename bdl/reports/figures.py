@@ -77,9 +77,7 @@ def figures(benchmark: Benchmark, cells: Sequence[Cell], folder: Path) -> list[P
     paths = []
     for metric in benchmark.metrics:
         with context(["default", STYLE]):
-            figure = _figure(
-                benchmark, metric, [c for c in cells if c.metric == metric and c.statistic == "mean"]
-            )
+            figure = _figure(benchmark, metric, [c for c in cells if c.metric == metric and c.statistic == "mean"])
             FigureCanvasAgg(figure)
             for suffix, metadata in METADATA.items():
                 path = folder / f"{benchmark.name}-{metric}.{suffix}"
@@ -96,9 +94,7 @@ def _figure(benchmark: Benchmark, metric: str, cells: list[Cell]) -> "Figure":
     lines = math.ceil(len(benchmark.datasets) / columns)
     height = lines * (ROW_HEIGHT * len(benchmark.entries) + 0.75) + 0.8
     layout = ConstrainedLayoutEngine(wspace=0.08, hspace=0.08)
-    figure = Figure(
-        figsize=(max(PANEL_WIDTH * columns + 0.8, MIN_WIDTH), height), layout=layout, facecolor="white"
-    )
+    figure = Figure(figsize=(max(PANEL_WIDTH * columns + 0.8, MIN_WIDTH), height), layout=layout, facecolor="white")
     axes = figure.subplots(lines, columns, sharey=True, squeeze=False).ravel()
     for panel, dataset in zip(axes, benchmark.datasets, strict=False):
         _panel(panel, dataset, list(benchmark.entries), [cell for cell in cells if cell.dataset == dataset])
@@ -123,9 +119,7 @@ def _panel(panel: "Axes", dataset: str, entries: list[str], cells: list[Cell]) -
         _mark(panel, row + OFFSET, cell.paper, cell.paper_se, PAPER)
         if cell.ours is None:
             across = panel.get_yaxis_transform()
-            panel.text(
-                0.5, row - OFFSET, cell.verdict, transform=across, ha="center", va="center", color=QUIET
-            )
+            panel.text(0.5, row - OFFSET, cell.verdict, transform=across, ha="center", va="center", color=QUIET)
     panel.margins(x=0.12)
 
 
@@ -145,9 +139,7 @@ def _scale(panel: "Axes", values: list[float]) -> None:
 
 def _mark(panel: "Axes", row: float, value: float | None, error: float | None, style: dict[str, Any]) -> None:
     if value is not None:
-        panel.errorbar(
-            [value], [row], xerr=error, linestyle="none", elinewidth=1.4, capsize=2.5, capthick=1.4, **style
-        )
+        panel.errorbar([value], [row], xerr=error, linestyle="none", elinewidth=1.4, capsize=2.5, capthick=1.4, **style)
 
 
 def _legend(figure: "Figure") -> None:

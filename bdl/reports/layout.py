@@ -160,9 +160,7 @@ def _paper(cell: Cell) -> str:
 
 
 def _marked(text: str, notes: set[str], numbers: dict[str, int]) -> str:
-    return text + " ".join(
-        str(number).translate(SUPERSCRIPT) for number in sorted(numbers[note] for note in notes)
-    )
+    return text + " ".join(str(number).translate(SUPERSCRIPT) for number in sorted(numbers[note] for note in notes))
 
 
 def _notes(cell: Cell) -> list[str]:

@@ -87,9 +87,7 @@ def paper_values(papers: Iterable[PaperTables]) -> dict[Key, PaperValue]:
     for listed in papers:
         rows = [row for row in _load(listed.paper) if row["task"] == listed.task]
         if not rows:
-            raise unknown(
-                f"task of {listed.paper}", listed.task, {row["task"] for row in _load(listed.paper)}
-            )
+            raise unknown(f"task of {listed.paper}", listed.task, {row["task"] for row in _load(listed.paper)})
         _require("method", listed, listed.methods.values(), {row["method"] for row in rows})
         _require("table", listed, listed.tables, {row["table"] for row in rows})
         for table in listed.tables:

@@ -82,9 +82,7 @@ def to_markdown(cells: Sequence[Cell]) -> str:
 def to_latex(cells: Sequence[Cell]) -> str:
     """Write one booktabs tabular a metric, and the notes below."""
     blocks = [_latex_table(section) for section in sections(cells)]
-    blocks += [
-        rf"\par{{\footnotesize {_latex(mark)}~{_latex(note)}\par}}" + "\n" for mark, note in _numbered(cells)
-    ]
+    blocks += [rf"\par{{\footnotesize {_latex(mark)}~{_latex(note)}\par}}" + "\n" for mark, note in _numbered(cells)]
     return "\n".join(blocks)
 
 
@@ -113,9 +111,7 @@ FORMATS: dict[str, Callable[[Sequence[Cell]], RenderableType]] = {
 
 
 def _numbered(cells: Sequence[Cell]) -> list[tuple[str, str]]:
-    return [
-        (str(number).translate(SUPERSCRIPT), note) for number, note in enumerate(footnotes(cells), start=1)
-    ]
+    return [(str(number).translate(SUPERSCRIPT), note) for number, note in enumerate(footnotes(cells), start=1)]
 
 
 def _rich_table(section: Section) -> Table:
@@ -129,9 +125,7 @@ def _rich_table(section: Section) -> Table:
     for dataset in dict.fromkeys(row[0] for row in section.rows):
         table.add_row(Text(dataset, "bold"))
         for row in (row for row in section.rows if row[0] == dataset):
-            texts = [
-                Text(text, _style(text) if judge else "") for text, judge in zip(row, judged, strict=True)
-            ]
+            texts = [Text(text, _style(text) if judge else "") for text, judge in zip(row, judged, strict=True)]
             table.add_row(*texts[1:])
         table.add_section()
     return table

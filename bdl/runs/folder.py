@@ -39,9 +39,7 @@ def opened(results: Path, benchmark: Benchmark) -> Iterator[Store]:
             f"another run of {benchmark.name} writes to {path.parent}; wait for it or choose another --results"
         ) from None
     except OSError as error:
-        raise InputError(
-            f"cannot write to {path.parent}: {error.strerror}; choose another --results"
-        ) from None
+        raise InputError(f"cannot write to {path.parent}: {error.strerror}; choose another --results") from None
     try:
         with Store(path) as store:
             yield store

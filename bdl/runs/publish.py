@@ -44,10 +44,7 @@ def final_frame(cells: Sequence[Cell], store: Store) -> pd.DataFrame:
 def write_rows(cells: Sequence[Cell], store: Store, folder: Path) -> Path:
     """Write every row of the cells, search folds too, to ``trials.parquet``."""
     rows = [
-        row
-        for cell in cells
-        for stage in ("search", "final")
-        for row in store.rows(stage, cell.dataset, cell.entry)
+        row for cell in cells for stage in ("search", "final") for row in store.rows(stage, cell.dataset, cell.entry)
     ]
     path = folder / "trials.parquet"
     table = frame(rows)
@@ -105,6 +102,4 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor()
-    return next(
-        (line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine()
-    )
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -25,9 +25,7 @@ class Listener(Protocol):
         """Take note of rows that are safe in the store."""
 
 
-def run(
-    cells: Sequence[Cell], store: Store, executor: Executor, listener: Listener, *, in_flight: int = 1
-) -> None:
+def run(cells: Sequence[Cell], store: Store, executor: Executor, listener: Listener, *, in_flight: int = 1) -> None:
     """Do what the store lacks.
 
     Parameters
@@ -101,9 +99,7 @@ def _search_groups(cell: Cell, store: Store) -> list[Group]:
     todo = tuple(split for split in _pending(cell, store) if split not in searched)
     if not todo:
         return []
-    return (
-        [SearchGroup(cell, todo)] if cell.device != "cpu" else [SearchGroup(cell, (split,)) for split in todo]
-    )
+    return [SearchGroup(cell, todo)] if cell.device != "cpu" else [SearchGroup(cell, (split,)) for split in todo]
 
 
 def _final_groups(cell: Cell, store: Store, listener: Listener) -> list[Group]:
@@ -113,9 +109,7 @@ def _final_groups(cell: Cell, store: Store, listener: Listener) -> list[Group]:
         settings = {split: dict(cell.settings.hyper) for split in todo}
         return [FinalGroup(cell, settings, {})] if todo else []
     searched = _searched(cell, store)
-    best = {
-        split: best_setting([_fold_score(row, search.metric) for row in searched[split]]) for split in todo
-    }
+    best = {split: best_setting([_fold_score(row, search.metric) for row in searched[split]]) for split in todo}
     hopeless = [
         failed_row(cell, split, f"all {search.trials} search settings failed", {})
         for split, setting in best.items()
@@ -123,9 +117,7 @@ def _final_groups(cell: Cell, store: Store, listener: Listener) -> list[Group]:
     ]
     store.append(hopeless)
     listener.stored(cell, hopeless)
-    chosen = {
-        split: {**cell.settings.hyper, **setting} for split, setting in best.items() if setting is not None
-    }
+    chosen = {split: {**cell.settings.hyper, **setting} for split, setting in best.items() if setting is not None}
     seconds = {split: sum(row.seconds for row in searched[split]) for split in chosen}
     return [FinalGroup(cell, chosen, seconds)] if chosen else []
 
@@ -136,9 +128,7 @@ def _fold_score(row: Row, metric: str) -> FoldScore:
     return FoldScore(row.split, row.trial, row.fold, row.hyper, score, row.reason, row.details["updates"])
 
 
-def _finished(
-    executor: Executor, groups: Iterable[Group], progress: Progress, in_flight: int
-) -> Iterator[list[Row]]:
+def _finished(executor: Executor, groups: Iterable[Group], progress: Progress, in_flight: int) -> Iterator[list[Row]]:
     """Yield the rows of each group as it finishes, with a bounded number submitted."""
     waiting: set[Future[list[Row]]] = set()
     for group in groups:

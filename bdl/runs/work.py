@@ -33,8 +33,7 @@ class SearchGroup:
         start, program = time.perf_counter(), cell.program()
         training = {split: cell.data.split(split).train for split in self.splits}
         studies = {
-            split: Study(search.space, search.sampler, seed=cell.benchmark.seed + split)
-            for split in self.splits
+            split: Study(search.space, search.sampler, seed=cell.benchmark.seed + split) for split in self.splits
         }
         width = search.trials * search.folds * len(self.splits)
         compile = cell.compiles("search", width, len(cell.splits) // len(self.splits))
@@ -132,10 +131,7 @@ def attempt(group: Group, progress: Progress) -> list[Row]:
         return group.run(progress)
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
-        return [
-            failed_row(group.cell, split, reason, {"traceback": traceback.format_exc()})
-            for split in group.splits
-        ]
+        return [failed_row(group.cell, split, reason, {"traceback": traceback.format_exc()}) for split in group.splits]
 
 
 def failed_row(cell: Cell, split: int, reason: str, details: dict[str, Any]) -> Row:

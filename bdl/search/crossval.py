@@ -126,7 +126,5 @@ def _score(program: Program, trials: Trials, fit: Fit, index: list[int], rows: R
     """Evaluate a metric for some trials on rows they share: (len(index),)."""
     f = program.predict(trials, fit, index, rows)
     hyper = {name: value[index] for name, value in trials.hyper.items()}
-    scores: Tensor = torch.func.vmap(METRICS.get(metric), in_dims=(0, None, 0))(
-        f, program.targets(rows), hyper
-    )
+    scores: Tensor = torch.func.vmap(METRICS.get(metric), in_dims=(0, None, 0))(f, program.targets(rows), hyper)
     return scores

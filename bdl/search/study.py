@@ -5,7 +5,7 @@ from math import isfinite
 from typing import Literal, Protocol
 
 import optuna
-from optuna.distributions import FloatDistribution
+from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import TrialState
 
@@ -49,9 +49,8 @@ class Study:
 
     def __init__(self, space: Mapping[str, Range], sampler: str, seed: int) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self._space = {
-            name: FloatDistribution(found.low, found.high, log=found.scale == "log")
-            for name, found in space.items()
+        self._space: dict[str, BaseDistribution] = {
+            name: FloatDistribution(found.low, found.high, log=found.scale == "log") for name, found in space.items()
         }
         self._study = optuna.create_study(direction="minimize", sampler=SAMPLERS[sampler](seed))
         self._asked: list[optuna.Trial] = []
@@ -65,6 +64,4 @@ class Study:
         """Report the scores of the settings asked for last; a non-finite score is a failure."""
         for trial, score in zip(self._asked, scores, strict=True):
             failed = not isfinite(score)
-            self._study.tell(
-                trial, None if failed else score, state=TrialState.FAIL if failed else TrialState.COMPLETE
-            )
+            self._study.tell(trial, None if failed else score, state=TrialState.FAIL if failed else TrialState.COMPLETE)

@@ -65,9 +65,7 @@ class Component(BaseModel, Generic[T]):
         return {"name": self.name, **self.settings}
 
     @classmethod
-    def __get_pydantic_json_schema__(
-        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """Describe each registered component with its settings, and any other by its location."""
         known = [_describe(cls.registry, name, handler) for name in cls.registry.names()]
         name = {"type": "string", "pattern": ":", "description": "module:Class or path/to/file.py:Class"}

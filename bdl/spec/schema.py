@@ -177,9 +177,7 @@ class Benchmark(Settings):
 
     @model_validator(mode="after")
     def _entries_exist(self) -> Self:
-        named = [
-            (f"papers.{i}.methods", name) for i, paper in enumerate(self.papers) for name in paper.methods
-        ]
+        named = [(f"papers.{i}.methods", name) for i, paper in enumerate(self.papers) for name in paper.methods]
         named += [(f"notes.{i}.entry", note.entry) for i, note in enumerate(self.notes) if note.entry]
         for place, name in named:
             if name not in self.entries:

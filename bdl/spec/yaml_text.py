@@ -21,9 +21,7 @@ class _Loader(yaml.SafeLoader):
             if key.tag != "tag:yaml.org,2002:str":
                 raise ConstructorError(None, None, "a key must be text: put it in quotes", key.start_mark)
             if key.value in seen:
-                raise ConstructorError(
-                    None, None, f"the key '{key.value}' comes twice: remove one", key.start_mark
-                )
+                raise ConstructorError(None, None, f"the key '{key.value}' comes twice: remove one", key.start_mark)
             seen.add(key.value)
         return super().construct_mapping(node, deep)
 

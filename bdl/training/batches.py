@@ -92,7 +92,8 @@ def minibatches(
         drawn = table.gather(1, order[:, : per_epoch * batch_size])
         pending = torch.cat([pending, drawn.view(len(rows), per_epoch, batch_size)], dim=1)
         ready = pending.shape[1] // batches_per_step
-        updates = pending[:, : ready * batches_per_step].unflatten(1, (ready, batches_per_step))
+        complete = pending[:, : ready * batches_per_step]
+        updates = complete.reshape(len(rows), ready, batches_per_step, batch_size)
         pending = pending[:, ready * batches_per_step :]
         yield updates.transpose(0, 1).contiguous()
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from bdl.methods.base import Hyper, Method
-from bdl.models.problem import Problem
+from bdl.methods.base import Method
+from bdl.models.problem import Hyper, Problem
 from bdl.training.batches import minibatches
 from bdl.training.compiling import compiled
 from bdl.training.noise import pairs, shaped
@@ -159,9 +159,7 @@ def _generators() -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 def finite(state: Any) -> Tensor:
     """Tell which trials of a stacked state hold only finite numbers: bool, (R,)."""
-    flags = [
-        leaf.isfinite().flatten(1).all(1) if leaf.ndim > 1 else leaf.isfinite() for leaf in tree_leaves(state)
-    ]
+    flags = [leaf.isfinite().flatten(1).all(1) if leaf.ndim > 1 else leaf.isfinite() for leaf in tree_leaves(state)]
     return torch.stack(flags).all(0)
 
 

@@ -17,5 +17,5 @@ def shaped(halves: tuple[Tensor, Tensor], shapes: Shapes) -> dict[str, Tensor]:
     """Cut one trial's normals, two tensors (pairs,), into named tensors."""
     sizes = [prod(shape) for shape in shapes.values()]
     flat = torch.cat(halves)[: sum(sizes)]
-    parts = flat.split(sizes)
+    parts = torch.split(flat, sizes)
     return {name: part.view(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}

@@ -48,9 +48,7 @@ class Program:
 
     def train(self, trials: Trials, *, compile: bool, progress: Progress) -> Fit:
         """Train them together."""
-        return train(
-            self.method, self.problem, self.pool, trials, self.schedule, compile=compile, progress=progress
-        )
+        return train(self.method, self.problem, self.pool, trials, self.schedule, compile=compile, progress=progress)
 
     def predict(self, trials: Trials, fit: Fit, index: Sequence[int], rows: Rows) -> Tensor:
         """Predict the same rows by some of the trials: (len(index), S, len(rows)), original units."""

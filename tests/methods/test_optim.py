@@ -31,7 +31,7 @@ def run(optimizer, params: dict[str, Tensor], n_steps: int) -> list[dict[str, Te
         steps, state = optimizer.update(torch.func.grad(loss)(params), state, rates)
         params = {name: value + steps[name] for name, value in params.items()}
         path.append(params)
-    assert state.count == n_steps
+    assert state.updates == n_steps
     return path
 
 

@@ -87,11 +87,6 @@ def test_refusals(load, content, method, message):
     assert "\n" not in str(caught.value)
 
 
-def test_infinite_setting(load, text):
-    with pytest.raises(InputError, match=r"small\.yaml, line 11, column 35: 1e999 is not a finite number"):
-        load(text.replace("latent_dim: 2", "max_grad_norm: 1e999"))
-
-
 def test_component_without_settings(load, content):
     content["entries"]["fixed"]["model"]["hidden"] = [3]
     with pytest.raises(InputError, match="unknown setting of model 'linear' 'hidden'; allowed: none"):

@@ -109,9 +109,7 @@ def test_order_of_settings_and_entries_does_not_count(load, content):
 
 def test_cells_differ(load, text):
     benchmark = load(text)
-    cells = {
-        benchmark.cell_hash(dataset, entry) for dataset in benchmark.datasets for entry in benchmark.entries
-    }
+    cells = {benchmark.cell_hash(dataset, entry) for dataset in benchmark.datasets for entry in benchmark.entries}
     assert len(cells) == 4
     twin = benchmark.model_copy(update={"entries": {**benchmark.entries, "twin": benchmark.entries["fixed"]}})
     assert twin.cell_hash("yacht", "twin") != twin.cell_hash("yacht", "fixed")

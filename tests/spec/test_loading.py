@@ -118,21 +118,17 @@ def test_override_below_an_overridden_value(load, text):
     ("old", "new", "message"),
     [
         (
-            "epochs: 2",
-            "epoch: 2",
-            ", profile quick: entries.searched.training: unknown field 'epoch' (did you",
+            "epochs: 2}",
+            "epoch: 2}",
+            ", profile quick: entries.searched.training: unknown field 'epoch' (did you mean epochs?)",
         ),
         (
-            "{searched: {training",
-            "{serched: {training",
-            ", profile quick: entries: unknown field 'serched' (did",
+            "  searched: {training",
+            "  serched: {training",
+            ", profile quick: entries: unknown field 'serched' (did you mean searched?)",
         ),
-        (
-            "{splits: 1",
-            "{splits: 0",
-            ", profile quick: splits: Input should be greater than or equal to 1 (got 0)",
-        ),
-        ("quick: {", "quick: 3  # {", "small.yaml: profiles: give names and their changes"),
+        ("    splits: 1", "    splits: 0", ", profile quick: splits: Input should be greater than or equal to 1"),
+        ("  quick:\n", "  fast: 3\n  quick:\n", "small.yaml: profiles: give names and their changes"),
     ],
 )
 def test_bad_profile(load, text, old, new, message):
@@ -150,7 +146,7 @@ def test_unknown_profile(load, text):
     ("line", "place", "message"),
     [
         ("splits: 2", ", line 3, column 1", "the key 'splits' comes twice: remove one"),
-        ("seed: 1]", ", line 1, column 8", ""),
+        ("seed: [1", ", line 2, column 6", ""),
         ("1: x", ", line 1, column 1", "a key must be text: put it in quotes"),
         ("[a]: x", ", line 1, column 1", "a key must be text: put it in quotes"),
         (
@@ -183,9 +179,7 @@ def test_yaml_12_scalars(load, text, written, seed):
     if seed is not None:
         assert load(f"seed: {written}\n" + text).seed == seed
         return
-    with pytest.raises(
-        InputError, match=re.escape(f'seed: Input should be a valid integer (got "{written}")')
-    ):
+    with pytest.raises(InputError, match=re.escape(f'seed: Input should be a valid integer (got "{written}")')):
         load(f"seed: {written}\n" + text)
 
 

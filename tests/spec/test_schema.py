@@ -13,7 +13,7 @@ def put(content, path, value):
     """Set a dotted path in place."""
     *parents, last = path.split(".")
     for key in parents:
-        content = content[key]
+        content = content.setdefault(key, {})
     content[last] = value
 
 
@@ -54,58 +54,81 @@ def test_canonical_form_is_read_back(load, text):
     assert again.content_hash == benchmark.content_hash
 
 
-SPACE = "entries.searched.search.space"
+FIXED, SEARCH = "entries.fixed", "entries.searched.search"
+RATE = f"{SEARCH}.space.learning_rate"
+PAPER = {"paper": "a", "tables": ["Table 1"], "task": "t", "methods": {"fixed": "m"}}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "low"),
+    [
+        ("seed", -1, 0),
+        ("splits", 0, 1),
+        ("evaluation.samples", 0, 1),
+        (f"{FIXED}.training.epochs", 0, 1),
+        (f"{FIXED}.training.batch_size", 0, 1),
+        (f"{FIXED}.hyper.prior_precision", -0.5, 0),
+        (f"{SEARCH}.trials", 0, 1),
+        (f"{SEARCH}.folds", 1, 2),
+        (f"{RATE}.low", -1, 0),
+    ],
+)
+def test_too_small(load, content, path, value, low):
+    put(content, path, value)
+    message = f"small.yaml: {path}: Input should be greater than or equal to {low} (got {value})"
+    with pytest.raises(InputError, match=re.escape(message) + "$"):
+        load(content)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "place", "message"),
+    [
+        ("seed", True, "seed", "Input should be a valid integer (got true)"),
+        ("splits", 2.0, "splits", "Input should be a valid integer (got 2.0)"),
+        ("splits", "3", "splits", 'Input should be a valid integer (got "3")'),
+        ("name", "No Slug", "name", "String should match pattern '^[a-z0-9][a-z0-9_-]*$' (got \"No Slug\")"),
+        ("title", "", "title", 'String should have at least 1 character (got "")'),
+        ("titel", "x", "", "unknown field 'titel' (did you mean title?); allowed: name, title, "),
+        ("profile", "x", "", "profile is not a field of the file: remove it"),
+        ("datasets", [], "datasets", "should not be empty"),
+        ("datasets", "yacht", "datasets", 'should be a list (got "yacht")'),
+        ("datasets", ["yacht", "boston", "yacht"], "datasets", "'yacht' comes twice: remove one"),
+        ("datasets", ["yatch"], "datasets.0", "unknown dataset 'yatch': did you mean yacht"),
+        ("metrics", ["nmll", "nmll"], "metrics", "'nmll' comes twice: remove one"),
+        ("metrics", ["rsme"], "metrics.0", "unknown metric 'rsme': did you mean rmse"),
+        ("entries", {}, "entries", "should not be empty"),
+        ("entries", {"A.b": {}}, "entries.A.b", "String should match pattern"),
+        (f"{FIXED}.training", None, f"{FIXED}.training", "should be a mapping (got null)"),
+        (f"{FIXED}.training", {"epochs": 1}, f"{FIXED}.training.batch_size", "is missing"),
+        (f"{FIXED}.training.epoch", 1, f"{FIXED}.training", "unknown field 'epoch' (did you mean epochs?)"),
+        (f"{FIXED}.prior.bias_precision", 0, f"{FIXED}.prior.bias_precision", "Input should be greater than 0"),
+        (f"{SEARCH}.sampler", "tpe", f"{SEARCH}.sampler", "Input should be 'random' (got \"tpe\")"),
+        (f"{SEARCH}.metric", "runtime", f"{SEARCH}.metric", "'runtime' cannot steer a search: choose one of"),
+        (f"{SEARCH}.space", {}, f"{SEARCH}.space", "should not be empty"),
+        (RATE, {"low": 0.02, "high": 0.01}, RATE, "range reversed: low 0.02 must be below high 0.01"),
+        (RATE, {"low": 0.02, "high": 0.02}, RATE, "range empty: low 0.02 must be below high 0.02"),
+        (f"{RATE}.low", 0, RATE, "a log range needs low above 0"),
+        (f"{RATE}.scale", "ln", f"{RATE}.scale", "Input should be 'linear' or 'log' (got \"ln\")"),
+        ("papers", [PAPER | {"methods": {"fxied": "m"}}], "papers.0.methods", "unknown entry 'fxied': did you"),
+        ("papers", [PAPER | {"tables": []}], "papers.0.tables", "should not be empty"),
+        ("notes", [{"entry": "fxied", "text": "t"}], "notes.0.entry", "unknown entry 'fxied': did you mean"),
+        ("notes", [{"dataset": "yatch", "text": "t"}], "notes.0.dataset", "unknown dataset 'yatch'"),
+        ("notes", [{"statistic": "mode", "text": "t"}], "notes.0.statistic", "Input should be 'mean' or 'med"),
+    ],
+)
+def test_refusals(load, content, path, value, place, message):
+    put(content, path, value)
+    with pytest.raises(InputError) as caught:
+        load(content)
+    assert f"small.yaml: {place}{': ' if place else ''}{message}" in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("seed", -1, "seed: Input should be greater than or equal to 0 (got -1)"),
-        ("seed", True, "seed: Input should be a valid integer (got true)"),
-        ("splits", 0, "splits: Input should be greater than or equal to 1 (got 0)"),
-        ("splits", 2.0, "splits: Input should be a valid integer (got 2.0)"),
-        ("splits", "3", 'splits: Input should be a valid integer (got "3")'),
-        ("name", "No Slug", "name: String should match pattern '^[a-z0-9][a-z0-9_-]*$' (got \"No Slug\")"),
-        ("title", "", "title: String should have at least 1 character (got \"\")"),
-        ("titel", "x", "unknown field 'titel' (did you mean title?); allowed: name, title,"),
-        ("profile", "x", "profile is not a field of the file: remove it"),
-        ("datasets", [], "datasets: should not be empty"),
-        ("datasets", "yacht", 'datasets: should be a list (got "yacht")'),
-        ("datasets", ["yacht", "diabetes", "yacht"], "datasets: 'yacht' comes twice: remove one"),
-        ("datasets", ["yatch"], "datasets.0: unknown dataset 'yatch': did you mean yacht?"),
-        ("metrics", ["nmll", "nmll"], "metrics: 'nmll' comes twice: remove one"),
-        ("metrics", ["rsme"], "metrics.0: unknown metric 'rsme': did you mean rmse?"),
-        ("evaluation", {"samples": 0}, "evaluation.samples: Input should be greater than or equal to 1 (got 0)"),
-        ("entries", {}, "entries: should not be empty"),
-        ("entries", {"A.b": {}}, "entries.A.b: String should match pattern"),
-        ("entries.fixed.training", None, "entries.fixed.training: should be a mapping (got null)"),
-        ("entries.fixed.training", {"epochs": 1}, "entries.fixed.training.batch_size: is missing"),
-        ("entries.fixed.training.epochs", 0, "entries.fixed.training.epochs: Input should be greater than or"),
-        ("entries.fixed.training.batch_size", 0, "entries.fixed.training.batch_size: Input should be greater"),
-        ("entries.fixed.training.epoch", 1, "entries.fixed.training: unknown field 'epoch' (did you mean epochs?)"),
-        ("entries.fixed.prior", {"bias_precision": 0}, "entries.fixed.prior.bias_precision: Input should be gre"),
-        ("entries.fixed.hyper.prior_precision", -1, "entries.fixed.hyper.prior_precision: Input should be great"),
-        ("entries.searched.search.trials", 0, "entries.searched.search.trials: Input should be greater than or"),
-        ("entries.searched.search.folds", 1, "entries.searched.search.folds: Input should be greater than or eq"),
-        ("entries.searched.search.sampler", "tpe", "search.sampler: Input should be 'random' (got \"tpe\")"),
-        ("entries.searched.search.metric", "runtime", "'runtime' cannot steer a search: choose one of nmll, rmse"),
-        (SPACE, {}, f"{SPACE}: should not be empty"),
         (
-            f"{SPACE}.learning_rate",
-            {"low": 0.01, "high": 0.001},
-            f"{SPACE}.learning_rate: range reversed: low 0.01 must be below high 0.001",
-        ),
-        (
-            f"{SPACE}.learning_rate",
-            {"low": 0.01, "high": 0.01},
-            f"{SPACE}.learning_rate: range empty: low 0.01 must be below high 0.01",
-        ),
-        (f"{SPACE}.learning_rate.low", 0, f"{SPACE}.learning_rate: a log range needs low above 0"),
-        (f"{SPACE}.learning_rate.low", -1, f"{SPACE}.learning_rate.low: Input should be greater than or equal"),
-        (f"{SPACE}.learning_rate.high", float("inf"), f"{SPACE}.learning_rate.high: Input should be a valid num"),
-        (f"{SPACE}.learning_rate.scale", "ln", "learning_rate.scale: Input should be 'linear' or 'log' (got \"ln\")"),
-        (
-            f"{SPACE}.noise_precison",
+            f"{SEARCH}.space.noise_precison",
             {"low": 1, "high": 2},
             "entries.searched: unknown hyper-parameter 'noise_precison': did you mean noise_precision",
         ),
@@ -119,21 +142,17 @@ SPACE = "entries.searched.search.space"
             {},
             "entries.fixed: no value for learning_rate, prior_precision: add to hyper or to search.space",
         ),
-        ("papers", [{"paper": "a", "tables": ["T"], "task": "t", "methods": {"fxied": "m"}}], "papers.0.methods: "
-            "unknown entry 'fxied': did you mean fixed?"),
-        ("papers", [{"paper": "a", "tables": [], "task": "t", "methods": {}}], "papers.0.tables: should not be em"),
-        ("notes", [{"entry": "fxied", "text": "t"}], "notes.0.entry: unknown entry 'fxied': did you mean fixed?"),
-        ("notes", [{"dataset": "yatch", "text": "t"}], "notes.0.dataset: unknown dataset 'yatch'"),
-        ("notes", [{"statistic": "mode", "text": "t"}], "notes.0.statistic: Input should be 'mean' or 'median'"),
+        (
+            "entries.fixed.likelihood",
+            {"name": "gaussian"},
+            "entries.fixed: no value for noise_precision: add to hyper or to search.space",
+        ),
     ],
-)  # fmt: skip
-def test_refusals(load, content, path, value, message):
+)
+def test_each_hyper_parameter_is_given_once(load, content, path, value, message):
     put(content, path, value)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=re.escape(message)):
         load(content)
-    assert re.match(r"^\S*small\.yaml: ", str(caught.value))
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_missing_field(load, content):
