@@ -43,6 +43,7 @@ from peers.scaling import Point, by_parameters, by_trials
 from rich.console import Console
 from rich.table import Table
 
+from bdl.methods.vifa import Vifa
 from bdl.training.compiling import compiler_found
 
 COMPILED, EAGER, LOOP, JAX = "engine, compiled", "engine, eager", "plain loop", "JAX"
@@ -129,7 +130,7 @@ def agree(trials: int, names: Sequence[str]) -> dict[str, float]:
 
     The engine is stopped before and after the update, and the peers repeat it.
     """
-    work = workload.make(trials, rows=workload.Vifa().batches_per_step * workload.BATCH_SIZE)
+    work = workload.make(trials, rows=Vifa().batches_per_step * workload.BATCH_SIZE)
     found = {}
     for name, compile in ((COMPILED, True), (EAGER, False)):
         if name in names:

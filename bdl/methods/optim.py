@@ -86,7 +86,8 @@ class Adam(Optimizer):
 
 
 def _zero(params: Params) -> Tensor:
-    return torch.zeros((), device=next(iter(params.values())).device)
+    first = next(iter(params.values()))
+    return torch.zeros((), dtype=first.dtype, device=first.device)
 
 
 OPTIMIZERS: dict[Literal["sgd", "adam"], Optimizer] = {"sgd": Sgd(), "adam": Adam()}

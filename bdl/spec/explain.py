@@ -11,6 +11,7 @@ Path = tuple[str | int, ...]
 _PLAIN = {
     "missing": "is missing",
     "tuple_type": "should be a list",
+    "dict_type": "should be a mapping",
     "mapping_type": "should be a mapping",
     "model_type": "should be a mapping",
     "too_short": "should not be empty",

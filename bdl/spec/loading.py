@@ -9,9 +9,14 @@ from pydantic import ValidationError
 
 from bdl.errors import InputError, unknown
 from bdl.spec.explain import explain
+from bdl.spec.fields import Settings, Slug
 from bdl.spec.overrides import fields_of, overlay, parse_override
 from bdl.spec.schema import Benchmark
 from bdl.spec.yaml_text import parse_yaml
+
+
+class _Profiles(Settings):
+    profiles: dict[Slug, dict[str, Any]]
 
 
 def list_benchmarks() -> list[tuple[str, str]]:
@@ -94,10 +99,11 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _profiles(content: Any, path: Path) -> dict[str, dict[str, Any]]:
-    if not isinstance(content, dict) or not all(isinstance(changes, dict) for changes in content.values()):
-        raise InputError(f"{path}: profiles: give names and their changes, for example quick: {{splits: 3}}")
-    paper: dict[str, Any] = {}
-    return {"paper": paper, **content}
+    try:
+        given = _Profiles.model_validate({"profiles": content}).profiles
+    except ValidationError as error:
+        raise InputError(f"{path}: {explain(error)}") from None
+    return {"paper": {}} | given
 
 
 def _validate(content: Mapping[str, Any], profile: str, source: str) -> Benchmark:

@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import torch
-from peers.torch_loop import LoopModel
-from peers.workload import BATCH_SIZE, Setting, Workload
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
@@ -14,6 +12,8 @@ from bdl.training.batches import minibatches
 from bdl.training.engine import Schedule, train
 from bdl.training.noise import pairs, shaped
 from bdl.training.rng import random_normals, trial_keys
+from peers.torch_loop import LoopModel
+from peers.workload import BATCH_SIZE, Setting, Workload
 
 TOLERANCE = 1e-5
 """Largest difference, relative to the largest entry of the tensor: float32 rounding over one update."""
@@ -27,7 +27,7 @@ class Update(NamedTuple):
     """One update of some trials, stacked: where it starts, what it is given, and where the engine went."""
 
     before: VifaState
-    setting: Setting
+    setting: Setting[Tensor]
     data: tuple[Tensor, Tensor]
     rows: Tensor
     h: Tensor
@@ -98,6 +98,7 @@ def loop_numbers(work: Workload, update: Update) -> Mapping[str, Tensor]:
 def jax_numbers(work: Workload, update: Update) -> Mapping[str, Tensor]:
     """Make the update of all trials with JAX."""
     import jax
+
     from peers import jax_scan
 
     x, y = (torch.stack([own[rows] for own, rows in zip(table, update.rows, strict=True)]) for table in update.data)

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import torch
-from peers.workload import BATCH_SIZE, Setting, Workload
 
 from bdl.methods.optim import Adam
 from bdl.methods.vifa import Vifa, VifaState
+from peers.workload import BATCH_SIZE, Setting, Workload
 
 Array = Any  # jax.Array, where JAX is installed
 Numbers = dict[str, Array]
@@ -48,7 +48,7 @@ def network(theta: Array, x: Array) -> Array:
     return activation @ theta[end2:-1] + theta[-1]
 
 
-def gradients(params: Numbers, setting: Setting, x: Array, y: Array, h: Array, z: Array) -> Numbers:
+def gradients(params: Numbers, setting: Setting[Array], x: Array, y: Array, h: Array, z: Array) -> Numbers:
     """Estimate the gradients of the negative ELBO from L minibatches; formulas in `bdl.methods.vifa`."""
     c, factors, gamma = params["c"], params["F"], params["gamma"]
     psi, scale = jnp.exp(gamma), jnp.exp(0.5 * gamma)
@@ -68,7 +68,7 @@ def gradients(params: Numbers, setting: Setting, x: Array, y: Array, h: Array, z
     }
 
 
-def update(method: Vifa, state: State, setting: Setting, x: Array, y: Array, h: Array, z: Array) -> State:
+def update(method: Vifa, state: State, setting: Setting[Array], x: Array, y: Array, h: Array, z: Array) -> State:
     """Make one update from L minibatches, x (L, M, d) and y (L, M), with noise h (L, K) and z (L, D)."""
     grads = gradients(state.params, setting, x, y, h, z)
     count = state.count + 1
@@ -89,7 +89,7 @@ def update(method: Vifa, state: State, setting: Setting, x: Array, y: Array, h: 
 def trainer(method: Vifa, epochs: int) -> Callable[..., State]:
     """Make the function that trains one model: (key, state, setting, x, y, rows) -> state."""
 
-    def train(key: Array, state: State, setting: Setting, x: Array, y: Array, rows: Array) -> State:
+    def train(key: Array, state: State, setting: Setting[Array], x: Array, y: Array, rows: Array) -> State:
         shuffle_key, noise_key = jax.random.split(key)
         batches, (dim, rank) = method.gradients_per_update, state.params["F"].shape
         whole = len(rows) // BATCH_SIZE * BATCH_SIZE
@@ -112,7 +112,7 @@ def trainer(method: Vifa, epochs: int) -> Callable[..., State]:
 
 def numbers(state: State) -> Mapping[str, torch.Tensor]:
     """Parameters and Adam's moments by name, to be compared."""
-    found = {}
+    found: dict[str, torch.Tensor] = {}
     for name in state.params:
         parts = {name: state.params, f"first {name}": state.first, f"second {name}": state.second}
         found |= {label: torch.from_numpy(jax.device_get(part[name]).copy()) for label, part in parts.items()}
@@ -125,4 +125,9 @@ def compile_run(work: Workload, state: VifaState, epochs: int) -> Callable[[], N
     rows = torch.stack([torch.from_numpy(rows) for rows in work.trials.rows])
     arguments = (keys, state_from_torch(state), from_torch(work.settings()), *from_torch((*work.data(), rows)))
     program = jax.jit(jax.vmap(trainer(work.method, epochs))).lower(*arguments).compile()
-    return lambda: jax.block_until_ready(program(*arguments)) and None
+
+    def run() -> None:
+        for leaf in jax.tree.leaves(program(*arguments)):
+            leaf.block_until_ready()
+
+    return run

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+
 from peers.timing import engine_epochs
 from peers.workload import D_IN, Workload, make
 

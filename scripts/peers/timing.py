@@ -5,11 +5,11 @@ from time import perf_counter
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from peers.torch_loop import LoopModel
-from peers.workload import BATCH_SIZE, Workload
 from torch.utils._pytree import tree_map
 
 from bdl.training.engine import Schedule, initial_state, train
+from peers.torch_loop import LoopModel
+from peers.workload import BATCH_SIZE, Workload
 
 _LOOP_MODELS = 2
 """Models that the plain loop trains, one after the other: its cost per model does not depend on their number."""

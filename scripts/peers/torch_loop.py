@@ -8,10 +8,10 @@ from collections.abc import Mapping
 
 import torch
 import torch.nn.functional as nn
-from peers.workload import BATCH_SIZE, Setting
 from torch import Tensor
 
 from bdl.methods.vifa import Vifa, VifaState
+from peers.workload import BATCH_SIZE, Setting
 
 
 class LoopModel:
@@ -29,14 +29,14 @@ class LoopModel:
         All data as the trial sees them, (n, d) and (n,).
     """
 
-    def __init__(self, method: Vifa, state: VifaState, setting: Setting, x: Tensor, y: Tensor) -> None:
+    def __init__(self, method: Vifa, state: VifaState, setting: Setting[Tensor], x: Tensor, y: Tensor) -> None:
         self.method, self.x, self.y = method, x, y
         self.lr, self.alpha, self.precision, self.n = (float(value) for value in setting)
         self.params = {name: value.clone().requires_grad_() for name, value in state.params.items()}
         self.optimizer = torch.optim.Adam(self.params.values(), lr=self.lr)
         for name, value in self.params.items():
             self.optimizer.state[value] = {
-                "step": state.optim.count.clone(),
+                "step": state.optim.updates.clone(),
                 "exp_avg": state.optim.first[name].clone(),
                 "exp_avg_sq": state.optim.second[name].clone(),
             }
@@ -46,7 +46,7 @@ class LoopModel:
         batches = self.method.gradients_per_update
         for _ in range(epochs):
             order = rows[torch.randperm(len(rows))]
-            for chosen in order.split(batches * BATCH_SIZE):
+            for chosen in torch.split(order, batches * BATCH_SIZE):
                 if len(chosen) == batches * BATCH_SIZE:
                     h = torch.randn(batches, self.method.latent_dim)
                     z = torch.randn(batches, len(self.params["c"]))
@@ -69,7 +69,7 @@ class LoopModel:
 
     def numbers(self) -> Mapping[str, Tensor]:
         """Parameters and Adam's moments by name, to be compared."""
-        found = {}
+        found: dict[str, Tensor] = {}
         for name, value in self.params.items():
             moments = self.optimizer.state[value]
             found |= {name: value.detach(), f"first {name}": moments["exp_avg"]}
@@ -88,6 +88,6 @@ class LoopModel:
         """Evaluate the network with one hidden ReLU layer: (M, d) -> (M,)."""
         d_in = x.shape[1]
         hidden = (len(theta) - 1) // (d_in + 2)
-        w1, b1, w2, b2 = theta.split([hidden * d_in, hidden, hidden, 1])
+        w1, b1, w2, b2 = torch.split(theta, [hidden * d_in, hidden, hidden, 1])
         activation = torch.relu(nn.linear(x, w1.view(hidden, d_in), b1))
         return nn.linear(activation, w2.view(1, hidden), b2).squeeze(1)

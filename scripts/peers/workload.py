@@ -1,7 +1,7 @@
 """What every contender trains: VIFA on a one-hidden-layer ReLU network, on synthetic data of Boston's shape."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -19,14 +19,17 @@ TRAINING_ROWS = 364
 """Rows of a training fold: four fifths of nine tenths of Boston's 506."""
 
 
-class Setting(NamedTuple):
+Number = TypeVar("Number")
+
+
+class Setting(NamedTuple, Generic[Number]):
     """What differs between trials; scalars, or (R,) for R trials stacked."""
 
-    learning_rate: Tensor
-    prior_precision: Tensor
-    noise_precision: Tensor
+    learning_rate: Number
+    prior_precision: Number
+    noise_precision: Number
     """Of the standardised targets."""
-    n: Tensor
+    n: Number
     """Number of training rows."""
 
 
@@ -44,7 +47,7 @@ class Workload:
         """Model-minibatches in an epoch: trials times minibatches that belong to an update of this epoch."""
         return len(self.trials) * (len(self.trials.rows[0]) // BATCH_SIZE)
 
-    def settings(self) -> Setting:
+    def settings(self) -> Setting[Tensor]:
         """Hyper-parameters in the units of the standardised targets, each (R,)."""
         hyper, view = self.trials.hyper, self.trials.view
         precision = hyper["noise_precision"] * view.y_unit.square()

@@ -57,11 +57,10 @@ def test_twenty_steps_match_torch(name):
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_float32_stays_float32_and_near_torch(name):
-    actual, expected = (
-        run(OPTIMIZERS[name], start(torch.float32), 20),
-        run_torch(TORCH[name], start(torch.float32), 20),
-    )
-    torch.testing.assert_close(actual[-1], expected[-1], rtol=1e-4, atol=1e-4)
+    """Twenty steps of float32 rounding, 1e-7 each, amplified by the bias correction 1 / (1 - 0.999^t)."""
+    actual = run(OPTIMIZERS[name], start(torch.float32), 20)[-1]
+    expected = run_torch(TORCH[name], start(torch.float32), 20)[-1]
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_adam_settings_are_used():

@@ -128,7 +128,8 @@ def test_override_below_an_overridden_value(load, text):
             ", profile quick: entries: unknown field 'serched' (did you mean searched?)",
         ),
         ("    splits: 1", "    splits: 0", ", profile quick: splits: Input should be greater than or equal to 1"),
-        ("  quick:\n", "  fast: 3\n  quick:\n", "small.yaml: profiles: give names and their changes"),
+        ("  quick:\n", "  fast: 3\n  quick:\n", "small.yaml: profiles.fast: should be a mapping (got 3)"),
+        ("  quick:\n", "  ../quick:\n", "small.yaml: profiles.../quick: String should match pattern"),
     ],
 )
 def test_bad_profile(load, text, old, new, message):

@@ -99,6 +99,8 @@ def test_too_small(load, content, path, value, low):
         ("entries", {}, "entries", "should not be empty"),
         ("entries", {"A.b": {}}, "entries.A.b", "String should match pattern"),
         (f"{FIXED}.training", None, f"{FIXED}.training", "should be a mapping (got null)"),
+        (f"{FIXED}.hyper", 3, f"{FIXED}.hyper", "should be a mapping (got 3)"),
+        ("profiles", None, "profiles", "should be a mapping (got null)"),
         (f"{FIXED}.training", {"epochs": 1}, f"{FIXED}.training.batch_size", "is missing"),
         (f"{FIXED}.training.epoch", 1, f"{FIXED}.training", "unknown field 'epoch' (did you mean epochs?)"),
         (f"{FIXED}.prior.bias_precision", 0, f"{FIXED}.prior.bias_precision", "Input should be greater than 0"),
