@@ -41,7 +41,7 @@ class Display:
         )
         self._task = self._bar.add_task("", total=None)
         self._live = Live(self._render(), console=console, refresh_per_second=4, transient=True)
-        self._total, self._done, self._start, self._said = 0, 0, time.monotonic(), time.monotonic()
+        self._total, self._done, self._said = 0, 0, time.monotonic()
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
@@ -53,7 +53,7 @@ class Display:
 
     def begin(self, minibatches: int) -> None:
         """Start; so many model-minibatches are to be done."""
-        self._total, self._start = minibatches, time.monotonic()
+        self._total = minibatches
         self._bar.update(self._task, total=max(minibatches, 1))
         if minibatches == 0:
             self._console.print("Everything is in the store already.")
@@ -65,8 +65,9 @@ class Display:
         now = time.monotonic()
         if not self._console.is_terminal and now - self._said > _PLAIN_EVERY:
             self._said = now
-            left = (now - self._start) * max(self._total - self._done, 0) / self._done
-            self._console.print(f"{min(self._done / self._total, 1):4.0%} done, about {left:.0f} s left")
+            left = self._bar.tasks[self._task].time_remaining
+            eta = "" if left is None else f", about {left:.0f} s left"
+            self._console.print(f"{min(self._done / self._total, 1):4.0%} done{eta}")
 
     def stored(self, cell: Cell, rows: Sequence[Row]) -> None:
         """Take note of rows that are safe in the store."""

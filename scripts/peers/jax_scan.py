@@ -26,7 +26,7 @@ class State(NamedTuple):
     params: Numbers
     first: Numbers
     second: Numbers
-    count: Array
+    updates: Array
 
 
 def from_torch(tree: Any) -> Any:
@@ -71,8 +71,8 @@ def gradients(params: Numbers, setting: Setting[Array], x: Array, y: Array, h: A
 def update(method: Vifa, state: State, setting: Setting[Array], x: Array, y: Array, h: Array, z: Array) -> State:
     """Make one update from L minibatches, x (L, M, d) and y (L, M), with noise h (L, K) and z (L, D)."""
     grads = gradients(state.params, setting, x, y, h, z)
-    count = state.count + 1
-    scale1, scale2 = 1 / (1 - ADAM.beta1**count), 1 / (1 - ADAM.beta2**count)
+    updates = state.updates + 1
+    scale1, scale2 = 1 / (1 - ADAM.beta1**updates), 1 / (1 - ADAM.beta2**updates)
 
     def move(value: Array, grad: Array, first: Array, second: Array) -> tuple[Array, Array, Array]:
         grad = grad * (method.max_grad_norm / jnp.maximum(jnp.sqrt((grad**2).sum()), method.max_grad_norm))
@@ -83,7 +83,7 @@ def update(method: Vifa, state: State, setting: Setting[Array], x: Array, y: Arr
 
     moved = {name: move(state.params[name], grads[name], state.first[name], state.second[name]) for name in grads}
     params, first, second = ({name: values[part] for name, values in moved.items()} for part in range(3))
-    return State(params, first, second, count)
+    return State(params, first, second, updates)
 
 
 def trainer(method: Vifa, epochs: int) -> Callable[..., State]:

@@ -10,8 +10,8 @@ from peers.workload import D_IN, Workload, make
 
 MEMORY = 2e9
 """Bytes that the eager engine may need."""
-_COPIES = 20
-"""Float32 tensors of the size trials x L x D alive at the peak of an eager update (measured: 12 to 18)."""
+_COPIES = 15
+"""Float32 tensors of size trials x L x D at the peak of an eager update (measured at a million parameters)."""
 _SECONDS, _EPOCHS = 1.0, 20
 """A point is measured for about a second, in at most so many epochs."""
 

@@ -77,11 +77,12 @@ def make(trials: int, hidden: int = 50, rows: int = TRAINING_ROWS) -> Workload:
     y = 22 + 9 * np.tanh(x @ rng.normal(size=D_IN) / 20) + rng.normal(size=N)
     dataset = Dataset("synthetic", x, y)
     pool = Pool.load(dataset)
+    # so wide that some trials are clipped at every update, which hides the size of a gradient, and some never
     hyper = [
         {
-            "learning_rate": 10 ** rng.uniform(-3, -2),
-            "prior_precision": 10 ** rng.uniform(-2, 0),
-            "noise_precision": 10 ** rng.uniform(-2, 0),
+            "learning_rate": 10 ** rng.uniform(-2.5, -1.5),
+            "prior_precision": 10 ** rng.uniform(-1, 0.5),
+            "noise_precision": 10 ** rng.uniform(-6, -1),
         }
         for _ in range(trials)
     ]

@@ -75,6 +75,7 @@ def test_settings_are_frozen_and_hashable(method):
 
 def test_declarations(method):
     problem = linear_gaussian().problem
+    method.check(problem)
     assert all(isinstance(name, str) for name in method.hyper)
     assert len({*method.hyper, *problem.hyper}) == len(method.hyper) + len(problem.hyper)
     assert isinstance(method.batches_per_step, int)
@@ -89,9 +90,7 @@ def test_structure_shapes_and_dtypes_are_kept(method, dtype):
     """A step gives a state like the one it got, so that it can be iterated, compiled and stored."""
     case = Case(method, 1, dtype)
     before = at(case.init(), 0)
-    after = case.step_one(
-        before, *at((case.batches, case.hyper, case.noise(method.step_noise(case.problem))), 0)
-    )
+    after = case.step_one(before, *at((case.batches, case.hyper, case.noise(method.step_noise(case.problem))), 0))
     (leaves, structure), (new_leaves, new_structure) = tree_flatten(before), tree_flatten(after)
     assert new_structure == structure
     assert [(leaf.shape, leaf.dtype) for leaf in new_leaves] == [(leaf.shape, leaf.dtype) for leaf in leaves]

@@ -37,9 +37,9 @@ def best(rank: int) -> FactorAnalysis:
     """The lowest KL(q || posterior) that L-BFGS reaches from five random starts."""
 
     def cost(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        gradient, value = torch.func.grad_and_value(
-            lambda t: kl_divergence(unpack(t, rank), TARGET.posterior)
-        )(torch.as_tensor(flat))
+        gradient, value = torch.func.grad_and_value(lambda t: kl_divergence(unpack(t, rank), TARGET.posterior))(
+            torch.as_tensor(flat)
+        )
         return value.item(), gradient.numpy()
 
     rng = np.random.default_rng(0)
@@ -88,9 +88,7 @@ def test_random_noise_leaves_the_mean_unbiased():
     def noise(shapes):
         return normals({name: (n_trials, *shape) for name, shape in shapes.items()}, generator)
 
-    state = torch.func.vmap(lambda one: method.init(TARGET.problem, one))(
-        noise(method.init_noise(TARGET.problem))
-    )
+    state = torch.func.vmap(lambda one: method.init(TARGET.problem, one))(noise(method.init_noise(TARGET.problem)))
     step = torch.func.vmap(lambda s, e: method.step(s, batches, hyper, e, TARGET.problem))
     path = []
     for _ in range(500):

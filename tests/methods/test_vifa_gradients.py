@@ -69,9 +69,7 @@ def test_equal_autograd_of_the_negative_elbo(draw, rank, n_batches, bias_precisi
 @pytest.mark.parametrize("bias_precision", [None, 0.2])
 @pytest.mark.parametrize("rank", [1, 3])
 @pytest.mark.parametrize("size", [2, 5])
-def test_average_over_noise_and_minibatches_is_the_gradient_of_kl_to_the_posterior(
-    draw, rank, bias_precision, size
-):
+def test_average_over_noise_and_minibatches_is_the_gradient_of_kl_to_the_posterior(draw, rank, bias_precision, size):
     """J and KL(q || p(theta | D)) differ by log p(D), so the expected estimate is exactly its gradient.
 
     The expectation is a finite sum: sigma points for the noise, and all minibatches of one size.

@@ -63,9 +63,7 @@ def test_vmap_equals_the_loop(model, d_in, d_out):
     torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("dataset", "dim"), [("boston", 751), ("concrete", 501), ("energy", 501), ("yacht", 401)]
-)
+@pytest.mark.parametrize(("dataset", "dim"), [("boston", 751), ("concrete", 501), ("energy", 501), ("yacht", 401)])
 def test_dimensions_of_the_published_uci_models(dataset, dim):
     assert Mlp().dim(FEATURES[dataset], 1) == dim
     assert Linear().dim(FEATURES[dataset], 1) == FEATURES[dataset] + 1

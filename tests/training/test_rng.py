@@ -126,9 +126,7 @@ def test_extreme_bits_give_finite_normals(monkeypatch):
     monkeypatch.setattr(rng, "random_bits", lambda *_: (words.repeat(4), words.repeat_interleave(4)))
     cosine, sine = random_normals(keys(1), STEP, 16)
     radius = (cosine.square() + sine.square()).sqrt()[:4]
-    expected = torch.tensor(
-        [math.sqrt(48 * math.log(2)), 0.0, math.sqrt(2 * math.log(2)), math.sqrt(2 * math.log(2))]
-    )
+    expected = torch.tensor([math.sqrt(48 * math.log(2)), 0.0, math.sqrt(2 * math.log(2)), math.sqrt(2 * math.log(2))])
     torch.testing.assert_close(radius, expected, rtol=1e-6, atol=0)
     assert torch.isfinite(torch.cat([cosine, sine])).all()
 
@@ -144,9 +142,7 @@ def test_a_trial_draws_the_same_alone_and_in_a_batch(n):
 
 
 def test_a_longer_draw_begins_with_the_shorter_one():
-    for long, short in zip(
-        random_normals(keys(5), STEP, 900), random_normals(keys(5), STEP, 37), strict=True
-    ):
+    for long, short in zip(random_normals(keys(5), STEP, 900), random_normals(keys(5), STEP, 37), strict=True):
         assert torch.equal(long[:, :37], short)
 
 

@@ -1,0 +1,142 @@
+"""The MLflow database or server: connecting to it, quietly, and showing it in a browser."""
+
+import logging
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from textwrap import shorten
+from typing import TYPE_CHECKING
+
+from bdl.errors import InputError
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+_HOST = "127.0.0.1"
+_PRIVATE = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
+"""MLflow sends usage data unless told not to before it is imported."""
+_CALM = {"MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2"}
+"""With MLflow's own 7 retries, a server that is not there is noticed after four minutes."""
+
+
+@contextmanager
+def connection(tracking_uri: str) -> Iterator["MlflowClient"]:
+    """Connect to MLflow; until the block ends, logging below warnings is off in this process.
+
+    Parameters
+    ----------
+    tracking_uri
+        ``sqlite:///path``, made if its folder exists (which takes some seconds), or the ``http(s)://``
+        address of a server.
+
+    Raises
+    ------
+    InputError
+        If the database or server cannot be used.
+    """
+    path = database(tracking_uri)
+    if path is not None:
+        _check_writable(path)
+    os.environ.update(_PRIVATE)
+    for name, value in _CALM.items():
+        os.environ.setdefault(name, value)
+    before = logging.root.manager.disable
+    logging.disable(max(before, logging.INFO))
+    try:
+        yield _connect(tracking_uri)
+    finally:
+        logging.disable(before)
+
+
+def _connect(tracking_uri: str) -> "MlflowClient":
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+    try:
+        client = MlflowClient(tracking_uri)
+        client.search_experiments(max_results=1)
+    except MlflowException as error:
+        reason = shorten(str(error), 200, placeholder=" ...")
+        raise InputError(f"MLflow cannot use {tracking_uri} ({reason}); choose another tracking URI") from None
+    return client
+
+
+def database(tracking_uri: str) -> Path | None:
+    """Give the file of an SQLite tracking URI, None for a server.
+
+    Raises
+    ------
+    InputError
+        If the URI is neither.
+    """
+    if tracking_uri.startswith(("http://", "https://")):
+        return None
+    path = tracking_uri.removeprefix("sqlite:///")
+    if path in ("", tracking_uri):
+        raise InputError(
+            f"no tracking URI: '{tracking_uri}'; give sqlite:///path/to/mlflow.db or the http:// address of a server"
+        )
+    return Path(path)
+
+
+def _check_writable(path: Path) -> None:
+    """Take SQLite's write lock for a moment: MLflow makes missing folders and retries all else for a minute."""
+    if not path.parent.is_dir():
+        raise InputError(f"no folder {path.parent} for the MLflow database; make it or choose another tracking URI")
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.execute("BEGIN IMMEDIATE")
+            db.execute("ROLLBACK")
+    except sqlite3.Error as error:
+        raise InputError(
+            f"cannot write the MLflow database {path} ({error}); mend it or choose another tracking URI"
+        ) from None
+
+
+def open_ui(tracking_uri: str, port: int) -> None:
+    """Serve MLflow's web interface on this machine until interrupted with Ctrl-C.
+
+    Parameters
+    ----------
+    tracking_uri
+        ``sqlite:///path`` of an existing database.
+    port
+        Port on 127.0.0.1.
+
+    Raises
+    ------
+    InputError
+        If there is no such database, the port cannot be used, or the server stops by itself.
+    """
+    path = database(tracking_uri)
+    if path is None:
+        raise InputError(f"{tracking_uri} is a server already; open this address in a browser")
+    if not path.is_file():
+        raise InputError(f"no MLflow database {path}; mirror a run to it first, with: bdl-bench log")
+    try:
+        socket.create_server((_HOST, port)).close()
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot use port {port} ({reason}); choose another with --port") from None
+    print(f"MLflow UI at http://{_HOST}:{port} (Ctrl-C ends it)", flush=True)
+    _serve(tracking_uri, port)
+
+
+def _serve(tracking_uri: str, port: int) -> None:
+    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", tracking_uri]
+    command += ["--host", _HOST, "--port", str(port), "--workers", "1", "--uvicorn-opts", "--log-level warning"]
+    environment = os.environ | _PRIVATE | {"MLFLOW_LOGGING_LEVEL": "WARNING"}
+    with subprocess.Popen(command, env=environment) as server:
+        try:
+            code = server.wait()
+        except KeyboardInterrupt:
+            # A terminal interrupts the server too; a signal to this process alone does not.
+            server.terminate()
+            return
+    if code != 0:
+        raise InputError(f"the MLflow UI stopped with exit code {code}; its message stands above")

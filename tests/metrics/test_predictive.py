@@ -1,0 +1,73 @@
+"""Predictive scores against scipy, and against values worked out by hand."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import special, stats
+
+from bdl.metrics import INFO, METRICS
+from bdl.metrics.predictive import nmll, rmse
+
+
+@pytest.fixture
+def f() -> torch.Tensor:
+    """Give outputs of 7 posterior samples at 5 points."""
+    return 2 * torch.randn(7, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+@pytest.fixture
+def y() -> torch.Tensor:
+    return torch.tensor([0.3, -1.0, 2.5, 4.0, -30.0], dtype=torch.float64)
+
+
+def precision(value: float) -> dict[str, torch.Tensor]:
+    return {"noise_precision": torch.tensor(value, dtype=torch.float64)}
+
+
+def mixture(f: torch.Tensor, y: torch.Tensor, beta: float) -> float:
+    """Minus the mean over points of the log-density of an equal mixture of normals."""
+    densities = stats.norm(f.numpy(), beta**-0.5).logpdf(y.numpy())
+    return float(-np.mean(special.logsumexp(densities, axis=0) - np.log(len(f))))
+
+
+@pytest.mark.parametrize("beta", [1e-4, 0.3, 100.0])
+def test_nmll_is_that_of_a_mixture_of_normals(f, y, beta):
+    assert nmll(f, y, precision(beta)).item() == pytest.approx(mixture(f, y, beta), rel=1e-12)
+
+
+def test_nmll_of_one_exact_sample_is_the_entropy_term(y):
+    """With f = y only log sqrt(2 pi / beta) is left."""
+    assert nmll(y[None], y, precision(4.0)).item() == pytest.approx(0.5 * math.log(2 * math.pi / 4), rel=1e-14)
+
+
+def test_nmll_mixes_at_each_point_on_its_own():
+    """Of two samples each fits one of two far-off points; a joint mixture would give half of 100^2 / 2 instead."""
+    f = torch.tensor([[0.0, 100.0], [100.0, 0.0]], dtype=torch.float64)
+    y = torch.zeros(2, dtype=torch.float64)
+    expected = math.log(2) + 0.5 * math.log(2 * math.pi)
+    assert nmll(f, y, precision(1.0)).item() == pytest.approx(expected, rel=1e-14)
+
+
+def test_nmll_stays_finite_where_every_density_underflows():
+    f, y = torch.zeros(3, 1, dtype=torch.float64), torch.full((1,), 1e4, dtype=torch.float64)
+    assert nmll(f, y, precision(1.0)).item() == pytest.approx(0.5e8 + 0.5 * math.log(2 * math.pi), rel=1e-14)
+
+
+def test_rmse_is_of_the_mean_prediction():
+    """Means are 2 and 5, errors 1 and -7: sqrt((1 + 49) / 2) = 5."""
+    f = torch.tensor([[1.0, 4.0], [3.0, 6.0]])
+    assert rmse(f, torch.tensor([1.0, 12.0]), {}).item() == pytest.approx(5.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("metric", [nmll, rmse])
+def test_vmap_gives_what_each_trial_gives(metric, f, y):
+    outputs, hyper = torch.stack([f, f + 1]), {"noise_precision": torch.tensor([0.5, 2.0], dtype=torch.float64)}
+    together = torch.func.vmap(metric, in_dims=(0, None, 0))(outputs, y, hyper)
+    alone = [metric(outputs[i], y, {"noise_precision": hyper["noise_precision"][i]}) for i in range(2)]
+    torch.testing.assert_close(together, torch.stack(alone), rtol=1e-14, atol=0)
+
+
+def test_every_metric_of_predictions_says_what_it_means():
+    assert set(METRICS.names()) == set(INFO) - {"runtime"}

@@ -1,0 +1,138 @@
+"""Cross-validation of many settings at once against one fit at a time."""
+
+from math import inf, nan
+
+import numpy as np
+import pytest
+import torch
+from scipy import special, stats
+from sklearn.model_selection import KFold
+
+from bdl.data import Dataset
+from bdl.methods.vifa import Vifa
+from bdl.models.likelihoods import Gaussian
+from bdl.models.networks import Linear
+from bdl.models.problem import Problem
+from bdl.search import FoldScore, best_setting, cross_validate
+from bdl.search.crossval import failure, mean_score
+from bdl.training.engine import Schedule
+from bdl.training.program import Program
+from bdl.training.trials import Pool
+
+HYPER = {"learning_rate": 0.05, "prior_precision": 0.5, "noise_precision": 0.01}
+SETTINGS = {
+    4: [HYPER, HYPER | {"learning_rate": 0.2}, HYPER | {"noise_precision": 0.02}],
+    1: [HYPER | {"prior_precision": 5.0}],
+}
+TRAINING = {4: np.arange(49, 2, -1), 1: np.arange(0, 50, 2)}
+"""47 and 25 training rows: in three folds they leave 31, 31, 32 and 16, 17, 17."""
+
+
+def heard(minibatches: int) -> None:
+    """No progress is shown."""
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(50, 2))
+    data = Dataset("toy", x, 100 + 10 * (x @ [1.0, -2.0] + 0.3 * generator.normal(size=50)))
+    return Program(
+        data,
+        Pool.load(data),
+        Problem(Linear(), Gaussian(), d_in=2),
+        Vifa(gradients_per_update=2),
+        Schedule(epochs=6, batch_size=8),
+        samples=20,
+    )
+
+
+def validated(program: Program, settings: dict, metric: str = "nmll") -> list[FoldScore]:
+    return cross_validate(
+        program, TRAINING, settings, k=3, metric=metric, identity=("b", 7), compile=False, progress=heard
+    )
+
+
+def alone(program: Program, split: int, trial: int, fold: int) -> torch.Tensor:
+    """Train one setting on the other folds, as scikit-learn cuts them; predict this one: (S, n)."""
+    rows, setting = TRAINING[split], SETTINGS[split][trial]
+    train, validation = list(KFold(3).split(rows))[fold]
+    trials = program.trials([("b", 7, split, trial, fold)], [rows[train]], [setting])
+    fit = program.train(trials, compile=False, progress=heard)
+    return program.predict(trials, fit, [0], rows[validation])[0].double(), program.dataset.y[rows[validation]]
+
+
+def test_every_setting_is_scored_on_every_fold(program):
+    found = validated(program, SETTINGS)
+    names = [(split, trial, fold) for split in (4, 1) for trial in range(len(SETTINGS[split])) for fold in range(3)]
+    assert [(score.split, score.trial, score.fold) for score in found] == names
+    assert [score.hyper for score in found] == [SETTINGS[split][trial] for split, trial, _ in names]
+    assert all(score.reason is None for score in found)
+    # 31 or 32 rows make 3 or 4 minibatches of 8, 16 or 17 make 2: six epochs, two minibatches an update
+    assert [score.updates for score in found] == [9, 9, 12] * 3 + [6] * 3
+
+
+def test_a_score_is_that_of_its_trial_alone(program):
+    """Rows, identity, setting and noise precision are the trial's own: nothing is exchanged."""
+    for score in validated(program, SETTINGS):
+        f, y = alone(program, score.split, score.trial, score.fold)
+        sd = score.hyper["noise_precision"] ** -0.5
+        densities = special.logsumexp(stats.norm(f.numpy(), sd).logpdf(y), axis=0) - np.log(20)
+        assert score.score == pytest.approx(-densities.mean(), rel=1e-4)
+
+
+def test_the_metric_is_the_one_asked_for(program):
+    for score in validated(program, {1: SETTINGS[1]} | {4: []}, metric="rmse"):
+        f, y = alone(program, score.split, score.trial, score.fold)
+        assert score.score == pytest.approx(np.sqrt(np.mean((f.numpy().mean(0) - y) ** 2)), rel=1e-4)
+
+
+def test_a_failed_setting_says_why_and_spoils_no_other(program):
+    bad = {**SETTINGS, 4: [HYPER, HYPER | {"learning_rate": nan}, SETTINGS[4][2]]}
+    found, healthy = validated(program, bad), validated(program, SETTINGS)
+    for score, other in zip(found, healthy, strict=True):
+        if (score.split, score.trial) == (4, 1):
+            assert score.reason == "non-finite parameters in epoch 1"
+            assert np.isnan(score.score)
+        else:
+            assert score == other
+    assert best_setting([score for score in found if score.split == 4]) in (SETTINGS[4][0], SETTINGS[4][2])
+
+
+def score(trial: int, fold: int, value: float, reason: str | None = None) -> FoldScore:
+    return FoldScore(0, trial, fold, {"learning_rate": trial + 1.0}, value, reason, 5)
+
+
+def test_the_best_setting_has_the_lowest_mean():
+    """Means 2, 1.5 and 1.75; trial 0 has the best fold of all."""
+    values = [[0.0, 4.0], [1.5, 1.5], [1.0, 2.5]]
+    scores = [score(trial, fold, values[trial][fold]) for trial in range(3) for fold in range(2)]
+    assert best_setting(scores) == {"learning_rate": 2.0}
+    assert best_setting(scores[::-1]) == {"learning_rate": 2.0}
+
+
+def test_a_setting_with_a_failed_fold_is_not_chosen():
+    failed = [score(0, 0, -9.0), score(0, 1, nan, "non-finite metric")]
+    finished = [score(1, 0, 3.0), score(1, 1, 3.0)]
+    assert best_setting(failed + finished) == {"learning_rate": 2.0}
+    assert mean_score(failed) == inf
+    assert mean_score(finished) == 3.0
+
+
+def test_without_a_finished_setting_there_is_no_best():
+    assert best_setting([score(0, 0, nan, "why"), score(1, 0, nan, "why")]) is None
+    assert best_setting([]) is None
+
+
+@pytest.mark.parametrize(
+    ("diverged", "value", "reason"),
+    [
+        (0, 1.0, None),
+        (3, 1.0, "non-finite parameters in epoch 3"),
+        (3, nan, "non-finite parameters in epoch 3"),
+        (0, nan, "non-finite metric"),
+        (0, inf, "non-finite metric"),
+    ],
+)
+def test_why_a_trial_failed(diverged, value, reason):
+    assert failure(diverged, value) == reason

@@ -1,0 +1,113 @@
+import subprocess
+import sys
+
+import pytest
+
+from bdl.data import DATASETS
+from bdl.describe import describe
+from bdl.errors import InputError
+from bdl.methods import METHODS
+from bdl.metrics import INFO
+from bdl.models import LIKELIHOODS, MODELS
+from bdl.spec import list_benchmarks
+
+NAMES = [
+    *(name for name, _ in list_benchmarks()),
+    *(name for registry in (DATASETS, MODELS, LIKELIHOODS, METHODS) for name in registry.names()),
+    *INFO,
+]
+
+
+def test_benchmark_is_told_as_its_file_says():
+    lines = describe("uci-regression").splitlines()
+    assert lines[:6] == [
+        "uci-regression (benchmark)",
+        "UCI regression with VIFA",
+        "data sets: energy, boston, concrete, yacht; 20 splits of each",
+        "metrics: nmll, rmse, runtime",
+        "papers: vifa2023, Table 1 and Table 11",
+        "profiles: paper, quick",
+    ]
+    assert lines[lines.index("entry vifa-nn") + 1 :] == [
+        "  model: mlp (hidden=[50])",
+        "  likelihood: gaussian",
+        "  method: vifa (latent_dim=1, gradients_per_update=4, max_grad_norm=10.0, optimizer=adam, "
+        "lr_factors=[1.0, 1.0, 1.0])",
+        "  training: 120 epochs, batches of 10",
+        "  search: random, 30 trials, 5 folds, by nmll",
+        "    learning_rate: 0.01 to 0.02, log",
+        "    prior_precision: 0.01 to 10, log",
+        "    noise_precision: 0.01 to 1, log",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        (
+            "energy",
+            ["energy (data set)", "heating load of buildings, kWh/m2", "768 rows, 8 inputs, 20 published splits"],
+        ),
+        (
+            "diabetes",
+            [
+                "diabetes (data set)",
+                "Disease progression after one year of 442 diabetes patients, 10 inputs, in original units.",
+            ],
+        ),
+        (
+            "mlp",
+            [
+                "mlp (model)",
+                "Multilayer perceptron with ReLU hidden layers and a linear output layer.",
+                "settings: hidden=(50,)",
+            ],
+        ),
+        (
+            "linear",
+            ["linear (model)", "Affine map: a multilayer perceptron without hidden layers."],
+        ),
+        ("bernoulli", ["bernoulli (likelihood)", "P(y = 1) = sigmoid(f) for y in {0, 1}."]),
+        (
+            "vifa",
+            [
+                "vifa (method)",
+                "VIFA: variational inference with a factor-analysis posterior "
+                "(Brownlie 2022, ch. 5; VIFA paper 2023, Alg. 1).",
+                "settings: latent_dim=1, gradients_per_update=4, max_grad_norm=10.0, optimizer=adam, "
+                "lr_factors=(1.0, 1.0, 1.0)",
+            ],
+        ),
+        ("rmse", ["rmse (metric)", "RMSE, target units; lower is better"]),
+        ("runtime", ["runtime (metric)", "Runtime, minutes per split; a duration, shown as paper / ours"]),
+    ],
+)
+def test_component_is_told_as_its_source_says(name, lines):
+    assert describe(name).splitlines() == lines
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_everything_listed_has_more_than_a_heading(name):
+    heading, *body = describe(name).splitlines()
+    assert heading.startswith(f"{name} (")
+    assert body
+    assert all(line.strip() for line in body)
+
+
+def test_names_are_unique_across_kinds():
+    assert len(NAMES) == len(set(NAMES))
+
+
+def test_unknown_name_gets_the_nearest_names_of_any_kind():
+    with pytest.raises(InputError, match=r"^unknown name 'vifaa': did you mean vifa"):
+        describe("vifaa")
+
+
+def test_listing_names_does_not_import_the_heavy_packages():
+    code = (
+        "import sys, bdl.cli; "
+        "heavy = {'torch', 'sklearn', 'pooch', 'matplotlib', 'mlflow', 'pandas'} & set(sys.modules); "
+        "sys.exit(' '.join(sorted(heavy)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
