@@ -47,9 +47,7 @@ def write_rows(cells: Sequence[Cell], store: Store, folder: Path) -> Path:
         row for cell in cells for stage in ("search", "final") for row in store.rows(stage, cell.dataset, cell.entry)
     ]
     path = folder / "trials.parquet"
-    table = frame(rows)
-    floats = table.select_dtypes("float64").columns
-    table.astype(dict.fromkeys(floats, "float32")).to_parquet(path, compression="zstd", index=False)
+    frame(rows).to_parquet(path, compression="zstd", index=False)
     return path
 
 
