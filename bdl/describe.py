@@ -75,9 +75,12 @@ def _profile_names(benchmark: str) -> list[str]:
 
 
 def _entry(entry: Entry) -> list[str]:
-    components = {"model": entry.model, "likelihood": entry.likelihood, "method": entry.method}
-    lines = [f"{kind}: {_named(component)}" for kind, component in components.items()]
-    lines.append(f"training: {entry.training.epochs} epochs, batches of {entry.training.batch_size}")
+    lines = [
+        f"model: {_named(entry.model)}",
+        f"likelihood: {_named(entry.likelihood)}",
+        f"method: {_named(entry.method)}",
+        f"training: {entry.training.epochs} epochs, batches of {entry.training.batch_size}",
+    ]
     if entry.hyper:
         lines.append(f"fixed: {_assigned(entry.hyper)}")
     if search := entry.search:

@@ -1,6 +1,3 @@
-import subprocess
-import sys
-
 import pytest
 
 from bdl.data import DATASETS
@@ -101,13 +98,3 @@ def test_names_are_unique_across_kinds():
 def test_unknown_name_gets_the_nearest_names_of_any_kind():
     with pytest.raises(InputError, match=r"^unknown name 'vifaa': did you mean vifa"):
         describe("vifaa")
-
-
-def test_listing_names_does_not_import_the_heavy_packages():
-    code = (
-        "import sys, bdl.cli; "
-        "heavy = {'torch', 'sklearn', 'pooch', 'matplotlib', 'mlflow', 'pandas'} & set(sys.modules); "
-        "sys.exit(' '.join(sorted(heavy)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr

@@ -22,6 +22,8 @@ _PRIVATE = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
 """MLflow sends usage data unless told not to before it is imported."""
 _CALM = {"MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2"}
 """With MLflow's own 7 retries, a server that is not there is noticed after four minutes."""
+_LEAN = {"MLFLOW_LOGGING_LEVEL": "WARNING", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+"""The interface alone: MLflow would start nine more processes for jobs that nobody submits."""
 
 
 @contextmanager
@@ -130,7 +132,7 @@ def open_ui(tracking_uri: str, port: int) -> None:
 def _serve(tracking_uri: str, port: int) -> None:
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", tracking_uri]
     command += ["--host", _HOST, "--port", str(port), "--workers", "1", "--uvicorn-opts", "--log-level warning"]
-    environment = os.environ | _PRIVATE | {"MLFLOW_LOGGING_LEVEL": "WARNING"}
+    environment = os.environ | _PRIVATE | _LEAN
     with subprocess.Popen(command, env=environment) as server:
         try:
             code = server.wait()

@@ -15,12 +15,15 @@ TARGET = linear_gaussian(seed=4, d_in=3)
 DIM = TARGET.problem.dim
 
 
-def train(rank: int, n_steps: int = 2000, rate: float = 0.05) -> FactorAnalysis:
-    """Full batches and sigma points: the gradients are exact, so that SGD has a limit and no noise floor."""
+def train(rank: int, n_steps: int = 500) -> FactorAnalysis:
+    """Full batches and sigma points: the gradients are exact, so that SGD has a limit and no noise floor.
+
+    The curvature in c is S^-1, up to 24 here; that in gamma ends below 1/2, hence its longer steps.
+    """
     noise = sigma_points(rank, DIM)
-    method = Vifa(rank, gradients_per_update=len(noise["h"]), max_grad_norm=1e9, optimizer="sgd")
+    method = Vifa(rank, len(noise["h"]), max_grad_norm=1e9, optimizer="sgd", lr_factors=(1.0, 1.5, 10.0))
     batches = repeat(TARGET.data, method.batches_per_step)
-    hyper = TARGET.hyper | {"learning_rate": torch.tensor(rate, dtype=torch.float64)}
+    hyper = TARGET.hyper | {"learning_rate": torch.tensor(0.05, dtype=torch.float64)}
     generator = torch.Generator().manual_seed(rank)
     state = method.init(TARGET.problem, normals(method.init_noise(TARGET.problem), generator))
     for _ in range(n_steps):
@@ -53,26 +56,25 @@ def best(rank: int) -> FactorAnalysis:
 def test_enough_factors_give_the_exact_posterior(rank):
     """S = F F^T + psi with K >= D - 1 can be any covariance: take psi = the smallest eigenvalue.
 
-    The mean contracts by 1 - 0.05 * 5 or faster a step and is exact. The covariance converges linearly but
-    slower, since gamma curves like psi S^-1: it is then 2e-7 away, against eigenvalues from 0.04 to 0.2.
+    Convergence is linear. After 500 steps the covariance is 1e-10 away, against eigenvalues from 0.04 to 0.2.
     """
     q = train(rank)
     torch.testing.assert_close(q.loc, TARGET.posterior.loc, rtol=0, atol=1e-12)
-    torch.testing.assert_close(q.covariance(), TARGET.posterior.covariance(), rtol=0, atol=2e-6)
-    assert kl_divergence(q, TARGET.posterior) < 1e-9
+    torch.testing.assert_close(q.covariance(), TARGET.posterior.covariance(), rtol=0, atol=1e-8)
+    assert kl_divergence(q, TARGET.posterior) < 1e-12
 
 
 def test_one_factor_gives_the_optimum_of_kl():
     """Eight covariance parameters for ten entries: a true approximation, 0.056 nats from the posterior.
 
-    KL is quadratic about its minimum, so its excess is far below the 8e-7 by which the covariance is off.
+    L-BFGS stops where KL is flat to rounding, about 1e-9 from the optimum in the covariance.
     """
     q, optimum = train(1), best(1)
     lowest = kl_divergence(optimum, TARGET.posterior)
     assert lowest > 0.05
-    assert abs(kl_divergence(q, TARGET.posterior) - lowest) < 2e-9
+    assert abs(kl_divergence(q, TARGET.posterior) - lowest) < 1e-12
     torch.testing.assert_close(q.loc, TARGET.posterior.loc, rtol=0, atol=1e-12)
-    torch.testing.assert_close(q.covariance(), optimum.covariance(), rtol=0, atol=1e-5)
+    torch.testing.assert_close(q.covariance(), optimum.covariance(), rtol=0, atol=1e-8)
 
 
 def test_random_noise_leaves_the_mean_unbiased():

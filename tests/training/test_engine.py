@@ -115,7 +115,7 @@ def diabetes_trials(program: Program, index: list[int]) -> Trials:
     """Some of 150 trials: 30 settings, each on five folds of the first split."""
     settings = [
         {"learning_rate": lr, "prior_precision": alpha, "noise_precision": beta}
-        for lr in (0.04, 0.05, 0.06, 0.07, 0.08)
+        for lr in (0.06, 0.08, 0.1, 0.12, 0.14)
         for alpha in (0.01, 1.0, 10.0)
         for beta in (1e-4, 1e-3)
     ]
@@ -146,9 +146,9 @@ def test_a_trial_scores_the_same_alone_and_among_150(compile, caplog):
     program = Program(
         data,
         Pool.load(data),
-        Problem(Mlp((10,)), Gaussian(), d_in=10),
+        Problem(Mlp((5,)), Gaussian(), d_in=10),
         Vifa(),
-        Schedule(epochs=6, batch_size=10),
+        Schedule(epochs=4, batch_size=10),
         samples=20,
     )
     everything = diabetes_trials(program, list(range(150)))

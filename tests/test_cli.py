@@ -1,0 +1,369 @@
+"""The command line: bad input in one line with code 2, failed trials with code 1, and nothing heavy for help."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from filelock import FileLock
+
+from bdl import cli
+from bdl.data import DATASETS
+
+TINY = """
+name: tiny
+title: A tiny benchmark
+datasets: [diabetes]
+splits: 2
+entries:
+  lr:
+    model: {name: linear}
+    likelihood: {name: gaussian}
+    method: {name: vifa, gradients_per_update: 2}
+    training: {epochs: 1, batch_size: 10}
+    search:
+      trials: 2
+      folds: 2
+      metric: nmll
+      space:
+        learning_rate: {low: 0.01, high: 0.02, scale: log}
+        prior_precision: {low: 0.1, high: 1, scale: log}
+        noise_precision: {low: 0.0001, high: 0.001, scale: log}
+  fixed:
+    model: {name: linear}
+    likelihood: {name: gaussian}
+    method: {name: vifa, gradients_per_update: 2}
+    training: {epochs: 1, batch_size: 10}
+    hyper: {learning_rate: 0.01, prior_precision: 1, noise_precision: 0.001}
+evaluation: {samples: 5}
+metrics: [nmll, rmse, runtime]
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch) -> Path:
+    """Work in an empty folder with one small benchmark file."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "tiny.yaml"
+    path.write_text(TINY, "utf-8")
+    return path
+
+
+@pytest.fixture
+def invoke(monkeypatch, capsys):
+    """Run the command line in this process; give exit code, stdout and stderr."""
+
+    def call(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["bdl-bench", *map(str, words)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        output = capsys.readouterr()
+        return stop.value.code or 0, output.out, output.err
+
+    return call
+
+
+@pytest.fixture
+def run(invoke):
+    return lambda *words: invoke("run", *words, "--no-compile", "--tracking", "none")
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")
+    }
+
+
+def assert_refused(result: tuple[int, str, str], *fragments: str) -> None:
+    """Code 2, nothing on stdout, and on stderr one line with what the reader needs."""
+    code, out, err = result
+    assert code == 2, out + err
+    assert out == ""
+    assert err.startswith("bdl-bench: ")
+    assert err.count("\n") == 1
+    assert err.endswith("\n")
+    for fragment in fragments:
+        assert fragment in err
+
+
+SPACE = "entries.lr.search.space"
+OVERRIDES = [
+    (["metrics=[nmll, rsme]"], ["'rsme'", "did you mean rmse"]),
+    (["datasets=[diabetis]"], ["'diabetis'", "did you mean diabetes"]),
+    (["datasets=[]"], ["datasets", "empty"]),
+    (["entries.lr.method.latent_dim=-1"], ["entries.lr.method", "greater than or equal to 1"]),
+    (["entries.lr.method.latent_dim=12"], ["latent_dim 12", "11 parameters", "lower it"]),
+    (["entries.lr.method.name=viffa"], ["'viffa'", "did you mean vifa"]),
+    (["entries.lr.method.rank=2"], ["'rank'", "latent_dim"]),
+    (["entries.lr.training.epochs=many"], ["entries.lr.training.epochs", "integer", "many"]),
+    (["entries.lr.training.epochs=1.5"], ["entries.lr.training.epochs", "1.5"]),
+    (["entries.lr.training.batch_size=0"], ["entries.lr.training.batch_size", "greater than or equal to 1"]),
+    (["entries.lr.training.batch_size=300"], ["entries.lr.training", "199 rows of diabetes", "lower batch_size"]),
+    (["entries.lr.search.folds=399"], ["entries.lr.search.folds", "398 training rows", "at most 398"]),
+    (["entries.lr.search.folds=1"], ["entries.lr.search.folds", "greater than or equal to 2"]),
+    ([f"{SPACE}.learning_rate.low=0.5"], ["space.learning_rate", "reversed", "0.5", "0.02"]),
+    ([f"{SPACE}.learning_rate.low=0"], ["space.learning_rate", "above 0"]),
+    (["entries.lr.trainning.epochs=2"], ["'trainning'", "did you mean training"]),
+    (["sede=1"], ["'sede'", "did you mean seed"]),
+    (["seed"], ["path.to.field=value"]),
+    (["seed=[1"], ["--set seed=[1"]),
+]
+
+
+@pytest.mark.parametrize(("changes", "fragments"), OVERRIDES, ids=[changes[0] for changes, _ in OVERRIDES])
+def test_an_override_that_cannot_be_is_refused(tiny, tmp_path, run, changes, fragments):
+    before = contents(tmp_path)
+    assert_refused(run(tiny, *(word for change in changes for word in ("--set", change))), *fragments)
+    assert contents(tmp_path) == before
+
+
+OPTIONS = [
+    (["--dataset", "diabetis"], ["unknown dataset 'diabetis'", "did you mean diabetes"]),
+    (["--dataset", "yacht"], ["unknown dataset 'yacht'"]),
+    (["--method", "fixd"], ["unknown entry 'fixd'", "did you mean fixed"]),
+    (["--profile", "papr"], ["unknown profile 'papr'", "did you mean paper"]),
+    (["--splits", "0"], ["splits '0'", "from 1 up"]),
+    (["--splits", "3"], ["splits '3'", "there are 2 splits"]),
+    (["--splits", "1-0"], ["splits '1-0'"]),
+    (["--splits", "some"], ["splits 'some'", "give a count"]),
+    (["--splits", "-1"], ["splits '-1'", "give a count"]),
+    (["--device", "tpu"], ["--device tpu", "cpu"]),
+]
+
+
+@pytest.mark.parametrize(("options", "fragments"), OPTIONS, ids=[" ".join(options) for options, _ in OPTIONS])
+def test_an_option_that_cannot_be_is_refused(tiny, tmp_path, run, options, fragments):
+    before = contents(tmp_path)
+    assert_refused(run(tiny, *options), *fragments)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_cuda_without_a_device_is_refused(tiny, tmp_path, run):
+    before = contents(tmp_path)
+    assert_refused(run(tiny, "--device", "cuda"), "no CUDA device", "use --device cpu")
+    assert contents(tmp_path) == before
+
+
+FILES = [
+    ("name: tiny\n  title: [", ["tiny.yaml, line 2"]),
+    ("- a list", ["tiny.yaml", "mapping"]),
+    ("", ["tiny.yaml", "mapping"]),
+    (TINY.replace("splits: 2", "splits: 2\nsplit: 2"), ["unknown field 'split'", "did you mean splits"]),
+    (TINY.replace("splits: 2", ""), ["splits", "is missing"]),
+    (TINY.replace("splits: 2", "splits: two"), ["splits", "two"]),
+    (TINY.replace("splits: 2", "splits: 2\nsplits: 3"), ["splits", "twice"]),
+    (TINY.replace(", noise_precision: 0.001", ""), ["entries.fixed", "no value for noise_precision"]),
+    (TINY.replace("learning_rate: 0.01,", "learning_rate: -0.01,"), ["hyper.learning_rate", "-0.01"]),
+    (TINY.replace("[diabetes]", "[nowhere.py:data]"), ["nowhere.py", "no such file"]),
+]
+
+
+@pytest.mark.parametrize(("text", "fragments"), FILES, ids=range(len(FILES)))
+def test_a_file_that_cannot_be_is_refused(tiny, tmp_path, run, text, fragments):
+    tiny.write_text(text, "utf-8")
+    before = contents(tmp_path)
+    assert_refused(run(tiny), *fragments)
+    assert contents(tmp_path) == before
+
+
+def test_an_unknown_benchmark_is_refused_with_the_nearest(tiny, run, invoke):
+    for result in (run("uci-regresion"), invoke("table", "uci-regresion"), invoke("log", "uci-regresion")):
+        assert_refused(result, "unknown benchmark 'uci-regresion'", "did you mean uci-regression")
+    assert_refused(run("no/such/file.yaml"), "cannot read benchmark no/such/file.yaml", "No such file")
+
+
+@pytest.mark.parametrize("command", ["table", "figures", "log"])
+def test_what_needs_results_says_how_to_get_them(tiny, tmp_path, invoke, command):
+    before = contents(tmp_path)
+    assert_refused(invoke(command, tiny), "no results in results/tiny", "bdl-bench run tiny")
+    assert contents(tmp_path) == before
+
+
+@pytest.fixture
+def offline(tmp_path, monkeypatch) -> Path:
+    """An empty data directory, an empty mirror, and a network that refuses every connection."""
+    (tmp_path / "mirror").mkdir()
+    monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("BDL_DATA_MIRROR", str(tmp_path / "mirror"))
+    for scheme in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(scheme, "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    return tmp_path / "cache"
+
+
+def test_missing_data_without_a_network(tiny, tmp_path, offline, run):
+    tiny.write_text(TINY.replace("[diabetes]", "[yacht]"), "utf-8")
+    assert_refused(run(tiny), "cannot get data file", "BDL_DATA_MIRROR", "bdl-bench data fetch yacht")
+    assert not (tmp_path / "results").exists()
+    assert not [path for path in offline.rglob("*") if path.is_file()]
+
+
+def test_corrupt_data_are_refused_and_left_alone(tiny, tmp_path, offline, run):
+    tiny.write_text(TINY.replace("[diabetes]", "[yacht]"), "utf-8")
+    path = offline / DATASETS.get("yacht").files[0].path
+    path.parent.mkdir(parents=True)
+    path.write_text("1 2 3\n")
+    before = contents(tmp_path)
+    assert_refused(run(tiny), "corrupt data file", path.name, "bdl-bench data fetch yacht")
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("place", ["results", "results/tiny"])
+def test_a_file_in_the_way_of_the_results(tiny, tmp_path, run, place):
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (tmp_path / place).write_text("a file")
+    before = contents(tmp_path)
+    assert_refused(run(tiny), "cannot write to results/tiny", "choose another --results")
+    assert contents(tmp_path) == before
+
+
+def test_a_store_that_is_something_else(tiny, tmp_path, run):
+    path = tmp_path / "results/tiny/store.sqlite"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"no database at all" * 100)
+    assert_refused(run(tiny), "store.sqlite", "move it away")
+    assert path.read_bytes() == b"no database at all" * 100
+
+
+def test_two_runs_at_once(tiny, tmp_path, run):
+    folder = tmp_path / "results/tiny"
+    folder.mkdir(parents=True)
+    with FileLock(folder / "store.lock"):
+        assert_refused(run(tiny), "another run of tiny", "--results")
+    assert [path.name for path in folder.iterdir() if path.name != "store.lock"] == []
+
+
+def raw(tmp_path: Path) -> pd.DataFrame:
+    return pd.read_parquet(tmp_path / "results/tiny/trials.parquet")
+
+
+def test_a_run_its_repetition_its_table_and_a_new_start(tiny, tmp_path, run, invoke):
+    """The life of a store: run, nothing left to do, another spec refused, started afresh."""
+    code, _, err = run(tiny)
+    assert (code, err) == (0, "")
+    rows = raw(tmp_path)
+    assert rows.groupby(["entry", "stage"]).size().to_dict() == {
+        ("fixed", "final"): 2,
+        ("lr", "final"): 2,
+        ("lr", "search"): 8,
+    }
+    assert set(rows.status) == {"ok"}
+    folder = tmp_path / "results/tiny"
+    assert {"store.sqlite", "trials.parquet", "provenance.json", "table.md", "table.json"} <= {
+        path.name for path in folder.iterdir()
+    }
+
+    code, out, _ = run(tiny)
+    assert code == 0
+    assert "Everything is in the store already" in out
+    pd.testing.assert_frame_equal(raw(tmp_path), rows)
+
+    before = contents(folder)
+    assert_refused(run(tiny, "--set", "entries.lr.training.epochs=2"), "diabetes/lr of another spec", "--fresh")
+    assert contents(folder) == before
+    assert_refused(invoke("table", tiny, "--format", "xml"), "xml", "markdown")
+    code, out, _ = invoke("table", tiny, "--format", "csv")
+    assert code == 0
+    assert "diabetes" in out
+
+    code, out, _ = run(tiny, "--fresh", "--set", "entries.lr.training.epochs=2")
+    assert code == 0
+    (copy,) = folder.glob("store.sqlite.*")
+    assert copy.read_bytes() == before["store.sqlite"]
+    again = raw(tmp_path)
+    finals = again[again.stage == "final"].set_index("entry")
+    assert finals.loc["lr", "updates"].tolist() == [39, 39]  # 2 epochs of 39 minibatches, two an update
+    assert finals.loc["fixed", "nmll"].tolist() == rows[rows.entry == "fixed"].nmll.tolist()
+
+
+def test_splits_can_be_added_later(tiny, tmp_path, run):
+    assert run(tiny, "--splits", "1-1", "--method", "fixed")[0] == 0
+    first = raw(tmp_path)
+    assert first.split.tolist() == [1]
+    assert run(tiny, "--method", "fixed")[0] == 0
+    both = raw(tmp_path)
+    assert both.split.tolist() == [0, 1]
+    assert both.nmll[1] == first.nmll[0]
+
+
+def test_trials_that_diverge_are_failed_rows_and_code_1(tiny, tmp_path, run, invoke):
+    """One entry diverges wherever its search looks, one with its fixed setting; a third goes on."""
+    healthy = TINY[TINY.index("  fixed:") : TINY.index("evaluation:")].replace("fixed:", "healthy:")
+    broken = TINY.replace("low: 0.01, high: 0.02", "low: 1.0e+37, high: 1.0e+38")
+    broken = broken.replace("learning_rate: 0.01,", "learning_rate: 1.0e+38,")
+    tiny.write_text(broken.replace("evaluation:", f"{healthy}evaluation:"), "utf-8")
+    code, out, err = run(tiny)
+    assert (code, err) == (1, "")
+    assert "4 of the final fits failed" in out
+
+    rows = raw(tmp_path)
+    final = rows[rows.stage == "final"].set_index("entry")
+    assert final.status.to_dict() == {"lr": "failed", "fixed": "failed", "healthy": "ok"}
+    assert set(final.loc["lr", "reason"]) == {"all 2 search settings failed"}
+    assert set(final.loc["fixed", "reason"]) == {"non-finite parameters in epoch 1"}
+    assert final.loc["healthy", "reason"].isna().all()
+    assert final.loc[["lr", "fixed"], ["nmll", "rmse", "runtime"]].isna().all(axis=None)
+    search = rows[rows.stage == "search"]
+    assert len(search) == 8
+    assert set(search.reason) == {"non-finite parameters in epoch 1"}
+
+    code, out, _ = invoke("table", tiny, "--format", "markdown")
+    assert code == 0
+    lines = {name: [line for line in out.splitlines() if name in line] for name in ("lr", "fixed", "healthy")}
+    for name in ("lr", "fixed"):
+        assert lines[name]
+        assert all("2 (2)" in line and "failed" in line for line in lines[name])
+    assert not any("2 (2)" in line or "failed" in line for line in lines["healthy"])
+    assert run(tiny)[0] == 1  # the same command again still says so
+
+
+def test_a_published_table_needs_no_store(tiny, tmp_path, run, invoke):
+    assert run(tiny, "--method", "fixed")[0] == 0
+    _, from_store, _ = invoke("table", tiny, "--format", "markdown")
+    for name in ("store.sqlite", "store.lock"):
+        (tmp_path / "results/tiny" / name).unlink()
+    code, published, _ = invoke("table", tiny, "--format", "markdown")
+    assert code == 0
+    assert published == from_store
+
+
+def test_data_fetch_and_verify_tell_what_is_wrong(offline, invoke):
+    assert_refused(invoke("data", "fetch", "yacth"), "unknown dataset 'yacth'", "did you mean yacht")
+    code, out, _ = invoke("data", "verify", "yacht")
+    assert code == 1
+    assert "missing" in out
+    assert "bdl-bench data fetch" in out
+    code, out, _ = invoke("data", "verify", "diabetes")
+    assert code == 0
+
+
+HELP = """
+import sys
+from bdl.cli import main
+sys.argv = ["bdl-bench", "--help"]
+try:
+    main()
+except SystemExit as stop:
+    heavy = {"torch", "pandas", "mlflow", "sklearn", "scipy", "matplotlib", "optuna", "pooch", "pydantic"}
+    print("LOADED", stop.code, sorted(heavy & set(sys.modules)))
+"""
+
+
+def test_help_imports_nothing_heavy():
+    found = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
+    assert found.stdout.splitlines()[-1] == "LOADED 0 []"
+    assert "run" in found.stdout
+
+
+def test_the_command_is_installed():
+    command = shutil.which("bdl-bench", path=str(Path(sys.executable).parent))
+    assert command is not None
+    found = subprocess.run([command, "run", "nowhere"], capture_output=True, text=True)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert found.stderr.startswith("bdl-bench: unknown benchmark 'nowhere'")
+    assert found.stderr.count("\n") == 1
