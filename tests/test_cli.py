@@ -322,6 +322,18 @@ def test_trials_that_diverge_are_failed_rows_and_code_1(tiny, tmp_path, run, inv
     assert run(tiny)[0] == 1  # the same command again still says so
 
 
+def test_an_interrupted_run_says_how_to_go_on(tiny, tmp_path, run, monkeypatch):
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bdl.runs.runner.run", interrupt)
+        code, _, err = run(tiny)
+    assert code == 130
+    assert err == "interrupted; the same command goes on from here\n"
+    assert run(tiny, "--method", "fixed")[0] == 0
+
+
 def test_a_published_table_needs_no_store(tiny, tmp_path, run, invoke):
     assert run(tiny, "--method", "fixed")[0] == 0
     _, from_store, _ = invoke("table", tiny, "--format", "markdown")

@@ -26,6 +26,9 @@ T = TypeVar("T")
 Measurement = tuple[str, float, int]
 """Name, value, step."""
 
+_KIND = {"mlflow.experimentKind": "custom_model_development"}
+"""Opens the experiment in the interface's view for trained models, not in that for language models."""
+
 _METRICS_PER_CALL, _PARAMS_PER_CALL, _TAGS_PER_CALL = 1000, 100, 100
 
 
@@ -181,7 +184,7 @@ def _experiment(client: "MlflowClient", benchmark: "Benchmark", artifact_root: P
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"cannot make {folder}: {error.strerror}; choose another --results") from None
-        identifier: str = client.create_experiment(name, artifact_location=folder.as_uri())
+        identifier: str = client.create_experiment(name, artifact_location=folder.as_uri(), tags=_KIND)
         return identifier
     if found.lifecycle_stage != "active":
         raise InputError(

@@ -95,9 +95,7 @@ def uci_source() -> str:
     for place in filter(None, (mirror, own)):
         if all((Path(place) / path).is_file() for path in paths):
             return str(Path(place).absolute())
-    pytest.skip(
-        "no UCI files: set BDL_DATA_MIRROR, or run 'bdl-bench data fetch' for every set (or set BDL_DATA_DIR)"
-    )
+    pytest.skip("no UCI files: set BDL_DATA_MIRROR, or run 'bdl-bench data fetch' for every set (or set BDL_DATA_DIR)")
 
 
 @pytest.fixture(scope="session")

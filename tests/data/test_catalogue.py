@@ -92,8 +92,6 @@ def test_uci_without_network(cache: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_import_is_light() -> None:
-    program = (
-        "import sys, bdl.data; print(sorted({'torch', 'sklearn', 'pooch', 'pandas'} & set(sys.modules)))"
-    )
+    program = "import sys, bdl.data; print(sorted({'torch', 'sklearn', 'pooch', 'pandas'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -81,9 +81,7 @@ def test_absent_from_server(cache: Path, tmp_path: Path, serve: Callable[[Path],
 
 
 @pytest.mark.parametrize("content", [TRUNCATED, FLIPPED, b""], ids=["truncated", "one byte changed", "empty"])
-def test_corrupt_cached_file(
-    content: bytes, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_corrupt_cached_file(content: bytes, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "mirror")
     monkeypatch.setenv("BDL_DATA_MIRROR", str(tmp_path / "mirror"))
     path = write(cache, content)

@@ -30,9 +30,7 @@ def test_hand_made() -> None:
     x, y = np.array([[1.0, 5.0], [3.0, 5.0], [100.0, 7.0]]), np.array([2.0, 6.0, -9.0])
     scaling = Scaling.fit(x, y, np.array([0, 1]))
     assert scaling.x_mean.tolist() == [2, 5]
-    assert scaling.x_scale.tolist() == [1, 1], (
-        "population deviation of (1, 3) is 1; a constant column gives 1"
-    )
+    assert scaling.x_scale.tolist() == [1, 1], "population deviation of (1, 3) is 1; a constant column gives 1"
     assert (float(scaling.y_mean), float(scaling.y_scale)) == (4, 2)
 
 

@@ -82,9 +82,5 @@ def test_full_kl(seed):
     q = FullGaussian(p.loc + 1, scales.unsqueeze(-1) * lower + scales.diag())
     factor = mpmath.matrix(q.scale_tril.tolist())
     q_covariance, p_covariance = factor * factor.T, exact_covariance(p)
-    assert kl_divergence(q, p).item() == pytest.approx(
-        exact_kl(q, p, q_covariance, p_covariance), rel=TOLERANCE
-    )
-    assert kl_divergence(p, q).item() == pytest.approx(
-        exact_kl(p, q, p_covariance, q_covariance), rel=TOLERANCE
-    )
+    assert kl_divergence(q, p).item() == pytest.approx(exact_kl(q, p, q_covariance, p_covariance), rel=TOLERANCE)
+    assert kl_divergence(p, q).item() == pytest.approx(exact_kl(p, q, p_covariance, q_covariance), rel=TOLERANCE)

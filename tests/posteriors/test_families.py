@@ -72,9 +72,7 @@ def test_factor_analysis_of_every_rank_matches_torch(build, rank):
 
 def test_standard_normal_known_numbers():
     q = DiagonalGaussian(torch.zeros(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64))
-    assert q.log_prob(torch.tensor([3.0, 4.0])).item() == pytest.approx(
-        -math.log(2 * math.pi) - 12.5, rel=1e-14
-    )
+    assert q.log_prob(torch.tensor([3.0, 4.0])).item() == pytest.approx(-math.log(2 * math.pi) - 12.5, rel=1e-14)
     assert q.entropy().item() == pytest.approx(math.log(2 * math.pi * math.e), rel=1e-14)
 
 

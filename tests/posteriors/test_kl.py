@@ -84,9 +84,7 @@ def test_gradients_match_finite_differences(build, family, other_family):
 def test_gradient_with_respect_to_the_factors_is_closed_form(build):
     """With p = N(0, I / a), KL = a/2 tr(S) - log|S|/2 + ..., so dKL/dF = a F - S^{-1} F."""
     q, precision = build("factor"), 2.5
-    p = DiagonalGaussian(
-        torch.zeros(6, dtype=torch.float64), torch.full((6,), 1 / precision, dtype=torch.float64)
-    )
+    p = DiagonalGaussian(torch.zeros(6, dtype=torch.float64), torch.full((6,), 1 / precision, dtype=torch.float64))
     factors = q.factors.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(kl_divergence(q._replace(factors=factors), p), factors)
     torch.testing.assert_close(gradient, precision * q.factors - q.gain(), rtol=1e-10, atol=1e-12)

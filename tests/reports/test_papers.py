@@ -97,9 +97,7 @@ def test_wrong_names_are_told(vifa, changes, message):
 
 def test_several_numbers_for_one_key_are_refused():
     ambiguous = listed(SLANG, tables=["Table 1"], task="logistic_posterior", methods={"slang": "slang"})
-    with pytest.raises(
-        InputError, match="slang2018 Table 1 prints several numbers for australian slang neg_elbo mean"
-    ):
+    with pytest.raises(InputError, match="slang2018 Table 1 prints several numbers for australian slang neg_elbo mean"):
         paper_values([ambiguous])
 
 

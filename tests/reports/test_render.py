@@ -98,9 +98,7 @@ def test_notes_of_a_csv_line_stay_on_it(cells):
 def test_markdown_row(cells):
     lines = render(cells, "markdown").splitlines()
     assert lines[0] == "**uci-nn: NMLL (nats per test point), ↓ lower is better**"
-    assert lines[2].startswith(
-        "| Dataset | Method | Mean ± SE | Paper ± SE | z | Verdict | Median | Paper | Verdict |"
-    )
+    assert lines[2].startswith("| Dataset | Method | Mean ± SE | Paper ± SE | z | Verdict | Median | Paper | Verdict |")
     # Mean: z = -0.02 / sqrt(0.01^2 + 0.02^2) = -0.89. Median: z = -0.03 / (0.01 / sqrt(2) * sqrt(2)) = -3.
     row = "| energy | vifa-nn | 2.510 ± 0.010 | 2.53 ± 0.02 | -0.9 | match | 2.510 | 2.54 | better¹ | 3 (1) |"
     assert row in lines

@@ -203,7 +203,9 @@ def test_name_tags_artifacts_and_status(store, client, load, send, tmp_path):
     (run_id,) = send(load("quick"), artifacts=[table], tags={"bdl.git_commit": "abc", "version.torch": "2"})
     run = client.get_run(run_id)
     name = f"{load().name} (quick)"
-    assert client.get_experiment(run.info.experiment_id).name == name
+    experiment = client.get_experiment(run.info.experiment_id)
+    assert experiment.name == name
+    assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
     assert (run.info.run_name, run.info.status) == ("yacht/searched", "FINISHED")
     assert {key: value for key, value in run.data.tags.items() if not key.startswith("mlflow.")} == {
         **{"bdl.dataset": "yacht", "bdl.entry": "searched", "bdl.fingerprint": "f00d"},

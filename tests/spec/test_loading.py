@@ -205,6 +205,15 @@ def test_names_are_those_of_the_files():
         assert (benchmark.name, benchmark.title) == (name, title)
 
 
+@pytest.mark.parametrize("folder", ["bdl/benchmarks", "benchmarks"])
+def test_benchmarks_of_a_wheel_and_of_a_checkout(tmp_path, monkeypatch, text, folder):
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / "small.yaml").write_text(text, "utf-8")
+    monkeypatch.setattr("importlib.resources.files", lambda package: tmp_path / package)
+    assert list_benchmarks() == [("small", "A small benchmark")]
+    assert load_benchmark("small").splits == 3
+
+
 def test_import_is_light():
     heavy = "{'torch', 'numpy', 'sklearn', 'pandas', 'pooch', 'matplotlib', 'mlflow', 'optuna'}"
     code = f"import sys, bdl.spec; sys.exit(' '.join({heavy} & set(sys.modules)))"
