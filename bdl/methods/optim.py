@@ -16,7 +16,7 @@ def clip_by_norm(gradient: Tensor, max_norm: float) -> Tensor:
     A zero gradient stays zero; a non-finite one stays non-finite.
     """
     norm = gradient.square().sum().sqrt()
-    return gradient * (max_norm / norm.clamp(min=max_norm))
+    return gradient * (max_norm / norm).clamp(max=1.0)
 
 
 class OptimState(NamedTuple):

@@ -21,7 +21,8 @@ def trial_keys(identities: Iterable[Sequence[object]], stream: str) -> Tensor:
     Parameters
     ----------
     identities
-        One sequence a trial, such as (seed, benchmark, dataset, entry, split, trial, fold).
+        One sequence a trial, such as (seed, benchmark, dataset, entry, split, trial, fold); no part holds the
+        unit separator, a control character that joins them.
     stream
         What the numbers are for; different streams of one trial are independent.
 

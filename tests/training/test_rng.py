@@ -175,7 +175,6 @@ def test_keys_do_not_depend_on_the_batch():
         ((("a", ""), "s"), (("a",), "s")),
         ((("a", "b"), "c"), (("a",), "bc")),
         ((("a, b",), "s"), (("a", "b"), "s")),
-        ((("a\x1fb",), "s"), (("a", "b"), "s")),
     ],
 )
 def test_the_boundaries_of_an_identity_count(one, other):

@@ -1,0 +1,5 @@
+"""``python -m bdl`` is ``bdl-bench``."""
+
+from bdl.cli import main
+
+main()
