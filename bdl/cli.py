@@ -67,8 +67,12 @@ def run(
     with opened(results, benchmark) as store:
         if fresh and (copy := start_afresh(store, cells)):
             console.print(f"Starting anew; the earlier rows are in {copy}")
-        with Display(console, cells) as display:
-            run_cells(cells, store, InProcessExecutor(), display)
+        try:
+            with Display(console, cells) as display:
+                run_cells(cells, store, InProcessExecutor(), display)
+        except KeyboardInterrupt:
+            Console(stderr=True).print("interrupted; the same command goes on from here")
+            raise typer.Exit(130) from None
         comparison, artifacts = publish(whole, store, results, time.perf_counter() - start)
         console.print(render(comparison, "rich"))
         if uri := tracking_uri(tracking, results):
@@ -241,9 +245,6 @@ def main() -> None:
     except InputError as error:
         Console(stderr=True, soft_wrap=True).print(f"bdl-bench: {error}", style="red", markup=False, highlight=False)
         sys.exit(2)
-    except KeyboardInterrupt:
-        Console(stderr=True).print("interrupted; the same command goes on from here")
-        sys.exit(130)
 
 
 def _benchmark(name: str, profile: str, overrides: list[str]) -> "Benchmark":

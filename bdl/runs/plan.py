@@ -2,6 +2,7 @@
 
 import ast
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -168,10 +169,9 @@ def plan(
     Raises
     ------
     InputError
-        If data are missing, or a cell cannot work.
+        If the device or data are missing, or a cell cannot work.
     """
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise InputError("--device cuda: PyTorch finds no CUDA device here; use --device cpu")
+    _check_device(device)
     cells = [
         Cell(benchmark, dataset, entry, tuple(splits), device, compile)
         for dataset in benchmark.datasets
@@ -180,6 +180,17 @@ def plan(
     for cell in cells:
         cell.check()
     return cells
+
+
+def _check_device(device: str) -> None:
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise InputError(f"--device {device}: use cpu, cuda or cuda:N")
+    if device == "cpu":
+        return
+    if not torch.cuda.is_available():
+        raise InputError(f"--device {device}: PyTorch finds no CUDA device here; use --device cpu")
+    if (torch.device(device).index or 0) >= torch.cuda.device_count():
+        raise InputError(f"--device {device}: there are {torch.cuda.device_count()} CUDA devices, counted from 0")
 
 
 @lru_cache(maxsize=16)

@@ -79,23 +79,6 @@ def test_a_second_copy_of_a_row_is_refused_with_its_group(store):
     assert len(store.rows("final", "yacht", "vifa")) == 1
 
 
-def test_a_reader_sees_a_group_only_when_it_is_complete(store):
-    """A second connection looks on while the rows are being written."""
-
-    class Watched(dict):
-        seen = None
-
-        def items(self):
-            with Store(store.path) as reader:
-                Watched.seen = len(reader.rows("final", "yacht", "vifa"))
-            return super().items()
-
-    with Store(store.path) as reader:
-        store.append([make_row(0), make_row(1, hyper=Watched(a=1.0))])
-        assert Watched.seen in (0, None)
-        assert len(reader.rows("final", "yacht", "vifa")) == 2
-
-
 def test_forgetting_removes_a_cell_and_nothing_else(store):
     for entry in ("vifa", "other"):
         store.claim("yacht", entry, f"print-{entry}")
