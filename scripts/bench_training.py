@@ -6,7 +6,9 @@ rows a trial). The unit of cost is the model-minibatch: one gradient of one mode
 of everything an update needs.
 
 - ``engine, compiled`` and ``engine, eager``: `bdl.training.engine.train` itself, from shuffling to Adam.
-- ``plain loop``: one model at a time; autograd of the negative ELBO, `torch.optim.Adam`, `torch.randn`.
+- ``plain loop``: one model and one minibatch at a time; autograd of the negative ELBO, gradients added up over the
+  four minibatches of an update, `torch.optim.Adam`, `torch.randn`.
+- ``plain loop, tuned``: the same with one loss and one `backward` an update.
 - ``JAX``: ``jit(vmap(scan))`` with `jax.random`, where JAX is installed.
 
 Before anything is timed, one update from the same state with the same noise and minibatches must agree between all
@@ -46,7 +48,8 @@ from rich.table import Table
 from bdl.methods.vifa import Vifa
 from bdl.training.compiling import compiler_found
 
-COMPILED, EAGER, LOOP, JAX = "engine, compiled", "engine, eager", "plain loop", "JAX"
+COMPILED, EAGER, JAX = "engine, compiled", "engine, eager", "JAX"
+LOOP, TUNED_LOOP = "plain loop", "plain loop, tuned"
 TRIALS = (1, 10, 30, 150, 300, 1000, 3000)
 PARAMETERS = (100, 1_000, 10_000, 100_000, 1_000_000)
 
@@ -118,7 +121,8 @@ def prepare(trials: int, epochs: int) -> dict[str, Contender]:
         setup = timing.engine_setup(work)
         found[COMPILED] = Contender(lambda: timing.engine_seconds(work, epochs, compile=True), setup)
     found[EAGER] = Contender(lambda: timing.engine_seconds(work, epochs, compile=False))
-    found[LOOP] = Contender(lambda: timing.loop_seconds(work, epochs))
+    found[LOOP] = Contender(lambda: timing.loop_seconds(work, epochs, together=False))
+    found[TUNED_LOOP] = Contender(lambda: timing.loop_seconds(work, epochs, together=True))
     if find_spec("jax"):
         run = timing.JaxRun(work, epochs)
         found[JAX] = Contender(run.seconds, run.compile_seconds)
@@ -137,6 +141,7 @@ def agree(trials: int, names: Sequence[str]) -> dict[str, float]:
             update = agreement.engine_update(work, compile)
             expected = agreement.loop_numbers(work, update)
             found[name] = agreement.difference(agreement.engine_numbers(update), expected)
+    found[TUNED_LOOP] = agreement.difference(agreement.loop_numbers(work, update, together=True), expected)
     if JAX in names:
         found[JAX] = agreement.difference(agreement.jax_numbers(work, update), expected)
     return found

@@ -13,7 +13,7 @@ Params = dict[str, Tensor]
 def clip_by_norm(gradient: Tensor, max_norm: float) -> Tensor:
     """Rescale a gradient to Frobenius norm `max_norm` if it is longer; the shape stays.
 
-    A zero gradient stays zero; a non-finite one stays non-finite.
+    A zero gradient stays zero and a non-finite one non-finite; a finite one whose norm overflows becomes zero.
     """
     norm = gradient.square().sum().sqrt()
     return gradient * (max_norm / norm).clamp(max=1.0)

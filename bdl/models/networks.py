@@ -54,14 +54,13 @@ class Mlp:
 
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
         """Map parameters (D,) and inputs (M, d_in) to outputs (M, d_out)."""
-        start = 0
-        for layer, n_out in enumerate((*self.hidden, d_out)):
-            n_in = x.shape[-1]
-            middle, end = start + n_out * n_in, start + n_out * (n_in + 1)
-            weight, bias = theta[start:middle].view(n_out, n_in), theta[middle:end]
-            x = x @ weight.T + bias
+        widths = (x.shape[-1], *self.hidden, d_out)
+        # `split` rather than slices: its derivative is one concatenation, not a sum of padded vectors
+        sizes = [size for n_in, n_out in pairwise(widths) for size in (n_out * n_in, n_out)]
+        parts = iter(torch.split(theta, sizes))
+        for layer, (n_in, n_out) in enumerate(pairwise(widths)):
+            x = x @ next(parts).view(n_out, n_in).T + next(parts)
             x = torch.relu(x) if layer < len(self.hidden) else x
-            start = end
         return x
 
 

@@ -83,8 +83,7 @@ class FactorAnalysis(NamedTuple):
 
     def gain(self) -> Tensor:
         """S^{-1} F, shape (D, K): regresses the factors on theta, E[h | theta] = gain^T (theta - loc)."""
-        scaled = self.factors / self.diag.unsqueeze(-1)
-        return torch.cholesky_solve(scaled.mT, self._cholesky()).mT
+        return self.factors / self.diag.unsqueeze(-1) @ torch.cholesky_inverse(self._cholesky())
 
     def log_det(self) -> Tensor:
         """Log-determinant of S, a scalar: log |I + F^T diag(psi)^{-1} F| + sum log psi."""

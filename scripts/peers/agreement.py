@@ -84,12 +84,12 @@ def engine_numbers(update: Update) -> Mapping[str, Tensor]:
     }
 
 
-def loop_numbers(work: Workload, update: Update) -> Mapping[str, Tensor]:
+def loop_numbers(work: Workload, update: Update, *, together: bool = False) -> Mapping[str, Tensor]:
     """Make the update of each trial with the plain loop."""
     results = []
     for index in range(len(update.rows)):
         one = update.trial(index)
-        model = LoopModel(work.method, one.before, one.setting, *one.data)
+        model = LoopModel(work.method, one.before, one.setting, *one.data, together=together)
         model.update(one.rows, one.h, one.z)
         results.append(model.numbers())
     return {name: torch.stack([result[name] for result in results]) for name in results[0]}

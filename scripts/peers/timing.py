@@ -41,7 +41,7 @@ def engine_setup(work: Workload) -> float:
     return float(first - warm)
 
 
-def loop_seconds(work: Workload, epochs: int) -> float:
+def loop_seconds(work: Workload, epochs: int, *, together: bool) -> float:
     """Seconds per model-minibatch of the plain loop."""
     states = initial_state(work.method, work.problem, work.trials, work.pool.device)
     x, y = work.data()
@@ -49,7 +49,7 @@ def loop_seconds(work: Workload, epochs: int) -> float:
     models = min(_LOOP_MODELS, len(work.trials))
     for index in range(models):
         state, setting = (tree_map(lambda leaf, i=index: leaf[i], tree) for tree in (states, work.settings()))
-        model = LoopModel(work.method, state, setting, x[index], y[index])
+        model = LoopModel(work.method, state, setting, x[index], y[index], together=together)
         rows = torch.from_numpy(work.trials.rows[index])
         model.train(rows, epochs=1)
         start = perf_counter()

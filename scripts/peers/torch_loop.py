@@ -27,10 +27,14 @@ class LoopModel:
         Hyper-parameters of the trial, scalars.
     x, y
         All data as the trial sees them, (n, d) and (n,).
+    together
+        Put the minibatches of an update into one loss, rather than add up their gradients one after the other.
     """
 
-    def __init__(self, method: Vifa, state: VifaState, setting: Setting[Tensor], x: Tensor, y: Tensor) -> None:
-        self.method, self.x, self.y = method, x, y
+    def __init__(
+        self, method: Vifa, state: VifaState, setting: Setting[Tensor], x: Tensor, y: Tensor, *, together: bool
+    ) -> None:
+        self.method, self.x, self.y, self.together = method, x, y, together
         self.lr, self.alpha, self.precision, self.n = (float(value) for value in setting)
         self.params = {name: value.clone().requires_grad_() for name, value in state.params.items()}
         self.optimizer = torch.optim.Adam(self.params.values(), lr=self.lr)
@@ -54,15 +58,11 @@ class LoopModel:
 
     def update(self, rows: Tensor, h: Tensor, z: Tensor) -> None:
         """Make one update from L minibatches: row numbers (L, M), noise h (L, K) and z (L, D)."""
-        c, factors, gamma = self.params["c"], self.params["F"], self.params["gamma"]
-        thetas = c + h @ factors.T + (0.5 * gamma).exp() * z
-        errors = [
-            nn.mse_loss(self._network(theta, x), y)
-            for theta, x, y in zip(thetas, self.x[rows], self.y[rows], strict=True)
-        ]
-        loss = self._divergence_from_prior() + 0.5 * self.n * self.precision * torch.stack(errors).mean()
+        size = len(h) if self.together else 1
         self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        for part in zip(*(torch.split(each, size) for each in (rows, h, z)), strict=True):
+            loss = self._negative_elbo(*part) * size / len(h)
+            loss.backward()  # type: ignore[no-untyped-call]
         for value in self.params.values():
             torch.nn.utils.clip_grad_norm_(value, self.method.max_grad_norm)
         self.optimizer.step()
@@ -75,6 +75,16 @@ class LoopModel:
             found |= {name: value.detach(), f"first {name}": moments["exp_avg"]}
             found[f"second {name}"] = moments["exp_avg_sq"]
         return found
+
+    def _negative_elbo(self, rows: Tensor, h: Tensor, z: Tensor) -> Tensor:
+        """Average over the minibatches given, but for constants."""
+        c, factors, gamma = self.params["c"], self.params["F"], self.params["gamma"]
+        thetas = c + h @ factors.T + (0.5 * gamma).exp() * z
+        errors = [
+            nn.mse_loss(self._network(theta, x), y)
+            for theta, x, y in zip(thetas, self.x[rows], self.y[rows], strict=True)
+        ]
+        return self._divergence_from_prior() + 0.5 * self.n * self.precision * torch.stack(errors).mean()
 
     def _divergence_from_prior(self) -> Tensor:
         """KL(q || N(0, 1/alpha)) but for constants."""

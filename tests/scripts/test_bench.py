@@ -148,7 +148,7 @@ def test_quick_json_without_a_compiler(eager_only, tmp_path, capsys):
     assert "agree" in capsys.readouterr().out.splitlines()
     jax = {"JAX"} if bench_training.find_spec("jax") else set()
     report = json.loads(file.read_text())
-    check_report(report, {"engine, eager", "plain loop"} | jax)
+    check_report(report, {"engine, eager", "plain loop", "plain loop, tuned"} | jax)
     assert report["contenders"]["engine, eager"]["ratio"] == 1
     assert report["contenders"]["engine, eager"]["setup_s"] is None
 
