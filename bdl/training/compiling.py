@@ -39,7 +39,9 @@ def worthwhile(updates: int, width: int, dim: int) -> bool:
     return compiler_found() and eager > 2 * _COMPILE
 
 
-def compiled(function: Callable[..., Any], *, dynamic: bool = False) -> Callable[..., Any]:
+def compiled(
+    function: Callable[..., Any], *, dynamic: bool = False, options: dict[str, Any] | None = None
+) -> Callable[..., Any]:
     """Compile a function; if the compiler fails, say so once and run it eagerly.
 
     Parameters
@@ -48,9 +50,11 @@ def compiled(function: Callable[..., Any], *, dynamic: bool = False) -> Callable
         A function of tensors.
     dynamic
         Compile once for all shapes rather than once a shape.
+    options
+        Settings of the compiler, as `torch.compile` takes them.
     """
     torch._dynamo.config.recompile_limit = _MODELS_PER_CACHE
-    fast, broken = torch.compile(function, dynamic=dynamic), False
+    fast, broken = torch.compile(function, dynamic=dynamic, options=options), False
 
     def call(*args: Any) -> Any:
         nonlocal broken

@@ -157,7 +157,11 @@ def _programs(method: Method, problem: Problem, compile: bool) -> tuple[Callable
 
 @lru_cache(maxsize=1)
 def _generators() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    return compiled(random_normals, dynamic=True), compiled(random_bits, dynamic=True)
+    # Four rounds of the cipher are 28 operations. Told to keep the result of so many, the compiler takes a
+    # quarter of the time; left to itself it repeats rounds within rounds.
+    options = {"realize_opcount_threshold": 28}
+    normals, bits = (compiled(function, dynamic=True, options=options) for function in (random_normals, random_bits))
+    return normals, bits
 
 
 def finite(state: Any) -> Tensor:
