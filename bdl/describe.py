@@ -11,9 +11,8 @@ from bdl.errors import unknown
 from bdl.methods import METHODS
 from bdl.metrics import INFO
 from bdl.models import LIKELIHOODS, MODELS
-from bdl.spec import Entry, list_benchmarks, load_benchmark
+from bdl.spec import Entry, list_benchmarks, list_profiles, load_benchmark
 from bdl.spec.components import Component
-from bdl.spec.loading import _find, _profiles, _read
 
 _DIRECTIONS = {
     "lower": "lower is better",
@@ -62,16 +61,11 @@ def _benchmark(name: str) -> list[str]:
         f"data sets: {', '.join(benchmark.datasets)}; {benchmark.splits} splits of each",
         f"metrics: {', '.join(benchmark.metrics)}",
         f"papers: {'; '.join(papers) or 'none'}",
-        f"profiles: {', '.join(_profile_names(name))}",
+        f"profiles: {', '.join(list_profiles(name))}",
     ]
     for entry, settings in benchmark.entries.items():
         lines += [f"entry {entry}", *(f"  {line}" for line in _entry(settings))]
     return lines
-
-
-def _profile_names(benchmark: str) -> list[str]:
-    path = _find(benchmark)
-    return list(_profiles(_read(path).get("profiles", {}), path))
 
 
 def _entry(entry: Entry) -> list[str]:

@@ -25,15 +25,18 @@ class Registry:
         Singular noun for messages: ``"method"``, ``"dataset"``, ``"model"``, ``"metric"``.
     builtin
         Name to ``"module:attribute"``.
+    contract
+        The protocol that every component follows, ``"module:attribute"``; none by default.
 
     Notes
     -----
     Entry points of the group ``bdl.<kind>s`` join the built-in names; a built-in name cannot be replaced.
     """
 
-    def __init__(self, kind: str, builtin: dict[str, str]) -> None:
+    def __init__(self, kind: str, builtin: dict[str, str], contract: str = "") -> None:
         self.kind = kind
         self.builtin = builtin
+        self.contract = contract
 
     @cached_property
     def targets(self) -> dict[str, str]:
@@ -67,6 +70,16 @@ class Registry:
             return getattr(module, attribute)
         except AttributeError:
             raise InputError(f"{self.kind} '{name}': {location} defines no '{attribute}'") from None
+
+    def lacking(self, component: type) -> list[str]:
+        """Name the public members of the contract that a dataclass does not have."""
+        module, _, protocol = self.contract.partition(":")
+        members = [name for name in vars(getattr(_load(self.kind, module), protocol)) if not name.startswith("_")]
+        return [
+            name
+            for name in members
+            if not hasattr(component, name) and name not in vars(component)["__dataclass_fields__"]
+        ]
 
 
 def _load(kind: str, module: str) -> Any:

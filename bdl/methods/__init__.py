@@ -7,4 +7,5 @@ METHODS = Registry(
     {
         "vifa": "bdl.methods.vifa:Vifa",
     },
+    contract="bdl.methods.base:Method",
 )

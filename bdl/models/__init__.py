@@ -8,6 +8,7 @@ MODELS = Registry(
         "linear": "bdl.models.networks:Linear",
         "mlp": "bdl.models.networks:Mlp",
     },
+    contract="bdl.models.networks:Model",
 )
 
 LIKELIHOODS = Registry(
@@ -17,4 +18,5 @@ LIKELIHOODS = Registry(
         "bernoulli": "bdl.models.likelihoods:Bernoulli",
         "categorical": "bdl.models.likelihoods:Categorical",
     },
+    contract="bdl.models.likelihoods:Likelihood",
 )

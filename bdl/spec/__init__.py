@@ -1,7 +1,7 @@
 """What a benchmark file may say: reading, checking, profiles, overrides and hashes."""
 
 from bdl.spec.editor import json_schema
-from bdl.spec.loading import list_benchmarks, load_benchmark
+from bdl.spec.loading import list_benchmarks, list_profiles, load_benchmark
 from bdl.spec.schema import Benchmark, Entry, Evaluation, Note, PaperTables, Prior, Range, Search, Training
 from bdl.spec.splits import parse_splits
 
@@ -17,6 +17,7 @@ __all__ = [
     "Training",
     "json_schema",
     "list_benchmarks",
+    "list_profiles",
     "load_benchmark",
     "parse_splits",
 ]

@@ -95,6 +95,8 @@ def _adapter(registry: Registry, name: str) -> TypeAdapter[Any]:
     component = registry.get(name)
     if not (isinstance(component, type) and is_dataclass(component)):
         raise InputError(f"{registry.kind} '{name}' is not a dataclass: give a frozen dataclass")
+    if lacking := registry.lacking(component):
+        raise InputError(f"{registry.kind} '{name}' lacks {', '.join(lacking)}; see {registry.contract}")
     return TypeAdapter(component)
 
 

@@ -30,6 +30,12 @@ def list_benchmarks() -> list[tuple[str, str]]:
     return [(name, _read(path)["title"]) for name, path in _shipped().items()]
 
 
+def list_profiles(name_or_path: str) -> list[str]:
+    """List the profiles of a benchmark; arguments and errors as in `load_benchmark`."""
+    path = _find(name_or_path)
+    return list(_profiles(_read(path).get("profiles", {}), path))
+
+
 def load_benchmark(name_or_path: str, profile: str = "paper", overrides: Sequence[str] = ()) -> Benchmark:
     """Read and check a benchmark.
 

@@ -14,7 +14,7 @@ import pytest
 
 from bdl.runs.store import Row, Store
 
-SPLITS, TRIALS, FOLDS, ENTRIES = 10, 2, 2, ("vifa-lr", "vifa-nn")
+SPLITS, TRIALS, FOLDS, ENTRIES = 20, 2, 2, ("vifa-lr", "vifa-nn")
 CHANGES = [
     f"splits={SPLITS}",
     *(
@@ -55,14 +55,15 @@ def count(results: Path) -> int:
 
 
 def kill_at_random(results: Path, moments: random.Random) -> None:
-    """Kill before the first new rows in two cases of ten, and up to 0.4 s after them in the others."""
+    """Kill at any time in two cases of ten, and shortly after up to ten new rows in the others."""
     before, process = count(results), start(results)
     if moments.random() < 0.2:
         time.sleep(moments.uniform(0, 3))
     else:
-        while process.poll() is None and count(results) <= before:
-            time.sleep(0.01)
-        time.sleep(moments.uniform(0, 0.4))
+        enough = before + moments.randint(1, 10)
+        while process.poll() is None and count(results) < enough:
+            time.sleep(0.002)
+        time.sleep(moments.uniform(0, 0.05))
     process.kill()
     process.communicate()
 

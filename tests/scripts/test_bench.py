@@ -41,6 +41,7 @@ def test_each_trial_sees_its_training_rows_standardised(work):
 
 def test_plain_loop_agrees_with_the_engine(work, update):
     expected = agreement.loop_numbers(work, update)
+    assert agreement.difference(agreement.loop_numbers(work, update, together=True), expected) < agreement.TOLERANCE
     assert len(expected) == 9
     assert agreement.difference(agreement.engine_numbers(update), expected) < agreement.TOLERANCE
 
@@ -87,7 +88,7 @@ def test_loop_makes_as_many_updates_as_the_engine():
         for tree in (initial_state(work.method, work.problem, work.trials, work.pool.device), work.settings())
     )
     x, y = work.data()
-    model = agreement.LoopModel(work.method, state, setting, x[0], y[0])
+    model = agreement.LoopModel(work.method, state, setting, x[0], y[0], together=False)
     model.train(torch.from_numpy(work.trials.rows[0]), epochs=2)
     assert model.optimizer.state[model.params["c"]]["step"] == 18
 

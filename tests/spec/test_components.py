@@ -18,12 +18,20 @@ from bdl.errors import InputError
 class Own:
     size: int
     even: int = 2
+    def dim(self, d_in, d_out):
+        return self.size
+    def bias_mask(self, d_in, d_out):
+        return None
     def __post_init__(self):
         if self.even % 2:
             raise InputError(f"even is {self.even}; give an even number")
 
 class Plain:
     pass
+
+@dataclass(frozen=True)
+class Half:
+    bias_mask: int = 0
 """
 
 
@@ -106,3 +114,5 @@ def test_component_of_a_file(tmp_path):
         ModelComponent.model_validate({"name": f"{path}:Own", "size": 1, "even": 3})
     with pytest.raises(ValueError, match="is not a dataclass"):
         ModelComponent.model_validate({"name": f"{path}:Plain"})
+    with pytest.raises(ValueError, match=r"Half' lacks dim; see bdl\.models\.networks:Model"):
+        ModelComponent.model_validate({"name": f"{path}:Half"})

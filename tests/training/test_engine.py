@@ -331,7 +331,7 @@ def test_targets_are_in_original_units():
 
 
 def test_a_failing_compiler_is_reported_once_and_done_without(monkeypatch, caplog):
-    def no_compiler(function, dynamic):
+    def no_compiler(function, **settings):
         def fail(*args):
             raise torch._dynamo.exc.TorchDynamoException("no C++ compiler\nand a long story")
 
