@@ -32,12 +32,13 @@ class Display:
         self._console = console
         self._rows: dict[Cell, dict[str, list[Row]]] = {cell: {"search": [], "final": []} for cell in cells}
         self._bar = Progress(
-            TextColumn("[bold]model-minibatches"),
+            TextColumn("[bold]training"),
             BarColumn(),
             TaskProgressColumn(),
             TextColumn("time left"),
             TimeRemainingColumn(),
             console=console,
+            speed_estimate_period=3600,  # over the whole run: compilations make the speed of a minute misleading
         )
         self._task = self._bar.add_task("", total=None)
         self._live = Live(self._render(), console=console, refresh_per_second=4, transient=True)
@@ -51,16 +52,16 @@ class Display:
     def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
         self._live.stop()
 
-    def begin(self, minibatches: int) -> None:
-        """Start; so many model-minibatches are to be done."""
-        self._total = minibatches
-        self._bar.update(self._task, total=max(minibatches, 1))
-        if minibatches == 0:
+    def begin(self, work: int) -> None:
+        """Start; so much work is to be done, in the units of `advance`."""
+        self._total = work
+        self._bar.update(self._task, total=max(work, 1))
+        if work == 0:
             self._console.print("Everything is in the store already.")
 
-    def advance(self, minibatches: int) -> None:
-        """Count model-minibatches that are done."""
-        self._done += minibatches
+    def advance(self, work: int) -> None:
+        """Count work that is done."""
+        self._done += work
         self._bar.update(self._task, completed=self._done)
         now = time.monotonic()
         if not self._console.is_terminal and now - self._said > _PLAIN_EVERY:

@@ -148,6 +148,11 @@ class Cell:
             rows, n_fits = rows - -(-rows // search.folds), search.trials * search.folds
         return n_fits * self.updates(rows) * self.settings.method.build().batches_per_step
 
+    @property
+    def cost(self) -> int:
+        """Relative time that a model-minibatch takes; a small model costs as much as 200 parameters at least."""
+        return 200 + self.problem.dim
+
     def compiles(self, stage: str, width: int, groups: int) -> bool:
         """Decide whether a stage of `groups` groups of `width` trials is compiled."""
         if self.compile is not None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from functools import partial
 from typing import Protocol
 
 from bdl.errors import InputError
@@ -15,11 +16,11 @@ from bdl.training.engine import Progress
 class Listener(Protocol):
     """Hears how the run goes."""
 
-    def begin(self, minibatches: int) -> None:
-        """Start; so many model-minibatches are to be done."""
+    def begin(self, work: int) -> None:
+        """Start; so much work is to be done, in the units of `advance`."""
 
-    def advance(self, minibatches: int) -> None:
-        """Count model-minibatches that are done."""
+    def advance(self, work: int) -> None:
+        """Count work that is done: model-minibatches times `Cell.cost`."""
 
     def stored(self, cell: Cell, rows: Sequence[Row]) -> None:
         """Take note of rows that are safe in the store."""
@@ -49,10 +50,11 @@ def run(cells: Sequence[Cell], store: Store, executor: Executor, listener: Liste
     claim(cells, store)
     listener.begin(sum(remaining(cell, store) for cell in cells))
     for cell in cells:
-        for rows in _finished(executor, _search_groups(cell, store), listener.advance, in_flight):
+        progress = partial(_advance, listener, cell)
+        for rows in _finished(executor, _search_groups(cell, store), progress, in_flight):
             store.append(rows)
             listener.stored(cell, rows)
-        for rows in _finished(executor, _final_groups(cell, store, listener), listener.advance, in_flight):
+        for rows in _finished(executor, _final_groups(cell, store, listener), progress, in_flight):
             store.append(rows)
             listener.stored(cell, rows)
 
@@ -73,10 +75,14 @@ def claim(cells: Sequence[Cell], store: Store) -> None:
 
 
 def remaining(cell: Cell, store: Store) -> int:
-    """Count the model-minibatches that a cell still needs."""
+    """Count the work that a cell still needs."""
     todo = _pending(cell, store)
     searches = [split for split in todo if split not in _searched(cell, store)]
-    return len(searches) * cell.minibatches("search") + len(todo) * cell.minibatches("final")
+    return cell.cost * (len(searches) * cell.minibatches("search") + len(todo) * cell.minibatches("final"))
+
+
+def _advance(listener: Listener, cell: Cell, minibatches: int) -> None:
+    listener.advance(minibatches * cell.cost)
 
 
 def _pending(cell: Cell, store: Store) -> list[int]:
