@@ -14,7 +14,7 @@ _MODELS_PER_CACHE = 64
 """Compiled variants of one function before the compiler gives up and runs it eagerly (its default is 8)."""
 
 # Measured on two cores (scripts/bench_training.py): an eager update costs about 3 ms of launches and 25 ns a
-# parameter of each model-minibatch, a compiled one a seventh of that; compiling a program takes 10 s.
+# parameter of each model-minibatch, a compiled one a fifth of that; compiling a program takes 10 s.
 _EAGER_LAUNCH, _EAGER_PARAMETER, _COMPILE = 3e-3, 25e-9, 10.0
 
 
