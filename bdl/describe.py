@@ -11,7 +11,7 @@ from bdl.errors import unknown
 from bdl.methods import METHODS
 from bdl.metrics import INFO
 from bdl.models import LIKELIHOODS, MODELS
-from bdl.spec import Entry, list_benchmarks, list_profiles, load_benchmark
+from bdl.spec import Entry, Training, list_benchmarks, list_profiles, load_benchmark
 from bdl.spec.components import Component
 
 _DIRECTIONS = {
@@ -73,14 +73,25 @@ def _entry(entry: Entry) -> list[str]:
         f"model: {_named(entry.model)}",
         f"likelihood: {_named(entry.likelihood)}",
         f"method: {_named(entry.method)}",
-        f"training: {entry.training.epochs} epochs, batches of {entry.training.batch_size}",
     ]
+    if entry.reference:
+        lines.append(f"reference: {_named(entry.reference)}")
+    if entry.training:
+        lines.append(_trained(entry.training))
+    for dataset, own in entry.by_dataset.items():
+        changes = [_trained(own.training)] if own.training else []
+        changes += [_assigned(own.hyper)] if own.hyper else []
+        lines.append(f"on {dataset}: {'; '.join(changes)}")
     if entry.hyper:
         lines.append(f"fixed: {_assigned(entry.hyper)}")
     if search := entry.search:
         lines.append(f"search: {search.sampler}, {search.trials} trials, {search.folds} folds, by {search.metric}")
         lines += [f"  {name}: {space.low:g} to {space.high:g}, {space.scale}" for name, space in search.space.items()]
     return lines
+
+
+def _trained(training: Training) -> str:
+    return f"training: {training.epochs} epochs, batches of {training.batch_size}"
 
 
 def _named(component: Component[Any]) -> str:

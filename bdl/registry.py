@@ -25,18 +25,18 @@ class Registry:
         Singular noun for messages: ``"method"``, ``"dataset"``, ``"model"``, ``"metric"``.
     builtin
         Name to ``"module:attribute"``.
-    contract
-        The protocol that every component follows, ``"module:attribute"``; none by default.
+    contracts
+        Protocols, ``"module:attribute"``; every component follows one of them, if there are any.
 
     Notes
     -----
     Entry points of the group ``bdl.<kind>s`` join the built-in names; a built-in name cannot be replaced.
     """
 
-    def __init__(self, kind: str, builtin: dict[str, str], contract: str = "") -> None:
+    def __init__(self, kind: str, builtin: dict[str, str], contracts: tuple[str, ...] = ()) -> None:
         self.kind = kind
         self.builtin = builtin
-        self.contract = contract
+        self.contracts = contracts
 
     @cached_property
     def targets(self) -> dict[str, str]:
@@ -71,15 +71,17 @@ class Registry:
         except AttributeError:
             raise InputError(f"{self.kind} '{name}': {location} defines no '{attribute}'") from None
 
-    def lacking(self, component: type) -> list[str]:
-        """Name the public members of the contract that a dataclass does not have."""
-        module, _, protocol = self.contract.partition(":")
-        members = [name for name in vars(getattr(_load(self.kind, module), protocol)) if not name.startswith("_")]
-        return [
-            name
-            for name in members
-            if not hasattr(component, name) and name not in vars(component)["__dataclass_fields__"]
-        ]
+    def lacking(self, component: type) -> str | None:
+        """Say what a dataclass lacks of the contract that it is nearest to; None if it follows one."""
+        known = {*dir(component), *getattr(component, "__dataclass_fields__", ())}
+        gaps = [(sorted(_members(self.kind, contract) - known), contract) for contract in self.contracts]
+        missing, contract = min(gaps, key=lambda gap: len(gap[0]), default=([], ""))
+        return f"{', '.join(missing)}; see {contract}" if missing else None
+
+
+def _members(kind: str, contract: str) -> set[str]:
+    module, _, protocol = contract.partition(":")
+    return {name for name in vars(getattr(_load(kind, module), protocol)) if not name.startswith("_")}
 
 
 def _load(kind: str, module: str) -> Any:

@@ -62,7 +62,7 @@ def test_benchmark_is_told_as_its_file_says():
         ),
         (
             "linear",
-            ["linear (model)", "Affine map: a multilayer perceptron without hidden layers."],
+            ["linear (model)", "Affine map, or linear map if `bias` is false.", "settings: bias=True"],
         ),
         ("bernoulli", ["bernoulli (likelihood)", "P(y = 1) = sigmoid(f) for y in {0, 1}."]),
         (

@@ -19,6 +19,7 @@ DATASETS = Registry(
         "wine": "bdl.data.uci:wine",
         "yacht": "bdl.data.uci:yacht",
         "diabetes": "bdl.data.bundled:diabetes",
+        "synthetic": "bdl.data.synthetic:synthetic",
     },
 )
 """A registered component is called without arguments and gives a `Dataset`.

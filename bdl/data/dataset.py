@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from bdl.data.splits import Split, recipe_split
 from bdl.errors import InputError
 
+Standardise = Literal["both", "inputs", "none"]
+
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
@@ -31,6 +33,8 @@ class Dataset:
         Number of published splits; None if there are none, and then every index is a split.
     published
         Reads published split `i`; None if splits follow `recipe_split`.
+    standardise
+        What a trial scales by its training rows: inputs and targets, the inputs alone, or nothing.
 
     Raises
     ------
@@ -44,6 +48,7 @@ class Dataset:
     task: Literal["regression"] = "regression"
     splits: int | None = None
     published: Callable[[int], Split] | None = field(default=None, repr=False)
+    standardise: Standardise = "both"
 
     def __post_init__(self) -> None:
         if self.x.ndim != 2 or self.y.shape != self.x.shape[:1]:

@@ -70,6 +70,14 @@ class Scaling(NamedTuple):
             raise InputError("cannot fit scalings on no sets of rows; give at least one")
         return cls(*(np.stack(values) for values in zip(*fits, strict=True)))
 
+    def only(self, inputs: bool, targets: bool) -> Self:
+        """Leave inputs or targets as they are: mean 0 and scale 1 where the argument is False."""
+        changes: dict[str, Array] = {}
+        for name in (() if inputs else ("x",)) + (() if targets else ("y",)):
+            mean, scale = getattr(self, f"{name}_mean"), getattr(self, f"{name}_scale")
+            changes |= {f"{name}_mean": np.zeros_like(mean), f"{name}_scale": np.ones_like(scale)}
+        return self._replace(**changes)
+
 
 def _moments(values: Array) -> tuple[Array, Array]:
     """Mean and scale over the first axis; values are (m, ...), results (...)."""

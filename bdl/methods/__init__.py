@@ -6,6 +6,10 @@ METHODS = Registry(
     "method",
     {
         "vifa": "bdl.methods.vifa:Vifa",
+        "sgd-iterates": "bdl.methods.sgd_iterates:SgdIterates",
+        "swag": "bdl.methods.swag:Swag",
+        "conjugate": "bdl.methods.conjugate:Conjugate",
+        "fa-optimum": "bdl.methods.fa_optimum:FactorAnalysisOptimum",
     },
-    contract="bdl.methods.base:Method",
+    contracts=("bdl.methods.base:Method", "bdl.methods.base:DirectMethod"),
 )

@@ -56,3 +56,20 @@ class Method(Protocol):
     def posterior(self, state: Any) -> Posterior:
         """Give the approximate posterior over the flat parameter vector."""
         ...
+
+
+class DirectMethod(Protocol):
+    """A method without minibatches: a frozen dataclass whose fields are its static YAML settings."""
+
+    @property
+    def hyper(self) -> tuple[str, ...]:
+        """Names of the hyper-parameters it needs beside those of the problem."""
+        ...
+
+    def check(self, problem: Problem) -> None:
+        """Raise `InputError` if the settings do not fit the problem."""
+        ...
+
+    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Posterior:
+        """Give the posterior for training data as the model sees them, float64, (n, d) and (n,)."""
+        ...

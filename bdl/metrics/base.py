@@ -18,20 +18,26 @@ class MetricInfo:
         Unit of the values.
     direction
         ``"lower"`` or ``"higher"`` is better; ``"ratio"`` marks a duration, compared as paper / ours.
+    kind
+        What it is computed from: predictions, posterior and reference posterior, or the clock.
     """
 
     name: str
     label: str
     unit: str
     direction: Literal["lower", "higher", "ratio"]
+    kind: Literal["predictive", "distance", "time"]
 
 
 INFO: dict[str, MetricInfo] = {
     info.name: info
     for info in (
-        MetricInfo("nmll", "NMLL", "nats per test point", "lower"),
-        MetricInfo("rmse", "RMSE", "target units", "lower"),
-        MetricInfo("runtime", "Runtime", "minutes per split", "ratio"),
+        MetricInfo("nmll", "NMLL", "nats per test point", "lower", "predictive"),
+        MetricInfo("rmse", "RMSE", "target units", "lower", "predictive"),
+        MetricInfo("rel_mean_dist", "Distance of means", "relative to the reference's norm", "lower", "distance"),
+        MetricInfo("rel_cov_dist", "Distance of covariances", "relative to the reference's norm", "lower", "distance"),
+        MetricInfo("scaled_w2", "2-Wasserstein", "per parameter", "lower", "distance"),
+        MetricInfo("runtime", "Runtime", "minutes per split", "ratio", "time"),
     )
 }
 """Metrics by identifier."""

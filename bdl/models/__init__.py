@@ -8,7 +8,7 @@ MODELS = Registry(
         "linear": "bdl.models.networks:Linear",
         "mlp": "bdl.models.networks:Mlp",
     },
-    contract="bdl.models.networks:Model",
+    contracts=("bdl.models.networks:Model",),
 )
 
 LIKELIHOODS = Registry(
@@ -18,5 +18,5 @@ LIKELIHOODS = Registry(
         "bernoulli": "bdl.models.likelihoods:Bernoulli",
         "categorical": "bdl.models.likelihoods:Categorical",
     },
-    contract="bdl.models.likelihoods:Likelihood",
+    contracts=("bdl.models.likelihoods:Likelihood",),
 )

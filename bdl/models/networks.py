@@ -66,19 +66,27 @@ class Mlp:
 
 @dataclass(frozen=True)
 class Linear:
-    """Affine map: a multilayer perceptron without hidden layers."""
+    """Affine map, or linear map if `bias` is false.
+
+    Parameters
+    ----------
+    bias
+        Whether there is a bias.
+    """
+
+    bias: bool = True
 
     def dim(self, d_in: int, d_out: int) -> int:
-        """Count the parameters: d_out * (d_in + 1)."""
-        return _AFFINE.dim(d_in, d_out)
+        """Count the parameters: d_out * (d_in + 1), or d_out * d_in without a bias."""
+        return d_out * (d_in + self.bias)
 
     def bias_mask(self, d_in: int, d_out: int) -> Tensor:
         """Mark the biases: a boolean vector of shape (D,)."""
-        return _AFFINE.bias_mask(d_in, d_out)
+        return torch.arange(self.dim(d_in, d_out)) >= d_out * d_in
 
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
         """Map parameters (D,) and inputs (M, d_in) to outputs (M, d_out)."""
-        return _AFFINE(theta, x, d_out)
-
-
-_AFFINE = Mlp(hidden=())
+        size = d_out * x.shape[-1]
+        weight, bias = torch.split(theta, [size, theta.shape[-1] - size])
+        output = x @ weight.view(d_out, -1).T
+        return output + bias if self.bias else output

@@ -90,7 +90,8 @@ def compare(benchmark: Benchmark, rows: "pd.DataFrame") -> list[Cell]:
     Failed trials are counted and left out of the statistics. The standard error is sd / sqrt(n) for the mean
     and the exact bootstrap standard error for the median (`bdl.reports.statistics`). With s and t the
     standard errors of ours and the paper's, z = (ours - paper) / sqrt(s^2 + t^2). Where the paper prints no
-    standard error, as for its medians, t = s is assumed: the same design with the same number of trials.
+    standard error, as for its medians, t = s is assumed: the same design with the same number of trials. The
+    number of a single run is one draw from our spread over trials: t is their standard deviation.
     A match is |z| <= 2, or ours equal to the printed number at the printed digits.
     """
     printed = paper_values(benchmark.papers)
@@ -117,7 +118,7 @@ def _cell(
 ) -> Cell:
     info = _info(place[2])
     ours, ours_se = _summary(place[3], values)
-    z = None if info.direction == "ratio" else _z(ours, ours_se, paper)
+    z = None if info.direction == "ratio" else _z(ours, ours_se, values.size, paper)
     notes = list(_notes(benchmark, place))
     if ours is not None and paper is not None and z is None and info.direction != "ratio":
         notes.append(VALUES_ALONE)
@@ -181,10 +182,11 @@ def _summary(statistic: str, values: Values) -> tuple[float | None, float | None
     return ours if math.isfinite(ours) else None, ours_se if math.isfinite(ours_se) else None
 
 
-def _z(ours: float | None, ours_se: float | None, paper: PaperValue | None) -> float | None:
+def _z(ours: float | None, ours_se: float | None, n: int, paper: PaperValue | None) -> float | None:
     if ours is None or ours_se is None or paper is None:
         return None
-    scale = math.hypot(ours_se, ours_se if paper.stderr is None else paper.stderr)
+    spread = ours_se * math.sqrt(n) if paper.single else ours_se
+    scale = math.hypot(ours_se, spread if paper.stderr is None else paper.stderr)
     return (ours - paper.value) / scale if 0 < scale < math.inf else None
 
 

@@ -57,11 +57,14 @@ class PaperValue:
         Its printed standard error, or None.
     source
         Paper and table, for example ``"vifa2023 Table 1"``.
+    single
+        Whether it is one run, rather than a statistic of several.
     """
 
     value: Printed
     stderr: Printed | None
     source: str
+    single: bool = False
 
 
 def paper_values(papers: Iterable[PaperTables]) -> dict[Key, PaperValue]:
@@ -75,8 +78,8 @@ def paper_values(papers: Iterable[PaperTables]) -> dict[Key, PaperValue]:
     Returns
     -------
     dict
-        (dataset, entry, metric, statistic) to the printed number. Where several tables print one, the table
-        listed first is taken.
+        (dataset, entry, metric, statistic) to the printed number; the number of a single run stands under
+        ``"mean"``. Where several tables print one, the table listed first is taken.
 
     Raises
     ------
@@ -88,7 +91,8 @@ def paper_values(papers: Iterable[PaperTables]) -> dict[Key, PaperValue]:
         rows = [row for row in _load(listed.paper) if row["task"] == listed.task]
         if not rows:
             raise unknown(f"task of {listed.paper}", listed.task, {row["task"] for row in _load(listed.paper)})
-        _require("method", listed, listed.methods.values(), {row["method"] for row in rows})
+        known = {name for row in rows for name in (row["method"], f"{row['method']} {row['setting']}")}
+        _require("method", listed, listed.methods.values(), known)
         _require("table", listed, listed.tables, {row["table"] for row in rows})
         for table in listed.tables:
             found = _read_table(listed, [row for row in rows if row["table"] == table])
@@ -98,16 +102,18 @@ def paper_values(papers: Iterable[PaperTables]) -> dict[Key, PaperValue]:
 
 def _read_table(listed: PaperTables, rows: list[dict[str, str]]) -> dict[Key, PaperValue]:
     values: dict[Key, PaperValue] = {}
-    for entry, method in listed.methods.items():
-        for row in (row for row in rows if row["method"] == method):
-            key = (row["dataset"], entry, row["metric"], row["statistic"])
+    for entry, name in listed.methods.items():
+        method, _, setting = name.partition(" ")
+        for row in (row for row in rows if row["method"] == method and setting in ("", row["setting"])):
+            single = row["statistic"] == "single"
+            key = (row["dataset"], entry, row["metric"], "mean" if single else row["statistic"])
             source = f"{listed.paper} {row['table']}"
             if key in values:
                 raise InputError(
                     f"{source} prints several numbers for {' '.join(key)}, which differ in their settings:"
                     f" remove '{entry}' from the methods of this paper"
                 )
-            values[key] = PaperValue(Printed(row["value"]), _stderr(row), source)
+            values[key] = PaperValue(Printed(row["value"]), _stderr(row), source, single)
     return values
 
 

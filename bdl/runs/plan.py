@@ -12,22 +12,27 @@ from pathlib import Path
 import torch
 
 import bdl
-from bdl.data import Dataset, load
+from bdl.data import Dataset, SplitScheme, Standardise, load, prepare
 from bdl.errors import InputError
 from bdl.models.problem import Problem
+from bdl.references.base import Truth
 from bdl.spec import Benchmark, Entry
 from bdl.training.batches import updates_per_fit
 from bdl.training.compiling import worthwhile
+from bdl.training.direct import TrainingData
 from bdl.training.engine import Schedule
 from bdl.training.program import Program
 from bdl.training.trials import Pool
 
 _SOURCES = (
+    "data/preparation.py",
     "data/scaling.py",
     "data/splits.py",
+    "methods/conjugate.py",
     "methods/optim.py",
     "models",
     "posteriors",
+    "references",
     "search",
     "training",
 )
@@ -62,12 +67,13 @@ class Cell:
     @property
     def settings(self) -> Entry:
         """The entry's section of the spec."""
-        return self.benchmark.entries[self.entry]
+        return self.benchmark.entries[self.entry].on(self.dataset)
 
     @property
     def data(self) -> Dataset:
-        """The dataset, loaded once."""
-        return _load(self.dataset)
+        """The dataset, loaded once, as the benchmark prepares it."""
+        preparation = self.benchmark.preparation
+        return _load(self.dataset, preparation.split, preparation.standardise)
 
     @property
     def identity(self) -> tuple[object, ...]:
@@ -90,21 +96,31 @@ class Cell:
     def program(self) -> Program:
         """Make what the trials share, with the data on the device."""
         entry = self.settings
+        training = entry.training
         return Program(
             dataset=self.data,
             pool=Pool.load(self.data, self.device),
             problem=self.problem,
             method=entry.method.build(),
-            schedule=Schedule(entry.training.epochs, entry.training.batch_size),
+            schedule=Schedule(training.epochs, training.batch_size) if training else None,
             samples=self.benchmark.evaluation.samples,
         )
+
+    def truth(self, split: int) -> Truth | None:
+        """Find the reference posterior of a split, None if the entry has none; noise precision in original units."""
+        entry, data = self.settings, TrainingData.of(self.data, self.data.split(split).train)
+        if entry.reference is None:
+            return None
+        found = entry.reference.build().fit(self.problem, data.x, data.y, data.hyper(entry.hyper))
+        units = {"noise_precision": data.y_unit**2}
+        return found._replace(hyper={name: value / units.get(name, 1) for name, value in found.hyper.items()})
 
     def fingerprint(self) -> str:
         """Hash what decides the cell's numbers: its spec, the data and the sources."""
         parts = (
             self.benchmark.cell_hash(self.dataset, self.entry),
             self.data.checksum,
-            _source_hash(getfile(type(self.settings.method.build()))),
+            _source_hash(_files(type(self.settings.method.build()))),
         )
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -117,6 +133,16 @@ class Cell:
             If a split does not exist, the method does not fit the model, or there are too few rows.
         """
         self.settings.method.build().check(self.problem)
+        if self.settings.reference is not None:
+            self.settings.reference.build().check(self.problem)
+        if self.settings.direct:
+            return
+        warmup = getattr(self.settings.method.build(), "warmup_epochs", 0)
+        if self.settings.training and self.settings.training.epochs <= warmup:
+            raise InputError(
+                f"entries.{self.entry}.training.epochs: {self.settings.training.epochs} epochs leave nothing after a "
+                f"warm-up of {warmup}; raise epochs or lower warmup_epochs"
+            )
         search = self.settings.search
         for split in self.splits:
             rows = len(self.data.split(split).train)
@@ -134,8 +160,15 @@ class Cell:
 
     def updates(self, rows: int) -> int:
         """Count the updates of one fit on so many rows."""
-        training, method = self.settings.training, self.settings.method.build()
-        return updates_per_fit(rows, training.batch_size, training.epochs, method.batches_per_step)
+        training = self.settings.training
+        if training is None:
+            return 0
+        return updates_per_fit(rows, training.batch_size, training.epochs, self.batches_per_step)
+
+    @property
+    def batches_per_step(self) -> int:
+        """Minibatches of an update; 1 for a method that has none."""
+        return 1 if self.settings.direct else self.settings.method.build().batches_per_step
 
     def minibatches(self, stage: str) -> int:
         """Count the model-minibatches of one split in a stage, for progress and for `compiles`."""
@@ -146,7 +179,7 @@ class Cell:
             if search is None:
                 return 0
             rows, n_fits = rows - -(-rows // search.folds), search.trials * search.folds
-        return n_fits * self.updates(rows) * self.settings.method.build().batches_per_step
+        return n_fits * self.updates(rows) * self.batches_per_step
 
     @property
     def cost(self) -> int:
@@ -157,7 +190,7 @@ class Cell:
         """Decide whether a stage of `groups` groups of `width` trials is compiled."""
         if self.compile is not None:
             return self.compile
-        per_step = self.settings.method.build().batches_per_step
+        per_step = self.batches_per_step
         updates = self.minibatches(stage) * len(self.splits) // (width * per_step)
         return worthwhile(updates, width * per_step, self.problem.dim)
 
@@ -199,12 +232,17 @@ def _check_device(device: str) -> None:
 
 
 @lru_cache(maxsize=16)
-def _load(name: str) -> Dataset:
-    return load(name)
+def _load(name: str, split: SplitScheme, standardise: Standardise) -> Dataset:
+    return prepare(load(name), split, standardise)
+
+
+def _files(kind: type) -> tuple[str, ...]:
+    """List the files of a class and of the classes that it builds on."""
+    return tuple(dict.fromkeys(getfile(part) for part in kind.__mro__ if part is not object))
 
 
 @lru_cache(maxsize=32)
-def _source_hash(method_file: str) -> str:
+def _source_hash(method_files: tuple[str, ...]) -> str:
     """Hash the code that decides numbers; comments and layout do not count."""
     root = Path(bdl.__file__).parent
     found = [
@@ -212,5 +250,5 @@ def _source_hash(method_file: str) -> str:
         for part in _SOURCES
         for path in ([root / part] if part.endswith(".py") else sorted((root / part).glob("*.py")))
     ]
-    code = [ast.unparse(ast.parse(path.read_text("utf-8"))) for path in (*found, Path(method_file))]
+    code = [ast.unparse(ast.parse(path.read_text("utf-8"))) for path in (*found, *map(Path, method_files))]
     return hashlib.sha256("\n".join(code).encode()).hexdigest()

@@ -4,19 +4,22 @@ import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, nan
 from typing import Any
 
-import torch
+import numpy as np
 
-from bdl.metrics import METRICS
+from bdl.metrics import INFO
+from bdl.references.base import Truth
 from bdl.runs.plan import Cell
+from bdl.runs.scoring import Kept, score_moments, score_predictions
 from bdl.runs.store import Row
 from bdl.search import FoldScore, Study, cross_validate
 from bdl.search.crossval import failure
 from bdl.search.study import Setting
-from bdl.training.engine import Progress
+from bdl.training.engine import Fit, Progress
 from bdl.training.program import Program
+from bdl.training.trials import Trials
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,59 +73,63 @@ class FinalGroup:
         cell = self.cell
         start, program = time.perf_counter(), cell.program()
         compile = cell.compiles("final", len(self.splits), 1)
+        truths = {split: cell.truth(split) for split in self.splits}
+        hyper = {split: {**setting, **self._estimated(truths[split])} for split, setting in self.settings.items()}
         trials = program.trials(
             [(*cell.identity, split, "final") for split in self.splits],
             [cell.data.split(split).train for split in self.splits],
-            list(self.settings.values()),
+            list(hyper.values()),
         )
         fit = program.train(trials, compile=compile, progress=progress)
-        outputs = [
-            program.predict(trials, fit, [index], cell.data.split(split).test)[0]
-            for index, split in enumerate(self.splits)
-        ]
+        kept = {split: self._kept(program, trials, fit, index) for index, split in enumerate(self.splits)}
         seconds = (time.perf_counter() - start) / len(self.splits)
-        details = _details(cell, len(self.splits), compile)
-        return [
-            self._row(program, split, f, int(epoch), seconds, details | {"updates": int(updates)})
-            for split, f, epoch, updates in zip(self.splits, outputs, fit.diverged, fit.updates, strict=True)
-        ]
+        rows = []
+        for split, epoch, updates in zip(self.splits, fit.diverged, fit.updates, strict=True):
+            metrics = self._metrics(split, kept[split], hyper[split], truths[split])
+            details = _details(cell, len(self.splits), compile) | {"updates": int(updates)}
+            rows.append(self._row(split, kept[split], metrics, int(epoch), hyper[split], seconds, details))
+        return rows
+
+    def _estimated(self, truth: Truth | None) -> Setting:
+        return {name: truth.hyper[name] for name in self.cell.settings.from_reference} if truth else {}
+
+    def _kept(self, program: Program, trials: Trials, fit: Fit, index: int) -> Kept:
+        if any(INFO[name].kind == "distance" for name in self.cell.benchmark.metrics):
+            return program.moments(fit, index).float().cpu().numpy()
+        rows = self.cell.data.split(self.splits[index]).test
+        return program.predict(trials, fit, [index], rows)[0].cpu().numpy()
+
+    def _metrics(self, split: int, kept: Kept, hyper: Setting, truth: Truth | None) -> dict[str, float]:
+        if truth is None:
+            return score_predictions(self.cell, split, kept, hyper)
+        return score_moments(self.cell, kept, truth) if np.isfinite(kept).all() else {}
 
     def _row(
         self,
-        program: Program,
         split: int,
-        f: torch.Tensor,
+        kept: Kept,
+        metrics: dict[str, float],
         diverged: int,
+        hyper: Setting,
         seconds: float,
         details: dict[str, Any],
     ) -> Row:
-        cell, hyper = self.cell, self.settings[split]
-        metrics = score(cell, split, f, hyper)
         worst = min((value for value in metrics.values() if not isfinite(value)), default=0.0)
-        reason = failure(diverged, worst)
+        reason = failure(diverged, worst) if metrics else failure(diverged, nan)
         total = seconds + self.search_seconds.get(split, 0.0)
         return Row(
-            *(cell.dataset, cell.entry, "final", split, 0, 0),
+            *(self.cell.dataset, self.cell.entry, "final", split, 0, 0),
             status="failed" if reason else "ok",
             reason=reason,
             hyper=hyper,
             metrics={} if reason else {**metrics, "runtime": total / 60},
             seconds=seconds,
             details=details,
-            predictions=None if reason else f.cpu().numpy(),
+            predictions=None if reason else kept,
         )
 
 
 Group = SearchGroup | FinalGroup
-
-
-def score(cell: Cell, split: int, f: torch.Tensor, hyper: Setting) -> dict[str, float]:
-    """Evaluate the benchmark's metrics on predictions (S, n_test) of a split; runtime is not among them."""
-    rows = cell.data.split(split).test
-    y = torch.as_tensor(cell.data.y[rows], dtype=torch.float64)
-    values = {name: torch.tensor(value, dtype=torch.float64) for name, value in hyper.items()}
-    names = [name for name in cell.benchmark.metrics if name != "runtime"]
-    return {name: float(METRICS.get(name)(f.cpu().double(), y, values)) for name in names}
 
 
 def attempt(group: Group, progress: Progress) -> list[Row]:

@@ -2,15 +2,29 @@
 
 from bdl.spec.editor import json_schema
 from bdl.spec.loading import list_benchmarks, list_profiles, load_benchmark
-from bdl.spec.schema import Benchmark, Entry, Evaluation, Note, PaperTables, Prior, Range, Search, Training
+from bdl.spec.schema import (
+    Benchmark,
+    DatasetSettings,
+    Entry,
+    Evaluation,
+    Note,
+    PaperTables,
+    Preparation,
+    Prior,
+    Range,
+    Search,
+    Training,
+)
 from bdl.spec.splits import parse_splits
 
 __all__ = [
     "Benchmark",
+    "DatasetSettings",
     "Entry",
     "Evaluation",
     "Note",
     "PaperTables",
+    "Preparation",
     "Prior",
     "Range",
     "Search",

@@ -17,6 +17,7 @@ from pydantic_core import CoreSchema
 from bdl.errors import InputError
 from bdl.methods import METHODS
 from bdl.models import LIKELIHOODS, MODELS
+from bdl.references import REFERENCES
 from bdl.registry import Registry
 from bdl.spec.explain import unknown_field
 
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
     from bdl.methods.base import Method
     from bdl.models.likelihoods import Likelihood
     from bdl.models.networks import Model
+    from bdl.references.base import Reference
 else:
     # The types are for the reader and the type checker; importing them would import torch.
-    Method = Likelihood = Model = Any
+    Method = Likelihood = Model = Reference = Any
 
 T = TypeVar("T")
 
@@ -91,12 +93,18 @@ class MethodComponent(Component[Method]):
     registry = METHODS
 
 
+class ReferenceComponent(Component[Reference]):
+    """A reference posterior."""
+
+    registry = REFERENCES
+
+
 def _adapter(registry: Registry, name: str) -> TypeAdapter[Any]:
     component = registry.get(name)
     if not (isinstance(component, type) and is_dataclass(component)):
         raise InputError(f"{registry.kind} '{name}' is not a dataclass: give a frozen dataclass")
     if lacking := registry.lacking(component):
-        raise InputError(f"{registry.kind} '{name}' lacks {', '.join(lacking)}; see {registry.contract}")
+        raise InputError(f"{registry.kind} '{name}' lacks {lacking}")
     return TypeAdapter(component)
 
 

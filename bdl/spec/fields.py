@@ -52,7 +52,7 @@ def _metrics() -> list[str]:
 def _scores() -> list[str]:
     from bdl.metrics import INFO
 
-    return [info.name for info in INFO.values() if info.direction == "lower"]
+    return [info.name for info in INFO.values() if info.kind == "predictive" and info.direction == "lower"]
 
 
 def _dataset(name: str) -> str:

@@ -8,7 +8,8 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from bdl.errors import unknown
-from bdl.spec.components import LikelihoodComponent, MethodComponent, ModelComponent
+from bdl.metrics.base import INFO
+from bdl.spec.components import LikelihoodComponent, MethodComponent, ModelComponent, ReferenceComponent
 from bdl.spec.fields import (
     Count,
     DatasetName,
@@ -76,6 +77,15 @@ class Search(Settings):
     """Hyper-parameter to its range. The order matters: values are drawn in this order."""
 
 
+class DatasetSettings(Settings):
+    """What an entry does differently on one data set."""
+
+    training: Training | None = None
+    """How long one fit trains; null keeps the entry's."""
+    hyper: Mapping[str, NonNegative] = {}
+    """Fixed hyper-parameters that replace or join the entry's."""
+
+
 class Entry(Settings):
     """One row of the tables: a model, a likelihood, a prior, a method and how it is trained."""
 
@@ -87,10 +97,16 @@ class Entry(Settings):
     """Prior over the parameters."""
     method: MethodComponent
     """Method and its settings."""
-    training: Training
-    """How long one fit trains."""
+    training: Training | None = None
+    """How long one fit trains; null for a method without minibatches."""
     hyper: Mapping[str, NonNegative] = {}
     """Fixed hyper-parameters."""
+    reference: ReferenceComponent | None = None
+    """Reference posterior that distances are measured to."""
+    from_reference: Items[Text] = ()
+    """Hyper-parameters whose values the reference estimates."""
+    by_dataset: Mapping[DatasetName, DatasetSettings] = {}
+    """Data set to what the entry does differently there."""
     search: Search | None = None
     """Search for the other hyper-parameters; null if all are fixed."""
 
@@ -99,16 +115,46 @@ class Entry(Settings):
         """Every hyper-parameter that must be fixed or searched."""
         return (*self.method.build().hyper, "prior_precision", *self.likelihood.build().hyper)
 
+    @property
+    def direct(self) -> bool:
+        """Whether the method works without minibatches."""
+        return hasattr(self.method.build(), "fit")
+
+    def on(self, dataset: str) -> Self:
+        """Give the entry as it is on one data set."""
+        own = self.by_dataset.get(dataset, DatasetSettings())
+        hyper, training = {**self.hyper, **own.hyper}, own.training or self.training
+        return self.model_copy(update={"hyper": hyper, "training": training, "by_dataset": {}})
+
+    @model_validator(mode="after")
+    def _training_fits_method(self) -> Self:
+        if self.direct and (self.training or self.search):
+            raise ValueError(f"method '{self.method.name}' works without minibatches: remove training and search")
+        if not self.direct and self.training is None:
+            raise ValueError("training is missing: give epochs and batch_size")
+        return self
+
+    @model_validator(mode="after")
+    def _reference_estimates(self) -> Self:
+        known = self.reference.build().estimates if self.reference else ()
+        for name in self.from_reference:
+            if name not in known:
+                raise ValueError(f"from_reference: {unknown('estimate of the reference', name, known)}")
+        return self
+
     @model_validator(mode="after")
     def _hyper_complete(self) -> Self:
+        own = [name for settings in self.by_dataset.values() for name in settings.hyper]
         space = self.search.space if self.search else {}
         names = self.hyper_names
-        for name in (*self.hyper, *space):
+        for name in (*self.hyper, *space, *own):
             if name not in names:
                 raise ValueError(str(unknown("hyper-parameter", name, names)))
-            if name in self.hyper and name in space:
-                raise ValueError(f"hyper-parameter '{name}' is both fixed and searched: remove one")
-        missing = [name for name in names if name not in {*self.hyper, *space}]
+            if sum(name in given for given in (self.hyper, space, self.from_reference)) > 1:
+                raise ValueError(
+                    f"hyper-parameter '{name}' is given twice (hyper, search.space, from_reference): keep one"
+                )
+        missing = [name for name in names if name not in {*self.hyper, *space, *self.from_reference}]
         if missing:
             raise ValueError(f"no value for {', '.join(missing)}: add to hyper or to search.space")
         return self
@@ -121,6 +167,15 @@ class Evaluation(Settings):
     """Posterior samples of a predictive distribution."""
 
 
+class Preparation(Settings):
+    """How data are split and standardised."""
+
+    split: Literal["published", "half"] = "published"
+    """The data set's own splits, or one fixed half of the rows whose replicates are the splits."""
+    standardise: Literal["both", "inputs", "none"] = "both"
+    """What is scaled by the training rows: inputs and targets, inputs alone, or nothing."""
+
+
 class PaperTables(Settings):
     """Printed tables that the benchmark reproduces."""
 
@@ -131,7 +186,7 @@ class PaperTables(Settings):
     task: Text
     """The paper's experiment."""
     methods: Mapping[str, Text]
-    """Entry to the paper's method."""
+    """Entry to the paper's method; with a space and its setting where the paper has several: `vifa latent_dim=1`."""
 
 
 class Note(Settings):
@@ -166,6 +221,8 @@ class Benchmark(Settings):
     """Splits of each data set, numbered from 0."""
     entries: Mapping[Slug, Entry] = Field(min_length=1)
     """Entries by name, in table order."""
+    preparation: Preparation = Preparation()
+    """How data are split and standardised."""
     evaluation: Evaluation = Evaluation()
     """How a posterior is scored."""
     metrics: Unique[MetricName]
@@ -182,6 +239,16 @@ class Benchmark(Settings):
         for place, name in named:
             if name not in self.entries:
                 raise ValueError(f"{place}: {unknown('entry', name, self.entries)}")
+        return self
+
+    @model_validator(mode="after")
+    def _distances_have_references(self) -> Self:
+        kinds = {INFO[name].kind for name in self.metrics}
+        if kinds >= {"distance", "predictive"}:
+            raise ValueError("metrics: distances and predictive scores cannot be mixed; make two benchmarks")
+        for name, entry in self.entries.items():
+            if "distance" in kinds and entry.reference is None:
+                raise ValueError(f"entries.{name}.reference is missing: distances need one")
         return self
 
     def select(self, datasets: Sequence[str] = (), entries: Sequence[str] = ()) -> Self:
@@ -222,9 +289,9 @@ class Benchmark(Settings):
         -------
         str
             SHA-256 (hex) of the canonical JSON of the benchmark's name and seed, the data set's name, the
-            entry with its name and every default, and the evaluation. Splits and other entries have no part.
+            entry with its name and every default, preparation and evaluation. Splits and other entries have no part.
         """
-        settings = self.entries[entry].model_dump(mode="json")
+        settings = self.entries[entry].on(dataset).model_dump(mode="json")
         if settings["search"]:
             # The draws depend on the order of the space, which the sorted keys of canonical JSON would hide.
             settings["search"]["space"] = list(settings["search"]["space"].items())
@@ -234,6 +301,7 @@ class Benchmark(Settings):
                 "seed": self.seed,
                 "dataset": dataset,
                 "entry": [entry, settings],
+                "preparation": self.preparation.model_dump(mode="json"),
                 "evaluation": self.evaluation.model_dump(mode="json"),
             }
         )

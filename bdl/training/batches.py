@@ -13,8 +13,11 @@ Bits = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
 _LAST = torch.iinfo(torch.int64).max
 
+_DRAWN_AT_ONCE = 100_000
+"""Positions shuffled together: enough to hide the cost of a call, and no more than a megabyte."""
 
-def shuffled(keys: Tensor, epoch: int, lengths: Tensor, bits: Bits = random_bits) -> Tensor:
+
+def shuffled(keys: Tensor, epoch: int | Tensor, lengths: Tensor, bits: Bits = random_bits) -> Tensor:
     """Draw one uniform permutation a trial.
 
     Parameters
@@ -22,7 +25,7 @@ def shuffled(keys: Tensor, epoch: int, lengths: Tensor, bits: Bits = random_bits
     keys
         Generator keys, int32, (R, 2).
     epoch
-        Counter: another epoch gives another permutation.
+        Counter: another epoch gives another permutation; or a counter for each trial, int32, (R, 1).
     lengths
         Number of positions n_r of each trial, int64, (R,).
     bits
@@ -35,7 +38,7 @@ def shuffled(keys: Tensor, epoch: int, lengths: Tensor, bits: Bits = random_bits
         padding without meaning.
     """
     n = int(lengths.max())
-    step = torch.tensor(epoch, dtype=torch.int32, device=keys.device)
+    step = torch.as_tensor(epoch, dtype=torch.int32, device=keys.device)
     # word i belongs to position i, however many positions the companions have
     words = torch.stack(bits(keys, step, (n + 1) // 2), dim=2).flatten(1)[:, :n].long()
     position = torch.arange(n, device=keys.device)
@@ -87,15 +90,27 @@ def minibatches(
     table, lengths = _padded(rows, keys.device)
     per_epoch = int(lengths.min()) // batch_size
     pending = table.new_empty(len(rows), 0, batch_size)
-    for epoch in range(epochs):
-        order = shuffled(keys, epoch, lengths, bits)
+    for order in _orders(keys, epochs, lengths, bits):
         drawn = table.gather(1, order[:, : per_epoch * batch_size])
-        pending = torch.cat([pending, drawn.view(len(rows), per_epoch, batch_size)], dim=1)
+        own = drawn.view(len(rows), per_epoch, batch_size)
+        pending = torch.cat([pending, own], dim=1)
         ready = pending.shape[1] // batches_per_step
         complete = pending[:, : ready * batches_per_step]
         updates = complete.reshape(len(rows), ready, batches_per_step, batch_size)
         pending = pending[:, ready * batches_per_step :]
         yield updates.transpose(0, 1).contiguous()
+
+
+def _orders(keys: Tensor, epochs: int, lengths: Tensor, bits: Bits) -> Iterator[Tensor]:
+    """Yield the permutations of each epoch, (R, longest); short ones are drawn many epochs at a time."""
+    trials = len(keys)
+    block = max(1, _DRAWN_AT_ONCE // (trials * int(lengths.max())))
+    for start in range(0, epochs, block):
+        count = min(block, epochs - start)
+        counters = torch.arange(start, start + count, dtype=torch.int32, device=keys.device)
+        steps = counters.repeat_interleave(trials).unsqueeze(1)
+        orders = shuffled(keys.repeat(count, 1), steps, lengths.repeat(count), bits)
+        yield from torch.split(orders, trials)
 
 
 def _padded(rows: Sequence[Rows], device: torch.device) -> tuple[Tensor, Tensor]:

@@ -136,7 +136,8 @@ def _train_together(
             noise = normals(noise_keys, _counter(count, pool.device), n_pairs)
             state = step(state, noise, rows, pool.x, pool.y, trials.view, trials.hyper)
             count += 1
-        diverged = torch.where((diverged == 0) & ~finite(state), epoch, diverged)
+        if len(updates):
+            diverged = torch.where((diverged == 0) & ~finite(state), epoch, diverged)
         progress(len(updates) * len(trials) * method.batches_per_step)
     return Fit(state, diverged, torch.full_like(diverged, count))
 

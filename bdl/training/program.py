@@ -2,15 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from bdl.data import Dataset
 from bdl.data.splits import Rows
-from bdl.methods.base import Method
+from bdl.methods.base import DirectMethod, Method
 from bdl.models.problem import Problem
+from bdl.posteriors.base import Posterior
+from bdl.training.direct import fit_directly
 from bdl.training.engine import Fit, Progress, Schedule, train
 from bdl.training.predict import predict
 from bdl.training.trials import Pool, Trials
@@ -25,7 +29,7 @@ class Program:
     dataset, pool
         The data in original units, and on the device.
     problem, method, schedule
-        What is trained and for how long.
+        What is trained and for how long; no schedule for a method without minibatches.
     samples
         Posterior samples of a prediction, S.
     """
@@ -33,8 +37,8 @@ class Program:
     dataset: Dataset
     pool: Pool
     problem: Problem
-    method: Method
-    schedule: Schedule
+    method: Method | DirectMethod
+    schedule: Schedule | None
     samples: int
 
     def trials(
@@ -48,11 +52,24 @@ class Program:
 
     def train(self, trials: Trials, *, compile: bool, progress: Progress) -> Fit:
         """Train them together."""
-        return train(self.method, self.problem, self.pool, trials, self.schedule, compile=compile, progress=progress)
+        if self.schedule is None:
+            return fit_directly(cast(DirectMethod, self.method), self.problem, self.dataset, trials)
+        method = cast(Method, self.method)
+        return train(method, self.problem, self.pool, trials, self.schedule, compile=compile, progress=progress)
+
+    def posterior(self, state: Any) -> Posterior:
+        """Give the posterior of one trial's state."""
+        posterior: Posterior = state if self.schedule is None else cast(Method, self.method).posterior(state)
+        return posterior
 
     def predict(self, trials: Trials, fit: Fit, index: Sequence[int], rows: Rows) -> Tensor:
         """Predict the same rows by some of the trials: (len(index), S, len(rows)), original units."""
-        return predict(self.method, self.problem, self.pool, trials, fit.state, index, rows, self.samples)
+        return predict(self.posterior, self.problem, self.pool, trials, fit.state, index, rows, self.samples)
+
+    def moments(self, fit: Fit, index: int) -> Tensor:
+        """Give a trial's mean above its covariance: (1 + D, D), float64."""
+        posterior = self.posterior(tree_map(lambda leaf: leaf[index].double(), fit.state))
+        return torch.cat([posterior.mean().unsqueeze(0), posterior.covariance()])
 
     def targets(self, rows: Rows) -> Tensor:
         """Targets of some rows, original units, float32."""

@@ -64,7 +64,7 @@ class View(NamedTuple):
     @classmethod
     def fit(cls, dataset: Dataset, pool: Pool, row_sets: Sequence[Rows]) -> "View":
         """Fit the scaling of R trials on their training rows and stack them."""
-        own, base = Scaling.fit_many(dataset.x, dataset.y, row_sets), pool.scaling
+        own, base = fitted_scaling(dataset, row_sets), pool.scaling
         parts = (
             (own.x_mean - base.x_mean) / base.x_scale,
             own.x_scale / base.x_scale,
@@ -132,6 +132,12 @@ class Trials:
             View(*(value[chosen] for value in self.view)),
             {name: value[chosen] for name, value in self.hyper.items()},
         )
+
+
+def fitted_scaling(dataset: Dataset, row_sets: Sequence[Rows]) -> Scaling:
+    """Fit on R sets of rows what the data set standardises, original units."""
+    fitted = Scaling.fit_many(dataset.x, dataset.y, row_sets)
+    return fitted.only(inputs=dataset.standardise != "none", targets=dataset.standardise == "both")
 
 
 def _tensor(values: object, device: torch.device | str) -> Tensor:

@@ -43,7 +43,7 @@ def toy(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_names() -> None:
     uci = {"boston", "concrete", "energy", "kin8nm", "naval", "power", "protein", "wine", "yacht"}
-    assert set(DATASETS.builtin) == uci | {"diabetes"}
+    assert set(DATASETS.builtin) == uci | {"diabetes", "synthetic"}
 
 
 @pytest.mark.parametrize("name", DATASETS.builtin)

@@ -9,9 +9,9 @@ from bdl.reports.compare import VALUES_ALONE, compare, verdict
 from bdl.reports.papers import Printed
 from bdl.reports.statistics import median_se
 
-LOWER = MetricInfo("loss", "Loss", "nats", "lower")
-HIGHER = MetricInfo("accuracy", "Accuracy", "1", "higher")
-RUNTIME = MetricInfo("runtime", "Runtime", "minutes", "ratio")
+LOWER = MetricInfo("loss", "Loss", "nats", "lower", "predictive")
+HIGHER = MetricInfo("accuracy", "Accuracy", "1", "higher", "predictive")
+RUNTIME = MetricInfo("runtime", "Runtime", "minutes", "ratio", "time")
 
 
 def pair(centre, se):

@@ -10,8 +10,9 @@ from bdl.metrics.predictive import nmll
 from bdl.runs.executor import InProcessExecutor
 from bdl.runs.plan import Cell, plan
 from bdl.runs.runner import remaining, run
+from bdl.runs.scoring import score_predictions
 from bdl.runs.store import Row, Store
-from bdl.runs.work import FinalGroup, SearchGroup, score
+from bdl.runs.work import FinalGroup, SearchGroup
 from bdl.search import Study
 from bdl.spec import Benchmark, load_benchmark
 
@@ -114,7 +115,7 @@ def test_scores_follow_from_the_saved_predictions(benchmark, store):
     for row in store.rows("final", "diabetes", "vifa-lr"):
         f = torch.from_numpy(store.predictions("diabetes", "vifa-lr", row.split))
         assert f.shape == (5, 44)
-        again = score(cell, row.split, f, row.hyper)
+        again = score_predictions(cell, row.split, f, row.hyper)
         assert {name: row.metrics[name] for name in ("nmll", "rmse")} == pytest.approx(again, rel=1e-12)
         y = torch.tensor(cell.data.y[cell.data.split(row.split).test])
         beta = {"noise_precision": torch.tensor(row.hyper["noise_precision"], dtype=torch.float64)}

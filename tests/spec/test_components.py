@@ -96,8 +96,8 @@ def test_refusals(load, content, method, message):
 
 
 def test_component_without_settings(load, content):
-    content["entries"]["fixed"]["model"]["hidden"] = [3]
-    with pytest.raises(InputError, match="unknown setting of model 'linear' 'hidden'; allowed: none"):
+    content["entries"]["fixed"]["likelihood"]["hidden"] = [3]
+    with pytest.raises(InputError, match="unknown setting of likelihood 'bernoulli' 'hidden'; allowed: none"):
         load(content)
 
 

@@ -17,7 +17,7 @@ def test_known_answer(load, text):
         "entry": [
             "fixed",
             {
-                "model": {"name": "linear"},
+                "model": {"name": "linear", "bias": True},
                 "likelihood": {"name": "bernoulli"},
                 "prior": {"bias_precision": None},
                 "method": {
@@ -30,9 +30,13 @@ def test_known_answer(load, text):
                 },
                 "training": {"epochs": 5, "batch_size": 10},
                 "hyper": {"learning_rate": 0.01, "prior_precision": 1.0},
+                "reference": None,
+                "from_reference": [],
+                "by_dataset": {},
                 "search": None,
             },
         ],
+        "preparation": {"split": "published", "standardise": "both"},
         "evaluation": {"samples": 100},
     }
     expected = sha256(json.dumps(canonical, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

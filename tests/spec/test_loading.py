@@ -51,7 +51,7 @@ def test_overrides_come_last_and_in_order(load, text):
             "entries.fixed.method.optimizer=sgd",
             lambda b: b.entries["fixed"].method.build().optimizer == "sgd",
         ),
-        ("entries.searched.model.name=linear", lambda b: b.entries["searched"].model.settings == {}),
+        ("entries.searched.model.name=linear", lambda b: b.entries["searched"].model.settings == {"bias": True}),
         (
             "entries.fixed.model={name: mlp, hidden: [3]}",
             lambda b: b.entries["fixed"].model.build().hidden == (3,),

@@ -98,7 +98,7 @@ def test_too_small(load, content, path, value, low):
         ("metrics", ["rsme"], "metrics.0", "unknown metric 'rsme': did you mean rmse"),
         ("entries", {}, "entries", "should not be empty"),
         ("entries", {"A.b": {}}, "entries.A.b", "String should match pattern"),
-        (f"{FIXED}.training", None, f"{FIXED}.training", "should be a mapping (got null)"),
+        (f"{FIXED}.training", None, FIXED, "training is missing: give epochs and batch_size"),
         (f"{FIXED}.hyper", 3, f"{FIXED}.hyper", "should be a mapping (got 3)"),
         ("profiles", None, "profiles", "should be a mapping (got null)"),
         (f"{FIXED}.training", {"epochs": 1}, f"{FIXED}.training.batch_size", "is missing"),
@@ -137,7 +137,8 @@ def test_refusals(load, content, path, value, place, message):
         (
             "entries.searched.hyper",
             {"learning_rate": 0.1},
-            "entries.searched: hyper-parameter 'learning_rate' is both fixed and searched: remove one",
+            "entries.searched: hyper-parameter 'learning_rate' is given twice (hyper, search.space, from_reference): "
+            "keep one",
         ),
         (
             "entries.fixed.hyper",

@@ -1,0 +1,54 @@
+"""The exact posterior of Bayesian linear regression with known precisions."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bdl.errors import InputError
+from bdl.models.likelihoods import Gaussian
+from bdl.models.networks import Linear
+from bdl.models.problem import Hyper, Problem
+from bdl.posteriors import FullGaussian
+
+
+@dataclass(frozen=True)
+class Conjugate:
+    """N(m, S) with S^-1 = diag(alpha) + beta X^T X and m = beta S X^T y, in float64 (Brownlie 2022, eq. 4.40)."""
+
+    @property
+    def hyper(self) -> tuple[str, ...]:
+        """Names of the hyper-parameters it needs beside those of the problem: none."""
+        return ()
+
+    def check(self, problem: Problem) -> None:
+        """Raise `InputError` unless the model is linear and the likelihood Gaussian."""
+        if not (isinstance(problem.model, Linear) and isinstance(problem.likelihood, Gaussian)):
+            raise InputError("the posterior has no closed form: give a linear model and a gaussian likelihood")
+
+    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> FullGaussian:
+        """Give the posterior.
+
+        Parameters
+        ----------
+        problem
+            Model, likelihood and prior.
+        x, y
+            Training data as the model sees them, float64, (n, d) and (n,).
+        hyper
+            ``prior_precision``, and ``noise_precision`` in the unit of `y`; float64 scalars.
+
+        Raises
+        ------
+        InputError
+            If a precision is not positive and finite.
+        """
+        for name in ("prior_precision", "noise_precision"):
+            if not 0 < float(hyper[name]) < float("inf"):
+                raise InputError(f"{name} is {float(hyper[name]):g}: give a positive number")
+        design = torch.cat([x, torch.ones_like(x[:, : problem.dim - x.shape[1]])], dim=1)
+        beta = hyper["noise_precision"]
+        precision = beta * design.T @ design + torch.diag(problem.prior_precision(hyper).expand(problem.dim))
+        factor = torch.linalg.cholesky(precision)
+        mean = torch.cholesky_solve(beta * (design.T @ y).unsqueeze(1), factor).squeeze(1)
+        return FullGaussian.from_covariance(mean, torch.cholesky_inverse(factor))

@@ -1,0 +1,199 @@
+"""Distances of a posterior to a reference, from their means (D,) and dense covariances (D, D).
+
+All work in float64 and give scalars unless said otherwise. They check their input, so they are not for use
+under `vmap`: each raises `InputError` if shapes disagree, a value is not finite, or a covariance is not
+symmetric (to the root of its precision).
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from bdl.errors import InputError
+from bdl.posteriors import FullGaussian, kl_divergence
+from bdl.posteriors.base import check_positive, check_shape, check_vector
+
+
+def rel_mean_dist(mean: Tensor, reference_mean: Tensor) -> Tensor:
+    """Relative distance of the means, |m_ref - m|_2 / |m_ref|_2 (VIFA paper 2023, Table 4).
+
+    Raises `InputError` also if the reference is zero.
+    """
+    _check_means(mean, reference_mean)
+    return _relative(mean, reference_mean)
+
+
+def rel_cov_dist(cov: Tensor, reference_cov: Tensor) -> Tensor:
+    """Relative distance of the covariances, |S_ref - S|_F / |S_ref|_F (VIFA paper 2023, Table 4).
+
+    Raises `InputError` also if the reference is zero. No eigenvalue is computed: an indefinite matrix passes.
+    """
+    _check_covariances(cov, reference_cov)
+    return _relative(cov, reference_cov)
+
+
+def sd_ratio(cov: Tensor, reference_cov: Tensor) -> Tensor:
+    """Standard deviation of each parameter over that of the reference, shape (D,): below 1 is overconfident.
+
+    Raises `InputError` also if a variance is not positive.
+    """
+    _check_covariances(cov, reference_cov)
+    check_positive("the diagonal of the covariance", cov.diagonal())
+    check_positive("the diagonal of the reference covariance", reference_cov.diagonal())
+    return (cov.diagonal().double() / reference_cov.diagonal().double()).sqrt()
+
+
+def wasserstein2(mean: Tensor, cov: Tensor, reference_mean: Tensor, reference_cov: Tensor) -> Tensor:
+    """2-Wasserstein distance of two Gaussians, in the units of the parameters (not squared).
+
+    The usual form |m1 - m2|^2 + tr(S1 + S2 - 2 (S2^{1/2} S1 S2^{1/2})^{1/2}) subtracts nearly equal traces
+    and squares the condition number. With factors S_i = A_i A_i^T the trace of the root is the nuclear norm
+    of A2^T A1, which is the maximum of tr(A1^T A2 U) over orthogonal U, so that
+
+        W2^2 = |m1 - m2|^2 + min_U |A1 - A2 U|_F^2.
+
+    The minimum lies at the polar factor U = P V^T of A2^T A1 = P diag(s) V^T (orthogonal Procrustes
+    problem): a sum of squares, in which nothing cancels. The A_i come from eigendecompositions, so a
+    covariance may be singular; eigenvalues that rounding made negative count as zero. The error left is that
+    of rounding the covariances to float64: of order eps lmax / sqrt(lmin) with the extreme eigenvalues, and
+    at most of order sqrt(D eps lmax). Time O(D^3), memory O(D^2).
+
+    Raises
+    ------
+    InputError
+        Also if the smallest eigenvalue is negative beyond the root of the precision times the largest.
+
+    References
+    ----------
+    Bhatia, Jain and Lim (2019), On the Bures-Wasserstein distance between positive definite matrices,
+    theorem 1.
+    """
+    _check_gaussians(mean, cov, reference_mean, reference_cov)
+    factor = _factor("the covariance", cov)
+    reference_factor = _factor("the reference covariance", reference_cov)
+    left, _, right = torch.linalg.svd(reference_factor.mT @ factor)
+    residual = factor - reference_factor @ (left @ right)
+    squared: Tensor = (mean.double() - reference_mean.double()).square().sum() + residual.square().sum()
+    return squared.sqrt()
+
+
+def scaled_w2(mean: Tensor, cov: Tensor, reference_mean: Tensor, reference_cov: Tensor) -> Tensor:
+    """`wasserstein2` (not squared) over the dimension D (VIFA paper 2023, Table 4)."""
+    return wasserstein2(mean, cov, reference_mean, reference_cov) / len(mean)
+
+
+def forward_kl(mean: Tensor, cov: Tensor, reference_mean: Tensor, reference_cov: Tensor) -> Tensor:
+    """KL(reference || posterior) of two Gaussians, in nats, summed over parameters.
+
+    Raises `InputError` also if a covariance is not positive definite.
+    """
+    _check_gaussians(mean, cov, reference_mean, reference_cov)
+    return kl_divergence(_gaussian(reference_mean, reference_cov), _gaussian(mean, cov))
+
+
+def reverse_kl(mean: Tensor, cov: Tensor, reference_mean: Tensor, reference_cov: Tensor) -> Tensor:
+    """KL(posterior || reference), the one that variational inference minimises; otherwise as `forward_kl`."""
+    _check_gaussians(mean, cov, reference_mean, reference_cov)
+    return kl_divergence(_gaussian(mean, cov), _gaussian(reference_mean, reference_cov))
+
+
+def sym_kl(mean: Tensor, cov: Tensor, reference_mean: Tensor, reference_cov: Tensor) -> Tensor:
+    """Average of `forward_kl` and `reverse_kl`, in nats (SLANG paper 2018, Table 1)."""
+    pair = mean, cov, reference_mean, reference_cov
+    return 0.5 * (forward_kl(*pair) + reverse_kl(*pair))
+
+
+def monte_carlo_se(distance: Callable[[Tensor, Tensor], Tensor], chains: Tensor) -> Tensor:
+    """Standard error of a distance to the moments of a sample, by the jackknife over half-chains.
+
+    A noisier reference is farther away, so distances to pieces of the sample say little of the distance to
+    the whole. Instead each of the P = 2C half-chains is left out in turn: with d_p the distance to the pooled
+    moments of the others, the error is sqrt((P - 1) / P sum_p (d_p - mean d)^2). It holds for half-chains
+    much longer than their autocorrelation time and for distances well above zero, where they are smooth; it
+    does not tell the upward bias. Its own relative error is about 1 / sqrt(2 (P - 1)).
+
+    Parameters
+    ----------
+    distance
+        Maps a reference mean (D,) and covariance (D, D) to the distance, a scalar.
+    chains
+        Draws from the reference: C >= 2 chains of S >= 4, shape (C, S, D). The last of an odd S is not used.
+
+    Raises
+    ------
+    InputError
+        If there are too few draws or one is not finite.
+
+    References
+    ----------
+    Efron and Tibshirani (1993), An Introduction to the Bootstrap, equation 11.5.
+    """
+    if chains.ndim != 3 or len(chains) < 2 or chains.shape[1] < 4:
+        raise InputError(f"chains has shape {tuple(chains.shape)}: give (C, S, D) with C >= 2 and S >= 4")
+    _check_finite("chains", chains)
+    count, length = 2 * len(chains), chains.shape[1] // 2
+    parts = chains[:, : 2 * length].double().reshape(count, length, -1)
+    centre = parts.mean((0, 1))
+    parts = parts - centre  # second moments about a far origin would cancel
+    scatter = parts.flatten(0, 1).mT @ parts.flatten(0, 1)
+    kept = (count - 1) * length
+    distances = []
+    for part in parts:
+        shift = -part.sum(0) / kept  # the mean of the others, since all sum to zero
+        rest = scatter - part.mT @ part - kept * torch.outer(shift, shift)
+        distances.append(distance(centre + shift, rest / (kept - 1)))
+    return ((count - 1) * torch.stack(distances).var(correction=0)).sqrt()
+
+
+def _relative(value: Tensor, reference: Tensor) -> Tensor:
+    if not bool(reference.any()):
+        raise InputError("the reference is zero, so no distance is relative to it: leave this metric out")
+    difference = reference.double() - value.double()
+    return difference.square().sum().sqrt() / reference.double().square().sum().sqrt()
+
+
+def _factor(name: str, cov: Tensor) -> Tensor:
+    """A with A A^T = cov, shape (D, D): eigenvectors times roots of eigenvalues."""
+    values, vectors = torch.linalg.eigh(cov.double())
+    if bool(values[0] < -_tolerance(cov) * values.abs().max()):
+        raise InputError(f"{name} has the eigenvalue {values[0]:.3g}: give a positive semi-definite matrix")
+    factor: Tensor = vectors * values.clamp(min=0).sqrt()
+    return factor
+
+
+def _gaussian(mean: Tensor, cov: Tensor) -> FullGaussian:
+    return FullGaussian.from_covariance(mean.double(), 0.5 * (cov.double() + cov.mT.double()))
+
+
+def _tolerance(cov: Tensor) -> float:
+    return math.sqrt(torch.finfo(cov.dtype).eps)
+
+
+def _check_gaussians(mean: Tensor, cov: Tensor, reference_mean: Tensor, reference_cov: Tensor) -> None:
+    _check_means(mean, reference_mean)
+    check_shape("the covariance", cov, len(mean), len(mean))
+    _check_covariances(cov, reference_cov)
+
+
+def _check_means(mean: Tensor, reference_mean: Tensor) -> None:
+    check_vector("the mean", mean)
+    check_shape("the reference mean", reference_mean, len(mean))
+    _check_finite("the mean", mean)
+    _check_finite("the reference mean", reference_mean)
+
+
+def _check_covariances(cov: Tensor, reference_cov: Tensor) -> None:
+    if cov.ndim != 2 or len(cov) != cov.shape[1] or not len(cov):
+        raise InputError(f"the covariance has shape {tuple(cov.shape)}: give a square matrix")
+    check_shape("the reference covariance", reference_cov, *cov.shape)
+    for name, matrix in (("the covariance", cov), ("the reference covariance", reference_cov)):
+        _check_finite(name, matrix)
+        if bool((matrix - matrix.mT).abs().max() > _tolerance(matrix) * matrix.abs().max()):
+            raise InputError(f"{name} is not symmetric: give (C + C^T) / 2")
+
+
+def _check_finite(name: str, tensor: Tensor) -> None:
+    if not bool(torch.isfinite(tensor).all()):
+        raise InputError(f"{name} has values that are not finite: leave out what diverged")

@@ -1,0 +1,36 @@
+"""What a reference posterior is."""
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from torch import Tensor
+
+from bdl.models.problem import Hyper, Problem
+
+
+class Truth(NamedTuple):
+    """The posterior that approximations are held against, float64."""
+
+    mean: Tensor
+    """Mean of all parameters, (D,)."""
+    covariance: Tensor
+    """Covariance of the first d parameters, (d, d); d is below D where the reference knows no more."""
+    hyper: Mapping[str, float]
+    """Hyper-parameters that the reference estimated; methods may ask for them."""
+
+
+class Reference(Protocol):
+    """Finds the truth; a frozen dataclass whose fields are its YAML settings."""
+
+    @property
+    def estimates(self) -> tuple[str, ...]:
+        """Names of the hyper-parameters that it estimates; the others are given to it."""
+        ...
+
+    def check(self, problem: Problem) -> None:
+        """Raise `InputError` if it cannot know the posterior of such a problem."""
+        ...
+
+    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
+        """Find the posterior for training data as the model sees them, float64, (n, d) and (n,)."""
+        ...

@@ -1,0 +1,242 @@
+"""Draws from the posterior of a regression by the No-U-Turn sampler: the truth where there is no closed form.
+
+The model is y_i ~ Bernoulli(sigmoid(x_i theta)), or y_i ~ N(x_i theta, 1/beta), with theta ~ N(0, I/alpha)
+and no intercept. It is written with bambi, as in Brownlie (2022), and sampled by nutpie or by pymc.
+"""
+
+import importlib
+import sys
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
+from time import perf_counter
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bdl.errors import InputError
+
+Sampler = Literal["nutpie", "pymc"]
+TERM = "features(row)"
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """Data, likelihood and prior of a linear model without intercept.
+
+    Parameters
+    ----------
+    x
+        Inputs, (n, D).
+    y
+        Targets, (n,): 0 or 1 in logistic regression, real otherwise.
+    prior_precision
+        alpha, of every weight.
+    noise_precision
+        beta of Gaussian targets; None makes it a logistic regression.
+
+    Raises
+    ------
+    InputError
+        If shapes disagree, a value is not finite, a label is neither 0 nor 1, or a precision is not positive.
+    """
+
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    prior_precision: float
+    noise_precision: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.x.ndim != 2 or not self.x.size or self.y.shape != (len(self.x),):
+            raise InputError(f"x must be (n, D) and y (n,): they are {self.x.shape} and {self.y.shape}")
+        if not (np.isfinite(self.x).all() and np.isfinite(self.y).all()):
+            raise InputError("x and y must be finite: drop the examples that are not")
+        if self.noise_precision is None and not np.isin(self.y, (0, 1)).all():
+            raise InputError("labels must be 0 or 1: recode y, or give a noise_precision for real targets")
+        for name in ("prior_precision", "noise_precision"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < np.inf:
+                raise InputError(f"{name} must be positive and finite: it is {value}")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How long to sample, and with what; by default as Brownlie (2022).
+
+    Parameters
+    ----------
+    draws, tune
+        Kept and warm-up iterations of each chain.
+    chains
+        Number of chains.
+    seed
+        Gives all chains their randomness.
+    sampler
+        None takes nutpie where it is installed, else pymc.
+    """
+
+    draws: int = 10_000
+    tune: int = 1_000
+    chains: int = 4
+    seed: int = 1
+    sampler: Sampler | None = None
+
+    def chosen(self) -> Sampler:
+        """Name the sampler that will run."""
+        return self.sampler or ("nutpie" if find_spec("nutpie") else "pymc")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where draws come from: sampler, seed, warm-up, package versions, and seconds from model to last draw."""
+
+    sampler: str
+    seed: int
+    tune: int
+    versions: dict[str, str]
+    seconds: float
+
+
+class Draws(NamedTuple):
+    """What the sampler gave, C chains of S draws after warm-up."""
+
+    theta: NDArray[np.float64]
+    """Parameters, (C, S, D)."""
+    diverging: NDArray[np.bool_]
+    """Whether the trajectory diverged, (C, S)."""
+    energy: NDArray[np.float64]
+    """Hamiltonian, (C, S), nats."""
+    depth: NDArray[np.int64]
+    """Depth of the trajectory's tree, (C, S)."""
+    origin: Origin
+
+
+def sample(regression: Regression, settings: Settings) -> Draws:
+    """Draw from the posterior.
+
+    Parameters
+    ----------
+    regression
+        The problem.
+    settings
+        Length, seed and sampler.
+
+    Returns
+    -------
+    Draws
+        The same for the same seed, sampler and versions. No process is forked: nutpie runs its chains in
+        threads, pymc one after the other.
+
+    Raises
+    ------
+    InputError
+        If bambi or the sampler is not installed.
+    """
+    sampler = settings.chosen()
+    run, packages = {"nutpie": (_nutpie, ["nutpie"]), "pymc": (_pymc, [])}[sampler]
+    start = perf_counter()
+    tree = run(build(regression), settings)
+    seconds = perf_counter() - start
+    versions = {name: version(name) for name in ("bambi", "pymc", "pytensor", "numpy", *packages)}
+    versions["python"] = sys.version.split()[0]
+    return from_tree(tree, Origin(sampler, settings.seed, settings.tune, versions, seconds))
+
+
+def build(regression: Regression) -> Any:
+    """Write the model with bambi and give its `pymc.Model`, whose one free variable is `TERM`.
+
+    All columns are one term of the formula, hence one vector instead of D scalar variables (a scalar if D is 1).
+    """
+    bambi, pandas = optional("bambi"), optional("pandas")
+    data = pandas.DataFrame({"y": regression.y, "row": np.arange(len(regression.x))})
+    priors: dict[str, Any] = {TERM: bambi.Prior("Normal", mu=0, sigma=regression.prior_precision**-0.5)}
+    if regression.noise_precision is not None:
+        priors["sigma"] = regression.noise_precision**-0.5
+    model = bambi.Model(
+        f"y ~ 0 + {TERM}",
+        data,
+        family=_logistic_family() if regression.noise_precision is None else "gaussian",
+        priors=priors,
+        auto_scale=False,
+        center_predictors=False,
+        extra_namespace={"features": lambda row: regression.x[np.asarray(row)]},
+    )
+    model.build()
+    return model.backend.model
+
+
+def _logistic_family() -> Any:
+    """Bernoulli targets, log p(y | f) = -log(1 + exp((1 - 2 y) f)), exact for every f.
+
+    bambi's own family ``"bernoulli"`` bounds the probability to [2.2e-16, 1 - 2.2e-16]: beyond |f| = 36 its
+    likelihood of the other label is flat, and so is its gradient. This one is faster, too.
+    """
+    bambi, pymc, tensor = optional("bambi"), optional("pymc"), optional("pytensor.tensor")
+
+    def log_prob(y: Any, f: Any) -> Any:
+        return -tensor.softplus((1 - 2 * y) * f)
+
+    def distribution(name: str, logit_p: Any, **options: Any) -> Any:
+        return pymc.CustomDist(name, logit_p, logp=log_prob, **options)
+
+    likelihood = bambi.Likelihood("BernoulliLogit", params=["logit_p"], parent="logit_p", dist=distribution)
+    return bambi.Family("bernoulli-logit", likelihood, "identity")
+
+
+def from_tree(tree: Any, origin: Origin) -> Draws:
+    """Convert arviz's `InferenceData` (before 1.0) or `DataTree` (since); pymc and nutpie name the depth apart."""
+    statistics = tree["sample_stats"]
+    depth = "depth" if "depth" in statistics.data_vars else "tree_depth"
+
+    def plain(group: Any, name: str) -> Any:
+        return group[name].transpose("chain", "draw", ...).to_numpy()
+
+    theta = plain(tree["posterior"], TERM)
+    return Draws(
+        theta.reshape(*theta.shape[:2], -1).astype(np.float64),
+        plain(statistics, "diverging").astype(np.bool_),
+        plain(statistics, "energy").astype(np.float64),
+        plain(statistics, depth).astype(np.int64),
+        origin,
+    )
+
+
+def optional(name: str) -> Any:
+    """Import a package of the extra ``mcmc``, or say how to install it."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise InputError(f"sampling needs {name} ({error}): pip install 'bdl-bench[mcmc]'") from None
+
+
+def _nutpie(model: Any, settings: Settings) -> Any:
+    nutpie = optional("nutpie")
+    compiled = nutpie.compile_pymc_model(model, var_names=[TERM])
+    # Chains are threads already: BLAS threads beneath them only wait for each other.
+    with optional("threadpoolctl").threadpool_limits(1):
+        return nutpie.sample(
+            compiled,
+            draws=settings.draws,
+            tune=settings.tune,
+            chains=settings.chains,
+            seed=settings.seed,
+            save_warmup=False,
+            progress_bar=False,
+        )
+
+
+def _pymc(model: Any, settings: Settings) -> Any:
+    return optional("pymc").sample(
+        model=model,
+        draws=settings.draws,
+        tune=settings.tune,
+        chains=settings.chains,
+        random_seed=settings.seed,
+        var_names=[TERM],
+        cores=1,  # more would fork, which is not safe with torch loaded
+        compile_kwargs={"mode": "NUMBA"},  # as nutpie does: needs no C compiler, and has a BLAS
+        compute_convergence_checks=False,
+        progressbar=False,
+        quiet=True,
+    )
