@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -59,6 +61,27 @@ def test_z_of_the_mean_uses_both_standard_errors(make_benchmark, make_trials):
     # Paper: 2.53 +- 0.02; sqrt(0.015^2 + 0.02^2) = 0.025.
     assert cell.z == pytest.approx(0.05 / 0.025)
     assert (cell.paper, cell.paper_se, cell.paper_source) == (2.53, 0.02, "vifa2023 Table 1")
+
+
+def test_z_of_a_single_run_takes_our_spread_over_trials():
+    """The printed run is one more draw: the difference to the mean of n has variance sd^2 (1 + 1 / n)."""
+    tables = SimpleNamespace(
+        paper="brownlie2022", tables=["Table B.3"], task="vifa_posterior_linear_uci", methods={"vifa": "vifa"}
+    )
+    benchmark = SimpleNamespace(
+        name="b",
+        title="B",
+        datasets=["boston"],
+        entries={"vifa": None},
+        metrics=["scaled_w2"],
+        papers=[tables],
+        notes=[],
+    )
+    ours = np.array([0.04, 0.05, 0.06, 0.07])
+    rows = pd.DataFrame({"dataset": "boston", "entry": "vifa", "status": "ok", "scaled_w2": ours})
+    cell = find(compare(benchmark, rows), "boston", "vifa", "scaled_w2", "mean")
+    assert cell.z == pytest.approx((ours.mean() - 0.0468) / (ours.std(ddof=1) * np.sqrt(1 + 1 / 4)))
+    assert cell.verdict == "match"
 
 
 def test_z_of_the_median_takes_the_papers_standard_error_equal_to_ours(make_benchmark, make_trials):

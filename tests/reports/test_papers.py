@@ -127,3 +127,25 @@ def test_equal_at_the_printed_digits(text, value, shown):
 
 def test_copies_keep_the_digits():
     assert deepcopy(Printed("2.90")).text == "2.90"
+
+
+THESIS = SimpleNamespace(paper="brownlie2022", tables=["Table 5.1"], task="vifa_posterior_linear_synthetic")
+
+
+def test_a_setting_chooses_among_the_numbers_of_a_method():
+    values = paper_values([listed(THESIS, methods={"k1": "vifa latent_dim=1", "k2": "vifa latent_dim=2"})])
+    found = {entry: values["synthetic", entry, "rel_cov_dist", "mean"].value.text for entry in ("k1", "k2")}
+    assert found == {"k1": "0.0983", "k2": "0.1053"}
+    with pytest.raises(InputError, match="which differ in their settings"):
+        paper_values([listed(THESIS, methods={"k": "vifa"})])
+    with pytest.raises(InputError, match=r"unknown method .* 'vifa latent_dim=3'"):
+        paper_values([listed(THESIS, methods={"k": "vifa latent_dim=3"})])
+
+
+def test_a_single_run_stands_under_the_mean_and_says_so(vifa):
+    tables = SimpleNamespace(
+        paper="brownlie2022", tables=["Table B.3"], task="vifa_posterior_linear_uci", methods={"vifa": "vifa"}
+    )
+    value = paper_values([tables])["boston", "vifa", "rel_mean_dist", "mean"]
+    assert (value.value.text, value.stderr, value.single) == ("0.0262", None, True)
+    assert not paper_values([vifa])["energy", "vifa-nn", "nmll", "mean"].single

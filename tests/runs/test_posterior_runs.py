@@ -1,0 +1,119 @@
+"""Runs that measure distances to a reference posterior."""
+
+import pytest
+import torch
+
+from bdl.errors import InputError
+from bdl.runs.executor import InProcessExecutor
+from bdl.runs.plan import plan
+from bdl.runs.runner import run
+from bdl.runs.scoring import score_moments
+from bdl.runs.store import Store
+from bdl.spec import load_benchmark
+
+QUIET = type("Quiet", (), {name: lambda self, *args: None for name in ("begin", "advance", "stored")})
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "store.sqlite") as opened:
+        yield opened
+
+
+def finals(store, name, *overrides, splits=(0,), entries=()):
+    """Run the quick profile with changes; the cells with their final rows."""
+    cells = plan(load_benchmark(name, "quick", overrides).select(entries=entries), splits=splits, compile=False)
+    run(cells, store, InProcessExecutor(), QUIET())
+    return [(cell, store.rows("final", cell.dataset, cell.entry)) for cell in cells]
+
+
+def test_the_exact_method_is_at_distance_zero(store, tmp_path):
+    """The exact posterior, through the whole run, differs from its reference by float32 rounding only."""
+    text = (tmp_path / "exact.yaml").as_posix()
+    (tmp_path / "exact.yaml").write_text(
+        """
+name: exact
+title: Exact
+datasets: [synthetic]
+splits: 2
+preparation: {standardise: none}
+entries:
+  exact:
+    model: {name: linear, bias: false}
+    likelihood: {name: gaussian}
+    method: {name: conjugate}
+    hyper: {prior_precision: 0.01, noise_precision: 0.1}
+    reference: {name: conjugate}
+metrics: [rel_mean_dist, rel_cov_dist, scaled_w2, runtime]
+"""
+    )
+    cells = plan(load_benchmark(text), splits=(0, 1))
+    run(cells, store, InProcessExecutor(), QUIET())
+    rows = store.rows("final", "synthetic", "exact")
+    assert [row.status for row in rows] == ["ok", "ok"]
+    for row in rows:
+        assert max(row.metrics[name] for name in ("rel_mean_dist", "rel_cov_dist", "scaled_w2")) < 1e-5
+        assert row.metrics["runtime"] > 0
+
+
+def test_a_reference_gives_its_precisions_to_the_method(store):
+    ((cell, (row,)),) = finals(
+        store, "uci-linear-posterior", "datasets=[diabetes]", "entries.vifa.training.epochs=20", entries=["vifa"]
+    )
+    truth = cell.truth(0)
+    assert row.hyper == {"learning_rate": 0.01, **truth.hyper}
+    assert truth.covariance.shape == (10, 10)
+    assert truth.mean.shape == (11,)
+
+
+def test_distances_follow_from_the_saved_moments(store):
+    ((cell, rows),) = finals(store, "vifa-synthetic", "entries.vifa-k1.training.epochs=20", entries=["vifa-k1"])
+    moments = store.predictions("synthetic", "vifa-k1", 0)
+    assert moments.shape == (3, 2)
+    truth = cell.truth(0)
+    again = score_moments(cell, moments, truth)
+    assert {name: rows[0].metrics[name] for name in again} == again
+    expected = torch.linalg.norm(torch.as_tensor(moments[0]).double() - truth.mean) / truth.mean.norm()
+    assert again["rel_mean_dist"] == pytest.approx(float(expected), rel=1e-12)
+
+
+def test_a_diverged_fit_is_a_failed_row(store):
+    ((_, (row,)),) = finals(
+        store,
+        "sgd-posterior",
+        "entries.sgd-fast-prior.hyper.learning_rate=1000",
+        "entries.sgd-fast-prior.method.warmup_epochs=1",
+        "entries.sgd-fast-prior.training.epochs=20",
+        entries=["sgd-fast-prior"],
+    )
+    assert row.status == "failed"
+    assert "non-finite parameters in epoch" in row.reason
+    assert row.metrics == {}
+
+
+def test_a_warm_up_that_leaves_nothing_is_refused():
+    benchmark = load_benchmark("sgd-posterior", "quick", ["entries.swag.training.epochs=50"])
+    with pytest.raises(InputError, match="50 epochs leave nothing after a warm-up of 50"):
+        plan(benchmark, splits=(0,))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("entries.vifa.reference=null", "entries.vifa: from_reference: unknown estimate of the reference"),
+        ("entries.vifa.from_reference=[noise_precision]", "no value for prior_precision"),
+        ("entries.fa-optimum.reference.name=ridge", "unknown reference 'ridge'"),
+        ("metrics=[rel_mean_dist, nmll]", "cannot be mixed"),
+        ("entries.fa-optimum.training={epochs: 1, batch_size: 1}", "works without minibatches"),
+        ("entries.vifa.by_dataset.bostn={}", r"unknown field 'bostn' \(did you mean boston\?\)"),
+        ("preparation.split=thirds", "preparation.split"),
+    ],
+)
+def test_bad_input(override, message):
+    with pytest.raises(InputError, match=message):
+        load_benchmark("uci-linear-posterior", "paper", [override])
+
+
+def test_distances_need_a_reference():
+    with pytest.raises(InputError, match=r"entries\.vifa-k1\.reference is missing: distances need one"):
+        load_benchmark("vifa-synthetic", "paper", ["entries.vifa-k1.reference=null"])
