@@ -109,13 +109,15 @@ def table(
 @app.command()
 def figures(name: Name, profile: Profile = "paper", set_: Set = [], results: Results = Path("results")) -> None:
     """Redraw a benchmark's figures as PNG and PDF."""
-    from bdl.outcome import compared, final_rows
-    from bdl.reports import figures as draw
-    from bdl.runs.folder import folder
+    from bdl.outcome import compared, draw, final_rows, posteriors, stored_cells
+    from bdl.runs.folder import existing, folder
 
-    benchmark = _benchmark(name, profile, set_)
-    comparison = compared(benchmark, final_rows(benchmark, results))
-    for path in draw(benchmark, comparison, folder(results, benchmark) / "figures"):
+    benchmark, pairs = _benchmark(name, profile, set_), []
+    comparison, place = compared(benchmark, final_rows(benchmark, results)), folder(results, benchmark)
+    if (place / "store.sqlite").exists():  # posteriors are in the store only, not in the published rows
+        with existing(results, benchmark) as store:
+            pairs = posteriors(stored_cells(benchmark, store), store)
+    for path in draw(benchmark, comparison, pairs, place):
         console.print(str(path), highlight=False, soft_wrap=True)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from bdl.reports import Cell as TableCell
-from bdl.reports import compare, figures, render
+from bdl.reports import Gaussians, compare, figures, moment_figures, render
 from bdl.runs.folder import existing, folder
 from bdl.runs.plan import Cell
 from bdl.runs.publish import final_frame, provenance, write_provenance, write_rows
@@ -68,7 +68,27 @@ def publish(
     files = [place / "table.md", place / "table.json"]
     for path, format in zip(files, ("markdown", "json"), strict=True):
         path.write_text(str(render(comparison, format)), encoding="utf-8")
-    return comparison, [*files, *figures(benchmark, comparison, place / "figures")]
+    return comparison, [*files, *draw(benchmark, comparison, posteriors(cells, store), place)]
+
+
+def draw(benchmark: Benchmark, comparison: Sequence[TableCell], pairs: Sequence[Gaussians], place: Path) -> list[Path]:
+    """Draw every figure of a benchmark into ``figures`` of its folder."""
+    target = place / "figures"
+    return [*figures(benchmark, comparison, target), *moment_figures(benchmark.name, pairs, target)]
+
+
+def posteriors(cells: Sequence[Cell], store: Store) -> list[Gaussians]:
+    """Pair the stored posterior of each cell's first successful split with its reference, where it has one."""
+    found = []
+    for cell in cells:
+        kept = ((split, store.predictions(cell.dataset, cell.entry, split)) for split in cell.splits)
+        split, moments = next(((split, values) for split, values in kept if values is not None), (0, None))
+        truth = None if moments is None else cell.truth(split)
+        if moments is not None and truth is not None:
+            ours = moments.astype(float)
+            names = (cell.dataset, cell.entry)
+            found.append(Gaussians(*names, ours[0], ours[1:], truth.mean.numpy(), truth.covariance.numpy()))
+    return found
 
 
 def mirror_run(cells: Sequence[Cell], store: Store, uri: str, results: Path, artifacts: Sequence[Path]) -> int:

@@ -1,5 +1,6 @@
 """When to compile, and how to carry on where it is not possible."""
 
+import itertools
 import logging
 import os
 import shutil
@@ -54,7 +55,7 @@ def compiled(
         Settings of the compiler, as `torch.compile` takes them.
     """
     torch._dynamo.config.recompile_limit = _MODELS_PER_CACHE
-    fast, broken = torch.compile(function, dynamic=dynamic, options=options), False
+    fast, broken = torch.compile(_apart(function), dynamic=dynamic, options=options), False
 
     def call(*args: Any) -> Any:
         nonlocal broken
@@ -68,3 +69,20 @@ def compiled(
         return function(*args)
 
     return call
+
+
+def _apart(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function in code of its own.
+
+    The compiler keeps its variants by code object, and every mapped step is the same code of `vmap`: it would look
+    for the hyper-parameters of one method in the arguments of another, and fail.
+    """
+
+    def call(*args: Any) -> Any:
+        return function(*args)
+
+    call.__code__ = call.__code__.replace(co_name=f"call_{next(_PROGRAMS)}")
+    return call
+
+
+_PROGRAMS = itertools.count()

@@ -345,6 +345,16 @@ def test_a_failing_compiler_is_reported_once_and_done_without(monkeypatch, caplo
     ]
 
 
+def test_programs_with_other_arguments_do_not_meet_in_the_compiler(monkeypatch):
+    """Found with two methods whose hyper-parameters have different names: a KeyError inside the compiler."""
+    real = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda function, **settings: real(function, backend="eager"))
+    values = torch.arange(3.0)
+    for hyper in ({"a": values.clone(), "b": values.clone()}, {"a": values, "c": values}, {"a": values}):
+        step = compiled(torch.func.vmap(lambda x, hyper: x + sum(hyper.values()), in_dims=(0, 0)))
+        assert torch.equal(step(values, hyper), (1 + len(hyper)) * values)
+
+
 def test_train_and_program_train_agree():
     """`Program.train` only passes its parts on."""
     program = toy_program(schedule=Schedule(epochs=1, batch_size=8))

@@ -1,0 +1,141 @@
+"""A posterior beside the truth: means, variances and covariances, one figure a data set and entry."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bdl.reports.figures import METADATA, OURS, PAPER, STYLE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Array = NDArray[np.float64]
+COLOURS = "viridis"
+"""Its lightness is monotone, so that the sign of a covariance can be told in grey as well."""
+
+
+class Gaussians(NamedTuple):
+    """Moments of an approximation and of the truth, for one fit."""
+
+    dataset: str
+    entry: str
+    mean: Array
+    """(D,)."""
+    covariance: Array
+    """(D, D)."""
+    true_mean: Array
+    """(D,)."""
+    true_covariance: Array
+    """(d, d), of the first d parameters."""
+
+
+def moment_figures(benchmark: str, pairs: Sequence[Gaussians], folder: Path) -> list[Path]:
+    """Draw each posterior beside the truth.
+
+    Parameters
+    ----------
+    benchmark
+        Name of the benchmark, the start of the file names.
+    pairs
+        What to draw.
+    folder
+        Where the files go; created if need be.
+
+    Returns
+    -------
+    list of Path
+        ``<benchmark>-posterior-<dataset>-<entry>.png`` (200 dpi) and ``.pdf``: means, variances, and
+        off-diagonal covariances as two heat maps on one scale; for two parameters, contours at one and two
+        standard deviations instead of the heat maps.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.style import context
+
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for pair in pairs:
+        with context(["default", STYLE]):
+            figure = _figure(pair)
+            FigureCanvasAgg(figure)
+            for suffix, metadata in METADATA.items():
+                path = folder / f"{benchmark}-posterior-{pair.dataset}-{pair.entry}.{suffix}"
+                figure.savefig(path, dpi=200, metadata=metadata)
+                paths.append(path)
+    return paths
+
+
+def _figure(pair: Gaussians) -> "Figure":
+    from matplotlib.figure import Figure
+
+    plane = len(pair.true_covariance) == len(pair.mean) == 2
+    widths = [1.2, 1.2, 1.4] if plane else [1.4, 1.4, 1, 1.12]
+    figure = Figure(figsize=(2.3 * sum(widths), 2.9), layout="constrained", facecolor="white")
+    axes = figure.subplots(1, len(widths), width_ratios=widths)
+    _means(axes[0], pair)
+    _variances(axes[1], pair)
+    if plane:
+        _contours(axes[2], pair)
+    else:
+        _heat_maps(figure, axes[2:], pair)
+    figure.suptitle(f"{pair.dataset}, {pair.entry}", fontsize=11, x=0.01, ha="left")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
+def _plain(panel: "Axes", title: str) -> None:
+    panel.set_title(title, fontsize=10, loc="left")
+    panel.grid(axis="y")
+    panel.tick_params(which="both", length=0)
+    panel.spines[["left", "right", "top"]].set_visible(False)
+
+
+def _means(panel: "Axes", pair: Gaussians) -> None:
+    _plain(panel, "mean of each parameter")
+    place = np.arange(1, len(pair.mean) + 1)
+    panel.plot(place, pair.true_mean, linestyle="none", label="truth", **(PAPER | {"markersize": 7}))
+    panel.plot(place, pair.mean, linestyle="none", label="approximation", **(OURS | {"markersize": 3.5}))
+    panel.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
+
+
+def _variances(panel: "Axes", pair: Gaussians) -> None:
+    _plain(panel, "variance")
+    known = len(pair.true_covariance)
+    place = np.arange(1, known + 1)
+    panel.bar(place - 0.2, np.diag(pair.true_covariance), 0.4, color="white", edgecolor=PAPER["color"], hatch="////")
+    panel.bar(place + 0.2, np.diag(pair.covariance)[:known], 0.4, color=OURS["color"])
+    panel.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
+
+
+def _heat_maps(figure: "Figure", panels: Sequence["Axes"], pair: Gaussians) -> None:
+    known = len(pair.true_covariance)
+    hidden = np.eye(known, dtype=bool)
+    maps = [np.ma.array(values, mask=hidden) for values in (pair.true_covariance, pair.covariance[:known, :known])]
+    limit = max(float(np.abs(values).max()) for values in maps)
+    for panel, values, title in zip(panels, maps, ("truth", "approximation"), strict=True):
+        extent = (0.5, known + 0.5, known + 0.5, 0.5)
+        image = panel.imshow(values, cmap=COLOURS, vmin=-limit, vmax=limit, extent=extent)
+        panel.set_title(f"covariance, {title}", fontsize=10, loc="left")
+        panel.tick_params(which="both", length=0)
+        panel.spines[:].set_visible(False)
+    figure.colorbar(image, ax=panels[-1], shrink=0.8)
+
+
+def _contours(panel: "Axes", pair: Gaussians) -> None:
+    _plain(panel, "contours at 1 and 2 sd")
+    turn = np.linspace(0, 2 * np.pi, 200)
+    circle = np.stack([np.cos(turn), np.sin(turn)])
+    looks: list[tuple[Array, Array, dict[str, Any]]] = [
+        (pair.true_mean, pair.true_covariance, {"color": PAPER["color"], "linestyle": "--", "linewidth": 2}),
+        (pair.mean, pair.covariance, {"color": OURS["color"], "linewidth": 1.2}),
+    ]
+    for mean, covariance, look in looks:
+        values, vectors = np.linalg.eigh(covariance)
+        ellipse = (vectors * np.sqrt(values.clip(0))) @ circle
+        for radius in (1, 2):
+            panel.plot(*(mean[:, None] + radius * ellipse), **look)
+    panel.set_aspect("equal", adjustable="datalim")
