@@ -1,6 +1,7 @@
 """The metrics of a final fit, from its predictions or from its posterior's moments."""
 
 from inspect import signature
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,8 +12,11 @@ from bdl.references.base import Truth
 from bdl.runs.plan import Cell
 from bdl.search.study import Setting
 
-Kept = NDArray[np.float32]
-"""What the store keeps of a fit: predictions (S, n), or moments (1 + D, D), the mean above the covariance."""
+Kept = NDArray[np.floating[Any]]
+"""What the store keeps of a fit: predictions (S, n), or moments (1 + D, D), the mean above the covariance.
+
+Predictions are float32. Moments are float64: rounded to float32, an ill-conditioned covariance is not one any more.
+"""
 
 
 def score_predictions(cell: Cell, split: int, f: Kept, hyper: Setting) -> dict[str, float]:

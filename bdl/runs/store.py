@@ -66,7 +66,7 @@ class Row:
     metrics: dict[str, float | None]
     seconds: float
     details: dict[str, Any]
-    predictions: NDArray[np.float32] | None = field(default=None, repr=False, compare=False)
+    predictions: NDArray[np.floating[Any]] | None = field(default=None, repr=False, compare=False)
 
 
 _KEY = ("dataset", "entry", "stage", "split", "trial", "fold", "status")
@@ -148,7 +148,7 @@ class Store:
         )
         return [Row(*key, **json.loads(body)) for *key, body in found]
 
-    def predictions(self, dataset: str, entry: str, split: int) -> NDArray[np.float32] | None:
+    def predictions(self, dataset: str, entry: str, split: int) -> NDArray[np.floating[Any]] | None:
         """Read the predictions of a final fit, None if it failed or is not there."""
         found = self._db.execute(
             "SELECT predictions FROM trials WHERE stage = 'final' AND dataset = ? AND entry = ? AND split = ?",
@@ -156,7 +156,7 @@ class Store:
         ).fetchone()
         if found is None or found[0] is None:
             return None
-        values: NDArray[np.float32] = np.load(BytesIO(found[0]), allow_pickle=False)
+        values: NDArray[np.floating[Any]] = np.load(BytesIO(found[0]), allow_pickle=False)
         return values
 
     def _transaction(self) -> "_Transaction":
@@ -176,7 +176,7 @@ class _Transaction:
         self._db.execute("COMMIT" if kind is None else "ROLLBACK")
 
 
-def _packed(predictions: NDArray[np.float32] | None) -> bytes | None:
+def _packed(predictions: NDArray[np.floating[Any]] | None) -> bytes | None:
     if predictions is None:
         return None
     buffer = BytesIO()

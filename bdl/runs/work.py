@@ -95,7 +95,7 @@ class FinalGroup:
 
     def _kept(self, program: Program, trials: Trials, fit: Fit, index: int) -> Kept:
         if any(INFO[name].kind == "distance" for name in self.cell.benchmark.metrics):
-            return program.moments(fit, index).float().cpu().numpy()
+            return program.moments(fit, index).cpu().numpy()
         rows = self.cell.data.split(self.splits[index]).test
         return program.predict(trials, fit, [index], rows)[0].cpu().numpy()
 

@@ -28,7 +28,7 @@ def finals(store, name, *overrides, splits=(0,), entries=()):
 
 
 def test_the_exact_method_is_at_distance_zero(store, tmp_path):
-    """The exact posterior, through the whole run, differs from its reference by float32 rounding only."""
+    """The exact posterior, through the whole run, differs from its reference by float32 rounding of the precisions."""
     text = (tmp_path / "exact.yaml").as_posix()
     (tmp_path / "exact.yaml").write_text(
         """
@@ -70,6 +70,7 @@ def test_distances_follow_from_the_saved_moments(store):
     ((cell, rows),) = finals(store, "vifa-synthetic", "entries.vifa-k1.training.epochs=20", entries=["vifa-k1"])
     moments = store.predictions("synthetic", "vifa-k1", 0)
     assert moments.shape == (3, 2)
+    assert moments.dtype == "float64"
     truth = cell.truth(0)
     again = score_moments(cell, moments, truth)
     assert {name: rows[0].metrics[name] for name in again} == again
