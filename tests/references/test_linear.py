@@ -4,12 +4,15 @@ import pytest
 import torch
 from sklearn.linear_model import BayesianRidge
 
+from bdl.data import load
 from bdl.errors import InputError
 from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.networks import Linear
 from bdl.models.problem import Problem
 from bdl.references import REFERENCES
 from bdl.references.linear import BayesianRidgeReference, ConjugateReference
+from bdl.runs.plan import Cell
+from bdl.spec import load_benchmark
 
 
 @pytest.fixture
@@ -68,3 +71,22 @@ def test_bad_input(data):
         BayesianRidgeReference().check(Problem(Linear(bias=False), Gaussian(), 3))
     with pytest.raises(InputError, match="targets are constant"):
         BayesianRidgeReference().fit(Problem(Linear(), Gaussian(), 3), x, torch.ones_like(y), {})
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("dataset", ["energy", "boston", "concrete", "yacht"])
+def test_precisions_are_those_of_the_thesis(dataset):
+    """Table 5.3 (Brownlie 2022), to the printed digits."""
+    printed = {
+        "energy": (0.0608, 0.1246),
+        "boston": (0.2859, 0.0429),
+        "concrete": (0.0254, 0.0101),
+        "yacht": (0.0291, 0.0114),
+    }
+    try:
+        load(dataset)
+    except InputError as error:
+        pytest.skip(str(error))
+    truth = Cell(load_benchmark("uci-linear-posterior"), dataset, "vifa", (0,)).truth(0)
+    found = (truth.hyper["prior_precision"], truth.hyper["noise_precision"])
+    assert tuple(round(value, 4) for value in found) == printed[dataset]
