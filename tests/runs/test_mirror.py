@@ -180,6 +180,8 @@ def test_params_are_the_resolved_entry_with_dots(store, client, load, send):
     expected = {
         **{"dataset": "yacht", "entry": "searched", "seed": "7", "splits": "4", "evaluation.samples": "30"},
         **{"likelihood.name": "gaussian", "prior.bias_precision": "null"},
+        **{"preparation.split": "published", "preparation.standardise": "both"},
+        **{"reference": "null", "from_reference": "[]"},
         **{"training.epochs": "5", "training.batch_size": "10"},
         **{"hyper.noise_precision": "0.5", "search.sampler": "random", "search.trials": "4"},
         **{"search.folds": "3", "search.metric": "nmll", "search.space.learning_rate.low": "0.001"},
