@@ -80,7 +80,7 @@ def draw(benchmark: Benchmark, comparison: Sequence[TableCell], pairs: Sequence[
 def posteriors(cells: Sequence[Cell], store: Store) -> list[Gaussians]:
     """Pair the stored posterior of each cell's first successful split with its reference, where it has one."""
     found = []
-    for cell in cells:
+    for cell in (cell for cell in cells if cell.benchmark.measures_distances):
         kept = ((split, store.predictions(cell.dataset, cell.entry, split)) for split in cell.splits)
         split, moments = next(((split, values) for split, values in kept if values is not None), (0, None))
         truth = None if moments is None else cell.truth(split)

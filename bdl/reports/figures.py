@@ -1,7 +1,8 @@
 """Our means against the printed ones, one figure a metric."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,19 +71,26 @@ def figures(benchmark: Benchmark, cells: Sequence[Cell], folder: Path) -> list[P
         ``<benchmark>-<metric>.png`` (200 dpi) and ``.pdf`` for every metric, in that order. The same cells
         give the same bytes under one version of matplotlib, whatever the user's own settings.
     """
+    chosen = {name: [c for c in cells if c.metric == name and c.statistic == "mean"] for name in benchmark.metrics}
+    return save(
+        {f"{benchmark.name}-{name}": partial(_figure, benchmark, name, own) for name, own in chosen.items()}, folder
+    )
+
+
+def save(drawings: "Mapping[str, Callable[[], Figure]]", folder: Path) -> list[Path]:
+    """Draw figures in the house style and write each as PNG (200 dpi) and PDF under its name."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.style import context
 
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    for metric in benchmark.metrics:
+    for name, draw in drawings.items():
         with context(["default", STYLE]):
-            figure = _figure(benchmark, metric, [c for c in cells if c.metric == metric and c.statistic == "mean"])
+            figure = draw()
             FigureCanvasAgg(figure)
             for suffix, metadata in METADATA.items():
-                path = folder / f"{benchmark.name}-{metric}.{suffix}"
-                figure.savefig(path, dpi=200, metadata=metadata)
-                paths.append(path)
+                paths.append(folder / f"{name}.{suffix}")
+                figure.savefig(paths[-1], dpi=200, metadata=metadata)
     return paths
 
 

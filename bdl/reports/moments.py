@@ -1,13 +1,14 @@
 """A posterior beside the truth: means, variances and covariances, one figure a data set and entry."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bdl.reports.figures import METADATA, OURS, PAPER, STYLE
+from bdl.reports.figures import OURS, PAPER, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,20 +53,9 @@ def moment_figures(benchmark: str, pairs: Sequence[Gaussians], folder: Path) -> 
         off-diagonal covariances as two heat maps on one scale; for two parameters, contours at one and two
         standard deviations instead of the heat maps.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.style import context
-
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for pair in pairs:
-        with context(["default", STYLE]):
-            figure = _figure(pair)
-            FigureCanvasAgg(figure)
-            for suffix, metadata in METADATA.items():
-                path = folder / f"{benchmark}-posterior-{pair.dataset}-{pair.entry}.{suffix}"
-                figure.savefig(path, dpi=200, metadata=metadata)
-                paths.append(path)
-    return paths
+    return save(
+        {f"{benchmark}-posterior-{pair.dataset}-{pair.entry}": partial(_figure, pair) for pair in pairs}, folder
+    )
 
 
 def _figure(pair: Gaussians) -> "Figure":

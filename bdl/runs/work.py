@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from bdl.metrics import INFO
 from bdl.references.base import Truth
 from bdl.runs.plan import Cell
 from bdl.runs.scoring import Kept, score_moments, score_predictions
@@ -94,13 +93,13 @@ class FinalGroup:
         return {name: truth.hyper[name] for name in self.cell.settings.from_reference} if truth else {}
 
     def _kept(self, program: Program, trials: Trials, fit: Fit, index: int) -> Kept:
-        if any(INFO[name].kind == "distance" for name in self.cell.benchmark.metrics):
+        if self.cell.benchmark.measures_distances:
             return program.moments(fit, index).cpu().numpy()
         rows = self.cell.data.split(self.splits[index]).test
         return program.predict(trials, fit, [index], rows)[0].cpu().numpy()
 
     def _metrics(self, split: int, kept: Kept, hyper: Setting, truth: Truth | None) -> dict[str, float]:
-        if truth is None:
+        if truth is None or not self.cell.benchmark.measures_distances:
             return score_predictions(self.cell, split, kept, hyper)
         return score_moments(self.cell, kept, truth) if np.isfinite(kept).all() else {}
 

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from bdl.errors import unknown
 from bdl.metrics.base import INFO
-from bdl.spec.components import LikelihoodComponent, MethodComponent, ModelComponent, ReferenceComponent
+from bdl.spec.entry import Entry
 from bdl.spec.fields import (
     Count,
     DatasetName,
@@ -17,147 +17,11 @@ from bdl.spec.fields import (
     Items,
     MetricName,
     NonEmpty,
-    NonNegative,
-    ScoreName,
     Settings,
     Slug,
     Text,
     Unique,
 )
-
-
-class Prior(Settings):
-    """Gaussian prior N(0, 1 / prior_precision) on every parameter."""
-
-    bias_precision: float | None = Field(None, gt=0)
-    """Prior precision of the biases; null gives them that of the weights."""
-
-
-class Training(Settings):
-    """How long one fit trains."""
-
-    epochs: Count
-    """Passes over the training rows."""
-    batch_size: Count
-    """Rows of a minibatch."""
-
-
-class Range(Settings):
-    """Where a hyper-parameter is searched."""
-
-    low: NonNegative
-    """Smallest value; above 0 if `scale` is log."""
-    high: NonNegative
-    """Largest value."""
-    scale: Literal["linear", "log"] = "linear"
-    """Uniform in the value, or in its logarithm."""
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.low >= self.high:
-            word = "empty" if self.low == self.high else "reversed"
-            raise ValueError(f"range {word}: low {self.low:g} must be below high {self.high:g}")
-        if self.scale == "log" and self.low == 0:
-            raise ValueError("a log range needs low above 0")
-        return self
-
-
-class Search(Settings):
-    """Choice of hyper-parameters by cross-validation on the training rows."""
-
-    sampler: Literal["random"] = "random"
-    """How configurations are drawn: independently, uniformly from `space`."""
-    trials: Count
-    """Configurations drawn."""
-    folds: int = Field(ge=2)
-    """Folds of the cross-validation."""
-    metric: ScoreName
-    """Validation metric; the trial with the best mean over the folds wins."""
-    space: Mapping[str, Range] = Field(min_length=1)
-    """Hyper-parameter to its range. The order matters: values are drawn in this order."""
-
-
-class DatasetSettings(Settings):
-    """What an entry does differently on one data set."""
-
-    training: Training | None = None
-    """How long one fit trains; null keeps the entry's."""
-    hyper: Mapping[str, NonNegative] = {}
-    """Fixed hyper-parameters that replace or join the entry's."""
-
-
-class Entry(Settings):
-    """One row of the tables: a model, a likelihood, a prior, a method and how it is trained."""
-
-    model: ModelComponent
-    """Model and its settings."""
-    likelihood: LikelihoodComponent
-    """Likelihood and its settings."""
-    prior: Prior = Prior()
-    """Prior over the parameters."""
-    method: MethodComponent
-    """Method and its settings."""
-    training: Training | None = None
-    """How long one fit trains; null for a method without minibatches."""
-    hyper: Mapping[str, NonNegative] = {}
-    """Fixed hyper-parameters."""
-    reference: ReferenceComponent | None = None
-    """Reference posterior that distances are measured to."""
-    from_reference: Items[Text] = ()
-    """Hyper-parameters whose values the reference estimates."""
-    by_dataset: Mapping[DatasetName, DatasetSettings] = {}
-    """Data set to what the entry does differently there."""
-    search: Search | None = None
-    """Search for the other hyper-parameters; null if all are fixed."""
-
-    @property
-    def hyper_names(self) -> tuple[str, ...]:
-        """Every hyper-parameter that must be fixed or searched."""
-        return (*self.method.build().hyper, "prior_precision", *self.likelihood.build().hyper)
-
-    @property
-    def direct(self) -> bool:
-        """Whether the method works without minibatches."""
-        return hasattr(self.method.build(), "fit")
-
-    def on(self, dataset: str) -> Self:
-        """Give the entry as it is on one data set."""
-        own = self.by_dataset.get(dataset, DatasetSettings())
-        hyper, training = {**self.hyper, **own.hyper}, own.training or self.training
-        return self.model_copy(update={"hyper": hyper, "training": training, "by_dataset": {}})
-
-    @model_validator(mode="after")
-    def _training_fits_method(self) -> Self:
-        if self.direct and (self.training or self.search):
-            raise ValueError(f"method '{self.method.name}' works without minibatches: remove training and search")
-        if not self.direct and self.training is None:
-            raise ValueError("training is missing: give epochs and batch_size")
-        return self
-
-    @model_validator(mode="after")
-    def _reference_estimates(self) -> Self:
-        known = self.reference.build().estimates if self.reference else ()
-        for name in self.from_reference:
-            if name not in known:
-                raise ValueError(f"from_reference: {unknown('estimate of the reference', name, known)}")
-        return self
-
-    @model_validator(mode="after")
-    def _hyper_complete(self) -> Self:
-        own = [name for settings in self.by_dataset.values() for name in settings.hyper]
-        space = self.search.space if self.search else {}
-        names = self.hyper_names
-        for name in (*self.hyper, *space, *own):
-            if name not in names:
-                raise ValueError(str(unknown("hyper-parameter", name, names)))
-            if sum(name in given for given in (self.hyper, space, self.from_reference)) > 1:
-                raise ValueError(
-                    f"hyper-parameter '{name}' is given twice (hyper, search.space, from_reference): keep one"
-                )
-        missing = [name for name in names if name not in {*self.hyper, *space, *self.from_reference}]
-        if missing:
-            raise ValueError(f"no value for {', '.join(missing)}: add to hyper or to search.space")
-        return self
 
 
 class Evaluation(Settings):
@@ -241,13 +105,17 @@ class Benchmark(Settings):
                 raise ValueError(f"{place}: {unknown('entry', name, self.entries)}")
         return self
 
+    @property
+    def measures_distances(self) -> bool:
+        """Whether posteriors are held against references, rather than predictions against targets."""
+        return any(INFO[name].kind == "distance" for name in self.metrics)
+
     @model_validator(mode="after")
     def _distances_have_references(self) -> Self:
-        kinds = {INFO[name].kind for name in self.metrics}
-        if kinds >= {"distance", "predictive"}:
+        if self.measures_distances and any(INFO[name].kind == "predictive" for name in self.metrics):
             raise ValueError("metrics: distances and predictive scores cannot be mixed; make two benchmarks")
         for name, entry in self.entries.items():
-            if "distance" in kinds and entry.reference is None:
+            if self.measures_distances and entry.reference is None:
                 raise ValueError(f"entries.{name}.reference is missing: distances need one")
         return self
 
