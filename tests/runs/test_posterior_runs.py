@@ -118,3 +118,29 @@ def test_bad_input(override, message):
 def test_distances_need_a_reference():
     with pytest.raises(InputError, match=r"entries\.vifa-k1\.reference is missing: distances need one"):
         load_benchmark("vifa-synthetic", "paper", ["entries.vifa-k1.reference=null"])
+
+
+def test_a_reference_may_only_estimate_and_predictions_are_scored(store, tmp_path):
+    (tmp_path / "ridge.yaml").write_text(
+        """
+name: ridge
+title: Ridge
+datasets: [diabetes]
+splits: 1
+entries:
+  exact:
+    model: {name: linear}
+    likelihood: {name: gaussian}
+    method: {name: conjugate}
+    from_reference: [prior_precision, noise_precision]
+    reference: {name: bayesian-ridge}
+metrics: [nmll, rmse]
+"""
+    )
+    (cell,) = plan(load_benchmark((tmp_path / "ridge.yaml").as_posix()), splits=(0,))
+    run([cell], store, InProcessExecutor(), QUIET())
+    (row,) = store.rows("final", "diabetes", "exact")
+    assert row.status == "ok", row.reason
+    assert row.hyper["noise_precision"] == pytest.approx(54**-2, rel=0.1)  # residual standard deviation 54
+    assert row.metrics["rmse"] < 70  # the targets have standard deviation 77
+    assert store.predictions("diabetes", "exact", 0).shape == (100, 44)
