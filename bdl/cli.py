@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from bdl import cli_references
 from bdl.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="List, download and verify the data sets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
+app.add_typer(cli_references.app, name="references")
 
 console = Console(width=None if sys.stdout.isatty() else 120)
 
@@ -59,11 +61,13 @@ def run(
     from bdl.runs.executor import InProcessExecutor
     from bdl.runs.folder import opened, start_afresh
     from bdl.runs.runner import run as run_cells
+    from bdl.runs.truths import sampled
 
     start = time.perf_counter()
     whole = _benchmark(name, profile, set_)
     benchmark = whole.select(dataset, method)
     cells = _plan(benchmark, splits, device, compile)
+    cli_references.make(sampled(cells), console)
     with opened(results, benchmark) as store:
         if fresh and (copy := start_afresh(store, cells)):
             console.print(f"Starting anew; the earlier rows are in {copy}")

@@ -11,6 +11,7 @@ from bdl.runs.folder import existing, folder
 from bdl.runs.plan import Cell
 from bdl.runs.publish import final_frame, provenance, write_provenance, write_rows
 from bdl.runs.store import Store
+from bdl.runs.truths import publish_info, sampled
 from bdl.spec import Benchmark
 
 
@@ -64,6 +65,7 @@ def publish(
     place, cells = folder(results, benchmark), stored_cells(benchmark, store)
     write_rows(cells, store, place)
     write_provenance(provenance(cells, store, wall_seconds), place)
+    publish_info(sampled(cells), place)
     comparison = compared(benchmark, final_frame(cells, store))
     files = [place / "table.md", place / "table.json"]
     for path, format in zip(files, ("markdown", "json"), strict=True):

@@ -10,7 +10,6 @@ import pytest
 import torch
 from filelock import FileLock
 
-from bdl import cli
 from bdl.data import DATASETS
 
 TINY = """
@@ -50,20 +49,6 @@ def tiny(tmp_path, monkeypatch) -> Path:
     path = tmp_path / "tiny.yaml"
     path.write_text(TINY, "utf-8")
     return path
-
-
-@pytest.fixture
-def invoke(monkeypatch, capsys):
-    """Run the command line in this process; give exit code, stdout and stderr."""
-
-    def call(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["bdl-bench", *map(str, words)])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        output = capsys.readouterr()
-        return stop.value.code or 0, output.out, output.err
-
-    return call
 
 
 @pytest.fixture

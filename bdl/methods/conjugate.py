@@ -1,6 +1,7 @@
 """The exact posterior of Bayesian linear regression with known precisions."""
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -46,7 +47,7 @@ class Conjugate:
         for name in ("prior_precision", "noise_precision"):
             if not 0 < float(hyper[name]) < float("inf"):
                 raise InputError(f"{name} is {float(hyper[name]):g}: give a positive number")
-        design = torch.cat([x, torch.ones_like(x[:, : problem.dim - x.shape[1]])], dim=1)
+        design = cast(Linear, problem.model).design(x)
         beta = hyper["noise_precision"]
         precision = beta * design.T @ design + torch.diag(problem.prior_precision(hyper).expand(problem.dim))
         factor = torch.linalg.cholesky(precision)

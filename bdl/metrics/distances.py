@@ -7,6 +7,7 @@ symmetric (to the root of its precision).
 
 import math
 from collections.abc import Callable
+from itertools import combinations
 
 import torch
 from torch import Tensor
@@ -14,6 +15,9 @@ from torch import Tensor
 from bdl.errors import InputError
 from bdl.posteriors import FullGaussian, kl_divergence
 from bdl.posteriors.base import check_positive, check_shape, check_vector
+
+Moments = tuple[Tensor, Tensor]
+"""Mean (D,) and covariance (D, D)."""
 
 
 def rel_mean_dist(mean: Tensor, reference_mean: Tensor) -> Tensor:
@@ -145,6 +149,41 @@ def monte_carlo_se(distance: Callable[[Tensor, Tensor], Tensor], chains: Tensor)
         rest = scatter - part.mT @ part - kept * torch.outer(shift, shift)
         distances.append(distance(centre + shift, rest / (kept - 1)))
     return ((count - 1) * torch.stack(distances).var(correction=0)).sqrt()
+
+
+def noise_floor(distance: Callable[[Moments, Moments], Tensor], chains: Tensor) -> Tensor:
+    """Distance that the sampled distribution itself is expected to have to the moments of its sample.
+
+    Small distances are linear in the errors of the moments. The errors of two halves of the sample are
+    independent, each sqrt(2) times that of the whole, so the halves are twice as far apart as the truth and the
+    whole sample: the floor is half the root mean square over the ways to halve the chains.
+
+    Parameters
+    ----------
+    distance
+        Maps two pairs of mean (D,) and covariance (D, D) to a distance, the second being the reference.
+    chains
+        Draws: an even number C of chains of S, shape (C, S, D).
+
+    Raises
+    ------
+    InputError
+        If the chains cannot be halved.
+    """
+    count = len(chains)
+    if chains.ndim != 3 or count % 2 or not count:
+        raise InputError(f"chains has shape {tuple(chains.shape)}: give (C, S, D) with an even C")
+    halves = [half for half in combinations(range(count), count // 2) if 0 in half]
+    squares = []
+    for half in halves:
+        other = [chain for chain in range(count) if chain not in half]
+        squares.append(distance(_moments(chains[list(half)]), _moments(chains[other])).square())
+    return 0.5 * torch.stack(squares).mean().sqrt()
+
+
+def _moments(chains: Tensor) -> Moments:
+    pooled = chains.flatten(0, 1).double()
+    return pooled.mean(0), torch.cov(pooled.mT).reshape(chains.shape[-1], -1)
 
 
 def _relative(value: Tensor, reference: Tensor) -> Tensor:

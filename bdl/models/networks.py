@@ -84,6 +84,10 @@ class Linear:
         """Mark the biases: a boolean vector of shape (D,)."""
         return torch.arange(self.dim(d_in, d_out)) >= d_out * d_in
 
+    def design(self, x: Tensor) -> Tensor:
+        """Give the matrix X of a single output X theta: inputs (M, d_in) -> (M, d_in + 1), or (M, d_in)."""
+        return torch.cat([x, torch.ones_like(x[:, : int(self.bias)])], dim=1)
+
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
         """Map parameters (D,) and inputs (M, d_in) to outputs (M, d_out)."""
         size = d_out * x.shape[-1]

@@ -6,6 +6,7 @@ REFERENCES = Registry(
     "reference",
     {
         "conjugate": "bdl.references.linear:ConjugateReference",
+        "nuts": "bdl.references.nuts:NutsReference",
         "bayesian-ridge": "bdl.references.linear:BayesianRidgeReference",
     },
     contracts=("bdl.references.base:Reference",),

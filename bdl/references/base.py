@@ -1,11 +1,14 @@
 """What a reference posterior is."""
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
 from bdl.models.problem import Hyper, Problem
+
+if TYPE_CHECKING:
+    from bdl.references.cache import Recipe
 
 
 class Truth(NamedTuple):
@@ -17,6 +20,8 @@ class Truth(NamedTuple):
     """Covariance of the first d parameters, (d, d); d is below D where the reference knows no more."""
     hyper: Mapping[str, float]
     """Hyper-parameters that the reference estimated; methods may ask for them."""
+    chains: Tensor | None = None
+    """Draws that mean and covariance come from, (C, S, D); None where they are exact."""
 
 
 class Reference(Protocol):
@@ -33,4 +38,13 @@ class Reference(Protocol):
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
         """Find the posterior for training data as the model sees them, float64, (n, d) and (n,)."""
+        ...
+
+
+@runtime_checkable
+class SampledReference(Reference, Protocol):
+    """A reference that samples, which takes minutes, and keeps its draws."""
+
+    def recipe(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> "Recipe":
+        """Say what `fit` would sample, for the same arguments."""
         ...

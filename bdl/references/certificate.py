@@ -115,7 +115,7 @@ class Certificate:
 
     def to_json(self) -> str:
         """Write as JSON."""
-        return TypeAdapter(Certificate).dump_json(self, indent=1).decode()
+        return TypeAdapter(Certificate).dump_json(self).decode()
 
     @classmethod
     def from_json(cls, text: str) -> "Certificate":

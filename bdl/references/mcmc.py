@@ -1,7 +1,7 @@
 """Draws from the posterior of a regression by the No-U-Turn sampler: the truth where there is no closed form.
 
-The model is y_i ~ Bernoulli(sigmoid(x_i theta)), or y_i ~ N(x_i theta, 1/beta), with theta ~ N(0, I/alpha)
-and no intercept. It is written with bambi, as in Brownlie (2022), and sampled by nutpie or by pymc.
+The model is y_i ~ Bernoulli(sigmoid(x_i theta)), or y_i ~ N(x_i theta, 1/beta), with theta_j ~ N(0, 1/alpha_j);
+an intercept is a column of ones. It is written with bambi, as in Brownlie (2022), and sampled by nutpie or by pymc.
 """
 
 import importlib
@@ -23,7 +23,7 @@ TERM = "features(row)"
 
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """Data, likelihood and prior of a linear model without intercept.
+    """Data, likelihood and prior of a linear model.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class Regression:
     y
         Targets, (n,): 0 or 1 in logistic regression, real otherwise.
     prior_precision
-        alpha, of every weight.
+        alpha, of every parameter, (D,).
     noise_precision
         beta of Gaussian targets; None makes it a logistic regression.
 
@@ -44,19 +44,21 @@ class Regression:
 
     x: NDArray[np.float64]
     y: NDArray[np.float64]
-    prior_precision: float
+    prior_precision: NDArray[np.float64]
     noise_precision: float | None = None
 
     def __post_init__(self) -> None:
         if self.x.ndim != 2 or not self.x.size or self.y.shape != (len(self.x),):
             raise InputError(f"x must be (n, D) and y (n,): they are {self.x.shape} and {self.y.shape}")
+        if self.prior_precision.shape != self.x.shape[1:]:
+            raise InputError(f"prior_precision must be ({self.x.shape[1]},): it is {self.prior_precision.shape}")
         if not (np.isfinite(self.x).all() and np.isfinite(self.y).all()):
             raise InputError("x and y must be finite: drop the examples that are not")
         if self.noise_precision is None and not np.isin(self.y, (0, 1)).all():
             raise InputError("labels must be 0 or 1: recode y, or give a noise_precision for real targets")
-        for name in ("prior_precision", "noise_precision"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < np.inf:
+        given = [] if self.noise_precision is None else [("noise_precision", self.noise_precision)]
+        for name, value in (*(("prior_precision", alpha) for alpha in self.prior_precision), *given):
+            if not 0 < value < np.inf:
                 raise InputError(f"{name} must be positive and finite: it is {value}")
 
 
@@ -72,6 +74,8 @@ class Settings:
         Number of chains.
     seed
         Gives all chains their randomness.
+    target_accept
+        Acceptance rate that the warm-up adapts the step size to; nearer to 1, steps are smaller.
     sampler
         None takes nutpie where it is installed, else pymc.
     """
@@ -80,6 +84,7 @@ class Settings:
     tune: int = 1_000
     chains: int = 4
     seed: int = 1
+    target_accept: float = 0.9
     sampler: Sampler | None = None
 
     def chosen(self) -> Sampler:
@@ -150,7 +155,8 @@ def build(regression: Regression) -> Any:
     """
     bambi, pandas = optional("bambi"), optional("pandas")
     data = pandas.DataFrame({"y": regression.y, "row": np.arange(len(regression.x))})
-    priors: dict[str, Any] = {TERM: bambi.Prior("Normal", mu=0, sigma=regression.prior_precision**-0.5)}
+    sigma = regression.prior_precision**-0.5
+    priors: dict[str, Any] = {TERM: bambi.Prior("Normal", mu=0, sigma=sigma if len(sigma) > 1 else sigma[0])}
     if regression.noise_precision is not None:
         priors["sigma"] = regression.noise_precision**-0.5
     model = bambi.Model(
@@ -221,6 +227,7 @@ def _nutpie(model: Any, settings: Settings) -> Any:
             tune=settings.tune,
             chains=settings.chains,
             seed=settings.seed,
+            target_accept=settings.target_accept,
             save_warmup=False,
             progress_bar=False,
         )
@@ -233,6 +240,7 @@ def _pymc(model: Any, settings: Settings) -> Any:
         tune=settings.tune,
         chains=settings.chains,
         random_seed=settings.seed,
+        target_accept=settings.target_accept,
         var_names=[TERM],
         cores=1,  # more would fork, which is not safe with torch loaded
         compile_kwargs={"mode": "NUMBA"},  # as nutpie does: needs no C compiler, and has a BLAS

@@ -1,7 +1,7 @@
 """Our numbers beside the printed ones, with a verdict."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 Z_LIMIT = 2.0
 """A difference of at most this many standard errors is a match."""
 
+SAMPLED_TRUTH = (
+    "Draws stand for the truth. MC error: standard error of the distance from them. Floor: distance from them that "
+    "the exact posterior is expected to have; with distance d, sqrt(d^2 - floor^2) is about what is due to the method."
+)
 VALUES_ALONE = "No standard error (fewer than two different successful trials): the verdict compares the values alone."
+
+_SAMPLED = ("mcse", "floor")
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,9 @@ class Cell:
         The printed number, its printed standard error, and paper and table.
     z
         (ours - paper) / standard error of the difference; None where it has none, and for durations.
+    mc_se, floor
+        Where the truth is sampled: Monte-Carlo standard error of a distance, and the distance that the exact
+        posterior is expected to have to the sample; None elsewhere.
     verdict
         ``"match"``, ``"better"``, ``"worse"``, ``"no paper value"``, ``"failed"`` (no trial succeeded),
         ``"not run"`` (no trial), or for durations a ratio such as ``"53x faster"``.
@@ -59,6 +68,8 @@ class Cell:
     paper: float | None
     paper_se: float | None
     paper_source: str | None
+    mc_se: float | None
+    floor: float | None
     z: float | None
     verdict: str
     note: str | None
@@ -91,21 +102,25 @@ def compare(benchmark: Benchmark, rows: "pd.DataFrame") -> list[Cell]:
     and the exact bootstrap standard error for the median (`bdl.reports.statistics`). With s and t the
     standard errors of ours and the paper's, z = (ours - paper) / sqrt(s^2 + t^2). Where the paper prints no
     standard error, as for its medians, t = s is assumed: the same design with the same number of trials. The
-    number of a single run is one draw from our spread over trials: t is their standard deviation.
+    number of a single run is one draw from our spread over trials: t is their standard deviation. Where the truth is
+    sampled, the Monte-Carlo error joins s, and t too, since the paper's truth had such an error as well.
     A match is |z| <= 2, or ours equal to the printed number at the printed digits.
     """
     printed = paper_values(benchmark.papers)
-    rows = rows.reindex(columns=["dataset", "entry", "status", *benchmark.metrics])
+    sampled = [f"{metric}_{suffix}" for metric in benchmark.metrics for suffix in _SAMPLED]
+    rows = rows.reindex(columns=["dataset", "entry", "status", *benchmark.metrics, *sampled])
     cells = []
     for dataset, entry, metric in product(benchmark.datasets, benchmark.entries, benchmark.metrics):
         trials = rows[(rows["dataset"] == dataset) & (rows["entry"] == entry)]
-        values = trials.loc[trials["status"] == "ok", metric].to_numpy(dtype=float)
+        good = trials[trials["status"] == "ok"]
+        values = good[metric].to_numpy(dtype=float)
         values = values[np.isfinite(values)]
+        of_truth = [_mean(good[f"{metric}_{suffix}"].to_numpy(dtype=float)) for suffix in _SAMPLED]
         for statistic in STATISTICS:
             paper = printed.get((dataset, entry, metric, statistic))
             if statistic == "mean" or paper is not None or _info(metric).direction != "ratio":
                 place = (dataset, entry, metric, statistic)
-                cells.append(_cell(benchmark, place, values, len(trials), paper))
+                cells.append(_cell(benchmark, place, values, len(trials), of_truth, paper))
     return cells
 
 
@@ -114,12 +129,16 @@ def _cell(
     place: tuple[str, str, str, str],
     values: Values,
     n_trials: int,
+    of_truth: Sequence[float | None],
     paper: PaperValue | None,
 ) -> Cell:
     info = _info(place[2])
     ours, ours_se = _summary(place[3], values)
-    z = None if info.direction == "ratio" else _z(ours, ours_se, values.size, paper)
+    mc_se, floor = of_truth
+    z = None if info.direction == "ratio" else _z(ours, ours_se, values.size, mc_se or 0.0, paper)
     notes = list(_notes(benchmark, place))
+    if floor is not None:
+        notes.append(SAMPLED_TRUTH)
     if ours is not None and paper is not None and z is None and info.direction != "ratio":
         notes.append(VALUES_ALONE)
     return Cell(
@@ -132,6 +151,8 @@ def _cell(
         paper=paper.value if paper else None,
         paper_se=paper.stderr if paper else None,
         paper_source=paper.source if paper else None,
+        mc_se=mc_se,
+        floor=floor,
         z=z,
         verdict="not run" if n_trials == 0 else verdict(ours, z, paper.value if paper else None, info),
         note="\n".join(notes) or None,
@@ -182,11 +203,15 @@ def _summary(statistic: str, values: Values) -> tuple[float | None, float | None
     return ours if math.isfinite(ours) else None, ours_se if math.isfinite(ours_se) else None
 
 
-def _z(ours: float | None, ours_se: float | None, n: int, paper: PaperValue | None) -> float | None:
+def _mean(values: Values) -> float | None:
+    return float(values.mean()) if np.isfinite(values).any() else None
+
+
+def _z(ours: float | None, ours_se: float | None, n: int, mc_se: float, paper: PaperValue | None) -> float | None:
     if ours is None or ours_se is None or paper is None:
         return None
     spread = ours_se * math.sqrt(n) if paper.single else ours_se
-    scale = math.hypot(ours_se, spread if paper.stderr is None else paper.stderr)
+    scale = math.hypot(ours_se, mc_se, mc_se, spread if paper.stderr is None else paper.stderr)
     return (ours - paper.value) / scale if 0 < scale < math.inf else None
 
 

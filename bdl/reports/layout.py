@@ -40,6 +40,26 @@ class Section:
     rows: tuple[tuple[str, ...], ...]
 
 
+class Shown(NamedTuple):
+    """Which columns a table has beside those that every table has."""
+
+    z: bool
+    median: bool
+    printed_median: bool
+    sampled: bool
+
+    @classmethod
+    def of(cls, cells: Sequence[Cell]) -> "Shown":
+        """Show a column if any cell has something to say there."""
+        medians = [cell for cell in cells if cell.statistic == "median"]
+        return cls(
+            z=INFO[cells[0].metric].direction != "ratio",
+            median=bool(medians),
+            printed_median=any(cell.paper is not None for cell in medians),
+            sampled=any(cell.floor is not None for cell in cells),
+        )
+
+
 def heading(info: MetricInfo) -> str:
     """Write a metric with its unit and direction."""
     return f"{info.label} ({info.unit}), {BETTER[info.direction]}"
@@ -101,38 +121,38 @@ def _tables(cells: Sequence[Cell]) -> list[list[Cell]]:
 
 def _section(cells: list[Cell], numbers: dict[str, int]) -> Section:
     info = INFO[cells[0].metric]
-    with_z = info.direction != "ratio"
-    with_median = any(cell.statistic == "median" for cell in cells)
+    shown = Shown.of(cells)
     columns = [Column("Dataset", "left"), Column("Method", "left")]
     columns += [Column("Mean ± SE", "right"), Column("Paper ± SE", "right")]
-    columns += [Column("z", "right")] if with_z else []
+    columns += [Column("z", "right")] if shown.z else []
     columns += [Column("Verdict", "left")]
-    if with_median:
-        columns += [Column("Median", "right"), Column("Paper", "right"), Column("Verdict", "left")]
+    columns += [Column("Median", "right")] if shown.median else []
+    columns += [Column("Paper", "right"), Column("Verdict", "left")] if shown.printed_median else []
+    columns += [Column("MC error", "right"), Column("Floor", "right")] if shown.sampled else []
     columns += [Column("n (failed)" if any(cell.n_failed for cell in cells) else "n", "left")]
     shared = _shared(cells)
     rows = []
     for place in dict.fromkeys((cell.dataset, cell.method) for cell in cells):
         row = {cell.statistic: cell for cell in cells if (cell.dataset, cell.method) == place}
-        rows.append(_row(row, with_z, with_median, numbers, shared))
+        rows.append(_row(row, shown, numbers, shared))
     title = f"{cells[0].benchmark}: {heading(info)}"
     return Section(_marked(title, shared, numbers), tuple(columns), tuple(rows))
 
 
-def _row(
-    row: dict[str, Cell], with_z: bool, with_median: bool, numbers: dict[str, int], above: set[str]
-) -> tuple[str, ...]:
+def _row(row: dict[str, Cell], shown: Shown, numbers: dict[str, int], above: set[str]) -> tuple[str, ...]:
     """Write one row; the notes in `above` are marked on the table already."""
     mean, median = row["mean"], row.get("median")
     common = _shared(row.values())
     texts = [mean.dataset, _marked(mean.method, common - above, numbers), _ours(mean), _paper(mean)]
-    texts += ["" if mean.z is None else f"{mean.z:.1f}"] if with_z else []
+    texts += ["" if mean.z is None else f"{mean.z:.1f}"] if shown.z else []
     texts += [_marked(mean.verdict, {*_notes(mean)} - common, numbers)]
-    if median is not None:
-        ours = "" if median.ours is None else quantity(median.ours, median.paper)
-        texts += [ours, _paper(median), _marked(median.verdict, {*_notes(median)} - common, numbers)]
-    elif with_median:
-        texts += ["", "", ""]
+    if shown.median:
+        texts += ["" if median is None or median.ours is None else quantity(median.ours, median.paper)]
+    if shown.printed_median:
+        judged = None if median is None else _marked(median.verdict, {*_notes(median)} - common, numbers)
+        texts += ["" if median is None else _paper(median), judged or ""]
+    if shown.sampled:
+        texts += ["" if value is None else f"{value:.2g}" for value in (mean.mc_se, mean.floor)]
     return (*texts, f"{mean.n_trials} ({mean.n_failed})" if mean.n_failed else f"{mean.n_trials}")
 
 

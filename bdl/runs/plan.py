@@ -15,7 +15,8 @@ import bdl
 from bdl.data import Dataset, SplitScheme, Standardise, load, prepare
 from bdl.errors import InputError
 from bdl.models.problem import Problem
-from bdl.references.base import Truth
+from bdl.references.base import SampledReference, Truth
+from bdl.references.cache import Recipe
 from bdl.spec import Benchmark, Entry
 from bdl.training.batches import updates_per_fit
 from bdl.training.compiling import worthwhile
@@ -108,12 +109,23 @@ class Cell:
 
     def truth(self, split: int) -> Truth | None:
         """Find the reference posterior of a split, None if the entry has none; noise precision in original units."""
-        entry, data = self.settings, TrainingData.of(self.data, self.data.split(split).train)
-        if entry.reference is None:
+        if self.settings.reference is None:
             return None
-        found = entry.reference.build().fit(self.problem, data.x, data.y, data.hyper(entry.hyper))
+        data = self._training_data(split)
+        found = self.settings.reference.build().fit(self.problem, data.x, data.y, data.hyper(self.settings.hyper))
         units = {"noise_precision": data.y_unit**2}
         return found._replace(hyper={name: value / units.get(name, 1) for name, value in found.hyper.items()})
+
+    def recipe(self, split: int) -> Recipe | None:
+        """Say what the reference of a split samples; None if it does not sample, or there is none."""
+        reference = self.settings.reference.build() if self.settings.reference else None
+        if not isinstance(reference, SampledReference):
+            return None
+        data = self._training_data(split)
+        return reference.recipe(self.problem, data.x, data.y, data.hyper(self.settings.hyper))
+
+    def _training_data(self, split: int) -> TrainingData:
+        return TrainingData.of(self.data, self.data.split(split).train)
 
     def fingerprint(self) -> str:
         """Hash what decides the cell's numbers: its spec, the data and the sources."""

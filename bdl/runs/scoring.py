@@ -1,13 +1,17 @@
 """The metrics of a final fit, from its predictions or from its posterior's moments."""
 
+from collections.abc import Callable
+from functools import partial
 from inspect import signature
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from bdl.metrics import INFO, METRICS
+from bdl.metrics.distances import Moments, monte_carlo_se, noise_floor
 from bdl.references.base import Truth
 from bdl.runs.plan import Cell
 from bdl.search.study import Setting
@@ -31,21 +35,28 @@ def score_moments(cell: Cell, moments: Kept, truth: Truth) -> dict[str, float]:
     """Measure the benchmark's distances to the truth.
 
     Where the truth has covariances of d < D parameters only, those alone are compared; a distance that looks at
-    means only looks at all D.
+    means only looks at all D. To a sampled truth, ``<name>_mcse`` is the Monte-Carlo standard error of a distance,
+    and ``<name>_floor`` what `bdl.metrics.distances.noise_floor` says.
     """
     stacked = torch.as_tensor(moments, dtype=torch.float64)
-    mean, covariance = stacked[0], stacked[1:]
-    d = len(truth.covariance)
-    everything = {"mean": mean, "reference_mean": truth.mean}
-    known = {name: value[:d] for name, value in everything.items()}
-    known |= {"cov": covariance[:d, :d], "reference_cov": truth.covariance}
+    ours = stacked[0], stacked[1:]
     found = {}
     for name in _names(cell, "distance"):
-        distance = METRICS.get(name)
-        wanted = signature(distance).parameters
-        parts = known if "cov" in wanted else everything
-        found[name] = float(distance(**{part: parts[part] for part in wanted}))
+        distance = partial(_distance, METRICS.get(name))
+        found[name] = float(distance(ours, (truth.mean, truth.covariance)))
+        if truth.chains is not None:
+            error = monte_carlo_se(lambda *reference: distance(ours, reference), truth.chains)  # noqa: B023
+            found |= {f"{name}_mcse": float(error), f"{name}_floor": float(noise_floor(distance, truth.chains))}
     return found
+
+
+def _distance(metric: Callable[..., Tensor], ours: Moments, reference: Moments) -> Tensor:
+    """Call a metric with the moments that it asks for by name."""
+    wanted, d = signature(metric).parameters, len(reference[1])
+    parts = {"mean": ours[0], "cov": ours[1][:d, :d], "reference_mean": reference[0], "reference_cov": reference[1]}
+    if "cov" in wanted:
+        parts |= {name: parts[name][:d] for name in ("mean", "reference_mean")}
+    return metric(**{name: parts[name] for name in wanted})
 
 
 def _names(cell: Cell, kind: str) -> list[str]:

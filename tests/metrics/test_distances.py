@@ -14,6 +14,7 @@ from bdl.errors import InputError
 from bdl.metrics.distances import (
     forward_kl,
     monte_carlo_se,
+    noise_floor,
     rel_cov_dist,
     rel_mean_dist,
     reverse_kl,
@@ -276,3 +277,31 @@ def test_bad_input_is_told_in_one_line(call, message):
     with pytest.raises(InputError, match=message) as error:
         call()
     assert "\n" not in str(error.value)
+
+
+def test_the_floor_is_the_distance_of_the_truth_to_a_sample():
+    """Independent draws, so that moments have known errors; the root mean square distance over 200 samples."""
+    generator = torch.Generator().manual_seed(0)
+    scale = torch.tensor([1.0, 2.0, 0.5, 1.5, 1.0], dtype=torch.float64)
+    mean, cov = torch.ones(5, dtype=torch.float64), torch.diag(scale.square())
+    for distance in (
+        lambda ours, reference: rel_mean_dist(ours[0], reference[0]),
+        lambda ours, reference: rel_cov_dist(ours[1], reference[1]),
+        lambda ours, reference: wasserstein2(*ours, *reference),
+    ):
+        floors, distances = [], []
+        for _ in range(100):
+            chains = mean + scale * torch.randn(4, 500, 5, generator=generator, dtype=torch.float64)
+            pooled = chains.flatten(0, 1)
+            floors.append(noise_floor(distance, chains).square())
+            distances.append(distance((mean, cov), (pooled.mean(0), torch.cov(pooled.T))).square())
+        found, expected = torch.stack(floors), torch.stack(distances)
+        error = torch.hypot(found.std(), expected.std()) / 10
+        assert abs(found.mean() - expected.mean()) < 4 * error
+        assert error < 0.1 * expected.mean()
+
+
+@pytest.mark.parametrize("shape", [(3, 10, 2), (0, 10, 2)])
+def test_a_floor_needs_chains_that_can_be_halved(shape):
+    with pytest.raises(InputError, match="even C"):
+        noise_floor(lambda ours, reference: rel_cov_dist(ours[1], reference[1]), torch.randn(*shape))

@@ -23,14 +23,15 @@ def regression(kind: str, n: int = 60, dim: int = 3, seed: int = 0) -> Regressio
     x = rng.standard_normal((n, dim)) + 0.8 * rng.standard_normal((n, 1)) + 0.5
     f = x @ rng.standard_normal(dim)
     if kind == "gaussian":
-        return Regression(x, f + BETA**-0.5 * rng.standard_normal(n), ALPHA, BETA)
-    return Regression(x, (rng.random(n) < 1 / (1 + np.exp(-f))).astype(float), ALPHA)
+        return Regression(x, f + BETA**-0.5 * rng.standard_normal(n), np.full(dim, ALPHA), BETA)
+    precisions = ALPHA * 1.01 ** np.arange(dim)
+    return Regression(x, (rng.random(n) < 1 / (1 + np.exp(-f))).astype(float), precisions)
 
 
 def log_joint(given: Regression, theta: np.ndarray) -> float:
     """log p(y | theta) + log p(theta), up to a constant."""
     f = given.x @ theta
-    prior = -0.5 * given.prior_precision * theta @ theta
+    prior = -0.5 * (given.prior_precision * theta) @ theta
     if given.noise_precision is not None:
         return prior - 0.5 * given.noise_precision * ((given.y - f) ** 2).sum()
     return prior - np.logaddexp(0, (1 - 2 * given.y) * f).sum()
@@ -192,12 +193,14 @@ def test_inference_data_is_read(depth):
         ({"x": np.empty((0, 2)), "y": np.empty(0)}, r"x must be \(n, D\)"),
         ({"x": np.full((4, 2), np.nan)}, "finite"),
         ({"y": np.array([0, 1, 1, -1.0])}, "labels must be 0 or 1"),
-        ({"prior_precision": 0.0}, "prior_precision must be positive"),
+        ({"prior_precision": np.zeros(2)}, "prior_precision must be positive"),
+        ({"prior_precision": np.array([1, np.nan])}, "prior_precision must be positive"),
+        ({"prior_precision": np.ones(3)}, r"prior_precision must be \(2,\)"),
         ({"noise_precision": np.inf}, "noise_precision must be positive"),
     ],
 )
 def test_bad_regressions_are_refused(change, message):
-    good = {"x": np.ones((4, 2)), "y": np.array([0, 1, 1, 0.0]), "prior_precision": 1.0}
+    good = {"x": np.ones((4, 2)), "y": np.array([0, 1, 1, 0.0]), "prior_precision": np.ones(2)}
     Regression(**good)
     with pytest.raises(InputError, match=message) as caught:
         Regression(**(good | change))

@@ -7,7 +7,7 @@ from scipy import stats
 
 from bdl.errors import InputError
 from bdl.metrics.base import MetricInfo
-from bdl.reports.compare import VALUES_ALONE, compare, verdict
+from bdl.reports.compare import SAMPLED_TRUTH, VALUES_ALONE, compare, verdict
 from bdl.reports.papers import Printed
 from bdl.reports.statistics import median_se
 
@@ -201,3 +201,27 @@ def test_notes_reach_the_cells_they_name(make_benchmark, make_note):
 def test_unknown_metric(make_benchmark):
     with pytest.raises(InputError, match="unknown metric 'rmsee': did you mean rmse"):
         compare(make_benchmark(metrics=["rmsee"]), pd.DataFrame())
+
+
+def test_z_takes_the_error_of_a_sampled_truth_twice(make_trials):
+    """Once for our truth and once for the paper's; over trials, which share the truth, it does not shrink."""
+    tables = SimpleNamespace(
+        paper="vifa2023", tables=["Table 10"], task="vifa_posterior_logistic_uci", methods={"vifa": "vifa"}
+    )
+    benchmark = SimpleNamespace(
+        name="b",
+        title="B",
+        datasets=["a1a"],
+        entries={"vifa": None},
+        metrics=["rel_cov_dist"],
+        papers=[tables],
+        notes=[],
+    )
+    values = {"rel_cov_dist": [0.40, 0.41, 0.42], "rel_cov_dist_mcse": [0.01] * 3, "rel_cov_dist_floor": [0.05] * 3}
+    cell = find(
+        compare(benchmark, make_trials("a1a", "vifa", [1.0] * 3, **values)), "a1a", "vifa", "rel_cov_dist", "mean"
+    )
+    assert (cell.mc_se, cell.floor) == (pytest.approx(0.01), pytest.approx(0.05))
+    assert cell.note == SAMPLED_TRUTH
+    variance = 0.01**2 / 3 + 0.01**2 + 2 * 0.01**2
+    assert cell.z == pytest.approx((0.41 - 0.3882) / np.sqrt(variance))

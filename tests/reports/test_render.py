@@ -16,7 +16,7 @@ from bdl.reports.papers import Printed
 
 KEYS = [
     *("benchmark", "dataset", "method", "metric", "statistic", "ours", "ours_se", "n_trials", "n_failed"),
-    *("paper", "paper_se", "paper_source", "z", "verdict", "note"),
+    *("paper", "paper_se", "paper_source", "mc_se", "floor", "z", "verdict", "note"),
 ]
 
 
@@ -188,3 +188,29 @@ def test_no_cells():
 def test_unknown_format(cells):
     with pytest.raises(InputError, match="unknown format 'markdwon': did you mean markdown"):
         render(cells, "markdwon")
+
+
+@pytest.fixture
+def sampled(make_benchmark, make_trials):
+    """Distances to sampled truths on yacht, to exact ones on energy."""
+    names = {"rel_cov_dist": [0.30, 0.32], "rel_cov_dist_mcse": [0.011, 0.013], "rel_cov_dist_floor": [0.056] * 2}
+    rows = [make_trials("yacht", "vifa-lr", [1.0, 2.0], **names), make_trials("energy", "vifa-lr", [1.0, 2.0])]
+    rows[1]["rel_cov_dist"] = 0.1, 0.2
+    return compare(make_benchmark(metrics=["rel_cov_dist"], entries={"vifa-lr": {}}), pd.concat(rows))
+
+
+def test_what_a_sampled_truth_leaves_open_stands_in_columns(sampled):
+    (section,) = sections(sampled)
+    titles = [column.title for column in section.columns]
+    assert titles[-3:] == ["MC error", "Floor", "n"]
+    assert [row[-3:] for row in section.rows] == [("", "", "2"), ("0.012", "0.056", "2")]
+    assert "sqrt(d^2 - floor^2)" in shown(sampled)
+
+
+def test_medians_have_verdicts_only_where_the_paper_prints_one(cells, sampled):
+    by_title = {section.title.split(":")[1].split(" ")[1]: section for section in sections(cells)}
+    titles = [column.title for column in by_title["NMLL"].columns]
+    assert titles.count("Verdict") == titles.count("Paper") + 1 == 2
+    (section,) = sections(sampled)
+    assert [column.title for column in section.columns].count("Verdict") == 1
+    assert "Median" in [column.title for column in section.columns]

@@ -416,15 +416,17 @@ def test_ui_serves_the_runs_until_interrupted(store, load, send, uri):
     fill(store)
     (run_id,) = send(load())
     port = free_port()
-    script = f"from bdl.runs.mirror import open_ui\nopen_ui({uri!r}, {port})"
+    heard = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)"  # ignored under nohup
+    script = f"{heard}\nfrom bdl.runs.mirror import open_ui\nopen_ui({uri!r}, {port})"
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as ui:
         try:
             assert ui.stdout.readline() == f"MLflow UI at http://127.0.0.1:{port} (Ctrl-C ends it)\n"
             found = fetch(f"http://127.0.0.1:{port}/api/2.0/mlflow/runs/get?run_id={run_id}")
             assert found["run"]["info"]["run_name"] == "yacht/searched"
-        finally:
             ui.send_signal(signal.SIGINT)
-        assert ui.wait(30) == 0
+            assert ui.wait(30) == 0
+        finally:
+            ui.kill()
     socket.create_server(("127.0.0.1", port)).close()
 
 

@@ -1,0 +1,96 @@
+"""The commands `bdl-bench references`: sampled posteriors that benchmarks measure distances to."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from bdl.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bdl.runs.plan import Cell
+    from bdl.runs.truths import Reference
+
+app = typer.Typer(help="List, show and sample the reference posteriors.", no_args_is_help=True)
+
+Benchmark = Annotated[str, typer.Argument(help="Name of a benchmark, or path of a YAML file.")]
+Profile = Annotated[str, typer.Option(help="Profile of the benchmark file.")]
+Datasets = Annotated[list[str], typer.Option("--dataset", help="Only this data set (repeatable).")]
+
+
+@app.command("list")
+def list_(
+    names: Annotated[list[str] | None, typer.Argument(help="Benchmarks; all by default.")] = None,
+    profile: Profile = "paper",
+) -> None:
+    """List the references that are sampled, and whether they are here."""
+    from bdl.references.cache import read, state
+    from bdl.runs.truths import summary
+    from bdl.spec import list_benchmarks
+
+    for name in names or [name for name, _ in list_benchmarks()]:
+        for reference in _references(name, profile, []):
+            found = state(reference.recipe)
+            about = summary(read(reference.recipe).certificate) if found == "ready" else found
+            _console().print(f"{reference.benchmark}  {reference.place}: {about}", highlight=False)
+
+
+@app.command()
+def show(name: Benchmark, profile: Profile = "paper", dataset: Datasets = []) -> None:
+    """Show the certificates of a benchmark's references."""
+    from bdl.references.cache import state
+    from bdl.runs.truths import details
+
+    for reference in _references(name, profile, dataset):
+        _console().print(reference.place, style="bold", highlight=False)
+        missing = state(reference.recipe) == "missing"
+        for line in ["missing; sample it: bdl-bench references build"] if missing else details(reference):
+            _console().print(f"  {line}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def build(
+    name: Benchmark,
+    profile: Profile = "paper",
+    dataset: Datasets = [],
+    fresh: Annotated[bool, typer.Option("--fresh", help="Sample again what is here.")] = False,
+) -> None:
+    """Sample the references of a benchmark that are missing."""
+    references = _references(name, profile, dataset)
+    if not references:
+        raise InputError(f"no reference of {name} is sampled: each is computed when it is needed")
+    make(references, _console(), again=fresh)
+
+
+def make(references: "Sequence[Reference]", console: Console, *, again: bool = False) -> None:
+    """Sample references, and say so."""
+    from bdl.runs.truths import build, summary
+
+    for reference, certificate in build(references, again=again):
+        rows, dim = reference.recipe.regression.x.shape
+        if certificate is None:
+            console.print(
+                f"sampling the posterior of {reference.place}: {rows} rows, {dim} parameters", highlight=False
+            )
+        else:
+            console.print(f"  {summary(certificate)}", highlight=False)
+
+
+def _references(name: str, profile: str, datasets: list[str]) -> "list[Reference]":
+    from bdl.runs.truths import sampled
+
+    return sampled(_cells(name, profile, datasets))
+
+
+def _cells(name: str, profile: str, datasets: list[str]) -> "list[Cell]":
+    from bdl.runs.plan import plan
+    from bdl.spec import load_benchmark
+
+    benchmark = load_benchmark(name, profile, []).select(datasets)
+    return plan(benchmark, splits=range(benchmark.splits)) if benchmark.measures_distances else []
+
+
+def _console() -> Console:
+    return Console(width=None if Console().is_terminal else 120)

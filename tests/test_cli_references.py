@@ -1,0 +1,133 @@
+"""Sampled references from the command line, with a sampler that draws from the known posterior."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bdl.references import cache
+from bdl.references.mcmc import Draws, Origin
+
+pytest.importorskip("arviz_stats")
+
+SAMPLED = """
+name: sampled
+title: The exact posterior and draws from it
+datasets: [synthetic]
+splits: 2
+preparation: {standardise: none}
+entries:
+  exact:
+    model: {name: linear, bias: false}
+    likelihood: {name: gaussian}
+    method: {name: conjugate}
+    hyper: {prior_precision: 0.01, noise_precision: 0.1}
+    reference: {name: nuts, draws: 1000}
+metrics: [rel_mean_dist, rel_cov_dist, scaled_w2]
+"""
+
+
+def exact_draws(regression, settings):
+    """Independent draws from the conjugate posterior."""
+    alpha, beta, x = regression.prior_precision, regression.noise_precision, regression.x
+    covariance = np.linalg.inv(np.diag(alpha) + beta * x.T @ x)
+    mean = beta * covariance @ x.T @ regression.y
+    rng = np.random.default_rng(settings.seed)
+    shape = (settings.chains, settings.draws)
+    theta = rng.multivariate_normal(mean, covariance, shape)
+    none = np.zeros(shape, dtype=bool)
+    return Draws(theta, none, rng.standard_normal(shape), none.astype(np.int64), Origin("fake", 1, 0, {}, 2.0))
+
+
+@pytest.fixture
+def sampled(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setattr(cache, "sample", exact_draws)
+    path = tmp_path / "sampled.yaml"
+    path.write_text(SAMPLED, "utf-8")
+    return str(path)
+
+
+def test_a_run_samples_what_is_missing_and_keeps_it(sampled, invoke, tmp_path):
+    assert invoke("references", "list", sampled)[1].splitlines() == [
+        "sampled  synthetic: missing",
+        "sampled  synthetic, split 1: missing",
+    ]
+    assert "sample it: bdl-bench references build" in invoke("references", "show", sampled)[1]
+
+    code, out, err = invoke("run", sampled, "--tracking", "none")
+    assert code == 0, err
+    assert "sampling the posterior of synthetic, split 1: 1000 rows, 2 parameters" in out
+    assert out.count("4 x 1000 draws by fake in 2 s") == 2
+    assert "Floor" in out
+    infos = [json.loads(path.read_text()) for path in sorted((tmp_path / "results/sampled/references").iterdir())]
+    assert [info["rows"] for info in infos] == [1000, 1000]
+    assert infos[0]["key"] != infos[1]["key"]
+
+    listed = invoke("references", "list", sampled)[1]
+    assert listed.count("R-hat 1.00") == 2
+    again = invoke("run", sampled, "--tracking", "none")[1]
+    assert "sampling the posterior" not in again
+
+
+def test_the_exact_posterior_is_as_far_as_the_floor_says(sampled, invoke, tmp_path):
+    """The distance over the floor is about a chi variable of 2 to 5 degrees over its root mean square: below 3."""
+    assert invoke("run", sampled, "--tracking", "none")[0] == 0
+    rows = pd.read_parquet(tmp_path / "results/sampled/trials.parquet")
+    for metric in ("rel_mean_dist", "rel_cov_dist", "scaled_w2"):
+        ratio = rows[metric] / rows[f"{metric}_floor"]
+        assert ratio.between(0.1, 3).all()
+        assert (rows[f"{metric}_mcse"] / rows[f"{metric}_floor"]).between(0.1, 3).all()
+
+
+def test_build_and_show(sampled, invoke):
+    code, out, _ = invoke("references", "build", sampled)
+    assert code == 0
+    assert out.count("sampling the posterior") == 2
+    assert invoke("references", "build", sampled)[1] == ""
+    assert invoke("references", "build", sampled, "--fresh")[1].count("sampling the posterior") == 2
+
+    shown = invoke("references", "show", sampled)[1]
+    for fragment in (
+        "likelihood: gaussian",
+        "prior precision: 0.01",
+        "rule 1: r_hat < 1.01 for every coordinate; worst 1.0",
+        "rule 4: divergences == 0 for every chain; worst 0 at chain 0",
+        "largest Monte-Carlo errors: mean",
+        "seed 1",
+        ".npy",
+    ):
+        assert fragment in shown
+
+
+def test_a_changed_file_stops_the_run_before_it_trains(sampled, invoke, tmp_path):
+    assert invoke("references", "build", sampled)[0] == 0
+    for path in (tmp_path / "data/references").glob("*.npy"):
+        path.write_bytes(path.read_bytes()[:-100])
+    code, _, err = invoke("run", sampled, "--tracking", "none")
+    assert code == 2
+    assert "corrupt reference" in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "results/sampled/trials.parquet").exists()
+    assert "synthetic: corrupt" in invoke("references", "list", sampled)[1]
+    assert invoke("references", "build", sampled, "--fresh")[0] == 0
+    assert invoke("run", sampled, "--tracking", "none")[0] == 0
+
+
+def test_a_refused_reference_stops_the_run(sampled, invoke, monkeypatch):
+    def stuck(regression, settings):
+        draws = exact_draws(regression, settings)
+        return draws._replace(diverging=draws.theta[..., 0] > draws.theta[1, 1, 0])
+
+    monkeypatch.setattr(cache, "sample", stuck)
+    code, _, err = invoke("run", sampled, "--tracking", "none")
+    assert code == 2
+    assert "reference refused: rule 4 (divergences == 0) fails at chain 0" in err
+
+
+def test_a_benchmark_without_sampled_references_has_nothing_to_build(invoke):
+    code, _, err = invoke("references", "build", "vifa-synthetic")
+    assert code == 2
+    assert "no reference of vifa-synthetic is sampled" in err
