@@ -1,24 +1,30 @@
 """Data sets with checksums, published splits, and scaling fitted on training rows only."""
 
-from bdl.data.catalogue import DATASETS, FetchCount, fetch, load, status
-from bdl.data.dataset import Dataset, Standardise
+from bdl.data.catalogue import DATASETS, FetchCount, about, fetch, load, status
+from bdl.data.dataset import Dataset, Standardise, Task
 from bdl.data.files import RemoteFile, State
+from bdl.data.fileset import FileSet
 from bdl.data.preparation import SplitScheme, prepare
 from bdl.data.scaling import Scaling
-from bdl.data.splits import Split, folds, recipe_split
+from bdl.data.splits import Split, folds, half_split, leading_split, recipe_split
 
 __all__ = [
     "DATASETS",
     "Dataset",
     "FetchCount",
+    "FileSet",
     "RemoteFile",
     "Scaling",
     "Split",
     "SplitScheme",
     "Standardise",
     "State",
+    "Task",
+    "about",
     "fetch",
     "folds",
+    "half_split",
+    "leading_split",
     "load",
     "prepare",
     "recipe_split",

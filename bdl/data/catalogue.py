@@ -1,9 +1,11 @@
 """The data sets by name: load one, download its files, tell the state of its files."""
 
+from inspect import getdoc
 from typing import NamedTuple
 
 from bdl.data.dataset import Dataset
 from bdl.data.files import RemoteFile, State
+from bdl.data.fileset import FileSet
 from bdl.registry import Registry
 
 DATASETS = Registry(
@@ -20,11 +22,17 @@ DATASETS = Registry(
         "yacht": "bdl.data.uci:yacht",
         "diabetes": "bdl.data.bundled:diabetes",
         "synthetic": "bdl.data.synthetic:synthetic",
+        "australian": "bdl.data.libsvm:australian",
+        "breast_cancer": "bdl.data.libsvm:breast_cancer",
+        "a1a": "bdl.data.libsvm:a1a",
+        "usps_3v5": "bdl.data.usps:usps_3v5",
+        "mnist": "bdl.data.mnist:mnist",
+        "synthetic_logistic": "bdl.data.synthetic:synthetic_logistic",
     },
 )
 """A registered component is called without arguments and gives a `Dataset`.
 
-If it needs downloaded files it lists them in an attribute ``files`` (a sequence of `RemoteFile`).
+If it needs downloaded files it lists them in an attribute ``files`` (a sequence of `RemoteFile`), as a `FileSet` does.
 """
 
 
@@ -50,6 +58,21 @@ def load(name: str) -> Dataset:
     """
     dataset: Dataset = DATASETS.get(name)()
     return dataset
+
+
+def about(name: str) -> list[str]:
+    """Say what a data set is, without reading its files: what its target is, then its size if that is known.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown.
+    """
+    dataset = DATASETS.get(name)
+    if not isinstance(dataset, FileSet):
+        return [" ".join((getdoc(dataset) or "no description").split("\n\n")[0].split())]
+    splits = f"{dataset.splits} published split{'s' if dataset.splits > 1 else ''}"
+    return [dataset.about, f"{dataset.n} rows, {dataset.d} inputs, {splits}"]
 
 
 def status(name: str) -> list[tuple[str, State]]:

@@ -5,9 +5,11 @@ directory or an http address with the same layout, is tried before a file's publ
 """
 
 import errno
+import gzip
 import hashlib
 import os
 import shutil
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,10 +19,16 @@ from bdl.errors import InputError
 
 State = Literal["ok", "missing", "corrupt"]
 
+_GZIP = b"\x1f\x8b"
+"""First bytes of every gzip file."""
+
 
 @dataclass(frozen=True)
 class RemoteFile:
     """A file of a data set that is downloaded once and verified on every read.
+
+    A gzip file is kept as it came, and is decompressed to be read and verified: the same content comes in wrappers
+    that differ from source to source, and some servers take the wrapper off on the way.
 
     Parameters
     ----------
@@ -31,7 +39,7 @@ class RemoteFile:
     url
         Public address.
     sha256
-        Hex digest of its content.
+        Hex digest of its content, decompressed.
     """
 
     dataset: str
@@ -48,10 +56,18 @@ class RemoteFile:
         """Tell whether the cached file is there and right."""
         if not self.target.is_file():
             return "missing"
-        return "corrupt" if self._mismatch(self.target.read_bytes()) else "ok"
+        try:
+            self._verified(self.target)
+        except _Corrupt:
+            return "corrupt"
+        return "ok"
 
     def read(self) -> str:
-        """Give the text of the file; download it if it is missing.
+        """Give the text of the file; otherwise as `read_bytes`."""
+        return self.read_bytes().decode()
+
+    def read_bytes(self) -> bytes:
+        """Give the content of the file; download it if it is missing.
 
         Raises
         ------
@@ -60,13 +76,13 @@ class RemoteFile:
         """
         if not self.target.is_file():
             self.download()
-        content = self.target.read_bytes()
-        if mismatch := self._mismatch(content):
+        try:
+            return self._verified(self.target)
+        except _Corrupt as error:
             raise InputError(
-                f"corrupt data file {self.target}: {mismatch}; "
+                f"corrupt data file {self.target}: {error.strerror}; "
                 f"run 'bdl-bench data fetch {self.dataset}', or delete the file and run again"
-            )
-        return content.decode()
+            ) from None
 
     def download(self) -> None:
         """Put a verified copy in the data directory, from the mirror or else from the public address.
@@ -86,8 +102,7 @@ class RemoteFile:
             for source in sources:
                 try:
                     _transfer(source, part)
-                    if mismatch := self._mismatch(part.read_bytes()):
-                        raise OSError(errno.EBADMSG, mismatch)
+                    self._verified(part)
                     part.replace(self.target)
                     return
                 except OSError as error:
@@ -98,9 +113,22 @@ class RemoteFile:
             f"'bdl-bench data fetch {self.dataset}'"
         )
 
-    def _mismatch(self, content: bytes) -> str | None:
+    def _verified(self, path: Path) -> bytes:
+        """Give the decompressed content of a copy of the file."""
+        content = path.read_bytes()
+        if content.startswith(_GZIP):
+            try:
+                content = gzip.decompress(content)
+            except (OSError, EOFError, zlib.error) as error:
+                raise _Corrupt(errno.EBADMSG, f"cannot be decompressed ({error})") from None
         found = hashlib.sha256(content).hexdigest()
-        return None if found == self.sha256 else f"expected sha256 {self.sha256[:12]}, found {found[:12]}"
+        if found != self.sha256:
+            raise _Corrupt(errno.EBADMSG, f"expected sha256 {self.sha256[:12]}, found {found[:12]}")
+        return content
+
+
+class _Corrupt(OSError):
+    """A copy of a file is not what it should be; `strerror` says how."""
 
 
 def _workspace(folder: Path) -> TemporaryDirectory[str]:

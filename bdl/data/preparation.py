@@ -1,17 +1,19 @@
 """How an experiment splits and standardises a data set, where that differs from the set's own way."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from bdl.data.dataset import Dataset, Standardise
 from bdl.data.splits import Split
+from bdl.errors import InputError
 
-SplitScheme = Literal["published", "half"]
+SplitScheme = Literal["published", "first", "half"]
 
 
-def prepare(dataset: Dataset, split: SplitScheme, standardise: Standardise) -> Dataset:
+def prepare(dataset: Dataset, split: SplitScheme, standardise: Standardise, rows: int | None = None) -> Dataset:
     """Give a data set the splits and the standardisation of an experiment.
 
     Parameters
@@ -19,15 +21,41 @@ def prepare(dataset: Dataset, split: SplitScheme, standardise: Standardise) -> D
     dataset
         As loaded.
     split
-        ``"published"`` keeps the set's own splits. ``"half"`` makes every split the same half: rows permuted by
-        the legacy generator seeded with 1, the second half trains and the first, on which the settings were tuned
-        by hand, is left out (Brownlie 2022, section 5.2.2). Split numbers then are replicates.
+        ``"published"`` keeps the set's own splits. The others make every split the same, so that split numbers are
+        replicates. ``"first"`` is the first of the set's own splits. ``"half"`` is half of the rows: permuted by the
+        legacy generator seeded with 1, the second half trains and the first, on which the settings were tuned by
+        hand, is left out (Brownlie 2022, section 5.2.2).
     standardise
         What is scaled to mean 0 and standard deviation 1 on the training rows.
+    rows
+        Training rows that are kept, the first so many in the order of the split; None keeps all.
+
+    Raises
+    ------
+    InputError
+        From the `split` of the result, if the split has fewer training rows.
     """
     changed = replace(dataset, standardise=standardise)
-    if split == "published":
-        return changed
-    order = np.random.RandomState(1).permutation(len(dataset.y)).astype(np.int64)
-    half = Split(order[len(order) // 2 :], order[:0])
-    return replace(changed, splits=None, published=lambda index: half)
+    if split != "published":
+        constant = dataset.split(0) if split == "first" else _half(len(dataset.y))
+        changed = replace(changed, splits=None, published=partial(_same, constant))
+    return changed if rows is None else replace(changed, published=partial(_shortened, changed, rows))
+
+
+def _half(n: int) -> Split:
+    order = np.random.RandomState(1).permutation(n).astype(np.int64)
+    return Split(order[n // 2 :], order[:0])
+
+
+def _same(split: Split, index: int) -> Split:
+    return split
+
+
+def _shortened(dataset: Dataset, rows: int, index: int) -> Split:
+    train, test = dataset.split(index)
+    if rows > len(train):
+        raise InputError(
+            f"preparation.rows: split {index} of dataset '{dataset.name}' has {len(train)} training rows, so {rows} "
+            f"cannot be kept; choose at most {len(train)}"
+        )
+    return Split(train[:rows], test)

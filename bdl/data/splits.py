@@ -43,6 +43,33 @@ def recipe_split(n: int, index: int) -> Split:
     return Split(order[:train], order[train:])
 
 
+def half_split(n: int, seed: int) -> Split:
+    """Split `n` rows into two halves at random, as MATLAB's ``rand('twister', seed)`` and ``randperm(n)`` do.
+
+    The rows are ordered by n uniform numbers of the legacy NumPy generator, which is the same Mersenne twister; the
+    first floor(n / 2) are for training.
+
+    Parameters
+    ----------
+    n
+        Number of rows.
+    seed
+        Seed of the generator.
+
+    Notes
+    -----
+    Source: Mishkin et al. (2018), "SLANG", code release (github.com/aaronpmishkin/SLANG), whose splits 1 to 20 have
+    the seeds 1 to 20.
+    """
+    order = np.argsort(np.random.RandomState(seed).random_sample(n), kind="stable").astype(np.int64)
+    return Split(order[: n // 2], order[n // 2 :])
+
+
+def leading_split(n: int, train: int) -> Split:
+    """Split `n` rows where they are: the first `train` are for training, the others for testing."""
+    return Split(np.arange(train, dtype=np.int64), np.arange(train, n, dtype=np.int64))
+
+
 def folds(n: int, k: int) -> list[tuple[Rows, Rows]]:
     """Cut `n` positions into `k` contiguous folds, without shuffling.
 

@@ -1,12 +1,27 @@
 """Data drawn from a known model, a new draw for every split."""
 
-import numpy as np
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
 
-from bdl.data.dataset import Dataset
+import numpy as np
+from numpy.typing import NDArray
+
+from bdl.data.dataset import Dataset, Task
 from bdl.data.splits import Split
 
-_DRAWS, _ROWS = 10, 1000
+_DRAWS = 10
+_COVARIANCE = np.array([[1, 0.5], [0.5, 1]])
+"""Of the inputs."""
 _PRIOR_PRECISION, _NOISE_PRECISION = 0.01, 0.1
+
+
+class Draw(NamedTuple):
+    """Inputs, targets and the parameters that they were drawn with."""
+
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    theta: NDArray[np.float64]
 
 
 def synthetic() -> Dataset:
@@ -16,17 +31,42 @@ def synthetic() -> Dataset:
     (Brownlie 2022, sections 4.4.2 and 5.2.1). Draw i seeds the legacy generator with i and takes x, theta and the
     noise in this order. All rows of a draw train; none test.
     """
-    draws = [_draw(seed) for seed in range(_DRAWS)]
-    x, y = (np.concatenate(parts) for parts in zip(*draws, strict=True))
-    return Dataset("synthetic", x, y, splits=_DRAWS, published=_block)
+    return _joined("synthetic", "regression", [_linear(seed) for seed in range(_DRAWS)])
 
 
-def _draw(seed: int) -> tuple[np.ndarray, np.ndarray]:
+def synthetic_logistic() -> Dataset:
+    """Ten draws of a logistic regression with two parameters and 3000 rows; split i is draw i.
+
+    x ~ N(0, [[1, 0.5], [0.5, 1]]), theta ~ N(0, I / 0.01), P(y = 1) = sigmoid(theta . x), without a bias. Draw i has
+    the seed i + 1: PyTorch's generator gives x and theta in this order, single precision, and NumPy's legacy
+    generator the labels, so that the first draw is that of the VIFA paper (2023, appendix B.2). All rows of a draw
+    train; none test.
+    """
+    return _joined("synthetic_logistic", "classification", [_logistic(seed) for seed in range(1, _DRAWS + 1)])
+
+
+def _linear(seed: int) -> Draw:
     generator = np.random.RandomState(seed)
-    x = generator.multivariate_normal(np.zeros(2), [[1, 0.5], [0.5, 1]], _ROWS)
+    x = generator.multivariate_normal(np.zeros(2), _COVARIANCE, 1000)
     theta = generator.normal(0, _PRIOR_PRECISION**-0.5, 2)
-    return x, x @ theta + generator.normal(0, _NOISE_PRECISION**-0.5, _ROWS)
+    return Draw(x, x @ theta + generator.normal(0, _NOISE_PRECISION**-0.5, 1000), theta)
 
 
-def _block(index: int) -> Split:
-    return Split(np.arange(index * _ROWS, (index + 1) * _ROWS), np.arange(0))
+def _logistic(seed: int) -> Draw:
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    normals = [torch.randn(*shape, generator=generator).double().numpy() for shape in ((3000, 2), (2,))]
+    x, theta = normals[0] @ np.linalg.cholesky(_COVARIANCE).T, normals[1] * _PRIOR_PRECISION**-0.5
+    labels = np.random.RandomState(seed).binomial(1, 1 / (1 + np.exp(-x @ theta)))
+    return Draw(x, labels.astype(np.float64), theta)
+
+
+def _joined(name: str, task: Task, draws: Sequence[Draw]) -> Dataset:
+    """Stack draws with the same number of rows."""
+    x, y, _ = (np.concatenate(parts) for parts in zip(*draws, strict=True))
+    return Dataset(name, x, y, task, splits=len(draws), published=partial(_block, len(draws[0].y)))
+
+
+def _block(rows: int, index: int) -> Split:
+    return Split(np.arange(index * rows, (index + 1) * rows), np.arange(0))

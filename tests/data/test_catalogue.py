@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bdl.data import DATASETS, FetchCount, fetch, load, status
+from bdl.data import DATASETS, FetchCount, about, fetch, load, status
 from bdl.errors import InputError
 
 from .conftest import CONTENT, NOWHERE, write
@@ -43,7 +43,8 @@ def toy(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_names() -> None:
     uci = {"boston", "concrete", "energy", "kin8nm", "naval", "power", "protein", "wine", "yacht"}
-    assert set(DATASETS.builtin) == uci | {"diabetes", "synthetic"}
+    classifications = {"australian", "breast_cancer", "a1a", "usps_3v5", "mnist", "synthetic_logistic"}
+    assert set(DATASETS.builtin) == uci | {"diabetes", "synthetic"} | classifications
 
 
 @pytest.mark.parametrize("name", DATASETS.builtin)
@@ -56,6 +57,19 @@ def test_every_name_resolves_to_its_own_set(name: str) -> None:
 def test_unknown_name() -> None:
     with pytest.raises(InputError, match="unknown dataset 'bostn': did you mean boston"):
         load("bostn")
+
+
+def test_about_reads_no_file(cache: Path) -> None:
+    assert about("a1a") == [
+        "whether a person earns more than 50,000 USD a year (1) or not",
+        "32561 rows, 123 inputs, 1 published split",
+    ]
+    assert about("yacht")[1] == "308 rows, 6 inputs, 20 published splits"
+    assert about("synthetic_logistic") == [
+        "Ten draws of a logistic regression with two parameters and 3000 rows; split i is draw i."
+    ]
+    with pytest.raises(InputError, match="unknown dataset 'a2a': did you mean a1a"):
+        about("a2a")
 
 
 def test_load_fetches_only_what_it_reads(toy: str) -> None:

@@ -45,6 +45,38 @@ def test_bad_arrays(x: np.ndarray, y: np.ndarray, message: str) -> None:
         Dataset("toy", x, y)
 
 
+def test_classes_are_counted() -> None:
+    assert Dataset("toy", X, np.array([2.0, 0.0, 1.0]), "classification").classes == 3
+    assert Dataset("toy", X, np.array([1.0, 0.0, 1.0]), "classification").classes == 2
+    assert Dataset("toy", X, np.array([1.0, 0.0, 1.0])).classes == 0, "a regression has none"
+
+
+@pytest.mark.parametrize(
+    ("labels", "shown"),
+    [
+        ([-1, 1, 1], "-1, 1"),
+        ([1, 2, 1], "1, 2"),
+        ([0, 2, 0], "0, 2"),
+        ([0, 0.5, 1], "0, 0.5, 1"),
+        ([0, 1, 2, 3, 4, 5, 7], "0, 1, 2, 3, ..."),
+    ],
+)
+def test_other_labels_are_refused_and_can_be_recoded_as_told(labels: list[float], shown: str) -> None:
+    x, y = np.zeros((len(labels), 1)), np.array(labels, dtype=float)
+    with pytest.raises(InputError) as caught:
+        Dataset("toy", x, y, "classification")
+    told, recipe = str(caught.value).split("recode them with ")
+    assert told == f"dataset 'toy': labels are {shown}; they must be 0 to C - 1 with none left out: "
+    recoded = Dataset("toy", x, eval(recipe, {"np": np, "y": y}), "classification")
+    assert recoded.classes == len(set(labels))
+    np.testing.assert_array_equal(np.argsort(recoded.y, kind="stable"), np.argsort(y, kind="stable"))
+
+
+def test_one_class_is_none() -> None:
+    with pytest.raises(InputError, match="all labels are the same; a classification needs two classes"):
+        Dataset("toy", X, np.zeros(3), "classification")
+
+
 def test_published_splits_come_from_their_reader() -> None:
     splits = [Split(np.array([0, 1]), np.array([2])), Split(np.array([2, 1]), np.array([0]))]
     dataset = Dataset("toy", X, Y, splits=2, published=splits.__getitem__)

@@ -1,5 +1,6 @@
 """Downloads: sources in order, verification, nothing half done, one-line errors."""
 
+import gzip
 import hashlib
 import shutil
 from collections.abc import Callable
@@ -160,3 +161,49 @@ def test_downloaded_file_is_readable_as_any_new_file(
     file = make_remote_file()
     file.download()
     assert file.target.stat().st_mode == original.stat().st_mode
+
+
+def wrapped(level: int) -> bytes:
+    return gzip.compress(CONTENT, level, mtime=level)
+
+
+@pytest.mark.parametrize("copy", [wrapped(1), wrapped(9), CONTENT], ids=["one wrapper", "another", "none"])
+def test_gzip_files_are_known_by_their_content(
+    copy: bytes, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "mirror", copy)
+    monkeypatch.setenv("BDL_DATA_MIRROR", str(tmp_path / "mirror"))
+    file = make_remote_file()
+    assert file.read_bytes() == CONTENT
+    assert file.read() == CONTENT.decode()
+    assert file.state() == "ok"
+    assert file.target.read_bytes() == copy, "kept as it came"
+
+
+@pytest.mark.parametrize(
+    ("copy", "message"),
+    [
+        (wrapped(9)[:-1], "cannot be decompressed"),
+        (wrapped(9)[:40], "cannot be decompressed"),
+        (wrapped(9)[:30] + b"?" + wrapped(9)[31:], "cannot be decompressed"),
+        (wrapped(9) + b"more", "cannot be decompressed"),
+        (gzip.compress(FLIPPED), f"expected sha256 {SHORT}"),
+    ],
+    ids=["one byte short", "half", "one byte changed", "something behind", "other content"],
+)
+def test_corrupt_gzip_file(
+    copy: bytes, message: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(cache, copy)
+    file = make_remote_file()
+    assert file.state() == "corrupt"
+    with pytest.raises(
+        InputError, match=f"corrupt data file .*: {message}.*; run 'bdl-bench data fetch toy'"
+    ) as caught:
+        file.read_bytes()
+    assert "\n" not in str(caught.value)
+    write(tmp_path / "mirror", copy)
+    monkeypatch.setenv("BDL_DATA_MIRROR", str(tmp_path / "mirror"))
+    with pytest.raises(InputError, match=f"cannot get data file toy/data.txt .*{message}"):
+        file.download()
+    assert file.target.read_bytes() == copy, "what was there stays"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import KFold
 
-from bdl.data import folds, recipe_split
+from bdl.data import folds, half_split, leading_split, recipe_split
 from bdl.errors import InputError
 
 
@@ -40,6 +40,21 @@ def test_later_splits_go_on_with_the_same_stream() -> None:
 def test_training_sizes_of_the_published_sets(n: int, train: int) -> None:
     split = recipe_split(n, 0)
     assert (len(split.train), len(split.test)) == (train, n - train)
+
+
+def test_halves_order_the_rows_by_the_uniform_numbers_of_a_seed() -> None:
+    # rand('twister', 1); rand(1, 7): 0.4170 0.7203 0.0001 0.3023 0.1468 0.0923 0.1863
+    split = half_split(7, 1)
+    assert split.train.tolist() == [2, 5, 4]
+    assert split.test.tolist() == [6, 3, 0, 1]
+    assert split.train.dtype == split.test.dtype == np.int64
+    assert half_split(7, 2).train.tolist() != [2, 5, 4]
+
+
+def test_leading_rows_train() -> None:
+    split = leading_split(5, 3)
+    assert (split.train.tolist(), split.test.tolist()) == ([0, 1, 2], [3, 4])
+    assert split.train.dtype == split.test.dtype == np.int64
 
 
 @pytest.mark.parametrize(("n", "k"), [(10, 5), (11, 5), (455, 5), (277, 10), (7, 7), (2, 2)])

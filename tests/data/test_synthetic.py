@@ -1,9 +1,13 @@
 """The synthetic draws, and the ways in which an experiment prepares a data set."""
 
+import pickle
+
 import numpy as np
 import pytest
 
-from bdl.data import Dataset, load, prepare
+from bdl.data import Dataset, Split, load, prepare
+from bdl.data.synthetic import _logistic
+from bdl.errors import InputError
 from bdl.training.trials import fitted_scaling
 
 
@@ -29,6 +33,78 @@ def test_draws_follow_the_declared_model(synthetic):
         rows = synthetic.split(index).train
         residual = synthetic.y[rows] - synthetic.x[rows] @ np.linalg.lstsq(synthetic.x[rows], synthetic.y[rows])[0]
         assert residual.var(ddof=2) == pytest.approx(10, abs=4.5 * 10 * np.sqrt(2 / 998))
+
+
+@pytest.fixture(scope="module")
+def logistic() -> Dataset:
+    return load("synthetic_logistic")
+
+
+def test_first_logistic_draw_has_the_parameters_of_the_paper(logistic):
+    """Appendix B.2 of the VIFA paper; the mean that it found for them is (10.5188, 4.0477)."""
+    draw = _logistic(1)
+    np.testing.assert_array_equal(np.round(draw.theta, 4), [10.7279, 3.9858])
+    rows = logistic.split(0).train
+    np.testing.assert_array_equal(logistic.x[rows], draw.x)
+    np.testing.assert_array_equal(logistic.y[rows], draw.y)
+    assert draw.y.sum() == 1524
+
+
+def test_logistic_draws_follow_the_declared_model(logistic):
+    assert (logistic.task, logistic.classes, logistic.splits, logistic.x.shape) == (
+        *("classification", 2, 10),
+        (30_000, 2),
+    )
+    declared = np.array([[1, 0.5], [0.5, 1]])
+    error = np.sqrt((1 + declared**2) / len(logistic.x))
+    assert (np.abs(np.cov(logistic.x.T) - declared) < 4.5 * error).all()
+    for index in range(10):
+        split, draw = logistic.split(index), _logistic(index + 1)
+        assert split.train.tolist() == list(range(3000 * index, 3000 * (index + 1)))
+        assert len(split.test) == 0
+        # the score of the true parameters has mean zero and the Fisher information as its covariance
+        p = 1 / (1 + np.exp(-draw.x @ draw.theta))
+        score, information = draw.x.T @ (draw.y - p), (draw.x.T * (p * (1 - p))) @ draw.x
+        assert score @ np.linalg.solve(information, score) < 23, "chi-square of 2 degrees, probability 1e-5"
+
+
+FIVE = Dataset(
+    "five",
+    np.arange(10.0).reshape(5, 2),
+    np.arange(5.0),
+    splits=2,
+    published=[Split(np.array([3, 1, 4]), np.array([0, 2])), Split(np.array([0, 1]), np.array([4]))].__getitem__,
+)
+
+
+def test_first_split_is_repeated():
+    dataset = prepare(FIVE, "first", "none")
+    for index in (0, 1, 7):
+        assert dataset.split(index).train.tolist() == [3, 1, 4]
+        assert dataset.split(index).test.tolist() == [0, 2]
+    assert prepare(FIVE, "published", "none").split(1).train.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(("scheme", "train"), [("published", [3, 1]), ("first", [3, 1]), ("half", [4, 0])])
+def test_first_training_rows_are_kept(scheme, train):
+    whole, short = prepare(FIVE, scheme, "none"), prepare(FIVE, scheme, "none", rows=2)
+    assert short.split(0).train.tolist() == train == whole.split(0).train[:2].tolist()
+    assert short.split(0).test.tolist() == whole.split(0).test.tolist()
+    assert (short.splits, short.checksum) == (whole.splits, whole.checksum)
+
+
+def test_no_more_rows_than_there_are():
+    dataset = prepare(FIVE, "published", "none", rows=3)
+    assert dataset.split(0).train.tolist() == [3, 1, 4]
+    with pytest.raises(
+        InputError, match=r"preparation.rows: split 1 of dataset 'five' has 2 training rows, so 3 cannot"
+    ):
+        dataset.split(1)
+
+
+def test_prepared_data_pickle():
+    dataset = pickle.loads(pickle.dumps(prepare(load("synthetic"), "first", "inputs", rows=9)))
+    assert dataset.split(4).train.tolist() == list(range(9))
 
 
 def test_half_is_what_pandas_sample_leaves(synthetic):

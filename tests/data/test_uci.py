@@ -11,7 +11,7 @@ from bdl.data import FetchCount, fetch, load, recipe_split, status
 from bdl.data import uci as table
 from bdl.errors import InputError
 
-pytestmark = [pytest.mark.data, pytest.mark.usefixtures("uci")]
+pytestmark = [pytest.mark.data, pytest.mark.usefixtures("files")]
 
 # name: (rows, inputs, published splits, first input of row 0, target of row 0)
 KNOWN = {
@@ -60,8 +60,8 @@ def test_splits_end() -> None:
         load("protein").split(5)
 
 
-def test_files_are_got_when_needed(cache: Path, uci_source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BDL_DATA_MIRROR", uci_source)
+def test_files_are_got_when_needed(cache: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BDL_DATA_MIRROR", source)
     folder = cache / "uci/yacht"
     dataset = load("yacht")
     tables = {"data.txt", "index_features.txt", "index_target.txt", "n_splits.txt"}
@@ -77,8 +77,10 @@ def test_files_are_got_when_needed(cache: Path, uci_source: str, monkeypatch: py
 
 
 def test_content_must_match_the_table() -> None:
-    with pytest.raises(InputError, match=r"\(308, 6, 20\), expected \(307, 6, 20\)"):
+    with pytest.raises(InputError, match=r"\(rows, inputs\) = \(308, 6\), expected \(307, 6\); bring bdl.data.uci"):
         replace(table.yacht, n=307)()
+    with pytest.raises(InputError, match="splits = 20, expected 19"):
+        replace(table.yacht, splits=19)()
 
 
 def test_pickles_for_worker_processes() -> None:
