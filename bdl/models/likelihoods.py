@@ -18,6 +18,10 @@ class Likelihood(Protocol):
         """Names of the per-trial hyper-parameters it needs."""
         ...
 
+    def fits(self, n_classes: int) -> bool:
+        """Tell whether it describes labels of so many classes; 0 stands for targets that are numbers."""
+        ...
+
     def outputs(self, n_classes: int) -> int:
         """Count the model outputs it reads."""
         ...
@@ -40,6 +44,10 @@ class Gaussian:
         """Names of the per-trial hyper-parameters it needs."""
         return ("noise_precision",)
 
+    def fits(self, n_classes: int) -> bool:
+        """Tell whether the targets are numbers."""
+        return n_classes == 0
+
     def outputs(self, n_classes: int) -> int:
         """Count the model outputs it reads: one, whatever `n_classes` is."""
         return 1
@@ -59,6 +67,10 @@ class Bernoulli:
         """Names of the per-trial hyper-parameters it needs: none."""
         return ()
 
+    def fits(self, n_classes: int) -> bool:
+        """Tell whether there are two classes."""
+        return n_classes == 2
+
     def outputs(self, n_classes: int) -> int:
         """Count the model outputs it reads: one logit."""
         return 1
@@ -76,6 +88,10 @@ class Categorical:
     def hyper(self) -> tuple[str, ...]:
         """Names of the per-trial hyper-parameters it needs: none."""
         return ()
+
+    def fits(self, n_classes: int) -> bool:
+        """Tell whether the targets are labels."""
+        return n_classes >= 2
 
     def outputs(self, n_classes: int) -> int:
         """Count the model outputs it reads: one logit a class."""

@@ -19,20 +19,21 @@ class Pool:
 
     Inputs and targets are stored standardised by all rows, so that float32 keeps their digits. This leaks
     nothing: each trial's own scaling, fitted on its training rows, is expressed relative to the pool and
-    undoes it exactly.
+    undoes it exactly. Class labels stay as they are, since rounding could turn one into its neighbour.
     """
 
     x: Tensor
     """Inputs, float32, (n, d)."""
     y: Tensor
-    """Targets, float32, (n,)."""
+    """Targets or labels, float32, (n,)."""
     scaling: Scaling
     """How the pool was standardised, original units."""
 
     @classmethod
     def load(cls, dataset: Dataset, device: str = "cpu") -> "Pool":
         """Standardise a data set and put it on a device."""
-        everything = Scaling.fit(dataset.x, dataset.y, np.arange(len(dataset.y)))
+        fitted = Scaling.fit(dataset.x, dataset.y, np.arange(len(dataset.y)))
+        everything = fitted.only(inputs=True, targets=dataset.task == "regression")
         x = (dataset.x - everything.x_mean) / everything.x_scale
         y = (dataset.y - everything.y_mean) / everything.y_scale
         return cls(_tensor(x, device), _tensor(y, device), everything)
@@ -135,9 +136,10 @@ class Trials:
 
 
 def fitted_scaling(dataset: Dataset, row_sets: Sequence[Rows]) -> Scaling:
-    """Fit on R sets of rows what the data set standardises, original units."""
+    """Fit on R sets of rows what the data set standardises, original units; labels never are."""
     fitted = Scaling.fit_many(dataset.x, dataset.y, row_sets)
-    return fitted.only(inputs=dataset.standardise != "none", targets=dataset.standardise == "both")
+    targets = dataset.standardise == "both" and dataset.task == "regression"
+    return fitted.only(inputs=dataset.standardise != "none", targets=targets)
 
 
 def _tensor(values: object, device: torch.device | str) -> Tensor:

@@ -85,15 +85,16 @@ def test_categorical_with_two_classes_is_bernoulli_of_the_difference():
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "hyper", "n_outputs"),
+    ("name", "kind", "hyper", "n_outputs", "fits"),
     [
-        ("gaussian", Gaussian, ("noise_precision",), 1),
-        ("bernoulli", Bernoulli, (), 1),
-        ("categorical", Categorical, (), 5),
+        ("gaussian", Gaussian, ("noise_precision",), 1, [0]),
+        ("bernoulli", Bernoulli, (), 1, [2]),
+        ("categorical", Categorical, (), 5, [2, 3, 4]),
     ],
 )
-def test_registered_names_and_what_they_need(name, kind, hyper, n_outputs):
+def test_registered_names_and_what_they_need(name, kind, hyper, n_outputs, fits):
     likelihood = LIKELIHOODS.get(name)()
     assert likelihood == kind()
     assert likelihood.hyper == hyper
     assert likelihood.outputs(5) == n_outputs
+    assert [n_classes for n_classes in (0, 2, 3, 4) if likelihood.fits(n_classes)] == fits
