@@ -17,13 +17,8 @@ from bdl.spec import Benchmark
 
 def stored_cells(benchmark: Benchmark, store: Store) -> list[Cell]:
     """List the cells of a benchmark that have final rows in a store."""
-    cells = []
-    for dataset in benchmark.datasets:
-        for entry in benchmark.entries:
-            splits = tuple(row.split for row in store.rows("final", dataset, entry))
-            if splits:
-                cells.append(Cell(benchmark, dataset, entry, splits))
-    return cells
+    found = {pair: tuple(row.split for row in store.rows("final", *pair)) for pair in benchmark.pairs}
+    return [Cell(benchmark, *pair, splits) for pair, splits in found.items() if splits]
 
 
 def final_rows(benchmark: Benchmark, results: Path) -> pd.DataFrame:

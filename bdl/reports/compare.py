@@ -110,7 +110,7 @@ def compare(benchmark: Benchmark, rows: "pd.DataFrame") -> list[Cell]:
     sampled = [f"{metric}_{suffix}" for metric in benchmark.metrics for suffix in _SAMPLED]
     rows = rows.reindex(columns=["dataset", "entry", "status", *benchmark.metrics, *sampled])
     cells = []
-    for dataset, entry, metric in product(benchmark.datasets, benchmark.entries, benchmark.metrics):
+    for (dataset, entry), metric in product(benchmark.pairs, benchmark.metrics):
         trials = rows[(rows["dataset"] == dataset) & (rows["entry"] == entry)]
         good = trials[trials["status"] == "ok"]
         values = good[metric].to_numpy(dtype=float)

@@ -100,12 +100,14 @@ def _figure(benchmark: Benchmark, metric: str, cells: list[Cell]) -> "Figure":
 
     columns = min(len(benchmark.datasets), MAX_COLUMNS)
     lines = math.ceil(len(benchmark.datasets) / columns)
-    height = lines * (ROW_HEIGHT * len(benchmark.entries) + 0.75) + 0.8
+    own = {dataset: [e for d, e in benchmark.pairs if d == dataset] for dataset in benchmark.datasets}
+    height = lines * (ROW_HEIGHT * max(map(len, own.values())) + 0.75) + 0.8
     layout = ConstrainedLayoutEngine(wspace=0.08, hspace=0.08)
     figure = Figure(figsize=(max(PANEL_WIDTH * columns + 0.8, MIN_WIDTH), height), layout=layout, facecolor="white")
-    axes = figure.subplots(lines, columns, sharey=True, squeeze=False).ravel()
-    for panel, dataset in zip(axes, benchmark.datasets, strict=False):
-        _panel(panel, dataset, list(benchmark.entries), [cell for cell in cells if cell.dataset == dataset])
+    alike = all(entries == list(benchmark.entries) for entries in own.values())  # then only the first panel names them
+    axes = figure.subplots(lines, columns, sharey=alike, squeeze=False).ravel()
+    for panel, (dataset, entries) in zip(axes, own.items(), strict=False):
+        _panel(panel, dataset, entries, [cell for cell in cells if cell.dataset == dataset])
     for panel in axes[len(benchmark.datasets) :]:
         panel.remove()
     figure.suptitle(f"{benchmark.title}\n{heading(INFO[metric])}", fontsize=11, x=0.01, ha="left")

@@ -68,6 +68,10 @@ class Benchmark(Protocol):
         """Entries by name, in table order."""
 
     @property
+    def pairs(self) -> Sequence[tuple[str, str]]:
+        """The (dataset, entry) that were run, in table order."""
+
+    @property
     def metrics(self) -> Sequence[str]:
         """Metrics, in table order."""
 

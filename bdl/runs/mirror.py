@@ -110,8 +110,9 @@ def mirror(
 def parameters(benchmark: "Benchmark", dataset: str, entry: str) -> dict[str, str]:
     """List what a cell was run with: its entry with every default, dotted, and what the cells share."""
     shared = {"dataset": dataset, "entry": entry, "seed": benchmark.seed, "splits": benchmark.splits}
-    common = {name: getattr(benchmark, name).model_dump(mode="json") for name in ("preparation", "evaluation")}
-    return dict(_flatten(shared | benchmark.entries[entry].on(dataset).model_dump(mode="json") | common))
+    evaluation, preparation = benchmark.evaluation.model_dump(mode="json"), benchmark.preparation.dump_on(dataset)
+    common = {"preparation": preparation, "evaluation": evaluation}
+    return dict(_flatten(shared | benchmark.entries[entry].dump_on(dataset) | common))
 
 
 def _flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -14,6 +14,8 @@ import torch
 import bdl
 from bdl.data import Dataset, SplitScheme, Standardise, load, prepare
 from bdl.errors import InputError
+from bdl.metrics import INFO
+from bdl.models import LIKELIHOODS
 from bdl.models.problem import Problem
 from bdl.references.base import SampledReference, Truth
 from bdl.references.cache import Recipe
@@ -74,7 +76,8 @@ class Cell:
     def data(self) -> Dataset:
         """The dataset, loaded once, as the benchmark prepares it."""
         preparation = self.benchmark.preparation
-        return _load(self.dataset, preparation.split, preparation.standardise)
+        rows = preparation.rows.get(self.dataset)
+        return _load(self.dataset, preparation.split, preparation.standardise, rows)
 
     @property
     def identity(self) -> tuple[object, ...]:
@@ -90,7 +93,7 @@ class Cell:
             entry.model.build(),
             likelihood,
             data.x.shape[1],
-            likelihood.outputs(2),
+            likelihood.outputs(data.classes),
             entry.prior.bias_precision,
         )
 
@@ -142,8 +145,10 @@ class Cell:
         Raises
         ------
         InputError
-            If a split does not exist, the method does not fit the model, or there are too few rows.
+            If a split does not exist, the likelihood, a metric or the method does not fit, or there are too few rows.
         """
+        sizes = [len(self.data.split(split).train) for split in self.splits]
+        self._check_task()
         self.settings.method.build().check(self.problem)
         if self.settings.reference is not None:
             self.settings.reference.build().check(self.problem)
@@ -156,8 +161,7 @@ class Cell:
                 f"warm-up of {warmup}; raise epochs or lower warmup_epochs"
             )
         search = self.settings.search
-        for split in self.splits:
-            rows = len(self.data.split(split).train)
+        for rows in sizes:
             smallest = rows if search is None else rows - -(-rows // search.folds)
             if search is not None and search.folds > rows:
                 raise InputError(
@@ -168,6 +172,24 @@ class Cell:
                 raise InputError(
                     f"entries.{self.entry}.training: no update fits into {smallest} rows of {self.dataset}; "
                     "lower batch_size or raise epochs"
+                )
+
+    def _check_task(self) -> None:
+        data, likelihood, search = self.data, self.settings.likelihood, self.settings.search
+        if not likelihood.build().fits(data.classes):
+            targets = f"has {data.classes} classes" if data.classes else "is a regression"
+            fitting = [name for name in LIKELIHOODS.builtin if LIKELIHOODS.get(name)().fits(data.classes)]
+            raise InputError(
+                f"entries.{self.entry}.likelihood: '{likelihood.name}' does not fit dataset '{self.dataset}', which "
+                f"{targets}; use {' or '.join(fitting)}"
+            )
+        used = [("metrics", name) for name in self.benchmark.metrics]
+        used += [(f"entries.{self.entry}.search.metric", search.metric)] if search else []
+        for place, metric in used:
+            if INFO[metric].task not in (None, data.task):
+                raise InputError(
+                    f"{place}: '{metric}' scores a {INFO[metric].task}, and dataset '{self.dataset}' is a {data.task}; "
+                    "use another metric"
                 )
 
     def updates(self, rows: int) -> int:
@@ -222,11 +244,7 @@ def plan(
         If the device or data are missing, or a cell cannot work.
     """
     _check_device(device)
-    cells = [
-        Cell(benchmark, dataset, entry, tuple(splits), device, compile)
-        for dataset in benchmark.datasets
-        for entry in benchmark.entries
-    ]
+    cells = [Cell(benchmark, *pair, tuple(splits), device, compile) for pair in benchmark.pairs]
     for cell in cells:
         cell.check()
     return cells
@@ -244,8 +262,8 @@ def _check_device(device: str) -> None:
 
 
 @lru_cache(maxsize=16)
-def _load(name: str, split: SplitScheme, standardise: Standardise) -> Dataset:
-    return prepare(load(name), split, standardise)
+def _load(name: str, split: SplitScheme, standardise: Standardise, rows: int | None) -> Dataset:
+    return prepare(load(name), split, standardise, rows)
 
 
 def _files(kind: type) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """One entry of a benchmark file: model, likelihood, prior, method, training, hyper-parameters and their search."""
 
-from collections.abc import Mapping
-from typing import Literal, Self
+from collections.abc import Container, Mapping
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -93,6 +93,8 @@ class Entry(Settings):
     """Data set to what the entry does differently there."""
     search: Search | None = None
     """Search for the other hyper-parameters; null if all are fixed."""
+    datasets: Items[DatasetName] = ()
+    """Data sets of the benchmark that the entry runs on; empty for all."""
 
     @property
     def hyper_names(self) -> tuple[str, ...]:
@@ -109,6 +111,18 @@ class Entry(Settings):
         own = self.by_dataset.get(dataset, DatasetSettings())
         hyper, training = {**self.hyper, **own.hyper}, own.training or self.training
         return self.model_copy(update={"hyper": hyper, "training": training, "by_dataset": {}})
+
+    def dump_on(self, dataset: str) -> dict[str, Any]:
+        """List every setting on one data set as JSON values, without what concerns other data sets."""
+        return self.on(dataset).model_dump(mode="json", exclude={"datasets"})
+
+    def runs_on(self, dataset: str) -> bool:
+        """Tell whether the entry runs on a data set of the benchmark."""
+        return not self.datasets or dataset in self.datasets
+
+    def limited(self, datasets: Container[str]) -> Self:
+        """Give the entry in a benchmark that has only these data sets."""
+        return self.model_copy(update={"datasets": tuple(name for name in self.datasets if name in datasets)})
 
     @model_validator(mode="after")
     def _training_fits_method(self) -> Self:

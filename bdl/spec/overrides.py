@@ -31,6 +31,7 @@ def parse_override(text: str) -> dict[str, Any]:
 def fields_of(benchmark: Benchmark) -> dict[str, Any]:
     """Give the tree of everything that can be changed: the fields with defaults filled in."""
     tree = benchmark.model_dump(mode="json", exclude={"profile"})
+    tree["preparation"]["rows"] = dict.fromkeys(benchmark.datasets)
     for name, entry in benchmark.entries.items():
         tree["entries"][name]["hyper"] = dict.fromkeys(entry.hyper_names)
     return tree

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bdl.errors import unknown
+from bdl.errors import InputError, unknown
 from bdl.metrics.base import INFO
 from bdl.spec.entry import Entry
 from bdl.spec.fields import (
@@ -34,10 +34,17 @@ class Evaluation(Settings):
 class Preparation(Settings):
     """How data are split and standardised."""
 
-    split: Literal["published", "half"] = "published"
-    """The data set's own splits, or one fixed half of the rows whose replicates are the splits."""
+    split: Literal["published", "first", "half"] = "published"
+    """The data set's own splits; or replicates of the first of them, or of one fixed half of the rows."""
     standardise: Literal["both", "inputs", "none"] = "both"
-    """What is scaled by the training rows: inputs and targets, inputs alone, or nothing."""
+    """What is scaled by the training rows: inputs and targets (but not labels), inputs alone, or nothing."""
+    rows: Mapping[DatasetName, Count] = {}
+    """Data set to the number of training rows that are kept, the first of each split; the others keep all."""
+
+    def dump_on(self, dataset: str) -> dict[str, Any]:
+        """List the settings for one data set as JSON values; rows only where some are left out."""
+        rows = {"rows": self.rows[dataset]} if dataset in self.rows else {}
+        return self.model_dump(mode="json", exclude={"rows"}) | rows
 
 
 class PaperTables(Settings):
@@ -105,6 +112,27 @@ class Benchmark(Settings):
                 raise ValueError(f"{place}: {unknown('entry', name, self.entries)}")
         return self
 
+    @model_validator(mode="after")
+    def _entries_have_datasets(self) -> Self:
+        for name, entry in self.entries.items():
+            for dataset in entry.datasets:
+                if dataset not in self.datasets:
+                    raise ValueError(f"entries.{name}.datasets: {unknown('dataset here', dataset, self.datasets)}")
+        idle = [name for name in self.datasets if not any(entry.runs_on(name) for entry in self.entries.values())]
+        if idle:
+            raise ValueError(f"datasets: no entry runs on '{idle[0]}': remove it, or name it in an entry's datasets")
+        return self
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """The cells, (data set, entry): each entry on the data sets that it runs on, in table order."""
+        return tuple(
+            (dataset, name)
+            for dataset in self.datasets
+            for name, entry in self.entries.items()
+            if entry.runs_on(dataset)
+        )
+
     @property
     def measures_distances(self) -> bool:
         """Whether posteriors are held against references, rather than predictions against targets."""
@@ -130,21 +158,27 @@ class Benchmark(Settings):
         Returns
         -------
         Benchmark
-            Its papers and notes name only entries that are kept.
+            Entries that run on none of the data sets are gone, and so are data sets on which no entry runs; its
+            papers and notes name only entries that are kept.
 
         Raises
         ------
         InputError
-            If the benchmark has no such data set or entry.
+            If the benchmark has no such data set or entry, or none of the entries runs on one of the data sets.
         """
-        kept = _keep("entry", entries, self.entries)
+        wanted = _keep("dataset", datasets, self.datasets), _keep("entry", entries, self.entries)
+        pairs = [(dataset, entry) for dataset, entry in self.pairs if dataset in wanted[0] and entry in wanted[1]]
+        if not pairs:
+            raise InputError(f"{', '.join(entries)} does not run on {', '.join(datasets)}; choose another data set")
+        left, running = ({pair[i] for pair in pairs} for i in (0, 1))
+        kept = {name: entry.limited(left) for name, entry in self.entries.items() if name in running}
         papers = (
             paper.model_copy(update={"methods": {e: m for e, m in paper.methods.items() if e in kept}})
             for paper in self.papers
         )
         changes = {
-            "datasets": _keep("dataset", datasets, self.datasets),
-            "entries": {name: self.entries[name] for name in kept},
+            "datasets": tuple(name for name in self.datasets if name in left),
+            "entries": kept,
             "papers": tuple(papers),
             "notes": tuple(note for note in self.notes if note.entry is None or note.entry in kept),
         }
@@ -157,9 +191,10 @@ class Benchmark(Settings):
         -------
         str
             SHA-256 (hex) of the canonical JSON of the benchmark's name and seed, the data set's name, the
-            entry with its name and every default, preparation and evaluation. Splits and other entries have no part.
+            entry with its name and every default, preparation and evaluation. Splits, other entries and what
+            concerns other data sets have no part.
         """
-        settings = self.entries[entry].on(dataset).model_dump(mode="json")
+        settings, preparation = self.entries[entry].dump_on(dataset), self.preparation.dump_on(dataset)
         if settings["search"]:
             # The draws depend on the order of the space, which the sorted keys of canonical JSON would hide.
             settings["search"]["space"] = list(settings["search"]["space"].items())
@@ -169,7 +204,7 @@ class Benchmark(Settings):
                 "seed": self.seed,
                 "dataset": dataset,
                 "entry": [entry, settings],
-                "preparation": self.preparation.model_dump(mode="json"),
+                "preparation": preparation,
                 "evaluation": self.evaluation.model_dump(mode="json"),
             }
         )
@@ -177,8 +212,7 @@ class Benchmark(Settings):
     @property
     def content_hash(self) -> str:
         """SHA-256 (hex) of the number of splits and the hashes of all cells, whatever their order."""
-        cells = [self.cell_hash(dataset, entry) for dataset in self.datasets for entry in self.entries]
-        return _sha256({"splits": self.splits, "cells": sorted(cells)})
+        return _sha256({"splits": self.splits, "cells": sorted(self.cell_hash(*pair) for pair in self.pairs)})
 
 
 def _keep(kind: str, wanted: Sequence[str], known: Iterable[str]) -> tuple[str, ...]:

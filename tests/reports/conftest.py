@@ -1,3 +1,4 @@
+from itertools import product
 from types import SimpleNamespace
 
 import pandas as pd
@@ -33,7 +34,8 @@ def make_benchmark(vifa):
             "papers": [vifa],
             "notes": [],
         }
-        return SimpleNamespace(**(defaults | changes))
+        content = defaults | changes
+        return SimpleNamespace(**({"pairs": list(product(content["datasets"], content["entries"]))} | content))
 
     return make
 

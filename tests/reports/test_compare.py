@@ -73,6 +73,7 @@ def test_z_of_a_single_run_takes_our_spread_over_trials():
         title="B",
         datasets=["boston"],
         entries={"vifa": None},
+        pairs=[("boston", "vifa")],
         metrics=["scaled_w2"],
         papers=[tables],
         notes=[],
@@ -225,3 +226,11 @@ def test_z_takes_the_error_of_a_sampled_truth_twice(make_trials):
     assert cell.note == SAMPLED_TRUTH
     variance = 0.01**2 / 3 + 0.01**2 + 2 * 0.01**2
     assert cell.z == pytest.approx((0.41 - 0.3882) / np.sqrt(variance))
+
+
+def test_entries_have_no_cells_where_they_do_not_run(make_benchmark, make_trials):
+    pairs = [("energy", "vifa-lr"), ("yacht", "vifa-lr"), ("yacht", "vifa-nn")]
+    rows = pd.concat([make_trials(*pair, [2.5, 2.6]) for pair in pairs])
+    cells = compare(make_benchmark(pairs=pairs), rows)
+    assert list(dict.fromkeys((cell.dataset, cell.method) for cell in cells)) == pairs
+    assert "not run" not in {cell.verdict for cell in cells}

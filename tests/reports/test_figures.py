@@ -72,6 +72,17 @@ def test_what_is_drawn(drawn):
     ]  # fmt: skip
 
 
+def test_entries_have_no_place_where_they_do_not_run(make_benchmark, make_trials):
+    pairs = [("energy", "vifa-lr"), ("yacht", "vifa-lr"), ("yacht", "vifa-nn")]
+    benchmark = make_benchmark(pairs=pairs)
+    cells = compare(benchmark, pd.concat([make_trials(*pair, [2.5, 2.6]) for pair in pairs]))
+    means = [cell for cell in cells if (cell.metric, cell.statistic) == ("nmll", "mean")]
+    energy, yacht = _figure(benchmark, "nmll", means).axes
+    assert [label.get_text() for label in energy.get_yticklabels()] == ["vifa-lr"]
+    assert [label.get_text() for label in yacht.get_yticklabels()] == ["vifa-lr", "vifa-nn"]
+    assert (energy.get_ylim(), yacht.get_ylim()) == ((0.5, -0.5), (1.5, -0.5))
+
+
 def test_wide_spans_get_a_logarithmic_axis(drawn):
     benchmark, cells = drawn
     runtime = [cell for cell in cells if cell.metric == "runtime"]

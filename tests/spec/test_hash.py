@@ -95,6 +95,31 @@ def test_what_changes_the_benchmark_but_not_the_cell(load, text, change):
     assert before.content_hash != after.content_hash
 
 
+LIMITED = "entries.fixed.datasets=[diabetes]"
+
+
+@pytest.mark.parametrize("change", ["preparation.rows.diabetes=9", "entries.searched.datasets=[yacht, diabetes]"])
+def test_what_concerns_other_data_sets_does_not_change_a_cell(load, text, change):
+    before, after = load(text), load(text, overrides=[change])
+    assert before.cell_hash(*CELL) == after.cell_hash(*CELL)
+    assert (before.content_hash == after.content_hash) == ("datasets" in change), "all cells, and the same"
+
+
+def test_rows_and_data_sets_in_the_hashes(load, text):
+    before, few, limited = (
+        load(text),
+        load(text, overrides=["preparation.rows.yacht=9"]),
+        load(text, overrides=[LIMITED]),
+    )
+    assert before.cell_hash(*CELL) != few.cell_hash(*CELL)
+    assert few.cell_hash(*CELL) != load(text, overrides=["preparation.rows.yacht=8"]).cell_hash(*CELL)
+    assert limited.cell_hash("diabetes", "fixed") == before.cell_hash("diabetes", "fixed")
+    assert limited.content_hash != before.content_hash, "one cell less"
+    kept = sorted(before.cell_hash(*pair) for pair in before.pairs if pair != ("yacht", "fixed"))
+    canonical = json.dumps({"splits": 3, "cells": kept}, sort_keys=True, separators=(",", ":"))
+    assert limited.content_hash == sha256(canonical.encode()).hexdigest()
+
+
 def test_order_of_the_space_counts(load, content):
     before = load(content)
     space = content["entries"]["searched"]["search"]["space"]
@@ -113,7 +138,7 @@ def test_order_of_settings_and_entries_does_not_count(load, content):
 
 def test_cells_differ(load, text):
     benchmark = load(text)
-    cells = {benchmark.cell_hash(dataset, entry) for dataset in benchmark.datasets for entry in benchmark.entries}
+    cells = {benchmark.cell_hash(*pair) for pair in benchmark.pairs}
     assert len(cells) == 4
     twin = benchmark.model_copy(update={"entries": {**benchmark.entries, "twin": benchmark.entries["fixed"]}})
     assert twin.cell_hash("yacht", "twin") != twin.cell_hash("yacht", "fixed")

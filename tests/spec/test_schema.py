@@ -100,6 +100,16 @@ def test_too_small(load, content, path, value, low):
         ("entries", {"A.b": {}}, "entries.A.b", "String should match pattern"),
         (f"{FIXED}.training", None, FIXED, "training is missing: give epochs and batch_size"),
         (f"{FIXED}.hyper", 3, f"{FIXED}.hyper", "should be a mapping (got 3)"),
+        (f"{FIXED}.datasets", ["yatch"], f"{FIXED}.datasets.0", "unknown dataset 'yatch': did you mean yacht"),
+        (
+            f"{FIXED}.datasets",
+            ["boston"],
+            "",
+            "entries.fixed.datasets: unknown dataset here 'boston': known: diabetes, y",
+        ),
+        ("preparation.rows", {"yatch": 1}, "preparation.rows.yatch", "unknown dataset 'yatch': did you mean yacht"),
+        ("preparation.rows", {"yacht": 0}, "preparation.rows.yacht", "Input should be greater than or equal to 1"),
+        ("preparation.split", "last", "preparation.split", "Input should be 'published', 'first' or 'half'"),
         ("profiles", None, "profiles", "should be a mapping (got null)"),
         (f"{FIXED}.training", {"epochs": 1}, f"{FIXED}.training.batch_size", "is missing"),
         (f"{FIXED}.training.epoch", 1, f"{FIXED}.training", "unknown field 'epoch' (did you mean epochs?)"),
@@ -180,6 +190,51 @@ def test_select_narrows_in_table_order(load, text):
     assert [note.text for note in small.notes] == ["about yacht"]
     assert benchmark.select(["yacht", "diabetes"]).datasets == ("diabetes", "yacht")
     assert type(small).model_validate(small.model_dump(mode="json")) == small
+
+
+def test_pairs_are_all_combinations_in_table_order(load, text):
+    assert load(text).pairs == (
+        *(("diabetes", "searched"), ("diabetes", "fixed")),
+        *(("yacht", "searched"), ("yacht", "fixed")),
+    )
+
+
+def test_entries_on_some_data_sets(load, content):
+    content["datasets"].append("boston")
+    put(content, f"{FIXED}.datasets", ["boston", "yacht"])
+    put(content, "entries.searched.datasets", ["diabetes", "boston"])
+    benchmark = load(content)
+    assert benchmark.pairs == (
+        ("diabetes", "searched"),
+        ("yacht", "fixed"),
+        ("boston", "searched"),
+        ("boston", "fixed"),
+    )
+    assert benchmark.select() == benchmark
+    yacht = benchmark.select(["yacht"])
+    assert yacht.pairs == (("yacht", "fixed"),)
+    assert yacht.papers[0].methods == {"fixed": "theirs"}
+    assert list(yacht.entries) == ["fixed"], "the other entry has no data set left"
+    fixed = benchmark.select(entries=["fixed"])
+    assert fixed.datasets == ("yacht", "boston"), "no entry runs on diabetes"
+    for narrowed in (yacht, fixed):
+        assert type(narrowed).model_validate(narrowed.model_dump(mode="json")) == narrowed
+    with pytest.raises(InputError, match="searched does not run on yacht; choose another data set"):
+        benchmark.select(["yacht"], ["searched"])
+
+
+def test_no_data_set_without_an_entry(load, content):
+    for entry in content["entries"].values():
+        entry["datasets"] = ["yacht"]
+    with pytest.raises(InputError, match="datasets: no entry runs on 'diabetes': remove it, or name it in an entry's"):
+        load(content)
+
+
+def test_rows_of_a_data_set_can_be_set(load, text):
+    benchmark = load(text, overrides=["preparation.rows.yacht=7"])
+    assert benchmark.preparation.rows == {"yacht": 7}
+    with pytest.raises(InputError, match=r"preparation.rows: unknown field 'yatch' \(did you mean yacht"):
+        load(text, overrides=["preparation.rows.yatch=7"])
 
 
 @pytest.mark.parametrize(
