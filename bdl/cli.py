@@ -204,12 +204,12 @@ def schema() -> None:
 @data_app.command("list")
 def data_list() -> None:
     """List the data sets and whether their files are here."""
-    from bdl.data import DATASETS, status
+    from bdl.data import DATASETS, about, status
 
     for name in DATASETS.names():
         states = [state for _, state in status(name)]
-        here = sum(state == "ok" for state in states)
-        console.print(f"{name:<10} {'comes with scikit-learn' if not states else f'{here} of {len(states)} files'}")
+        here = f"{sum(state == 'ok' for state in states)} of {len(states)} files" if states else "needs no file"
+        console.print(f"{name:<18} {here:<14} {'; '.join(about(name))}", highlight=False, soft_wrap=True)
 
 
 @data_app.command("fetch")
@@ -221,7 +221,7 @@ def data_fetch(
 
     for name in names or DATASETS.names():
         count = fetch(name)
-        console.print(f"{name:<10} {count.downloaded} downloaded, {count.present} here already")
+        console.print(f"{name:<18} {count.downloaded} downloaded, {count.present} here already")
 
 
 @data_app.command("verify")
@@ -236,7 +236,7 @@ def data_verify(
         states = status(name)
         bad = [(path, state) for path, state in states if state != "ok"]
         wrong += len(bad)
-        console.print(f"{name:<10} {len(states) - len(bad)} of {len(states)} files are right")
+        console.print(f"{name:<18} {len(states) - len(bad)} of {len(states)} files are right")
         for path, state in bad[:3]:
             console.print(f"  {path}: {state}")
     if wrong:

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
-from bdl.data import DATASETS
-from bdl.data.uci import UciSet
+from bdl.data import DATASETS, about
 from bdl.errors import unknown
 from bdl.methods import METHODS
 from bdl.metrics import INFO
@@ -41,7 +40,7 @@ def describe(name: str) -> str:
     """
     kinds: dict[str, tuple[Iterable[str], Callable[[str], list[str]]]] = {
         "benchmark": ([benchmark for benchmark, _ in list_benchmarks()], _benchmark),
-        "data set": (DATASETS.names(), _dataset),
+        "data set": (DATASETS.names(), about),
         "model": (MODELS.names(), lambda name: _component(MODELS.get(name))),
         "likelihood": (LIKELIHOODS.names(), lambda name: _component(LIKELIHOODS.get(name))),
         "method": (METHODS.names(), _method),
@@ -74,6 +73,8 @@ def _entry(entry: Entry) -> list[str]:
         f"likelihood: {_named(entry.likelihood)}",
         f"method: {_named(entry.method)}",
     ]
+    if entry.datasets:
+        lines.append(f"data sets: {', '.join(entry.datasets)}")
     if entry.reference:
         lines.append(f"reference: {_named(entry.reference)}")
     if entry.training:
@@ -100,13 +101,6 @@ def _named(component: Component[Any]) -> str:
 
 def _assigned(values: Mapping[str, object]) -> str:
     return ", ".join(f"{name}={value}" for name, value in values.items())
-
-
-def _dataset(name: str) -> list[str]:
-    dataset = DATASETS.get(name)
-    if isinstance(dataset, UciSet):
-        return [dataset.about, f"{dataset.n} rows, {dataset.d} inputs, {dataset.splits} published splits"]
-    return [_paragraph(dataset)]
 
 
 def _method(name: str) -> list[str]:

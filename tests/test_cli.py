@@ -339,6 +339,16 @@ def test_data_fetch_and_verify_tell_what_is_wrong(offline, invoke):
     assert code == 0
 
 
+def test_data_list_has_a_line_for_each(offline, invoke):
+    code, out, _ = invoke("data", "list")
+    lines = out.splitlines()
+    assert code == 0
+    assert [line.split()[0] for line in lines] == DATASETS.names()
+    told = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
+    assert told["mnist"] == "0 of 4 files   which digit is written, 0 to 9; 70000 rows, 784 inputs, 1 published split"
+    assert told["synthetic"].startswith("needs no file  Ten draws of a linear regression")
+
+
 HELP = """
 import sys
 from bdl.cli import main

@@ -53,6 +53,14 @@ def test_benchmark_is_told_as_its_file_says():
             ],
         ),
         (
+            "usps_3v5",
+            [
+                "usps_3v5 (data set)",
+                "whether a handwritten digit is a five (1) or a three",
+                "1540 rows, 256 inputs, 20 published splits",
+            ],
+        ),
+        (
             "mlp",
             [
                 "mlp (model)",
