@@ -8,6 +8,7 @@ REFERENCES = Registry(
         "conjugate": "bdl.references.linear:ConjugateReference",
         "nuts": "bdl.references.nuts:NutsReference",
         "bayesian-ridge": "bdl.references.linear:BayesianRidgeReference",
+        "grid": "bdl.references.grid:GridReference",
     },
     contracts=("bdl.references.base:Reference",),
 )

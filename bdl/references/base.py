@@ -1,6 +1,6 @@
 """What a reference posterior is."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
@@ -22,6 +22,8 @@ class Truth(NamedTuple):
     """Hyper-parameters that the reference estimated; methods may ask for them."""
     chains: Tensor | None = None
     """Draws that mean and covariance come from, (C, S, D); None where they are exact."""
+    log_density: Callable[[Tensor], Tensor] | None = None
+    """Log-density of parameters up to a constant, (m, D) -> (m,), nats; None where the mean and covariance say all."""
 
 
 class Reference(Protocol):

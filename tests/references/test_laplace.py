@@ -1,0 +1,60 @@
+"""Newton's method against known modes and curvatures, from starts where the plain method fails."""
+
+import math
+
+import pytest
+import torch
+
+from bdl.errors import InputError
+from bdl.references.laplace import laplace
+
+
+def start(*values):
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def test_a_gaussian_is_its_own_approximation():
+    mean, covariance = start(3, -2), torch.tensor([[2.0, 0.9], [0.9, 0.5]], dtype=torch.float64)
+    gaussian = torch.distributions.MultivariateNormal(mean, covariance)
+    mode, scale = laplace(gaussian.log_prob, start(0, 0))
+    torch.testing.assert_close(mode, mean)
+    torch.testing.assert_close(scale @ scale.T, covariance)
+    gram = scale.T @ scale
+    torch.testing.assert_close(gram, torch.diag(gram.diagonal()))
+
+
+@pytest.mark.parametrize(
+    ("density", "first", "mode", "curvature"),
+    [
+        # a z - e^z has its mode at log a, and curvature a there
+        (lambda z: 3 * z - z.exp(), 0.0, math.log(3), 3.0),
+        # a full step from here overshoots to -50: Newton's method diverges beyond |z| = 1.09
+        (lambda z: -z.cosh().log(), 2.0, 0.0, 1.0),
+        # convex beyond |z| = 1, where Newton's method walks away
+        (lambda z: -3 * z.square().log1p(), 5.0, 0.0, 6.0),
+        # the units do not matter
+        (lambda z: -(1e8 * z - 5).cosh().log(), 0.0, 5e-8, 1e16),
+    ],
+)
+def test_known_modes(density, first, mode, curvature):
+    found, scale = laplace(lambda theta: density(theta).sum(-1), start(first))
+    sd = curvature**-0.5
+    assert float(found) == pytest.approx(mode, abs=1e-5 * sd)
+    assert float(scale.square()) == pytest.approx(1 / curvature, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("density", "message"),
+    [
+        (lambda z: z.square() - z**4, "no proper mode at [0.0]"),
+        (lambda z: z, "not finite"),
+        (lambda z: z.log(), "not finite at [0.0]"),
+        (lambda z: 0 * z, "no proper mode"),
+        (lambda z: (z - 1).floor() + 0.5 * z - z.detach() ** 2, "does not rise"),
+    ],
+)
+def test_densities_without_a_mode_are_refused(density, message):
+    with pytest.raises(InputError) as caught:
+        laplace(lambda theta: density(theta).sum(-1), start(0.0))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
