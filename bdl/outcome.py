@@ -1,9 +1,13 @@
 """What follows a run: rows and provenance, the table in two formats, figures, and the MLflow mirror."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from bdl.reports import Cell as TableCell
 from bdl.reports import Gaussians, compare, figures, moment_figures, render
@@ -13,6 +17,8 @@ from bdl.runs.publish import final_frame, provenance, write_provenance, write_ro
 from bdl.runs.store import Store
 from bdl.runs.truths import publish_info, sampled
 from bdl.spec import Benchmark
+
+Array = NDArray[np.float64]
 
 
 def stored_cells(benchmark: Benchmark, store: Store) -> list[Cell]:
@@ -83,9 +89,14 @@ def posteriors(cells: Sequence[Cell], store: Store) -> list[Gaussians]:
         truth = None if moments is None else cell.truth(split)
         if moments is not None and truth is not None:
             ours = moments.astype(float)
-            names = (cell.dataset, cell.entry)
-            found.append(Gaussians(*names, ours[0], ours[1:], truth.mean.numpy(), truth.covariance.numpy()))
+            theirs = (truth.mean.numpy(), truth.covariance.numpy(), _on_arrays(truth.log_density))
+            found.append(Gaussians(cell.dataset, cell.entry, ours[0], ours[1:], *theirs))
     return found
+
+
+def _on_arrays(log_density: Callable[[Tensor], Tensor] | None) -> Callable[[Array], Array] | None:
+    """Let a function of tensors take and give arrays."""
+    return log_density and (lambda points: log_density(torch.from_numpy(points)).numpy())
 
 
 def mirror_run(cells: Sequence[Cell], store: Store, uri: str, results: Path, artifacts: Sequence[Path]) -> int:

@@ -2,7 +2,8 @@
 
 from bdl.reports.compare import Cell, compare
 from bdl.reports.figures import figures
-from bdl.reports.moments import Gaussians, moment_figures
+from bdl.reports.inputs import Gaussians
+from bdl.reports.moments import moment_figures
 from bdl.reports.papers import PaperValue, paper_values
 from bdl.reports.render import render
 

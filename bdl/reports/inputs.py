@@ -1,7 +1,12 @@
-"""The part of a benchmark that the reports read."""
+"""What the reports read: the part of a benchmark that concerns them, and posteriors beside the truth."""
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
 
 
 class PaperTables(Protocol):
@@ -82,3 +87,20 @@ class Benchmark(Protocol):
     @property
     def notes(self) -> Sequence[Note]:
         """Remarks about cells."""
+
+
+class Gaussians(NamedTuple):
+    """Moments of an approximation and of the truth, for one fit."""
+
+    dataset: str
+    entry: str
+    mean: Array
+    """(D,)."""
+    covariance: Array
+    """(D, D)."""
+    true_mean: Array
+    """(D,)."""
+    true_covariance: Array
+    """(d, d), of the first d parameters."""
+    true_log_density: Callable[[Array], Array] | None = None
+    """Log-density of parameters up to a constant, (m, D) -> (m,); None where the moments are all that is known."""

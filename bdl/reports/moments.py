@@ -3,35 +3,20 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bdl.reports.figures import OURS, PAPER, save
+from bdl.reports.inputs import Gaussians
+from bdl.reports.plane import plane_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Array = NDArray[np.float64]
 COLOURS = "viridis"
 """Its lightness is monotone, so that the sign of a covariance can be told in grey as well."""
-
-
-class Gaussians(NamedTuple):
-    """Moments of an approximation and of the truth, for one fit."""
-
-    dataset: str
-    entry: str
-    mean: Array
-    """(D,)."""
-    covariance: Array
-    """(D, D)."""
-    true_mean: Array
-    """(D,)."""
-    true_covariance: Array
-    """(d, d), of the first d parameters."""
 
 
 def moment_figures(benchmark: str, pairs: Sequence[Gaussians], folder: Path) -> list[Path]:
@@ -50,8 +35,8 @@ def moment_figures(benchmark: str, pairs: Sequence[Gaussians], folder: Path) -> 
     -------
     list of Path
         ``<benchmark>-posterior-<dataset>-<entry>.png`` (200 dpi) and ``.pdf``: means, variances, and
-        off-diagonal covariances as two heat maps on one scale; for two parameters, contours at one and two
-        standard deviations instead of the heat maps.
+        off-diagonal covariances, if there are any, as two heat maps on one scale; for two parameters, the densities
+        instead (`plane_figure`).
     """
     return save(
         {f"{benchmark}-posterior-{pair.dataset}-{pair.entry}": partial(_figure, pair) for pair in pairs}, folder
@@ -61,15 +46,15 @@ def moment_figures(benchmark: str, pairs: Sequence[Gaussians], folder: Path) -> 
 def _figure(pair: Gaussians) -> "Figure":
     from matplotlib.figure import Figure
 
-    plane = len(pair.true_covariance) == len(pair.mean) == 2
-    widths = [1.2, 1.2, 1.4] if plane else [1.4, 1.4, 1, 1.12]
+    if len(pair.true_covariance) == len(pair.mean) == 2:
+        return plane_figure(pair)
+    correlated = len(pair.true_covariance) > 1
+    widths = [1.4, 1.4, *([1, 1.12] if correlated else [])]
     figure = Figure(figsize=(2.3 * sum(widths), 2.9), layout="constrained", facecolor="white")
     axes = figure.subplots(1, len(widths), width_ratios=widths)
     _means(axes[0], pair)
     _variances(axes[1], pair)
-    if plane:
-        _contours(axes[2], pair)
-    else:
+    if correlated:
         _heat_maps(figure, axes[2:], pair)
     figure.suptitle(f"{pair.dataset}, {pair.entry}", fontsize=11, x=0.01, ha="left")
     handles, labels = axes[0].get_legend_handles_labels()
@@ -113,19 +98,3 @@ def _heat_maps(figure: "Figure", panels: Sequence["Axes"], pair: Gaussians) -> N
         panel.tick_params(which="both", length=0)
         panel.spines[:].set_visible(False)
     figure.colorbar(image, ax=panels[-1], shrink=0.8)
-
-
-def _contours(panel: "Axes", pair: Gaussians) -> None:
-    _plain(panel, "contours at 1 and 2 sd")
-    turn = np.linspace(0, 2 * np.pi, 200)
-    circle = np.stack([np.cos(turn), np.sin(turn)])
-    looks: list[tuple[Array, Array, dict[str, Any]]] = [
-        (pair.true_mean, pair.true_covariance, {"color": PAPER["color"], "linestyle": "--", "linewidth": 2}),
-        (pair.mean, pair.covariance, {"color": OURS["color"], "linewidth": 1.2}),
-    ]
-    for mean, covariance, look in looks:
-        values, vectors = np.linalg.eigh(covariance)
-        ellipse = (vectors * np.sqrt(values.clip(0))) @ circle
-        for radius in (1, 2):
-            panel.plot(*(mean[:, None] + radius * ellipse), **look)
-    panel.set_aspect("equal", adjustable="datalim")

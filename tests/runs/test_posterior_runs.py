@@ -1,9 +1,11 @@
 """Runs that measure distances to a reference posterior."""
 
+import numpy as np
 import pytest
 import torch
 
 from bdl.errors import InputError
+from bdl.outcome import posteriors
 from bdl.runs.executor import InProcessExecutor
 from bdl.runs.plan import plan
 from bdl.runs.runner import run
@@ -27,23 +29,24 @@ def finals(store, name, *overrides, splits=(0,), entries=()):
     return [(cell, store.rows("final", cell.dataset, cell.entry)) for cell in cells]
 
 
-def test_the_exact_method_is_at_distance_zero(store, tmp_path):
+@pytest.mark.parametrize("reference", ["conjugate", "grid"])
+def test_the_exact_method_is_at_distance_zero(store, tmp_path, reference):
     """The exact posterior, through the whole run, differs from its reference by float32 rounding of the precisions."""
     text = (tmp_path / "exact.yaml").as_posix()
     (tmp_path / "exact.yaml").write_text(
-        """
+        f"""
 name: exact
 title: Exact
 datasets: [synthetic]
 splits: 2
-preparation: {standardise: none}
+preparation: {{standardise: none}}
 entries:
   exact:
-    model: {name: linear, bias: false}
-    likelihood: {name: gaussian}
-    method: {name: conjugate}
-    hyper: {prior_precision: 0.01, noise_precision: 0.1}
-    reference: {name: conjugate}
+    model: {{name: linear, bias: false}}
+    likelihood: {{name: gaussian}}
+    method: {{name: conjugate}}
+    hyper: {{prior_precision: 0.01, noise_precision: 0.1}}
+    reference: {{name: {reference}}}
 metrics: [rel_mean_dist, rel_cov_dist, scaled_w2, runtime]
 """
     )
@@ -54,6 +57,22 @@ metrics: [rel_mean_dist, rel_cov_dist, scaled_w2, runtime]
     for row in rows:
         assert max(row.metrics[name] for name in ("rel_mean_dist", "rel_cov_dist", "scaled_w2")) < 1e-5
         assert row.metrics["runtime"] > 0
+
+
+def test_figures_get_the_density_of_the_truth(store):
+    """Of a grid: at the mean it is higher than one standard deviation away, by half a nat."""
+    reference = "entries.vifa-k1.reference={name: grid}"
+    ((cell, _),) = finals(store, "vifa-synthetic", reference, "entries.vifa-k1.training.epochs=20", entries=["vifa-k1"])
+    (pair,) = posteriors([cell], store)
+    away = np.array([[0, 0], [1, 0], [0, 1]]) @ np.linalg.cholesky(pair.true_covariance).T
+    fall = pair.true_log_density(pair.true_mean + away)
+    np.testing.assert_allclose(fall - fall[0], [0, -0.5, -0.5], atol=1e-8)
+
+
+def test_figures_know_moments_alone_of_a_closed_form(store):
+    ((cell, _),) = finals(store, "vifa-synthetic", "entries.vifa-k1.training.epochs=20", entries=["vifa-k1"])
+    (pair,) = posteriors([cell], store)
+    assert pair.true_log_density is None
 
 
 def test_a_reference_gives_its_precisions_to_the_method(store):
