@@ -166,16 +166,23 @@ def ui(
 
 @app.command("list")
 def list_() -> None:
-    """List benchmarks, data sets, models, methods and metrics."""
+    """List benchmarks, data sets, models, methods, reference posteriors and metrics."""
     from bdl.data import DATASETS
     from bdl.methods import METHODS
     from bdl.metrics import INFO
     from bdl.models import LIKELIHOODS, MODELS
+    from bdl.references import REFERENCES
     from bdl.spec import list_benchmarks
 
     for benchmark, title in list_benchmarks():
         console.print(f"[bold]{benchmark}[/]  {title}")
-    kinds = {"data sets": DATASETS, "models": MODELS, "likelihoods": LIKELIHOODS, "methods": METHODS}
+    kinds = {
+        "data sets": DATASETS,
+        "models": MODELS,
+        "likelihoods": LIKELIHOODS,
+        "methods": METHODS,
+        "references": REFERENCES,
+    }
     for kind, registry in kinds.items():
         console.print(f"{kind}: {', '.join(registry.names())}")
     console.print(f"metrics: {', '.join(INFO)}")
@@ -183,9 +190,9 @@ def list_() -> None:
 
 @app.command()
 def describe(
-    name: Annotated[str, typer.Argument(help="A benchmark, data set, model, method or metric.")],
+    name: Annotated[str, typer.Argument(help="A benchmark, data set, model, method, reference or metric.")],
 ) -> None:
-    """Say what a benchmark, data set, model, method or metric is."""
+    """Say what a benchmark, data set, model, method, reference posterior or metric is."""
     from bdl.describe import describe as text
 
     console.print(text(name), markup=False, highlight=False)

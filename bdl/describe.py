@@ -1,4 +1,4 @@
-"""What a benchmark, data set, model, likelihood, method or metric is, as text for people."""
+"""What a benchmark, data set, model, likelihood, method, reference or metric is, as text for people."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -10,6 +10,7 @@ from bdl.errors import unknown
 from bdl.methods import METHODS
 from bdl.metrics import INFO
 from bdl.models import LIKELIHOODS, MODELS
+from bdl.references import REFERENCES
 from bdl.spec import Entry, Training, list_benchmarks, list_profiles, load_benchmark
 from bdl.spec.components import Component
 
@@ -21,7 +22,7 @@ _DIRECTIONS = {
 
 
 def describe(name: str) -> str:
-    """Describe a benchmark, data set, model, likelihood, method or metric.
+    """Describe a benchmark, data set, model, likelihood, method, reference posterior or metric.
 
     Parameters
     ----------
@@ -31,7 +32,7 @@ def describe(name: str) -> str:
     Returns
     -------
     str
-        Lines of text; the first says the name and the kind.
+        Lines of text; the first says the name and the kind. A name of two kinds is described as both.
 
     Raises
     ------
@@ -44,12 +45,13 @@ def describe(name: str) -> str:
         "model": (MODELS.names(), lambda name: _component(MODELS.get(name))),
         "likelihood": (LIKELIHOODS.names(), lambda name: _component(LIKELIHOODS.get(name))),
         "method": (METHODS.names(), _method),
+        "reference": (REFERENCES.names(), lambda name: _component(REFERENCES.get(name))),
         "metric": (INFO, _metric),
     }
-    for kind, (names, lines) in kinds.items():
-        if name in names:
-            return "\n".join([f"{name} ({kind})", *lines(name)])
-    raise unknown("name", name, [known for names, _ in kinds.values() for known in names])
+    found = [[f"{name} ({kind})", *lines(name)] for kind, (names, lines) in kinds.items() if name in names]
+    if not found:
+        raise unknown("name", name, [known for names, _ in kinds.values() for known in names])
+    return "\n".join(line for section in found for line in section)
 
 
 def _benchmark(name: str) -> list[str]:
