@@ -1,6 +1,6 @@
 """Data drawn from a known model, a new draw for every split."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from bdl.data.dataset import Dataset, Task
 from bdl.data.splits import Split
 
+Array = NDArray[np.float64]
 _DRAWS = 10
 _COVARIANCE = np.array([[1, 0.5], [0.5, 1]])
 """Of the inputs."""
@@ -19,17 +20,17 @@ _PRIOR_PRECISION, _NOISE_PRECISION = 0.01, 0.1
 class Draw(NamedTuple):
     """Inputs, targets and the parameters that they were drawn with."""
 
-    x: NDArray[np.float64]
-    y: NDArray[np.float64]
-    theta: NDArray[np.float64]
+    x: Array
+    y: Array
+    theta: Array
 
 
 def synthetic() -> Dataset:
     """Ten draws of a linear regression with two parameters and 1000 rows; split i is draw i.
 
     x ~ N(0, [[1, 0.5], [0.5, 1]]), theta ~ N(0, I / 0.01), y ~ N(theta . x, 1 / 0.1), without a bias
-    (Brownlie 2022, sections 4.4.2 and 5.2.1). Draw i seeds the legacy generator with i and takes x, theta and the
-    noise in this order. All rows of a draw train; none test.
+    (Brownlie 2022, sections 4.4.2 and 5.2.1). Draw i seeds PyTorch's generator with i and takes x, theta and the
+    noise in this order, single precision. All rows of a draw train; none test.
     """
     return _joined("synthetic", "regression", [_linear(seed) for seed in range(_DRAWS)])
 
@@ -38,28 +39,34 @@ def synthetic_logistic() -> Dataset:
     """Ten draws of a logistic regression with two parameters and 3000 rows; split i is draw i.
 
     x ~ N(0, [[1, 0.5], [0.5, 1]]), theta ~ N(0, I / 0.01), P(y = 1) = sigmoid(theta . x), without a bias. Draw i has
-    the seed i + 1: PyTorch's generator gives x and theta in this order, single precision, and NumPy's legacy
-    generator the labels, so that the first draw is that of the VIFA paper (2023, appendix B.2). All rows of a draw
-    train; none test.
+    the seed i + 1: x and theta come as in `synthetic`, and NumPy's legacy generator gives the labels, so that the
+    first draw is that of the VIFA paper (2023, appendix B.2). All rows of a draw train; none test.
     """
     return _joined("synthetic_logistic", "classification", [_logistic(seed) for seed in range(1, _DRAWS + 1)])
 
 
 def _linear(seed: int) -> Draw:
-    generator = np.random.RandomState(seed)
-    x = generator.multivariate_normal(np.zeros(2), _COVARIANCE, 1000)
-    theta = generator.normal(0, _PRIOR_PRECISION**-0.5, 2)
-    return Draw(x, x @ theta + generator.normal(0, _NOISE_PRECISION**-0.5, 1000), theta)
+    x, theta, noise = _normals(seed, (1000, 2), (2,), (1000,))
+    return _labelled(x, theta, lambda f: f + noise * _NOISE_PRECISION**-0.5)
 
 
 def _logistic(seed: int) -> Draw:
+    x, theta = _normals(seed, (3000, 2), (2,))
+    labels = np.random.RandomState(seed).binomial
+    return _labelled(x, theta, lambda f: labels(1, 1 / (1 + np.exp(-f))).astype(np.float64))
+
+
+def _normals(seed: int, *shapes: tuple[int, ...]) -> list[Array]:
     import torch
 
     generator = torch.Generator().manual_seed(seed)
-    normals = [torch.randn(*shape, generator=generator).double().numpy() for shape in ((3000, 2), (2,))]
-    x, theta = normals[0] @ np.linalg.cholesky(_COVARIANCE).T, normals[1] * _PRIOR_PRECISION**-0.5
-    labels = np.random.RandomState(seed).binomial(1, 1 / (1 + np.exp(-x @ theta)))
-    return Draw(x, labels.astype(np.float64), theta)
+    return [torch.randn(*shape, generator=generator).double().numpy() for shape in shapes]
+
+
+def _labelled(x: Array, theta: Array, targets: Callable[[Array], Array]) -> Draw:
+    """Give standard normals their covariances, and targets to f = x theta."""
+    x, theta = x @ np.linalg.cholesky(_COVARIANCE).T, theta * _PRIOR_PRECISION**-0.5
+    return Draw(x, targets(x @ theta), theta)
 
 
 def _joined(name: str, task: Task, draws: Sequence[Draw]) -> Dataset:

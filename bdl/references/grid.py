@@ -67,7 +67,7 @@ class GridReference:
         log_density = partial(log_joint, problem=problem, batch=Batch(x, y, len(y) * unit, unit), hyper=hyper)
         mode, scale = laplace(log_density, torch.zeros(problem.dim, dtype=torch.float64))
         mean, covariance = moments(lambda z: log_density(mode + z @ scale.T), problem.dim)
-        return Truth(mode + scale @ mean, scale @ covariance @ scale.T, {}, log_density)
+        return Truth(mode + scale @ mean, scale @ covariance @ scale.T, {}, log_density=log_density)
 
 
 def log_joint(theta: Tensor, problem: Problem, batch: Batch, hyper: Hyper) -> Tensor:

@@ -1,6 +1,6 @@
 """One entry of a benchmark file: model, likelihood, prior, method, training, hyper-parameters and their search."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -119,10 +119,6 @@ class Entry(Settings):
     def runs_on(self, dataset: str) -> bool:
         """Tell whether the entry runs on a data set of the benchmark."""
         return not self.datasets or dataset in self.datasets
-
-    def limited(self, datasets: Container[str]) -> Self:
-        """Give the entry in a benchmark that has only these data sets."""
-        return self.model_copy(update={"datasets": tuple(name for name in self.datasets if name in datasets)})
 
     @model_validator(mode="after")
     def _training_fits_method(self) -> Self:

@@ -114,10 +114,6 @@ class Benchmark(Settings):
 
     @model_validator(mode="after")
     def _entries_have_datasets(self) -> Self:
-        for name, entry in self.entries.items():
-            for dataset in entry.datasets:
-                if dataset not in self.datasets:
-                    raise ValueError(f"entries.{name}.datasets: {unknown('dataset here', dataset, self.datasets)}")
         idle = [name for name in self.datasets if not any(entry.runs_on(name) for entry in self.entries.values())]
         if idle:
             raise ValueError(f"datasets: no entry runs on '{idle[0]}': remove it, or name it in an entry's datasets")
@@ -171,7 +167,7 @@ class Benchmark(Settings):
         if not pairs:
             raise InputError(f"{', '.join(entries)} does not run on {', '.join(datasets)}; choose another data set")
         left, running = ({pair[i] for pair in pairs} for i in (0, 1))
-        kept = {name: entry.limited(left) for name, entry in self.entries.items() if name in running}
+        kept = {name: entry for name, entry in self.entries.items() if name in running}
         papers = (
             paper.model_copy(update={"methods": {e: m for e, m in paper.methods.items() if e in kept}})
             for paper in self.papers

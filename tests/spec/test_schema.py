@@ -101,12 +101,6 @@ def test_too_small(load, content, path, value, low):
         (f"{FIXED}.training", None, FIXED, "training is missing: give epochs and batch_size"),
         (f"{FIXED}.hyper", 3, f"{FIXED}.hyper", "should be a mapping (got 3)"),
         (f"{FIXED}.datasets", ["yatch"], f"{FIXED}.datasets.0", "unknown dataset 'yatch': did you mean yacht"),
-        (
-            f"{FIXED}.datasets",
-            ["boston"],
-            "",
-            "entries.fixed.datasets: unknown dataset here 'boston': known: diabetes, y",
-        ),
         ("preparation.rows", {"yatch": 1}, "preparation.rows.yatch", "unknown dataset 'yatch': did you mean yacht"),
         ("preparation.rows", {"yacht": 0}, "preparation.rows.yacht", "Input should be greater than or equal to 1"),
         ("preparation.split", "last", "preparation.split", "Input should be 'published', 'first' or 'half'"),
