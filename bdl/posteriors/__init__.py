@@ -5,5 +5,14 @@ from bdl.posteriors.diagonal import DiagonalGaussian
 from bdl.posteriors.factor_analysis import FactorAnalysis
 from bdl.posteriors.full import FullGaussian
 from bdl.posteriors.kl import kl_divergence
+from bdl.posteriors.low_rank_precision import LowRankPrecision
 
-__all__ = ["DiagonalGaussian", "FactorAnalysis", "FullGaussian", "Gaussian", "Posterior", "kl_divergence"]
+__all__ = [
+    "DiagonalGaussian",
+    "FactorAnalysis",
+    "FullGaussian",
+    "Gaussian",
+    "LowRankPrecision",
+    "Posterior",
+    "kl_divergence",
+]

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from bdl.posteriors import DiagonalGaussian, FactorAnalysis, FullGaussian, Gaussian
+from bdl.posteriors import DiagonalGaussian, FactorAnalysis, FullGaussian, Gaussian, LowRankPrecision
 
-FAMILIES = ("diagonal", "factor", "full")
+FAMILIES = ("diagonal", "factor", "full", "precision")
 
 
 def build(family: str, seed: int = 0, dim: int = 6, rank: int = 3) -> Gaussian:
@@ -23,6 +23,8 @@ def build(family: str, seed: int = 0, dim: int = 6, rank: int = 3) -> Gaussian:
         return DiagonalGaussian(loc, positive)
     if family == "factor":
         return FactorAnalysis(loc, normal(dim, rank), positive)
+    if family == "precision":
+        return LowRankPrecision(loc, normal(dim, rank), positive)
     return FullGaussian(loc, 0.5 * normal(dim, dim).tril(-1) + positive.diag())
 
 

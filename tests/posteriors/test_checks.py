@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.posteriors import DiagonalGaussian, FactorAnalysis, FullGaussian, kl_divergence
+from bdl.posteriors import DiagonalGaussian, FactorAnalysis, FullGaussian, LowRankPrecision, kl_divergence
 
 ONE, TWO, THREE = torch.ones(1), torch.ones(2), torch.ones(3)
 BAD = torch.tensor([1.0, 0.0])
@@ -27,6 +27,11 @@ def test_valid_posteriors_are_returned_as_they_are(posterior):
         (FactorAnalysis(TWO, torch.ones(3, 1), TWO), r"factors has shape \(3, 1\): give it shape \(2, K\)"),
         (FactorAnalysis(TWO, torch.ones(2, 1), THREE), r"diag has shape \(3,\): give it shape \(2,\)"),
         (FactorAnalysis(TWO, torch.ones(2, 1), BAD), "diag must be positive and finite"),
+        (LowRankPrecision(TWO, torch.ones(2, 3), TWO), "3 factors for 2 parameters: use at most 2 factors"),
+        (LowRankPrecision(TWO, torch.ones(3, 1), TWO), r"factors has shape \(3, 1\): give it shape \(2, L\)"),
+        (LowRankPrecision(TWO, TWO, TWO), r"factors has shape \(2,\): give it shape \(2, L\)"),
+        (LowRankPrecision(TWO, torch.ones(2, 1), THREE), r"diag has shape \(3,\): give it shape \(2,\)"),
+        (LowRankPrecision(TWO, torch.ones(2, 1), BAD), "diag must be positive and finite"),
         (FullGaussian(TWO, torch.eye(3)), r"scale_tril has shape \(3, 3\): give it shape \(2, 2\)"),
         (FullGaussian(TWO, -torch.eye(2)), "the diagonal of scale_tril must be positive"),
         (FullGaussian(TWO, torch.ones(2, 2)), "scale_tril is not lower triangular"),

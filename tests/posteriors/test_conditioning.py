@@ -7,7 +7,7 @@ import mpmath
 import pytest
 import torch
 
-from bdl.posteriors import DiagonalGaussian, FactorAnalysis, FullGaussian, kl_divergence
+from bdl.posteriors import DiagonalGaussian, FactorAnalysis, FullGaussian, LowRankPrecision, kl_divergence
 
 DIM, RANK = 10, 3
 TOLERANCE = 1e-9  # condition number 1e9 times the precision 1e-16, with two digits to spare
@@ -54,6 +54,30 @@ def test_factor_analysis_verbs(seed):
     assert q.whiten(delta).square().sum().item() == pytest.approx(squared, rel=1e-13)
     diagonal = [float(inverse[i, i]) for i in range(DIM)]
     assert q.precision_diagonal().tolist() == pytest.approx(diagonal, rel=TOLERANCE)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_low_rank_precision_verbs(seed):
+    q = LowRankPrecision(*hard(seed))
+    precision = exact_covariance(hard(seed))
+    covariance = precision**-1
+    log_det = float(-mpmath.log(mpmath.det(precision)))
+    assert q.log_det().item() == pytest.approx(log_det, abs=1e-11)
+    delta = torch.linspace(-1, 1, DIM, dtype=torch.float64)
+    column = mpmath.matrix(delta.tolist())
+    assert q.whiten(delta).square().sum().item() == pytest.approx(float((column.T * precision * column)[0]), rel=1e-13)
+    solution = list(map(float, covariance * column))
+    assert q.solve(delta).tolist() == pytest.approx(solution, rel=TOLERANCE)
+    assert q.variance().tolist() == pytest.approx([float(covariance[i, i]) for i in range(DIM)], rel=TOLERANCE)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_low_rank_precision_kl(seed):
+    q, p = LowRankPrecision(*hard(seed)), hard(seed + 10)
+    q_covariance, p_covariance = exact_covariance(hard(seed)) ** -1, exact_covariance(p)
+    assert kl_divergence(q, p).item() == pytest.approx(exact_kl(q, p, q_covariance, p_covariance), rel=TOLERANCE)
+    assert kl_divergence(p, q).item() == pytest.approx(exact_kl(p, q, p_covariance, q_covariance), rel=TOLERANCE)
+    assert abs(kl_divergence(q, q).item()) < DIM * TOLERANCE  # DIM differences, each of terms up to 1e9
 
 
 @pytest.mark.parametrize("seed", range(3))

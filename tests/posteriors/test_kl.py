@@ -1,4 +1,4 @@
-"""The Kullback-Leibler divergence of all nine pairs of families."""
+"""The Kullback-Leibler divergence of all pairs of families."""
 
 import math
 

@@ -35,6 +35,14 @@ def test_verbs(build, family, verb, shape):
     torch.testing.assert_close(mapped, looped, rtol=1e-12, atol=1e-13)
 
 
+def test_solve(build):
+    posteriors = [build("precision", seed=seed) for seed in range(BATCH)]
+    vectors = torch.randn(BATCH, posteriors[0].dim, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    looped = torch.stack([q.solve(vector) for q, vector in zip(posteriors, vectors, strict=True)])
+    mapped = vmap(lambda q, vector: q.solve(vector))(stack(posteriors), vectors)
+    torch.testing.assert_close(mapped, looped, rtol=1e-12, atol=1e-13)
+
+
 def test_kl_and_its_gradient(build, family, other_family):
     qs = [build(family, seed=seed) for seed in range(BATCH)]
     ps = [build(other_family, seed=10 + seed, rank=2) for seed in range(BATCH)]
