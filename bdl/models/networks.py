@@ -4,9 +4,10 @@ The vector holds, layer by layer, the weight matrix (out x in, row-major) and th
 a linear regression is the last entry.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Protocol
+from typing import Annotated, Protocol, runtime_checkable
 
 import torch
 from annotated_types import Gt, MinLen
@@ -26,6 +27,27 @@ class Model(Protocol):
 
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
         """Map parameters (D,) and inputs (M, d_in) to outputs (M, d_out)."""
+        ...
+
+
+Layers = tuple[tuple[Tensor, Tensor], ...]
+
+
+@runtime_checkable
+class LayeredModel(Model, Protocol):
+    """A model of dense layers, each with its weights (out x in, row-major) and then its bias, if any, in theta."""
+
+    @property
+    def bias(self) -> bool:
+        """Whether the layers have biases."""
+        ...
+
+    def backpropagate(self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]) -> Layers:
+        """Give each layer's inputs (M, in) and errors (M, out), from the first layer on.
+
+        `error` maps the outputs (M, d_out) to the derivative of each example's value by its own outputs; a
+        layer's errors are the derivative by what the layer puts out, before any activation function.
+        """
         ...
 
 
@@ -52,16 +74,36 @@ class Mlp:
         ]
         return torch.cat(layers)
 
+    @property
+    def bias(self) -> bool:
+        """Whether the layers have biases: they do."""
+        return True
+
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
         """Map parameters (D,) and inputs (M, d_in) to outputs (M, d_out)."""
+        return self._forward(theta, x, d_out)[1][-1]
+
+    def backpropagate(self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]) -> Layers:
+        """Give each layer's inputs and errors; see `LayeredModel`."""
+        weights, (*inputs, f) = self._forward(theta, x, d_out)
+        errors = [error(f)]
+        for weight, active in zip(reversed(weights[1:]), reversed(inputs[1:]), strict=True):
+            errors.append(errors[-1] @ weight * (active > 0))
+        return tuple(zip(inputs, reversed(errors), strict=True))
+
+    def _forward(self, theta: Tensor, x: Tensor, d_out: int) -> tuple[list[Tensor], list[Tensor]]:
+        """Give each layer's weights, and each layer's inputs followed by the outputs."""
         widths = (x.shape[-1], *self.hidden, d_out)
         # `split` rather than slices: its derivative is one concatenation, not a sum of padded vectors
         sizes = [size for n_in, n_out in pairwise(widths) for size in (n_out * n_in, n_out)]
         parts = iter(torch.split(theta, sizes))
+        weights, values = [], [x]
         for layer, (n_in, n_out) in enumerate(pairwise(widths)):
-            x = x @ next(parts).view(n_out, n_in).T + next(parts)
+            weights.append(next(parts).view(n_out, n_in))
+            x = x @ weights[-1].T + next(parts)
             x = torch.relu(x) if layer < len(self.hidden) else x
-        return x
+            values.append(x)
+        return weights, values
 
 
 @dataclass(frozen=True)
@@ -94,3 +136,7 @@ class Linear:
         weight, bias = torch.split(theta, [size, theta.shape[-1] - size])
         output = x @ weight.view(d_out, -1).T
         return output + bias if self.bias else output
+
+    def backpropagate(self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]) -> Layers:
+        """Give the layer's inputs and errors; see `LayeredModel`."""
+        return ((x, error(self(theta, x, d_out))),)
