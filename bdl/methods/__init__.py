@@ -8,6 +8,8 @@ METHODS = Registry(
         "vifa": "bdl.methods.vifa:Vifa",
         "sgd-iterates": "bdl.methods.sgd_iterates:SgdIterates",
         "swag": "bdl.methods.swag:Swag",
+        "slang": "bdl.methods.slang:Slang",
+        "slang-online-eig": "bdl.methods.slang_online_eig:SlangOnlineEig",
         "conjugate": "bdl.methods.conjugate:Conjugate",
         "fa-optimum": "bdl.methods.fa_optimum:FactorAnalysisOptimum",
     },

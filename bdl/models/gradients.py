@@ -5,7 +5,9 @@ of dense layers the n x D matrix G of all gradients is therefore never formed: i
 Gram matrix G G^T only O(n^2) per unit instead of per weight, and the memory is that of the activations.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Protocol
 
 import torch
@@ -81,18 +83,16 @@ class OuterGradients:
 
     def gram(self) -> Tensor:
         """G G^T, (n, n)."""
-        grams = [(inputs @ inputs.T) * (errors @ errors.T) for inputs, errors in self.layers]
-        return torch.stack(grams).sum(0)
+        return _total((inputs @ inputs.T) * (errors @ errors.T) for inputs, errors in self.layers)
 
     def times(self, columns: Tensor) -> Tensor:
         """G V for V of shape (D, L): (n, L)."""
         sizes = [inputs.shape[1] * errors.shape[1] for inputs, errors in self.layers]
         parts = torch.split(columns.T, sizes, dim=1)
-        products = [
-            ((errors @ self._blocks(part, errors.shape[1])) * inputs).sum(-1)
+        return _total(
+            ((errors @ self._blocks(part, errors.shape[1])) * inputs).sum(-1).T
             for part, (inputs, errors) in zip(parts, self.layers, strict=True)
-        ]
-        return torch.stack(products).sum(0).T
+        )
 
     def combine(self, weights: Tensor) -> Tensor:
         """G^T W for W of shape (n, L): (D, L)."""
@@ -116,6 +116,10 @@ class OuterGradients:
             return rows.reshape(len(rows), n_out, -1)
         weights, bias = rows[:, :-n_out], rows[:, -n_out:]
         return torch.cat([weights.reshape(len(rows), n_out, -1), bias.unsqueeze(-1)], dim=-1)
+
+
+def _total(terms: Iterable[Tensor]) -> Tensor:
+    return reduce(torch.add, terms)
 
 
 def gradient_matrix(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper) -> Tensor:

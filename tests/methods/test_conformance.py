@@ -15,7 +15,7 @@ from bdl.methods import METHODS
 
 from .targets import linear_gaussian, normals, repeat
 
-HYPER = {"learning_rate": 0.02}
+HYPER = {"learning_rate": 0.1}
 """A value with which each method should train on standardised data."""
 
 
@@ -174,7 +174,7 @@ def test_a_diverged_trial_stays_alone(method):
 def test_finds_the_posterior_mean(method):
     """Averaged over 16 trials and the second half of training, within 0.1 posterior standard deviations."""
     case = Case(method, 16)
-    path = case.run(case.init(), 600)[300:]
+    path = case.run(case.init(), 1000)[500:]
     mean = torch.func.vmap(lambda one: method.posterior(one).mean())
     average = torch.stack([mean(state) for state in path]).mean((0, 1))
     assert case.exact.whiten(average - case.exact.mean()).norm() < 0.1

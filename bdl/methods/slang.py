@@ -1,0 +1,162 @@
+"""SLANG: natural-gradient variational inference with a low-rank plus diagonal precision (Mishkin et al. 2018, Alg. 1).
+
+q(theta) = N(mu, P^-1), P = U U^T + diag(d). With g_i the gradients of the n = M S log-likelihoods of a minibatch
+of M examples under S samples from q, G their matrix, N the size of the training set and lambda the prior precision,
+
+    A     = (1 - beta) U U^T + beta (N / n) G^T G
+    U    <- the best approximation of A of rank L, U U^T
+    d    <- (1 - beta) d + diag(A) - diag(U U^T) + beta lambda
+    gbar <- m gbar - (1 - m) (N / n) sum_i g_i
+    mu   <- mu - alpha P^-1 (gbar / (1 - m^t) + lambda mu)
+
+so that the diagonal of P is that of the full natural-gradient update with the empirical Fisher matrix. The print
+lacks several factors; docs/errata.md lists them.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
+
+import torch
+from annotated_types import Ge, Gt, Lt
+from torch import Tensor
+
+from bdl.errors import InputError
+from bdl.methods.base import Noise, Shapes
+from bdl.methods.spectrum import top_eigenvectors
+from bdl.models.gradients import ExampleGradients, example_gradients
+from bdl.models.problem import Batch, Hyper, Problem
+from bdl.posteriors import LowRankPrecision
+
+
+class SlangState(NamedTuple):
+    """Variational parameters, the momentum and the count of updates."""
+
+    mu: Tensor
+    """Mean, (D,)."""
+    U: Tensor
+    """Factors of the precision, (D, L)."""
+    d: Tensor
+    """Diagonal part of the precision, (D,)."""
+    gbar: Tensor
+    """Running mean of the gradients of minus the log-likelihood of all data, (D,)."""
+    updates: Tensor
+    """Updates made, a scalar."""
+
+
+@dataclass(frozen=True)
+class Slang:
+    """Settings of SLANG.
+
+    Parameters
+    ----------
+    rank
+        Columns L of U.
+    samples
+        Samples S from q in an update; each sees the whole minibatch.
+    momentum
+        Weight m of the past in the running mean of gradients.
+    lr_factors
+        Learning rates alpha of the mean and beta of the precision, as multiples of the hyper-parameter
+        ``learning_rate``; beta has to stay below 1.
+    initial_scale
+        Standard deviation of the initial means, which are normal with mean 0.
+    initial_precision
+        The precision starts as this multiple of the identity.
+    doubled_mean
+        True does as the published code for networks does: it evaluates the model at 2 mu + e, where e is noise of
+        precision P (docs/errata.md). In terms of m = 2 mu, the mean of what it trains, that is twice the learning
+        rate and half the prior precision in the update of the mean, and twice the initial scale.
+    """
+
+    rank: Annotated[int, Ge(1)] = 1
+    samples: Annotated[int, Ge(1)] = 4
+    momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
+    lr_factors: tuple[float, float] = (1.0, 1.0)
+    initial_scale: Annotated[float, Gt(0)] = 0.1
+    initial_precision: Annotated[float, Gt(0)] = 1.0
+    doubled_mean: bool = False
+
+    @property
+    def hyper(self) -> tuple[str, ...]:
+        """Names of the per-trial hyper-parameters it needs beside those of the problem."""
+        return ("learning_rate",)
+
+    @property
+    def batches_per_step(self) -> int:
+        """Minibatches that one `step` consumes: one."""
+        return 1
+
+    def check(self, problem: Problem) -> None:
+        """Raise `InputError` if the rank exceeds the number of parameters."""
+        if self.rank > problem.dim:
+            raise InputError(f"rank {self.rank} exceeds the {problem.dim} parameters of the model; lower it")
+
+    def init_noise(self, problem: Problem) -> Shapes:
+        """Ask for the initial means."""
+        return {"mu": (problem.dim,)}
+
+    def init(self, problem: Problem, noise: Noise) -> SlangState:
+        """Start at initial_scale times the noise, with U = 0 and d = initial_precision."""
+        mu = self._doubling * self.initial_scale * noise["mu"]
+        zero = torch.zeros_like(mu)
+        return SlangState(mu, zero.unsqueeze(1).repeat(1, self.rank), zero + self.initial_precision, zero, zero[0])
+
+    def step_noise(self, problem: Problem) -> Shapes:
+        """Ask for S samples' worth."""
+        return {"theta": (self.samples, problem.dim)}
+
+    def step(self, state: SlangState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> SlangState:
+        """Update the precision, then the mean; formulas in the module docstring."""
+        batch = batches._replace(x=batches.x[0], y=batches.y[0])
+        alpha, beta = (factor * hyper["learning_rate"] for factor in self.lr_factors)
+        prior = problem.prior_precision(hyper)
+
+        G = example_gradients(problem, self.posterior(state).sample(noise["theta"]), batch, hyper)
+        scale = batch.n / (self.samples * len(batch.x))
+        U, d = self.precision(state.U, state.d, G, scale, beta)
+        d = d + beta * prior
+
+        ghat = -scale * G.combine(torch.ones_like(batch.y).repeat(self.samples).unsqueeze(1)).squeeze(1)
+        gbar, updates = torch.lerp(ghat, state.gbar, self.momentum), state.updates + 1
+        force = gbar / (1 - self.momentum**updates) + prior / self._doubling * state.mu
+        mu = state.mu - self._doubling * alpha * LowRankPrecision(state.mu, U, d).solve(force)
+        return SlangState(mu, U, d, gbar, updates)
+
+    def precision(
+        self, U: Tensor, d: Tensor, G: ExampleGradients, scale: Tensor, beta: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Update U and d, but for the part beta lambda of the prior.
+
+        Parameters
+        ----------
+        U, d
+            Factors (D, L) and diagonal (D,).
+        G
+            Gradients of n examples.
+        scale
+            N / n, a scalar.
+        beta
+            Learning rate, a scalar.
+
+        Returns
+        -------
+        tuple of Tensor
+            The new U and d.
+        """
+        keep, gain = (1 - beta).sqrt(), (beta * scale).sqrt()
+        cross = keep * gain * G.times(U)
+        below = torch.cat([cross, gain.square() * G.gram()], dim=1)
+        above = torch.cat([keep.square() * U.T @ U, cross.T], dim=1)
+        Q = top_eigenvectors(torch.cat([above, below]), self.rank)
+
+        new = keep * U @ Q[: self.rank] + gain * G.combine(Q[self.rank :])
+        diagonal = keep.square() * U.square().sum(1) + gain.square() * G.squares()
+        return new, keep.square() * d + (diagonal - new.square().sum(1)).clamp(min=0)
+
+    @property
+    def _doubling(self) -> int:
+        return 2 if self.doubled_mean else 1
+
+    def posterior(self, state: SlangState) -> LowRankPrecision:
+        """Give N(mu, (U U^T + diag(d))^-1)."""
+        return LowRankPrecision(state.mu, state.U, state.d)

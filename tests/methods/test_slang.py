@@ -1,0 +1,191 @@
+"""SLANG against the full natural-gradient update, its diagonal, and an exact posterior."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from bdl.errors import InputError
+from bdl.methods.slang import Slang
+from bdl.models.gradients import gradient_matrix
+from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
+from bdl.models.networks import Linear, Mlp
+from bdl.models.problem import Batch, Problem
+from bdl.posteriors import FullGaussian, kl_divergence
+from bdl.spec.components import MethodComponent
+
+from .targets import normals
+
+PROBLEMS = {
+    "linear-gaussian": (Problem(Linear(), Gaussian(), 3), lambda y: y),
+    "mlp-bernoulli": (Problem(Mlp(hidden=(2,)), Bernoulli(), 2, bias_precision=0.3), lambda y: (y > 0).to(y.dtype)),
+    "mlp-categorical": (Problem(Mlp(hidden=(2,)), Categorical(), 2, 3), lambda y: (y > 0).long() + (y > 1).long()),
+}
+ROWS, N = 4, 30.0
+CLOSE = {"rtol": 1e-9, "atol": 1e-10}
+
+
+class Run:
+    """A method's first steps, each with its own minibatch and noise, and the gradients that it saw."""
+
+    def __init__(self, method: Slang, name: str, dtype: torch.dtype = torch.float64) -> None:
+        self.method, self.generator, self.dtype = method, torch.Generator().manual_seed(8), dtype
+        self.problem, self.labels = PROBLEMS[name]
+        values = {"prior_precision": 0.7, "noise_precision": 1.6, "learning_rate": 0.2}
+        self.hyper = {name: torch.tensor(values[name], dtype=dtype) for name in (*self.problem.hyper, *method.hyper)}
+        self.prior = self.problem.prior_precision(self.hyper).expand(self.problem.dim)
+        self.state = method.init(self.problem, self.normals(method.init_noise(self.problem)))
+
+    def normals(self, shapes) -> dict[str, Tensor]:
+        return normals(shapes, self.generator, self.dtype)
+
+    def step(self) -> tuple[Tensor, float]:
+        """Move on; give the gradients of the log-likelihoods, (M S, D), and their weight N / (M S)."""
+        rows = self.normals({"x": (ROWS, self.problem.d_in), "y": (ROWS,)})
+        n, unit = torch.tensor([N, 1.2], dtype=self.dtype)
+        batch = Batch(rows["x"], self.labels(rows["y"]), n, unit)
+        noise = self.normals(self.method.step_noise(self.problem))
+        theta = self.method.posterior(self.state).sample(noise["theta"])
+        gradients = [gradient_matrix(self.problem, sample, batch, self.hyper) for sample in theta]
+        lone = batch._replace(x=batch.x.unsqueeze(0), y=batch.y.unsqueeze(0))
+        self.state = self.method.step(self.state, lone, self.hyper, noise, self.problem)
+        return torch.cat(gradients), N / (ROWS * len(theta))
+
+
+def precision(state) -> Tensor:
+    return state.U @ state.U.T + state.d.diag()
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_rank_d_is_the_full_natural_gradient_update(name, momentum):
+    """Step for step: P <- (1 - b) P + b (N / n G^T G + prior), mu <- mu - a P^-1 (momentum(ghat) + prior mu)."""
+    dim = PROBLEMS[name][0].dim
+    run = Run(Slang(rank=dim, samples=3, momentum=momentum, lr_factors=(0.5, 1.0)), name)
+    P, mu, running = torch.eye(dim, dtype=torch.float64), run.state.mu, torch.zeros(dim, dtype=torch.float64)
+    for t in range(1, 8):
+        G, scale = run.step()
+        P = 0.8 * P + 0.2 * (scale * G.T @ G + run.prior.diag())
+        running = momentum * running - (1 - momentum) * scale * G.sum(0)
+        mu = mu - 0.1 * torch.linalg.solve(P, running / (1 - momentum**t) + run.prior * mu)
+        torch.testing.assert_close(precision(run.state), P, **CLOSE)
+        torch.testing.assert_close(run.state.mu, mu, **CLOSE)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("rank", [1, 2])
+def test_the_diagonal_is_that_of_the_empirical_fisher_at_every_step(name, rank):
+    run = Run(Slang(rank=rank, samples=2), name)
+    diagonal = torch.ones(run.problem.dim, dtype=torch.float64)
+    for _ in range(12):
+        G, scale = run.step()
+        diagonal = 0.8 * diagonal + 0.2 * (scale * G.square().sum(0) + run.prior)
+        torch.testing.assert_close(precision(run.state).diagonal(), diagonal, **CLOSE)
+        assert (run.state.d > 0).all()
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_the_low_rank_part_is_the_best_of_its_rank(rank):
+    """U U^T is the leading part of the dense A = (1 - b) U U^T + b N / n G^T G; n = 6 here, so that it is exact."""
+    run = Run(Slang(rank=rank, samples=1), "mlp-bernoulli")
+    for _ in range(5):
+        U = run.state.U
+        G, scale = run.step()
+        values, vectors = torch.linalg.eigh(0.8 * U @ U.T + 0.2 * scale * G.T @ G)
+        expected = vectors[:, -rank:] @ values[-rank:].diag() @ vectors[:, -rank:].T
+        torch.testing.assert_close(run.state.U @ run.state.U.T, expected, **CLOSE)
+
+
+def test_float32_keeps_the_diagonal():
+    """A step rounds sums no larger than the diagonal a few times, each by 6e-8, and 0.8^t forgets it."""
+    run = Run(Slang(samples=2), "linear-gaussian", torch.float32)
+    diagonal = torch.ones(run.problem.dim, dtype=torch.float64)
+    for _ in range(100):
+        G, scale = run.step()
+        diagonal = 0.8 * diagonal + 0.2 * (scale * G.double().square().sum(0) + run.prior)
+        torch.testing.assert_close(precision(run.state).diagonal().double(), diagonal, rtol=2e-6, atol=0)
+
+
+def exact_case():
+    """A regression whose empirical Fisher matrix at the posterior is its precision.
+
+    That takes E_q (y_i - x_i theta)^2 = 1 / beta, or a residual r_i with r_i^2 = 1 / beta - x_i S x_i^T, at every row:
+    S depends on the inputs alone, m = beta S_0 X^T r is then the posterior mean of y = X m + r.
+    """
+    generator = torch.Generator().manual_seed(2)
+    n, d, alpha, beta = 12, 3, 1.5, 0.8
+    x = torch.randn(n, d, generator=generator, dtype=torch.float64)
+    design = torch.cat([x, torch.ones_like(x[:, :1])], dim=1)
+    S = torch.linalg.inv(alpha * torch.eye(d + 1) + beta * design.T @ design)
+    signs = torch.where(torch.rand(n, generator=generator) < 0.5, -1.0, 1.0)
+    r = signs * (1 / beta - (design @ S * design).sum(1)).sqrt()
+    m = beta / alpha * design.T @ r
+    numbers = {"prior_precision": alpha, "noise_precision": beta}
+    one = torch.ones((), dtype=torch.float64)
+    return Batch(x, design @ m + r, n * one, one), {k: v * one for k, v in numbers.items()}, m, S
+
+
+def test_converges_to_the_exact_posterior():
+    """With L = D, whole batches and noise whose first two moments are exact, the updates are deterministic.
+
+    The empirical Fisher matrix weighs each row by its squared residual, so only data like these have a fixed
+    point at the posterior. Convergence is linear: after 1500 steps the rest is rounding.
+    """
+    data, hyper, mean, covariance = exact_case()
+    problem = Problem(Linear(), Gaussian(), 3)
+    dim = problem.dim
+    method = Slang(rank=dim, samples=2 * dim, momentum=0.5)
+    points = dim**0.5 * torch.eye(dim, dtype=torch.float64)
+    noise = {"theta": torch.cat([points, -points])}
+    batch = data._replace(x=data.x.unsqueeze(0), y=data.y.unsqueeze(0))
+    hyper |= {"learning_rate": torch.tensor(0.1, dtype=torch.float64)}
+    state = method.init(problem, normals(method.init_noise(problem), torch.Generator().manual_seed(0)))
+    for _ in range(1500):
+        state = method.step(state, batch, hyper, noise, problem)
+    q, posterior = method.posterior(state), FullGaussian.from_covariance(mean, covariance)
+    torch.testing.assert_close(q.loc, mean, rtol=0, atol=1e-10)
+    torch.testing.assert_close(q.covariance(), covariance, rtol=0, atol=1e-10)
+    assert kl_divergence(q, posterior) < 1e-12
+
+
+def test_doubled_mean_is_what_the_published_code_does():
+    """Its model sees theta = 2 mu + e with e of precision P, and its mean moves by the plain rule."""
+    run = Run(Slang(rank=1, samples=2, doubled_mean=True), "mlp-bernoulli")
+    start = normals(run.method.init_noise(run.problem), torch.Generator().manual_seed(8))["mu"]
+    mu, running = run.method.initial_scale * start, torch.zeros(run.problem.dim, dtype=torch.float64)
+    for t in range(1, 6):
+        torch.testing.assert_close(run.method.posterior(run.state).loc, 2 * mu, **CLOSE)
+        G, scale = run.step()
+        running = 0.9 * running - 0.1 * scale * G.sum(0)
+        force = running / (1 - 0.9**t) + run.prior * mu
+        mu = mu - 0.2 * torch.linalg.solve(precision(run.state), force)
+
+
+def test_initial_state():
+    problem, method = PROBLEMS["mlp-bernoulli"][0], Slang(rank=2, initial_scale=0.5, initial_precision=4.0)
+    noise = normals(method.init_noise(problem), torch.Generator().manual_seed(1))
+    q = method.posterior(method.init(problem, noise))
+    torch.testing.assert_close(q.loc, 0.5 * noise["mu"])
+    torch.testing.assert_close(q.covariance(), 0.25 * torch.eye(problem.dim, dtype=torch.float64))
+
+
+def test_more_columns_than_parameters_are_refused():
+    problem = Problem(Linear(), Gaussian(), 3)
+    Slang(rank=4).check(problem)
+    with pytest.raises(InputError, match="rank 5 exceeds the 4 parameters"):
+        Slang(rank=5).check(problem)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rank": 0}, "greater than or equal to 1"),
+        ({"samples": 0}, "greater than or equal to 1"),
+        ({"momentum": 1.0}, "less than 1"),
+        ({"momentum": -0.1}, "greater than or equal to 0"),
+        ({"initial_precision": 0.0}, "greater than 0"),
+    ],
+)
+@pytest.mark.parametrize("name", ["slang", "slang-online-eig"])
+def test_bad_settings_are_refused(name, settings, message):
+    with pytest.raises(ValueError, match=message):
+        MethodComponent.model_validate({"name": name, **settings})
