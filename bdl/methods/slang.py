@@ -86,6 +86,10 @@ class Slang:
         """Minibatches that one `step` consumes: one."""
         return 1
 
+    @property
+    def _doubling(self) -> int:
+        return 2 if self.doubled_mean else 1
+
     def check(self, problem: Problem) -> None:
         """Raise `InputError` if the rank exceeds the number of parameters."""
         if self.rank > problem.dim:
@@ -152,10 +156,6 @@ class Slang:
         new = keep * U @ Q[: self.rank] + gain * G.combine(Q[self.rank :])
         diagonal = keep.square() * U.square().sum(1) + gain.square() * G.squares()
         return new, keep.square() * d + (diagonal - new.square().sum(1)).clamp(min=0)
-
-    @property
-    def _doubling(self) -> int:
-        return 2 if self.doubled_mean else 1
 
     def posterior(self, state: SlangState) -> LowRankPrecision:
         """Give N(mu, (U U^T + diag(d))^-1)."""

@@ -74,7 +74,7 @@ class LowRankPrecision(NamedTuple):
 
     def covariance(self) -> Tensor:
         """Dense covariance, shape (D, D): diag(d)^{-1} - Q Q^T with Q = diag(d)^{-1/2} W R^{-T}."""
-        root = self._leverage_root() / self.diag.sqrt().unsqueeze(-1)
+        root = self._leverage_root() * self.diag.rsqrt().unsqueeze(-1)
         return self.diag.reciprocal().diag_embed() - root @ root.mT
 
     def log_prob(self, theta: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ class LowRankPrecision(NamedTuple):
 
     def sample(self, noise: Tensor) -> Tensor:
         """Draw loc + A noise, shape (..., D) -> (..., D)."""
-        return self.loc + self._shrink(noise, self._core()) / self.diag.sqrt()
+        return self.loc + self._shrink(noise, self._core()) * self.diag.rsqrt()
 
     def solve(self, vector: Tensor) -> Tensor:
         """P^{-1} vector, shape (..., D) -> (..., D), as A A^T vector.
@@ -95,9 +95,9 @@ class LowRankPrecision(NamedTuple):
         Woodbury's formula takes a difference that leaves 1 / (1 + |W|^2) of a component along W; each of the
         two roots leaves the square root of that, which costs half as many digits.
         """
-        core, scale = self._core(), self.diag.sqrt()
-        inner = self._shrink(vector / scale, core.mT)
-        return self._shrink(inner, core) / scale
+        core, scale = self._core(), self.diag.rsqrt()
+        inner = self._shrink(vector * scale, core.mT)
+        return self._shrink(inner, core) * scale
 
     def log_det(self) -> Tensor:
         """Log-determinant of the covariance, a scalar: -2 sum log diag(R) - sum log d."""
@@ -115,7 +115,7 @@ class LowRankPrecision(NamedTuple):
 
     def trace_solve(self, other: Gaussian) -> Tensor:
         """tr(S_other^{-1} P^{-1}), a scalar: the difference of what diag(d)^{-1} gives and what U takes away."""
-        root = self._leverage_root() / self.diag.sqrt().unsqueeze(-1)
+        root = self._leverage_root() * self.diag.rsqrt().unsqueeze(-1)
         return (other.precision_diagonal() / self.diag).sum() - other.whiten(root.mT).square().sum()
 
     def check(self) -> "LowRankPrecision":
@@ -150,7 +150,7 @@ class LowRankPrecision(NamedTuple):
 
     def _scaled(self) -> Tensor:
         """W, shape (D, L)."""
-        return self.factors / self.diag.sqrt().unsqueeze(-1)
+        return self.factors * self.diag.rsqrt().unsqueeze(-1)
 
     def _cholesky(self) -> Tensor:
         """R, shape (L, L); unlike `cholesky`, `cholesky_ex` gives NaN where a diverged posterior has none."""

@@ -6,12 +6,14 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.methods.slang import Slang
+from bdl.methods.slang_online_eig import SlangOnlineEig
 from bdl.models.gradients import gradient_matrix
 from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.problem import Batch, Problem
 from bdl.posteriors import FullGaussian, kl_divergence
 from bdl.spec.components import MethodComponent
+from bdl.training.compiling import compiler_found
 
 from .targets import normals
 
@@ -158,6 +160,34 @@ def test_doubled_mean_is_what_the_published_code_does():
         running = 0.9 * running - 0.1 * scale * G.sum(0)
         force = running / (1 - 0.9**t) + run.prior * mu
         mu = mu - 0.2 * torch.linalg.solve(precision(run.state), force)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [Slang(rank=2), SlangOnlineEig(rank=2)], ids=["slang", "slang-online-eig"])
+def test_compiled_steps_of_several_models_equal_eager_ones(method):
+    """Eigenvectors of 34 x 34 matrices and all; float64, so that the order of sums does not matter."""
+    if not compiler_found():
+        pytest.skip("needs a C++ compiler")
+    torch._dynamo.reset()
+    runs = [Run(method, "mlp-bernoulli") for _ in range(3)]
+    problem, generator = runs[0].problem, torch.Generator().manual_seed(5)
+    stack = {name: torch.stack([run.hyper[name] for run in runs]) for name in runs[0].hyper}
+
+    def step(state, x, y, hyper, noise):
+        one = torch.ones((), dtype=torch.float64)
+        return method.step(state, Batch(x, y, N * one, one), hyper, noise, problem)
+
+    eager = torch.func.vmap(step)
+    fast = torch.compile(eager, dynamic=False, fullgraph=True)
+    start = normals({"mu": (3, problem.dim)}, generator)
+    state = other = torch.func.vmap(lambda noise: method.init(problem, noise))(start)
+    for _ in range(4):
+        drawn = normals({"x": (3, 1, 8, 2), "y": (3, 1, 8), "theta": (3, 4, problem.dim)}, generator)
+        inputs = (drawn["x"], (drawn["y"] > 0).double(), stack, {"theta": drawn["theta"]})
+        state, other = eager(state, *inputs), fast(other, *inputs)
+        # columns of U may differ in sign
+        one, two = (each._replace(U=each.U @ each.U.mT) for each in (state, other))
+        torch.testing.assert_close(one, two, rtol=1e-8, atol=1e-9)
 
 
 def test_initial_state():
