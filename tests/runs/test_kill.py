@@ -31,6 +31,7 @@ KILLS = 10
 def start(results: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-u", "-c", "from bdl.cli import main; main()", "run", "uci-regression"]
     options = ["--profile", "quick", "--no-compile", "--tracking", "none", "--results", str(results)]
+    options += [word for entry in ENTRIES for word in ("--method", entry)]
     overrides = [word for change in CHANGES for word in ("--set", change)]
     return subprocess.Popen(
         [*command, *options, *overrides],
