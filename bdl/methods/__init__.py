@@ -12,6 +12,7 @@ METHODS = Registry(
         "slang-online-eig": "bdl.methods.slang_online_eig:SlangOnlineEig",
         "conjugate": "bdl.methods.conjugate:Conjugate",
         "fa-optimum": "bdl.methods.fa_optimum:FactorAnalysisOptimum",
+        "fa-elbo": "bdl.methods.fa_elbo:FactorAnalysisElbo",
     },
     contracts=("bdl.methods.base:Method", "bdl.methods.base:DirectMethod"),
 )

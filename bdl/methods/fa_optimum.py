@@ -45,16 +45,19 @@ class FactorAnalysisOptimum:
     def check(self, problem: Problem) -> None:
         """Raise `InputError` if the exact posterior is unknown, or there are more factors than parameters."""
         Conjugate().check(problem)
-        if self.latent_dim > problem.dim:
-            raise InputError(
-                f"latent_dim {self.latent_dim} exceeds the {problem.dim} parameters of the model; lower it"
-            )
+        check_rank(self.latent_dim, problem)
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> FactorAnalysis:
         """Give the optimum for the exact posterior; arguments as in `Conjugate.fit`."""
         exact = Conjugate().fit(problem, x, y, hyper)
         precision = torch.cholesky_inverse(exact.scale_tril)
         return closest(exact.loc, precision, self.latent_dim)
+
+
+def check_rank(latent_dim: int, problem: Problem) -> None:
+    """Raise `InputError` if there are more factors than parameters."""
+    if latent_dim > problem.dim:
+        raise InputError(f"latent_dim {latent_dim} exceeds the {problem.dim} parameters of the model; lower it")
 
 
 def closest(mean: Tensor, precision: Tensor, latent_dim: int) -> FactorAnalysis:

@@ -38,10 +38,11 @@ def test_contract(name):
     assert first.mean().dtype == torch.float64
     assert torch.equal(first.mean(), again.mean())
     assert torch.equal(first.covariance(), again.covariance())
-    torch.testing.assert_close(first.mean(), target.posterior.mean(), rtol=1e-10, atol=1e-12)
+    rtol = 1e-6 if name == "fa-elbo" else 1e-10  # its mean comes from a numerical search
+    torch.testing.assert_close(first.mean(), target.posterior.mean(), rtol=rtol, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", DIRECT)
+@pytest.mark.parametrize("name", [name for name in DIRECT if name != "fa-elbo"])
 @pytest.mark.parametrize(("model", "likelihood"), [(Mlp((2,)), Gaussian()), (Linear(), Bernoulli())])
 def test_no_closed_form(name, model, likelihood):
     with pytest.raises(InputError, match="no closed form"):

@@ -8,6 +8,7 @@ import yaml
 
 from bdl.reports import paper_values
 from bdl.reports.inputs import Benchmark as ReportBenchmark
+from bdl.runs.plan import plan
 from bdl.spec import json_schema, list_benchmarks, load_benchmark
 
 DOCS = Path(__file__).parents[2] / "docs" / "spec.md"
@@ -33,8 +34,9 @@ def test_uci_regression_follows_the_paper():
     assert benchmark.datasets == ("energy", "boston", "concrete", "yacht")
     assert (benchmark.splits, benchmark.evaluation.samples) == (20, 100)
     rates = {"vifa-lr": (0.001, 0.01), "vifa-nn": (0.01, 0.02)}
-    assert benchmark.entries.keys() == rates.keys()
-    for name, entry in benchmark.entries.items():
+    assert [name for paper in benchmark.papers for name in paper.methods] == list(rates)
+    for name in rates:
+        entry = benchmark.entries[name]
         method, search = entry.method.build(), entry.search
         assert (method.latent_dim, method.gradients_per_update, method.max_grad_norm) == (1, 4, 10)
         assert (method.optimizer, method.lr_factors) == ("adam", (1, 1, 1))
@@ -101,3 +103,37 @@ def test_every_field_is_described():
 def test_example_of_the_description_loads(load):
     (example,) = re.findall(r"```yaml\n(name: .*?)```", DOCS.read_text("utf-8"), flags=re.DOTALL)
     assert load(example, "quick").splits == 2
+
+
+def test_swag_is_searched_as_vifa_is():
+    """The same data, network, epochs, settings tried and ranges of the precisions."""
+    swag, vifa = (load_benchmark("uci-regression").entries[name] for name in ("swag-nn", "vifa-nn"))
+    for field in ("model", "likelihood", "prior", "training"):
+        assert getattr(swag, field) == getattr(vifa, field)
+    for field in ("sampler", "trials", "folds", "metric"):
+        assert getattr(swag.search, field) == getattr(vifa.search, field)
+    assert list(swag.search.space) == list(vifa.search.space)
+    for name in ("prior_precision", "noise_precision"):
+        assert swag.search.space[name] == vifa.search.space[name]
+
+
+@pytest.mark.data
+def test_logistic_posterior_follows_the_paper():
+    """Tables 8 and 9 of the VIFA paper (2023), with minibatches that are whole."""
+    benchmark = load_benchmark("logistic-posterior")
+    settings = {
+        "usps_3v5": (767, 256, 25, 10_000),
+        "a1a": (1605, 123, 2.8072, 30_000),
+        "australian": (345, 14, 1e-5, 30_000),
+        "breast_cancer": (341, 10, 1, 23_000),
+    }
+    assert benchmark.datasets == tuple(settings)
+    for dataset, (rows, dim, precision, epochs) in settings.items():
+        (cell,) = plan(benchmark.select([dataset], ["vifa"]), splits=(0,))
+        entry, method = cell.settings, cell.settings.method.build()
+        assert (len(cell.data.split(0).train), cell.problem.dim) == (rows, dim)
+        assert entry.hyper == {"learning_rate": 0.001, "prior_precision": precision}
+        assert (method.latent_dim, method.gradients_per_update, method.max_grad_norm) == (5, 10, 10)
+        assert (method.optimizer, entry.training.batch_size) == ("sgd", 100)
+        kept_last = epochs * -(-rows // 100) // 10
+        assert abs(cell.updates(rows) - kept_last) <= 1
