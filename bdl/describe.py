@@ -64,6 +64,8 @@ def _benchmark(name: str) -> list[str]:
         f"papers: {'; '.join(papers) or 'none'}",
         f"profiles: {', '.join(list_profiles(name))}",
     ]
+    if unusual := benchmark.preparation.model_dump(mode="json", exclude_defaults=True):
+        lines.append(f"preparation: {_assigned(unusual)}")
     for entry, settings in benchmark.entries.items():
         lines += [f"entry {entry}", *(f"  {line}" for line in _entry(settings))]
     return lines

@@ -20,13 +20,13 @@ def test_benchmark_is_told_as_its_file_says():
     lines = describe("uci-regression").splitlines()
     assert lines[:6] == [
         "uci-regression (benchmark)",
-        "UCI regression with VIFA",
+        "UCI regression with VIFA and SWAG",
         "data sets: energy, boston, concrete, yacht; 20 splits of each",
         "metrics: nmll, rmse, runtime",
         "papers: vifa2023, Table 1 and Table 11",
         "profiles: paper, quick",
     ]
-    assert lines[lines.index("entry vifa-nn") + 1 :] == [
+    assert lines[lines.index("entry vifa-nn") + 1 : lines.index("entry swag-nn")] == [
         "  model: mlp (hidden=[50])",
         "  likelihood: gaussian",
         "  method: vifa (latent_dim=1, gradients_per_update=4, max_grad_norm=10.0, optimizer=adam, "
@@ -37,6 +37,11 @@ def test_benchmark_is_told_as_its_file_says():
         "    prior_precision: 0.01 to 10, log",
         "    noise_precision: 0.01 to 1, log",
     ]
+
+
+def test_preparation_is_told_where_it_is_not_the_usual_one():
+    assert "preparation: split=first, standardise=none, rows={'usps_3v5': 767}" in describe("logistic-posterior")
+    assert "preparation" not in describe("uci-regression")
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,8 @@ def summary(certificate: Certificate) -> str:
 def details(reference: Reference) -> list[str]:
     """Describe a reference that is there: the problem, every rule with its worst value, errors and versions."""
     certificate, about = read(reference.recipe).certificate, reference.recipe.about()
-    lines = [f"{name.replace('_', ' ')}: {_text(about[name])}" for name in about if name != "settings"]
+    told = {name: value for name, value in about.items() if name != "settings" and value is not None}
+    lines = [f"{name.replace('_', ' ')}: {_text(value)}" for name, value in told.items()]
     lines.append(f"sampled: {summary(certificate)}; warm-up {certificate.origin.tune}, seed {certificate.origin.seed}")
     for rule in RULES:
         values = getattr(certificate, rule.statistic)

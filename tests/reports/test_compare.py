@@ -214,6 +214,7 @@ def test_z_takes_the_error_of_a_sampled_truth_twice(make_trials):
         title="B",
         datasets=["a1a"],
         entries={"vifa": None},
+        pairs=[("a1a", "vifa")],
         metrics=["rel_cov_dist"],
         papers=[tables],
         notes=[],
