@@ -61,13 +61,14 @@ def run(
     from bdl.runs.executor import InProcessExecutor
     from bdl.runs.folder import opened, start_afresh
     from bdl.runs.runner import run as run_cells
-    from bdl.runs.truths import sampled
+    from bdl.runs.truths import check, sampled
 
     start = time.perf_counter()
     whole = _benchmark(name, profile, set_)
     benchmark = whole.select(dataset, method)
     cells = _plan(benchmark, splits, device, compile)
     cli_references.make(sampled(cells), console)
+    check(cells)
     with opened(results, benchmark) as store:
         if fresh and (copy := start_afresh(store, cells)):
             console.print(f"Starting anew; the earlier rows are in {copy}")

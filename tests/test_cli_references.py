@@ -127,6 +127,53 @@ def test_a_refused_reference_stops_the_run(sampled, invoke, monkeypatch):
     assert "reference refused: rule 4 (divergences == 0) fails at chain 0" in err
 
 
+CONSTANT = """
+import numpy as np
+from bdl.data import Dataset
+
+def flat():
+    return Dataset("flat", np.arange(800.0).reshape(400, 2) ** 0.5, np.ones(400))
+
+def odd():
+    return Dataset("odd", np.arange(40.0).reshape(20, 2), np.arange(20) % 2 * 2.0 - 1.0, "classification")
+
+def broken():
+    return Dataset("broken", np.full((20, 2), np.nan), np.ones(20))
+"""
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "changes", "message"),
+    [
+        ("vifa-synthetic", ["entries.vifa-k1.hyper.prior_precision=0"], "prior_precision is 0: give a positive number"),
+        ("vifa-synthetic", ["entries.vifa-logistic.hyper.prior_precision=0"], "check the data and the precisions"),
+        (
+            "sampled",
+            ["entries.exact.hyper.prior_precision=0"],
+            "prior_precision must be positive and finite: it is 0.0",
+        ),
+        ("sampled", ["entries.exact.reference.draws=50"], "greater than or equal to 100"),
+        (
+            "sampled",
+            ["entries.exact.reference.draws=100"],
+            "reference refused: rule 1 (r_hat < 1.01) fails at coordinate 1",
+        ),
+        ("uci-linear-posterior", ["datasets=[own.py:flat]", "entries.vifa.by_dataset={}"], "the targets are constant"),
+        ("sampled", ["datasets=[own.py:broken]"], "x or y has NaN or infinite values"),
+        ("sampled", ["datasets=[own.py:odd]"], "labels"),
+    ],
+)
+def test_bad_input_stops_a_run_before_it_trains(sampled, invoke, tmp_path, benchmark, changes, message):
+    (tmp_path / "own.py").write_text(CONSTANT)
+    name, profile = (sampled, []) if benchmark == "sampled" else (benchmark, ["--profile", "quick"])
+    words = [word for change in changes for word in ("--set", change)]
+    code, _, err = invoke("run", name, *profile, *words, "--tracking", "none")
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
+    assert not list(tmp_path.rglob("trials.parquet"))
+
+
 def test_a_benchmark_without_sampled_references_has_nothing_to_build(invoke):
     code, _, err = invoke("references", "build", "vifa-synthetic")
     assert code == 2

@@ -57,6 +57,18 @@ def build(references: Sequence[Reference], *, again: bool = False) -> Iterator[t
             yield reference, write(reference.recipe)
 
 
+def check(cells: Iterable[Cell]) -> None:
+    """Find the truth of each cell's first split, so that bad input stops a run before it trains.
+
+    Raises
+    ------
+    InputError
+        What the reference says.
+    """
+    for cell in cells:
+        cell.truth(cell.splits[0])
+
+
 def summary(certificate: Certificate) -> str:
     """Say in a few words how good a reference is, and what it cost."""
     origin = certificate.origin
