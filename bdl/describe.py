@@ -90,7 +90,10 @@ def _entry(entry: Entry) -> list[str]:
     if entry.hyper:
         lines.append(f"fixed: {_assigned(entry.hyper)}")
     if search := entry.search:
-        lines.append(f"search: {search.sampler}, {search.trials} trials, {search.folds} folds, by {search.metric}")
+        first = "" if "startup" in search.idle else f", {search.startup} at random first"
+        lines.append(
+            f"search: {search.sampler}, {search.trials} trials{first}, {search.folds} folds, by {search.metric}"
+        )
         lines += [f"  {name}: {space.low:g} to {space.high:g}, {space.scale}" for name, space in search.space.items()]
     return lines
 

@@ -93,7 +93,9 @@ class Display:
             final = stages["final"]
             means = [self._mean(final, name) for name in self._metrics()]
             failed = sum(row.status == "failed" for rows in stages.values() for row in rows)
-            searched = len({row.split for row in stages["search"]})
+            search = cell.settings.search
+            last = search.trials - 1 if search else None
+            searched = len({row.split for row in stages["search"] if row.trial == last})
             table.add_row(cell.dataset, cell.entry, str(searched), str(len(final)), str(failed), *means)
         return Group(table, self._bar)
 

@@ -19,6 +19,7 @@ from bdl.models import LIKELIHOODS
 from bdl.models.problem import Problem
 from bdl.references.base import SampledReference, Truth
 from bdl.references.cache import Recipe
+from bdl.runs.store import Stage
 from bdl.spec import Benchmark, Entry
 from bdl.training.batches import updates_per_fit
 from bdl.training.compiling import worthwhile
@@ -204,28 +205,32 @@ class Cell:
         """Minibatches of an update; 1 for a method that has none."""
         return 1 if self.settings.direct else self.settings.method.build().batches_per_step
 
-    def minibatches(self, stage: str) -> int:
-        """Count the model-minibatches of one split in a stage, for progress and for `compiles`."""
+    def fits(self, stage: Stage) -> int:
+        """Count the fits of one split in a stage."""
+        search = self.settings.search
+        if stage == "final":
+            return 1
+        return search.trials * search.folds if search else 0
+
+    def minibatches(self, stage: Stage) -> int:
+        """Count the minibatches of one fit in a stage, for progress and for `compiles`."""
         search = self.settings.search
         rows = len(self.data.split(self.splits[0]).train)
-        n_fits = 1
-        if stage == "search":
-            if search is None:
-                return 0
-            rows, n_fits = rows - -(-rows // search.folds), search.trials * search.folds
-        return n_fits * self.updates(rows) * self.batches_per_step
+        if stage == "search" and search:
+            rows -= -(-rows // search.folds)
+        return self.updates(rows) * self.batches_per_step
 
     @property
     def cost(self) -> int:
         """Relative time that a model-minibatch takes; a small model costs as much as 200 parameters at least."""
         return 200 + self.problem.dim
 
-    def compiles(self, stage: str, width: int, groups: int) -> bool:
-        """Decide whether a stage of `groups` groups of `width` trials is compiled."""
+    def compiles(self, stage: Stage, width: int) -> bool:
+        """Decide whether a stage is compiled, whose groups have `width` fits each."""
         if self.compile is not None:
             return self.compile
         per_step = self.batches_per_step
-        updates = self.minibatches(stage) * len(self.splits) // (width * per_step)
+        updates = self.fits(stage) * self.minibatches(stage) * len(self.splits) // (width * per_step)
         return worthwhile(updates, width * per_step, self.problem.dim)
 
 

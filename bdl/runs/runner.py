@@ -1,4 +1,8 @@
-"""Runs a plan: what the store lacks is done, group by group, and stored as it finishes."""
+"""Runs a plan: what the store lacks is done, group by group, and stored as it finishes.
+
+A search goes in rounds. What the store holds of the earlier rounds decides the next, so it is all that a run that was
+interrupted needs.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
@@ -9,7 +13,7 @@ from bdl.errors import InputError
 from bdl.runs.plan import Cell
 from bdl.runs.store import Row, Store
 from bdl.runs.work import FinalGroup, Group, SearchGroup, attempt, failed_row
-from bdl.search import FoldScore, best_setting
+from bdl.search import FoldScore, best_setting, per_round
 from bdl.training.engine import Progress
 
 
@@ -51,12 +55,10 @@ def run(cells: Sequence[Cell], store: Store, executor: Executor, listener: Liste
     listener.begin(sum(remaining(cell, store) for cell in cells))
     for cell in cells:
         progress = partial(_advance, listener, cell)
-        for rows in _finished(executor, _search_groups(cell, store), progress, in_flight):
-            store.append(rows)
-            listener.stored(cell, rows)
-        for rows in _finished(executor, _final_groups(cell, store, listener), progress, in_flight):
-            store.append(rows)
-            listener.stored(cell, rows)
+        for groups in _stages(cell, store, listener):
+            for rows in _finished(executor, groups, progress, in_flight):
+                store.append(rows)
+                listener.stored(cell, rows)
 
 
 def claim(cells: Sequence[Cell], store: Store) -> None:
@@ -76,9 +78,9 @@ def claim(cells: Sequence[Cell], store: Store) -> None:
 
 def remaining(cell: Cell, store: Store) -> int:
     """Count the work that a cell still needs."""
-    todo = _pending(cell, store)
-    searches = [split for split in todo if split not in _searched(cell, store)]
-    return cell.cost * (len(searches) * cell.minibatches("search") + len(todo) * cell.minibatches("final"))
+    todo, searched = _pending(cell, store), _searched(cell, store)
+    folds = sum(cell.fits("search") - len(searched.get(split, ())) for split in todo)
+    return cell.cost * (folds * cell.minibatches("search") + len(todo) * cell.minibatches("final"))
 
 
 def _advance(listener: Listener, cell: Cell, minibatches: int) -> None:
@@ -97,15 +99,27 @@ def _searched(cell: Cell, store: Store) -> dict[int, list[Row]]:
     return by_split
 
 
+def _stages(cell: Cell, store: Store, listener: Listener) -> Iterator[list[Group]]:
+    """Yield the groups of each round of the search, once the round before it is stored, and of the final fits."""
+    while groups := _search_groups(cell, store):
+        yield groups
+    yield _final_groups(cell, store, listener)
+
+
 def _search_groups(cell: Cell, store: Store) -> list[Group]:
-    """One split a group on a CPU, whose cache it fills; all splits together on a GPU."""
-    if cell.settings.search is None:
+    """Next round of the splits that have one: all together, or one a group where it fills the cache of a CPU."""
+    search = cell.settings.search
+    if search is None:
         return []
     searched = _searched(cell, store)
-    todo = tuple(split for split in _pending(cell, store) if split not in searched)
-    if not todo:
-        return []
-    return [SearchGroup(cell, todo)] if cell.device != "cpu" else [SearchGroup(cell, (split,)) for split in todo]
+    scores = {
+        split: [_fold_score(row, search.metric) for row in searched.get(split, ())]
+        for split in _pending(cell, store)
+        if len(searched.get(split, ())) < cell.fits("search")
+    }
+    if cell.device == "cpu" and per_round(search) == search.trials:
+        return [SearchGroup(cell, {split: own}) for split, own in scores.items()]
+    return [SearchGroup(cell, scores)] if scores else []
 
 
 def _final_groups(cell: Cell, store: Store, listener: Listener) -> list[Group]:
@@ -123,7 +137,7 @@ def _final_groups(cell: Cell, store: Store, listener: Listener) -> list[Group]:
     ]
     store.append(hopeless)
     listener.stored(cell, hopeless)
-    chosen = {split: {**cell.settings.hyper, **setting} for split, setting in best.items() if setting is not None}
+    chosen = {split: setting for split, setting in best.items() if setting is not None}
     seconds = {split: sum(row.seconds for row in searched[split]) for split in chosen}
     return [FinalGroup(cell, chosen, seconds)] if chosen else []
 

@@ -1,8 +1,8 @@
-"""The two kinds of work of a cell: search groups, and the final fits with the chosen settings."""
+"""The two kinds of work of a cell: rounds of the search, and the final fits with the chosen settings."""
 
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
 from typing import Any
@@ -13,9 +13,10 @@ from bdl.references.base import Truth
 from bdl.runs.plan import Cell
 from bdl.runs.scoring import Kept, score_moments, score_predictions
 from bdl.runs.store import Row
-from bdl.search import FoldScore, Study, cross_validate
+from bdl.search import FoldScore, cross_validate, propose, told
 from bdl.search.crossval import failure
 from bdl.search.study import Setting
+from bdl.spec import Search
 from bdl.training.engine import Fit, Progress
 from bdl.training.program import Program
 from bdl.training.trials import Trials
@@ -23,10 +24,16 @@ from bdl.training.trials import Trials
 
 @dataclass(frozen=True, eq=False)
 class SearchGroup:
-    """Score the settings of some splits by cross-validation, as one program."""
+    """Score the settings of the next round of some splits by cross-validation, as one program."""
 
     cell: Cell
-    splits: tuple[int, ...]
+    scores: Mapping[int, Sequence[FoldScore]]
+    """Splits, and what their earlier rounds found."""
+
+    @property
+    def splits(self) -> tuple[int, ...]:
+        """Splits of the group."""
+        return tuple(self.scores)
 
     def run(self, progress: Progress) -> list[Row]:
         """Do the work; one row a fold."""
@@ -34,15 +41,13 @@ class SearchGroup:
         assert search is not None
         start, program = time.perf_counter(), cell.program()
         training = {split: cell.data.split(split).train for split in self.splits}
-        studies = {
-            split: Study(search.space, search.sampler, seed=cell.benchmark.seed + split) for split in self.splits
-        }
-        width = search.trials * search.folds * len(self.splits)
-        compile = cell.compiles("search", width, len(cell.splits) // len(self.splits))
+        settings = {split: self._proposed(search, split) for split in self.splits}
+        width = search.folds * sum(map(len, settings.values()))
+        compile = cell.compiles("search", width)
         scores = cross_validate(
             program,
             training,
-            {split: study.ask(search.trials) for split, study in studies.items()},
+            settings,
             k=search.folds,
             metric=search.metric,
             identity=cell.identity,
@@ -52,6 +57,12 @@ class SearchGroup:
         seconds = (time.perf_counter() - start) / len(scores)
         details = _details(cell, width, compile)
         return [_fold_row(cell, search.metric, score, seconds, details) for score in scores]
+
+    def _proposed(self, search: Search, split: int) -> dict[int, Setting]:
+        """Settings of a split's next round, by trial."""
+        earlier, cell = told(self.scores[split], search.penalty), self.cell
+        proposed = propose(search, cell.benchmark.seed + split, earlier)
+        return {trial: {**cell.settings.hyper, **own} for trial, own in enumerate(proposed, start=len(earlier))}
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +82,7 @@ class FinalGroup:
         """Do the work; one row a split."""
         cell = self.cell
         start, program = time.perf_counter(), cell.program()
-        compile = cell.compiles("final", len(self.splits), 1)
+        compile = cell.compiles("final", len(self.splits))
         truths = {split: cell.truth(split) for split in self.splits}
         hyper = {split: {**setting, **self._estimated(truths[split])} for split, setting in self.settings.items()}
         trials = program.trials(

@@ -1,7 +1,7 @@
 """k-fold cross-validation of many settings as one program."""
 
 from collections.abc import Mapping, Sequence
-from math import inf, isfinite
+from math import inf, isfinite, nan
 from statistics import fmean
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ class FoldScore(NamedTuple):
 def cross_validate(
     program: Program,
     training: Mapping[int, Rows],
-    settings: Mapping[int, Sequence[Setting]],
+    settings: Mapping[int, Mapping[int, Setting]],
     *,
     k: int,
     metric: str,
@@ -51,7 +51,7 @@ def cross_validate(
     training
         Training rows of each split.
     settings
-        Settings to score, by split.
+        Settings to score, by split and number of the trial.
     k
         Number of folds; contiguous, without shuffling.
     metric
@@ -67,12 +67,7 @@ def cross_validate(
         In the order split, trial, fold.
     """
     parts = {split: folds(len(rows), k) for split, rows in training.items()}
-    names = [
-        (split, trial, fold)
-        for split, proposed in settings.items()
-        for trial in range(len(proposed))
-        for fold in range(k)
-    ]
+    names = [(split, trial, fold) for split, proposed in settings.items() for trial in proposed for fold in range(k)]
     trials = program.trials(
         [(*identity, *name) for name in names],
         [training[split][parts[split][fold][0]] for split, _, fold in names],
@@ -109,9 +104,7 @@ def failure(diverged: int, score: float) -> str | None:
 
 def best_setting(scores: Sequence[FoldScore]) -> Setting | None:
     """Choose the setting of one split with the lowest mean score; None if none finished all its folds."""
-    by_trial: dict[int, list[FoldScore]] = {}
-    for score in scores:
-        by_trial.setdefault(score.trial, []).append(score)
+    by_trial = _by_trial(scores)
     means = {trial: mean_score(own) for trial, own in by_trial.items()}
     best = min(means, key=means.__getitem__, default=None)
     return None if best is None or means[best] == inf else by_trial[best][0].hyper
@@ -120,6 +113,36 @@ def best_setting(scores: Sequence[FoldScore]) -> Setting | None:
 def mean_score(scores: Sequence[FoldScore]) -> float:
     """Average the folds of one setting; infinite if one of them failed."""
     return inf if any(score.reason for score in scores) else fmean(score.score for score in scores)
+
+
+def told(scores: Sequence[FoldScore], penalty: float | None) -> list[tuple[Setting, float]]:
+    """Sum up the trials of one split for the study that proposes the next.
+
+    Parameters
+    ----------
+    scores
+        Of every fold of every trial so far, in the order of the trials.
+    penalty
+        Score of a failed fold; None stands for the worst score of a finished one, NaN if there is none.
+
+    Returns
+    -------
+    list of (Setting, float)
+        The mean over the folds of each trial.
+    """
+    if penalty is None:
+        penalty = max((score.score for score in scores if not score.reason), default=nan)
+    return [
+        (own[0].hyper, fmean(penalty if score.reason else score.score for score in own))
+        for own in _by_trial(scores).values()
+    ]
+
+
+def _by_trial(scores: Sequence[FoldScore]) -> dict[int, list[FoldScore]]:
+    by_trial: dict[int, list[FoldScore]] = {}
+    for score in scores:
+        by_trial.setdefault(score.trial, []).append(score)
+    return by_trial
 
 
 def _score(program: Program, trials: Trials, fit: Fit, index: list[int], rows: Rows, metric: str) -> Tensor:

@@ -1,15 +1,22 @@
-"""Proposing hyper-parameters: optuna samplers through ask-and-tell."""
+"""Proposing hyper-parameters: a study is told what was scored, and asked what to try next.
 
-from collections.abc import Callable, Mapping, Sequence
-from math import isfinite
+A study keeps no state between its rounds. Each round makes it anew from its seed and from what it is told, so that
+an interrupted search goes on as it would have gone, and studies that advance together propose what each would alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import isnan
 from typing import Literal, Protocol
 
+import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution, FloatDistribution
-from optuna.samplers import BaseSampler, RandomSampler
-from optuna.trial import TrialState
+from optuna.samplers import BaseSampler, GPSampler, RandomSampler
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
 Setting = dict[str, float]
+Told = Sequence[tuple[Setting, float]]
+"""Settings and their scores, in the order in which they were proposed; NaN where there is no score."""
 
 
 class Range(Protocol):
@@ -28,40 +35,72 @@ class Range(Protocol):
         """Uniform in the logarithm, or in the value."""
 
 
-SAMPLERS: dict[str, Callable[[int], BaseSampler]] = {
-    "random": lambda seed: RandomSampler(seed=seed),
-}
-"""Samplers by name, each made from a seed."""
+class Plan(Protocol):
+    """What is searched, and how."""
+
+    @property
+    def sampler(self) -> Literal["random", "bayesian"]:
+        """How settings are proposed."""
+
+    @property
+    def trials(self) -> int:
+        """Settings of the whole search."""
+
+    @property
+    def startup(self) -> int:
+        """How many of them a Bayesian search draws at random first."""
+
+    @property
+    def space(self) -> Mapping[str, Range]:
+        """Ranges by name; settings are drawn in this order."""
 
 
-class Study:
-    """The search of one split: asks for settings, is told their scores (lower is better).
+def per_round(plan: Plan) -> int:
+    """Count the settings of a round: all of a random search, one of a Bayesian search, which learns from each."""
+    return plan.trials if plan.sampler == "random" else 1
+
+
+def propose(plan: Plan, seed: int, told: Told) -> list[Setting]:
+    """Propose the settings of a study's next round.
 
     Parameters
     ----------
-    space
-        Ranges by name; settings are drawn in this order.
-    sampler
-        A name in `SAMPLERS`.
+    plan
+        What is searched, and how.
     seed
-        Of the sampler.
+        Of the study. The random settings of a Bayesian search are the first ones of a random search.
+    told
+        What the rounds so far proposed, and how it scored (lower is better). Of a setting only what the plan's space
+        names is heeded.
+
+    Returns
+    -------
+    list of Setting
+        The same for the same arguments. The guided settings of a Bayesian search maximise the expected improvement
+        under a Gaussian process (Matern 5/2, a length scale for each hyper-parameter) on the unit cube, to which
+        log ranges are mapped by the logarithm.
     """
+    first = plan.trials if plan.sampler == "random" else plan.startup
+    if len(told) < first:
+        drawn = _asked(plan, RandomSampler(seed=seed), (), first)
+        return drawn[len(told) : len(told) + per_round(plan)]
+    fresh = int(np.random.SeedSequence([seed, len(told)]).generate_state(1)[0])
+    return _asked(plan, GPSampler(seed=fresh, n_startup_trials=1), told, 1)
 
-    def __init__(self, space: Mapping[str, Range], sampler: str, seed: int) -> None:
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self._space: dict[str, BaseDistribution] = {
-            name: FloatDistribution(found.low, found.high, log=found.scale == "log") for name, found in space.items()
-        }
-        self._study = optuna.create_study(direction="minimize", sampler=SAMPLERS[sampler](seed))
-        self._asked: list[optuna.Trial] = []
 
-    def ask(self, n: int) -> list[Setting]:
-        """Propose n settings at once."""
-        self._asked = [self._study.ask(self._space) for _ in range(n)]
-        return [dict(trial.params) for trial in self._asked]
+def _asked(plan: Plan, sampler: BaseSampler, told: Told, n: int) -> list[Setting]:
+    """Make a study, tell it, and ask it n times."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    space: dict[str, BaseDistribution] = {
+        name: FloatDistribution(found.low, found.high, log=found.scale == "log") for name, found in plan.space.items()
+    }
+    study = optuna.create_study(direction="minimize", sampler=sampler)
+    study.add_trials([_finished(space, setting, score) for setting, score in told])
+    return [dict(study.ask(space).params) for _ in range(n)]
 
-    def tell(self, scores: Sequence[float]) -> None:
-        """Report the scores of the settings asked for last; a non-finite score is a failure."""
-        for trial, score in zip(self._asked, scores, strict=True):
-            failed = not isfinite(score)
-            self._study.tell(trial, None if failed else score, state=TrialState.FAIL if failed else TrialState.COMPLETE)
+
+def _finished(space: dict[str, BaseDistribution], setting: Setting, score: float) -> FrozenTrial:
+    params = {name: setting[name] for name in space}
+    if isnan(score):
+        return create_trial(params=params, distributions=space, state=TrialState.FAIL)
+    return create_trial(params=params, distributions=space, value=score)

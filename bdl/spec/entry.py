@@ -49,16 +49,34 @@ class Range(Settings):
 class Search(Settings):
     """Choice of hyper-parameters by cross-validation on the training rows."""
 
-    sampler: Literal["random"] = "random"
-    """How configurations are drawn: independently, uniformly from `space`."""
-    trials: Count
+    sampler: Literal["random", "bayesian"] = "random"
+    """How configurations are drawn: uniformly from `space`, or where a Gaussian process expects the best score."""
+    trials: Count = 30
     """Configurations drawn."""
+    startup: Count = 5
+    """How many of them a Bayesian search draws uniformly before it follows the scores."""
+    penalty: float | None = Field(None, allow_inf_nan=False)
+    """What a Bayesian search counts for a failed fold; null stands for the worst score of the split so far."""
     folds: int = Field(ge=2)
     """Folds of the cross-validation."""
     metric: ScoreName
     """Validation metric; the trial with the best mean over the folds wins."""
     space: Mapping[str, Range] = Field(min_length=1)
     """Hyper-parameter to its range. The order matters: values are drawn in this order."""
+
+    @property
+    def idle(self) -> set[str]:
+        """Fields that the sampler does not heed."""
+        return {"startup", "penalty"} if self.sampler == "random" else set()
+
+    @model_validator(mode="after")
+    def _startup_within_trials(self) -> Self:
+        if "startup" not in self.idle and self.startup > self.trials:
+            raise ValueError(
+                f"startup: {self.startup} evaluations at random are more than the {self.trials} trials; "
+                "lower startup or raise trials"
+            )
+        return self
 
 
 class DatasetSettings(Settings):
@@ -113,8 +131,10 @@ class Entry(Settings):
         return self.model_copy(update={"hyper": hyper, "training": training, "by_dataset": {}})
 
     def dump_on(self, dataset: str) -> dict[str, Any]:
-        """List every setting on one data set as JSON values, without what concerns other data sets."""
-        return self.on(dataset).model_dump(mode="json", exclude={"datasets"})
+        """List every setting on one data set as JSON values, without what concerns other data sets
+        or has no effect."""
+        idle = self.search.idle if self.search else set()
+        return self.on(dataset).model_dump(mode="json", exclude={"datasets": True, "search": idle})
 
     def runs_on(self, dataset: str) -> bool:
         """Tell whether the entry runs on a data set of the benchmark."""

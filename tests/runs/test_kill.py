@@ -23,6 +23,8 @@ CHANGES = [
         for change in (f"search.trials={TRIALS}", f"search.folds={FOLDS}", "training.epochs=2")
     ),
     "entries.vifa-nn.model.hidden=[5]",
+    "entries.vifa-nn.search.sampler=bayesian",
+    "entries.vifa-nn.search.startup=1",
 ]
 N_ROWS = len(ENTRIES) * SPLITS * (TRIALS * FOLDS + 1)
 KILLS = 10

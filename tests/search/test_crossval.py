@@ -13,7 +13,7 @@ from bdl.methods.vifa import Vifa
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear
 from bdl.models.problem import Problem
-from bdl.search import FoldScore, best_setting, cross_validate
+from bdl.search import FoldScore, best_setting, cross_validate, told
 from bdl.search.crossval import failure, mean_score
 from bdl.training.engine import Schedule
 from bdl.training.program import Program
@@ -21,9 +21,10 @@ from bdl.training.trials import Pool
 
 HYPER = {"learning_rate": 0.05, "prior_precision": 0.5, "noise_precision": 0.01}
 SETTINGS = {
-    4: [HYPER, HYPER | {"learning_rate": 0.2}, HYPER | {"noise_precision": 0.02}],
-    1: [HYPER | {"prior_precision": 5.0}],
+    4: {0: HYPER, 1: HYPER | {"learning_rate": 0.2}, 2: HYPER | {"noise_precision": 0.02}},
+    1: {7: HYPER | {"prior_precision": 5.0}},
 }
+"""Three first trials of one split, and the eighth of another."""
 TRAINING = {4: np.arange(49, 2, -1), 1: np.arange(0, 50, 2)}
 """47 and 25 training rows: in three folds they leave 31, 31, 32 and 16, 17, 17."""
 
@@ -65,7 +66,7 @@ def alone(program: Program, split: int, trial: int, fold: int) -> tuple[torch.Te
 
 def test_every_setting_is_scored_on_every_fold(program):
     found = validated(program, SETTINGS)
-    names = [(split, trial, fold) for split in (4, 1) for trial in range(len(SETTINGS[split])) for fold in range(3)]
+    names = [(split, trial, fold) for split in (4, 1) for trial in SETTINGS[split] for fold in range(3)]
     assert [(score.split, score.trial, score.fold) for score in found] == names
     assert [score.hyper for score in found] == [SETTINGS[split][trial] for split, trial, _ in names]
     assert all(score.reason is None for score in found)
@@ -89,7 +90,7 @@ def test_the_metric_is_the_one_asked_for(program):
 
 
 def test_a_failed_setting_says_why_and_spoils_no_other(program):
-    bad = {**SETTINGS, 4: [HYPER, HYPER | {"learning_rate": nan}, SETTINGS[4][2]]}
+    bad = {**SETTINGS, 4: SETTINGS[4] | {1: HYPER | {"learning_rate": nan}}}
     found, healthy = validated(program, bad), validated(program, SETTINGS)
     for score, other in zip(found, healthy, strict=True):
         if (score.split, score.trial) == (4, 1):
@@ -123,6 +124,29 @@ def test_a_setting_with_a_failed_fold_is_not_chosen():
 def test_without_a_finished_setting_there_is_no_best():
     assert best_setting([score(0, 0, nan, "why"), score(1, 0, nan, "why")]) is None
     assert best_setting([]) is None
+
+
+def test_a_study_is_told_the_mean_of_each_trial():
+    scores = [score(trial, fold, 2.0 * trial + fold) for trial in (0, 1) for fold in range(2)]
+    assert told(scores, penalty=None) == [({"learning_rate": 1.0}, 0.5), ({"learning_rate": 2.0}, 2.5)]
+    assert told([], penalty=None) == []
+
+
+@pytest.mark.parametrize(("penalty", "expected"), [(None, (3 + 7) / 2), (5.0, 4.0), (-1.0, 1.0)])
+def test_a_failed_fold_counts_as_the_penalty_or_as_the_worst_that_finished(penalty, expected):
+    """Whether the failed fold holds a number or not, and whether the worst fold comes before or after it."""
+    for value in (nan, inf, 1e9):
+        failed = [score(1, 0, 3.0), score(1, 1, value, "why")]
+        finished = [score(0, 0, 7.0), score(0, 1, 1.0)]
+        later = [score(2, 0, 6.0), score(2, 1, 6.0)]
+        means = [mean for _, mean in told([*finished, *failed, *later], penalty)]
+        assert means == [4.0, expected, 6.0]
+
+
+def test_without_a_finished_fold_there_is_nothing_to_tell_but_the_penalty():
+    failed = [score(0, 0, nan, "why"), score(0, 1, nan, "why")]
+    assert np.isnan(told(failed, None)[0][1])
+    assert told(failed, 5.0) == [({"learning_rate": 1.0}, 5.0)]
 
 
 @pytest.mark.parametrize(

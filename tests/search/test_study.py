@@ -1,11 +1,12 @@
-"""Settings are those that numpy's legacy generator draws, as in the code that the papers used."""
+"""Random settings are those of numpy's legacy generator; guided ones follow the scores, and nothing but them."""
 
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+import torch
 
-from bdl.search import SAMPLERS, Study
+from bdl.search import per_round, propose
 
 
 class Between(NamedTuple):
@@ -14,11 +15,22 @@ class Between(NamedTuple):
     scale: str = "log"
 
 
+class Asked(NamedTuple):
+    """A plan."""
+
+    space: dict[str, Between]
+    sampler: str = "random"
+    trials: int = 30
+    startup: int = 5
+
+
 SPACE = {
     "learning_rate": Between(1e-3, 1e-2),
     "prior_precision": Between(1e-2, 10),
     "noise_precision": Between(1e-2, 1),
 }
+PLANE = {"noise_precision": Between(0.07, 0.11), "prior_precision": Between(0.1, 7.0)}
+NAN = float("nan")
 PINNED = [
     {
         "learning_rate": 0.003538453590906551,
@@ -38,7 +50,9 @@ PINNED = [
 def test_random_settings_are_uniform_draws_in_the_order_of_the_space(seed):
     space = SPACE | {"momentum": Between(-1.0, 3.0, "linear")}
     draws = np.random.RandomState(seed)
-    for setting in Study(space, "random", seed).ask(30):
+    proposed = propose(Asked(space), seed, [])
+    assert len(proposed) == per_round(Asked(space)) == 30
+    for setting in proposed:
         expected = {
             name: np.exp(draws.uniform(np.log(low), np.log(high))) if scale == "log" else draws.uniform(low, high)
             for name, (low, high, scale) in space.items()
@@ -48,32 +62,100 @@ def test_random_settings_are_uniform_draws_in_the_order_of_the_space(seed):
 
 
 def test_the_first_settings_stay_what_they_are():
-    for setting, pinned in zip(Study(SPACE, "random", 0).ask(2), PINNED, strict=True):
+    for setting, pinned in zip(propose(Asked(SPACE, trials=2), 0, []), PINNED, strict=True):
         assert setting == pytest.approx(pinned, rel=1e-12)
 
 
 def test_another_order_of_the_space_gives_other_settings():
-    turned = dict(reversed(SPACE.items()))
-    assert Study(turned, "random", 0).ask(1)[0]["learning_rate"] != pytest.approx(PINNED[0]["learning_rate"], rel=1e-3)
+    (turned,) = propose(Asked(dict(reversed(SPACE.items())), trials=1), 0, [])
+    assert turned["learning_rate"] != pytest.approx(PINNED[0]["learning_rate"], rel=1e-3)
 
 
-def test_random_settings_heed_no_score():
-    """Asked in pieces and told good scores, bad ones and failures, the sampler goes on as before."""
-    study = Study(SPACE, "random", 3)
-    pieces = study.ask(2)
-    study.tell([float("nan"), float("inf")])
-    pieces += study.ask(1)
-    study.tell([0.5])
-    pieces += study.ask(2)
-    assert pieces == Study(SPACE, "random", 3).ask(5)
+def bowl(setting):
+    """A score with its minimum, 2, at the middle of the logarithms of `PLANE`, and its maximum, 4, in the corners."""
+    parts = [np.log(setting[name] ** 2 / (low * high)) / np.log(high / low) for name, (low, high, _) in PLANE.items()]
+    return float(2 + np.sum(np.square(parts)))
 
 
-def test_scores_belong_to_the_settings_asked_for_last():
-    study = Study(SPACE, "random", 0)
-    study.ask(2)
-    with pytest.raises(ValueError, match="zip"):
-        study.tell([1.0])
+def searched(plan, seed, score, told=()):
+    """Go on with a search to its end: every setting and its score."""
+    told = list(told)
+    while len(told) < plan.trials:
+        told += [(setting, score(setting)) for setting in propose(plan, seed, told)]
+    return told
 
 
-def test_the_sampler_of_the_papers_is_there():
-    assert "random" in SAMPLERS
+GUIDED = Asked(PLANE, "bayesian", trials=15)
+
+
+@pytest.fixture(scope="module")
+def calm():
+    """A search in a bowl."""
+    return searched(GUIDED, 3, bowl)
+
+
+def test_a_bayesian_search_begins_with_the_settings_of_a_random_one(calm):
+    assert per_round(GUIDED) == 1
+    assert [setting for setting, _ in calm[:5]] == propose(Asked(PLANE, trials=5), 3, [])
+    assert calm[5][0] != propose(Asked(PLANE, trials=6), 3, [])[5]
+
+
+def test_guided_settings_close_in_on_the_best(calm):
+    """One of ten random draws scores below 2.001 with a chance of 10 pi 0.001 / 4 = 0.8 %."""
+    assert all(low <= setting[name] <= high for setting, _ in calm for name, (low, high, _) in PLANE.items())
+    assert min(score for _, score in calm[5:]) < 2 + 1e-3 < min(score for _, score in calm[:5])
+    assert np.mean([score for _, score in calm[5:]]) < np.mean([score for _, score in calm[:5]])
+
+
+def test_lower_is_better(calm):
+    """Turned over, the bowl is best in its corners, at -4."""
+    turned = searched(GUIDED, 3, lambda setting: -bowl(setting))
+    assert turned[:5] == [(setting, -score) for setting, score in calm[:5]]
+    assert min(score for _, score in turned[5:]) == pytest.approx(-4, rel=1e-6)
+
+
+@pytest.mark.parametrize("done", [2, 5, 9])
+def test_a_search_goes_on_as_it_would_have(calm, done):
+    assert searched(GUIDED, 3, bowl, calm[:done]) == calm
+
+
+def test_studies_in_lockstep_propose_what_each_does_alone(calm):
+    """Studies of other seeds and scores between the rounds change nothing, nor does the global generator."""
+    studies = {seed: [] for seed in (0, 3)}
+    for _ in range(GUIDED.trials):
+        for seed, told in studies.items():
+            torch.manual_seed(len(told))
+            np.random.seed(len(told))  # noqa: NPY002
+            told += [(setting, bowl(setting)) for setting in propose(GUIDED, seed, told)]
+    assert studies[3] == calm
+    assert studies[0] == searched(GUIDED, 0, bowl)
+    assert studies[0] != studies[3]
+
+
+def test_threads_change_nothing(calm):
+    before = torch.get_num_threads()
+    torch.set_num_threads(3 - min(before, 2))
+    try:
+        assert propose(GUIDED, 3, calm[:7]) == [calm[7][0]]
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_what_is_not_searched_is_not_heeded(calm):
+    told = [({"learning_rate": 0.1, **setting}, score) for setting, score in calm[:6]]
+    assert propose(GUIDED, 3, told) == [calm[6][0]]
+
+
+def test_failures_are_survived():
+    """With no score at all the settings stay random, and new; with one, they are guided."""
+    failed = searched(GUIDED._replace(trials=8), 3, lambda setting: NAN)
+    assert len({setting["prior_precision"] for setting, _ in failed}) == 8
+    one = [*failed, ({"noise_precision": 0.08, "prior_precision": 1.0}, 2.0)]
+    assert len(propose(GUIDED, 3, one)) == 1
+    assert propose(GUIDED, 3, one) != propose(GUIDED, 3, [*failed, (one[-1][0], NAN)])
+
+
+def test_one_random_setting_and_equal_scores_are_enough():
+    flat = searched(GUIDED._replace(trials=6, startup=1), 0, lambda setting: 1.0)
+    assert [list(setting) for setting, _ in flat] == [list(PLANE)] * 6
+    assert all(low <= setting[name] <= high for setting, _ in flat for name, (low, high, _) in PLANE.items())
