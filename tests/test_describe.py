@@ -1,13 +1,13 @@
 import pytest
 
 from bdl.data import DATASETS
-from bdl.describe import describe
+from bdl.describe import _entry, describe
 from bdl.errors import InputError
 from bdl.methods import METHODS
 from bdl.metrics import INFO
 from bdl.models import LIKELIHOODS, MODELS
 from bdl.references import REFERENCES
-from bdl.spec import list_benchmarks
+from bdl.spec import list_benchmarks, load_benchmark
 
 NAMES = [
     *(name for name, _ in list_benchmarks()),
@@ -42,6 +42,13 @@ def test_benchmark_is_told_as_its_file_says():
 def test_preparation_is_told_where_it_is_not_the_usual_one():
     assert "preparation: split=first, standardise=none, rows={'usps_3v5': 767}" in describe("logistic-posterior")
     assert "preparation" not in describe("uci-regression")
+
+
+def test_a_bayesian_search_is_told_with_its_start():
+    """No benchmark that comes with the package is needed for this."""
+    changes = [f"entries.vifa-nn.search.{change}" for change in ("sampler=bayesian", "startup=4")]
+    entry = load_benchmark("uci-regression", overrides=changes).entries["vifa-nn"]
+    assert "search: bayesian, 30 trials, 4 at random first, 5 folds, by nmll" in _entry(entry)
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,16 @@ def test_what_changes_a_cell(load, text, change):
     assert before.content_hash != after.content_hash
 
 
+BAYESIAN = ["entries.searched.search.sampler=bayesian", "entries.searched.search.startup=2"]
+
+
+def test_sampler_start_and_penalty_of_a_bayesian_search_change_a_cell(load, text):
+    one = "entries.searched.search.startup=1"
+    penalty = "entries.searched.search.penalty=5"
+    changes = [[], BAYESIAN, [*BAYESIAN, one], [*BAYESIAN, penalty]]
+    assert len({load(text, overrides=change).cell_hash(*CELL) for change in changes}) == 4
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -79,6 +89,8 @@ def test_what_changes_a_cell(load, text, change):
         "entries.searched.model.hidden=[50]",
         "entries.searched.method.max_grad_norm=10",
         "entries.searched.search.sampler=random",
+        "entries.searched.search.startup=1",
+        "entries.searched.search.penalty=5",
         "datasets=[yacht, diabetes]",
     ],
 )
@@ -118,6 +130,13 @@ def test_rows_and_data_sets_in_the_hashes(load, text):
     kept = sorted(before.cell_hash(*pair) for pair in before.pairs if pair != ("yacht", "fixed"))
     canonical = json.dumps({"splits": 3, "cells": kept}, sort_keys=True, separators=(",", ":"))
     assert limited.content_hash == sha256(canonical.encode()).hexdigest()
+
+
+def test_a_random_search_is_hashed_as_before_there_were_others(load, text):
+    settings = load(text).entries["searched"].dump_on("yacht")
+    assert settings["search"].keys() == {"sampler", "trials", "folds", "metric", "space"}
+    assert load(text).entries["fixed"].dump_on("yacht")["search"] is None
+    assert "penalty" in load(text, overrides=BAYESIAN).entries["searched"].dump_on("yacht")["search"]
 
 
 def test_order_of_the_space_counts(load, content):

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from bdl.errors import InputError
-from bdl.spec import Range
+from bdl.spec import Benchmark, Range
 
 
 def put(content, path, value):
@@ -70,6 +70,7 @@ PAPER = {"paper": "a", "tables": ["Table 1"], "task": "t", "methods": {"fixed": 
         (f"{FIXED}.hyper.prior_precision", -0.5, 0),
         (f"{SEARCH}.trials", 0, 1),
         (f"{SEARCH}.folds", 1, 2),
+        (f"{SEARCH}.startup", 0, 1),
         (f"{RATE}.low", -1, 0),
     ],
 )
@@ -108,7 +109,9 @@ def test_too_small(load, content, path, value, low):
         (f"{FIXED}.training", {"epochs": 1}, f"{FIXED}.training.batch_size", "is missing"),
         (f"{FIXED}.training.epoch", 1, f"{FIXED}.training", "unknown field 'epoch' (did you mean epochs?)"),
         (f"{FIXED}.prior.bias_precision", 0, f"{FIXED}.prior.bias_precision", "Input should be greater than 0"),
-        (f"{SEARCH}.sampler", "tpe", f"{SEARCH}.sampler", "Input should be 'random' (got \"tpe\")"),
+        (f"{SEARCH}.sampler", "tpe", f"{SEARCH}.sampler", "Input should be 'random' or 'bayesian' (got \"tpe\")"),
+        (f"{SEARCH}.penalty", float("inf"), f"{SEARCH}.penalty", 'Input should be a valid number (got ".inf")'),
+        (f"{SEARCH}.penalty", "worst", f"{SEARCH}.penalty", 'Input should be a valid number (got "worst")'),
         (f"{SEARCH}.metric", "runtime", f"{SEARCH}.metric", "'runtime' cannot steer a search: choose one of"),
         (f"{SEARCH}.space", {}, f"{SEARCH}.space", "should not be empty"),
         (RATE, {"low": 0.02, "high": 0.01}, RATE, "range reversed: low 0.02 must be below high 0.01"),
@@ -160,6 +163,34 @@ def test_each_hyper_parameter_is_given_once(load, content, path, value, message)
     put(content, path, value)
     with pytest.raises(InputError, match=re.escape(message)):
         load(content)
+
+
+def test_a_bayesian_search_starts_with_at_most_all_its_trials(load, content):
+    """Four trials; the five random ones that are the default concern a Bayesian search only."""
+    put(content, f"{SEARCH}.sampler", "bayesian")
+    message = (
+        f"small.yaml: {SEARCH}: startup: 5 evaluations at random are more than the 4 trials; "
+        "lower startup or raise trials"
+    )
+    with pytest.raises(InputError, match=re.escape(message) + "$"):
+        load(content)
+    put(content, f"{SEARCH}.startup", 4)
+    assert load(content).entries["searched"].search.startup == 4
+
+
+def test_a_search_has_the_length_that_the_papers_give_it(load, content):
+    del content["entries"]["searched"]["search"]["trials"]
+    put(content, f"{SEARCH}.sampler", "bayesian")
+    search = load(content).entries["searched"].search
+    assert (search.startup, search.trials - search.startup, search.penalty) == (5, 25, None)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+def test_a_penalty_is_finite(load, text, value):
+    content = load(text).model_dump(mode="json")
+    put(content, f"{SEARCH}.penalty", value)
+    with pytest.raises(ValidationError, match="finite number"):
+        Benchmark.model_validate(content)
 
 
 def test_missing_field(load, content):
