@@ -35,7 +35,7 @@ class Range(Protocol):
         """Uniform in the logarithm, or in the value."""
 
 
-class Plan(Protocol):
+class SearchSettings(Protocol):
     """What is searched, and how."""
 
     @property
@@ -55,22 +55,22 @@ class Plan(Protocol):
         """Ranges by name; settings are drawn in this order."""
 
 
-def per_round(plan: Plan) -> int:
+def per_round(search: SearchSettings) -> int:
     """Count the settings of a round: all of a random search, one of a Bayesian search, which learns from each."""
-    return plan.trials if plan.sampler == "random" else 1
+    return search.trials if search.sampler == "random" else 1
 
 
-def propose(plan: Plan, seed: int, told: Told) -> list[Setting]:
+def propose(search: SearchSettings, seed: int, told: Told) -> list[Setting]:
     """Propose the settings of a study's next round.
 
     Parameters
     ----------
-    plan
+    search
         What is searched, and how.
     seed
         Of the study. The random settings of a Bayesian search are the first ones of a random search.
     told
-        What the rounds so far proposed, and how it scored (lower is better). Of a setting only what the plan's space
+        What the rounds so far proposed, and how it scored (lower is better). Of a setting only what the space
         names is heeded.
 
     Returns
@@ -78,21 +78,21 @@ def propose(plan: Plan, seed: int, told: Told) -> list[Setting]:
     list of Setting
         The same for the same arguments. The guided settings of a Bayesian search maximise the expected improvement
         under a Gaussian process (Matern 5/2, a length scale for each hyper-parameter) on the unit cube, to which
-        log ranges are mapped by the logarithm.
+        log ranges are mapped by the logarithm (`optuna.samplers.GPSampler`).
     """
-    first = plan.trials if plan.sampler == "random" else plan.startup
+    first = search.trials if search.sampler == "random" else search.startup
     if len(told) < first:
-        drawn = _asked(plan, RandomSampler(seed=seed), (), first)
-        return drawn[len(told) : len(told) + per_round(plan)]
+        drawn = _asked(search, RandomSampler(seed=seed), (), first)
+        return drawn[len(told) : len(told) + per_round(search)]
     fresh = int(np.random.SeedSequence([seed, len(told)]).generate_state(1)[0])
-    return _asked(plan, GPSampler(seed=fresh, n_startup_trials=1), told, 1)
+    return _asked(search, GPSampler(seed=fresh, n_startup_trials=1), told, 1)
 
 
-def _asked(plan: Plan, sampler: BaseSampler, told: Told, n: int) -> list[Setting]:
+def _asked(search: SearchSettings, sampler: BaseSampler, told: Told, n: int) -> list[Setting]:
     """Make a study, tell it, and ask it n times."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     space: dict[str, BaseDistribution] = {
-        name: FloatDistribution(found.low, found.high, log=found.scale == "log") for name, found in plan.space.items()
+        name: FloatDistribution(found.low, found.high, log=found.scale == "log") for name, found in search.space.items()
     }
     study = optuna.create_study(direction="minimize", sampler=sampler)
     study.add_trials([_finished(space, setting, score) for setting, score in told])

@@ -16,7 +16,7 @@ class Between(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A plan."""
+    """Settings of a search."""
 
     space: dict[str, Between]
     sampler: str = "random"
@@ -77,11 +77,11 @@ def bowl(setting):
     return float(2 + np.sum(np.square(parts)))
 
 
-def searched(plan, seed, score, told=()):
+def searched(search, seed, score, told=()):
     """Go on with a search to its end: every setting and its score."""
     told = list(told)
-    while len(told) < plan.trials:
-        told += [(setting, score(setting)) for setting in propose(plan, seed, told)]
+    while len(told) < search.trials:
+        told += [(setting, score(setting)) for setting in propose(search, seed, told)]
     return told
 
 
