@@ -7,6 +7,7 @@ METRICS = Registry(
     "metric",
     {
         "nmll": "bdl.metrics.predictive:nmll",
+        "joint_nll": "bdl.metrics.predictive:joint_nll",
         "rmse": "bdl.metrics.predictive:rmse",
         "rel_mean_dist": "bdl.metrics.distances:rel_mean_dist",
         "rel_cov_dist": "bdl.metrics.distances:rel_cov_dist",

@@ -39,6 +39,7 @@ INFO: dict[str, MetricInfo] = {
     info.name: info
     for info in (
         MetricInfo("nmll", "NMLL", "nats per test point", "lower", "predictive", "regression"),
+        MetricInfo("joint_nll", "Joint NLL", "nats per test point", "lower", "predictive", "regression"),
         MetricInfo("rmse", "RMSE", "target units", "lower", "predictive", "regression"),
         MetricInfo("rel_mean_dist", "Distance of means", "relative to the reference's norm", "lower", "distance"),
         MetricInfo("rel_cov_dist", "Distance of covariances", "relative to the reference's norm", "lower", "distance"),

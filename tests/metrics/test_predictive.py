@@ -8,7 +8,7 @@ import torch
 from scipy import special, stats
 
 from bdl.metrics import INFO, METRICS
-from bdl.metrics.predictive import nmll, rmse
+from bdl.metrics.predictive import joint_nll, nmll, rmse
 
 
 @pytest.fixture
@@ -55,13 +55,58 @@ def test_nmll_stays_finite_where_every_density_underflows():
     assert nmll(f, y, precision(1.0)).item() == pytest.approx(0.5e8 + 0.5 * math.log(2 * math.pi), rel=1e-14)
 
 
+@pytest.mark.parametrize("beta", [1e-4, 0.3, 100.0])
+def test_joint_nll_is_that_of_a_mixture_of_products(f, y, beta):
+    joint = stats.norm(f.numpy(), beta**-0.5).logpdf(y.numpy()).sum(1)
+    expected = -(special.logsumexp(joint) - np.log(7)) / 5
+    assert joint_nll(f, y, precision(beta)).item() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("metric", [nmll, joint_nll])
+def test_one_sample_gives_its_mean_negative_log_density(metric, f, y):
+    """The two scores part only where there are samples to average."""
+    expected = -stats.norm(f[0].numpy(), 0.3**-0.5).logpdf(y.numpy()).mean()
+    assert metric(f[:1], y, precision(0.3)).item() == pytest.approx(expected, rel=1e-14)
+
+
+def test_joint_nll_mixes_all_points_together():
+    """Each of two samples misses one of two points by 100: log 2 cancels, and half of 100^2 / 2 is left a point."""
+    f = torch.tensor([[0.0, 100.0], [100.0, 0.0]], dtype=torch.float64)
+    expected = 0.5 * 100**2 / 2 + 0.5 * math.log(2 * math.pi)
+    assert joint_nll(f, torch.zeros(2).double(), precision(1.0)).item() == pytest.approx(expected, rel=1e-14)
+
+
+def test_joint_nll_may_be_below_nmll():
+    """Of two equal points: the mean of squared densities is above the square of their mean."""
+    f, y = torch.tensor([[0.0, 0.0], [3.0, 3.0]], dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
+    ratio = math.exp(-4.5)
+    gap = math.log((1 + ratio**2) / 2) / 2 - math.log((1 + ratio) / 2)
+    assert gap > 0.3
+    difference = nmll(f, y, precision(1.0)) - joint_nll(f, y, precision(1.0))
+    assert difference.item() == pytest.approx(gap, rel=1e-12)
+
+
+def test_joint_nll_of_a_gaussian_posterior_is_the_gaussian_predictive_density():
+    """f_i = theta x_i with theta ~ N(0, v), as a mixture over v's quadrature nodes: y ~ N(0, v x x^T + I / beta)."""
+    v, beta, x, y = 0.5, 0.8, np.array([1.0, -0.5, 0.3]), torch.tensor([0.4, 0.2, -0.7], dtype=torch.float64)
+    theta = np.sqrt(v) * stats.norm.ppf((np.arange(200_000) + 0.5) / 200_000)  # equal weights: a mean over samples
+    expected = -stats.multivariate_normal(np.zeros(3), v * np.outer(x, x) + np.eye(3) / beta).logpdf(y) / 3
+    actual = joint_nll(torch.from_numpy(np.outer(theta, x)), y, precision(beta)).item()
+    assert actual == pytest.approx(expected, abs=5e-6)  # a midpoint rule in the probability leaves out tails of 1 / S
+
+
+def test_joint_nll_is_bounded_by_the_best_sample(f, y):
+    best = min(nmll(row[None], y, precision(0.3)).item() for row in f)
+    assert best <= joint_nll(f, y, precision(0.3)).item() <= best + math.log(7) / 5
+
+
 def test_rmse_is_of_the_mean_prediction():
     """Means are 2 and 5, errors 1 and -7: sqrt((1 + 49) / 2) = 5."""
     f = torch.tensor([[1.0, 4.0], [3.0, 6.0]])
     assert rmse(f, torch.tensor([1.0, 12.0]), {}).item() == pytest.approx(5.0, rel=1e-6)
 
 
-@pytest.mark.parametrize("metric", [nmll, rmse])
+@pytest.mark.parametrize("metric", [nmll, joint_nll, rmse])
 def test_vmap_gives_what_each_trial_gives(metric, f, y):
     outputs, hyper = torch.stack([f, f + 1]), {"noise_precision": torch.tensor([0.5, 2.0], dtype=torch.float64)}
     together = torch.func.vmap(metric, in_dims=(0, None, 0))(outputs, y, hyper)

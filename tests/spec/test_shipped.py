@@ -84,7 +84,7 @@ def test_json_schema():
     assert vifa["additionalProperties"] is False
     assert re.search(other["properties"]["name"]["pattern"], "own.py:Own")
     assert "diabetes" in schema["properties"]["datasets"]["items"]["examples"]
-    assert schema["$defs"]["Search"]["properties"]["metric"]["enum"] == ["nmll", "rmse"]
+    assert schema["$defs"]["Search"]["properties"]["metric"]["enum"] == ["nmll", "joint_nll", "rmse"]
     changes = schema["properties"]["profiles"]["additionalProperties"]["propertyNames"]["enum"]
     assert set(changes) == set(schema["properties"]) - {"profiles"}
 
