@@ -10,6 +10,7 @@ METHODS = Registry(
         "swag": "bdl.methods.swag:Swag",
         "slang": "bdl.methods.slang:Slang",
         "slang-online-eig": "bdl.methods.slang_online_eig:SlangOnlineEig",
+        "bbb": "bdl.methods.bbb:BayesByBackprop",
         "conjugate": "bdl.methods.conjugate:Conjugate",
         "fa-optimum": "bdl.methods.fa_optimum:FactorAnalysisOptimum",
         "fa-elbo": "bdl.methods.fa_elbo:FactorAnalysisElbo",
