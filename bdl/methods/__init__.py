@@ -11,6 +11,7 @@ METHODS = Registry(
         "slang": "bdl.methods.slang:Slang",
         "slang-online-eig": "bdl.methods.slang_online_eig:SlangOnlineEig",
         "bbb": "bdl.methods.bbb:BayesByBackprop",
+        "mc-dropout": "bdl.methods.mc_dropout:McDropout",
         "conjugate": "bdl.methods.conjugate:Conjugate",
         "fa-optimum": "bdl.methods.fa_optimum:FactorAnalysisOptimum",
         "fa-elbo": "bdl.methods.fa_elbo:FactorAnalysisElbo",

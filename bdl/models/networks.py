@@ -42,6 +42,10 @@ class LayeredModel(Model, Protocol):
         """Whether the layers have biases."""
         ...
 
+    def widths(self, d_in: int, d_out: int) -> tuple[int, ...]:
+        """Count the inputs, the units of each hidden layer and the outputs."""
+        ...
+
     def backpropagate(self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]) -> Layers:
         """Give each layer's inputs (M, in) and errors (M, out), from the first layer on.
 
@@ -63,14 +67,18 @@ class Mlp:
 
     hidden: Annotated[tuple[Annotated[int, Gt(0)], ...], MinLen(1)] = (50,)
 
+    def widths(self, d_in: int, d_out: int) -> tuple[int, ...]:
+        """Count the inputs, the units of each hidden layer and the outputs."""
+        return (d_in, *self.hidden, d_out)
+
     def dim(self, d_in: int, d_out: int) -> int:
         """Count the parameters: sum over layers of out * (in + 1)."""
-        return sum(n_out * (n_in + 1) for n_in, n_out in pairwise((d_in, *self.hidden, d_out)))
+        return sum(n_out * (n_in + 1) for n_in, n_out in pairwise(self.widths(d_in, d_out)))
 
     def bias_mask(self, d_in: int, d_out: int) -> Tensor:
         """Mark the biases: a boolean vector of shape (D,)."""
         layers = [
-            torch.arange(n_out * (n_in + 1)) >= n_out * n_in for n_in, n_out in pairwise((d_in, *self.hidden, d_out))
+            torch.arange(n_out * (n_in + 1)) >= n_out * n_in for n_in, n_out in pairwise(self.widths(d_in, d_out))
         ]
         return torch.cat(layers)
 
@@ -93,7 +101,7 @@ class Mlp:
 
     def _forward(self, theta: Tensor, x: Tensor, d_out: int) -> tuple[list[Tensor], list[Tensor]]:
         """Give each layer's weights, and each layer's inputs followed by the outputs."""
-        widths = (x.shape[-1], *self.hidden, d_out)
+        widths = self.widths(x.shape[-1], d_out)
         # `split` rather than slices: its derivative is one concatenation, not a sum of padded vectors
         sizes = [size for n_in, n_out in pairwise(widths) for size in (n_out * n_in, n_out)]
         parts = iter(torch.split(theta, sizes))
@@ -117,6 +125,10 @@ class Linear:
     """
 
     bias: bool = True
+
+    def widths(self, d_in: int, d_out: int) -> tuple[int, ...]:
+        """Count the inputs and the outputs."""
+        return (d_in, d_out)
 
     def dim(self, d_in: int, d_out: int) -> int:
         """Count the parameters: d_out * (d_in + 1), or d_out * d_in without a bias."""

@@ -2,6 +2,7 @@
 
 from bdl.posteriors.base import Gaussian, Posterior
 from bdl.posteriors.diagonal import DiagonalGaussian
+from bdl.posteriors.dropout import Dropout
 from bdl.posteriors.factor_analysis import FactorAnalysis
 from bdl.posteriors.full import FullGaussian
 from bdl.posteriors.kl import kl_divergence
@@ -9,6 +10,7 @@ from bdl.posteriors.low_rank_precision import LowRankPrecision
 
 __all__ = [
     "DiagonalGaussian",
+    "Dropout",
     "FactorAnalysis",
     "FullGaussian",
     "Gaussian",

@@ -150,6 +150,7 @@ class Cell:
         """
         sizes = [len(self.data.split(split).train) for split in self.splits]
         self._check_task()
+        self._check_hyper()
         self.settings.method.build().check(self.problem)
         if self.settings.reference is not None:
             self.settings.reference.build().check(self.problem)
@@ -191,6 +192,18 @@ class Cell:
                 raise InputError(
                     f"{place}: '{metric}' scores a {INFO[metric].task}, and dataset '{self.dataset}' is a {data.task}; "
                     "use another metric"
+                )
+
+    def _check_hyper(self) -> None:
+        """Hold values and ranges against the limits that a method may state, `hyper_below`."""
+        search = self.settings.search
+        given = {f"hyper.{name}": (name, value) for name, value in self.settings.hyper.items()}
+        given |= {f"search.space.{name}.high": (name, at.high) for name, at in search.space.items()} if search else {}
+        limits = getattr(self.settings.method.build(), "hyper_below", {})
+        for place, (name, value) in given.items():
+            if name in limits and value >= limits[name]:
+                raise InputError(
+                    f"entries.{self.entry}.{place}: {value:g} is too large; choose a value below {limits[name]:g}"
                 )
 
     def updates(self, rows: int) -> int:

@@ -15,7 +15,7 @@ from bdl.methods import METHODS
 
 from .targets import linear_gaussian, normals, repeat
 
-HYPER = {"learning_rate": 0.1}
+HYPER = {"learning_rate": 0.1, "dropout_rate": 0.01}
 """A value with which each method should train on standardised data."""
 
 

@@ -155,6 +155,46 @@ def test_refusals(load, three, changes, message):
     assert str(caught.value) == message.replace("THREE", three)
 
 
+DROPOUT = {"name": "mc-dropout"}
+FIXED = {**RATES, "noise_precision": 0.1, "dropout_rate": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"hyper": FIXED}, "hyper.dropout_rate: 1"),
+        (
+            {"hyper": FIXED | {"dropout_rate": 0.1}, "by_dataset": {"diabetes": {"hyper": {"dropout_rate": 1.5}}}},
+            "hyper.dropout_rate: 1.5",
+        ),
+        (
+            {
+                "hyper": {name: value for name, value in FIXED.items() if name != "dropout_rate"},
+                "search": {
+                    "trials": 2,
+                    "folds": 2,
+                    "metric": "joint_nll",
+                    "space": {"dropout_rate": {"low": 0, "high": 1}},
+                },
+            },
+            "search.space.dropout_rate.high: 1",
+        ),
+    ],
+)
+def test_a_dropout_rate_is_below_one(load, changes, place):
+    changes = {f"entries.numbers.{name}": value for name, value in {"method": DROPOUT, **changes}.items()}
+    benchmark = load(*changes.items()).select(["diabetes"])
+    with pytest.raises(InputError) as caught:
+        plan(benchmark, splits=[0])
+    assert str(caught.value) == f"entries.numbers.{place} is too large; choose a value below 1"
+
+
+def test_a_dropout_rate_is_not_negative(load):
+    changes = {"entries.numbers.method": DROPOUT, "entries.numbers.hyper": FIXED | {"dropout_rate": -0.1}}
+    with pytest.raises(InputError, match=r"entries.numbers.hyper.dropout_rate.*greater than or equal to 0"):
+        load(*changes.items())
+
+
 @pytest.mark.parametrize(("likelihood", "outputs"), [("bernoulli", 1), ("categorical", 2)])
 def test_two_classes_take_either_likelihood_of_labels(load, likelihood, outputs):
     changes = {
