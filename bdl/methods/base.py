@@ -16,7 +16,8 @@ class Method(Protocol):
     """A minibatch method: a frozen dataclass whose fields are its static YAML settings.
 
     The state is any pytree of tensors (a NamedTuple). Nothing is modified in place, nothing draws its own
-    random numbers, nothing branches on the value of a tensor.
+    random numbers, nothing branches on the value of a tensor. A method may have a property ``hyper_below``, a mapping
+    of hyper-parameters to limits that they must stay below; values and search ranges are held against it.
     """
 
     def __hash__(self) -> int:

@@ -74,14 +74,15 @@ class Dropout(NamedTuple):
     def masks(self, noise: Tensor) -> Tensor:
         """Give the factors m of all parameters, shape (..., U) -> (..., D).
 
-        A unit is dropped where its noise is below the quantile of probability rate.
+        A unit is dropped where the distribution function of its noise is below rate.
         """
-        kept = noise > torch.special.ndtri(self.rate)
+        kept = torch.special.ndtr(noise) >= self.rate
         return self.spread(torch.where(kept, 1 / (1 - self.rate), 0.0), 1.0)
 
     def spread(self, units: Tensor, bias: Tensor | float) -> Tensor:
         """Give each weight the value of its unit and each bias `bias`, shape (..., U) -> (..., D)."""
-        return torch.cat([units, torch.zeros_like(units[..., :1]) + bias], dim=-1)[..., self.source]
+        values = torch.cat([units, torch.zeros_like(units[..., :1]) + bias], dim=-1)
+        return values.gather(-1, self.source.expand(*values.shape[:-1], -1))
 
     def check(self) -> "Dropout":
         """Return the posterior itself if its shapes and values are valid; not for use under vmap.

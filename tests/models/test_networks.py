@@ -43,6 +43,12 @@ def test_outputs_and_gradients_match_torch(model, d_in, d_out):
 
 
 @pytest.mark.parametrize(("model", "d_in", "d_out"), CASES)
+def test_widths_are_those_of_the_layers(model, d_in, d_out):
+    layers = [layer for layer in reference(model, d_in, d_out) if isinstance(layer, nn.Linear)]
+    assert model.widths(d_in, d_out) == (d_in, *(layer.out_features for layer in layers))
+
+
+@pytest.mark.parametrize(("model", "d_in", "d_out"), CASES)
 def test_dim_and_bias_mask_match_torch(model, d_in, d_out):
     parameters = dict(reference(model, d_in, d_out).named_parameters())
     expected = [torch.full((value.numel(),), name.endswith("bias")) for name, value in parameters.items()]

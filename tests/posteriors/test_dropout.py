@@ -42,13 +42,20 @@ def test_moments_are_sums_over_all_values(posterior, values):
 
 
 def test_every_normal_gives_a_value_of_its_probability(posterior, values):
-    """A kept unit has noise above its quantile; a unit of rate 0 cannot be dropped."""
+    """A kept unit has noise above its quantile, and a unit of rate 0 cannot be dropped."""
     thetas, probabilities = values
     noise = 9 * torch.tensor(list(itertools.product([-1.0, 1.0], repeat=UNITS)), dtype=torch.float64)
     possible = probabilities > 0
     torch.testing.assert_close(posterior.sample(noise)[possible], thetas[possible], **EXACT)
     torch.testing.assert_close(posterior.log_prob(posterior.sample(noise[possible])).exp(), probabilities[possible])
     assert not (posterior.sample(noise)[:, SOURCE == 0] == 0).any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_nothing_is_dropped_at_rate_zero(posterior, dtype):
+    """Not even for noise whose distribution function underflows."""
+    q = Dropout(posterior.loc.to(dtype), SOURCE, torch.zeros(UNITS, dtype=dtype))
+    assert torch.equal(q.sample(torch.full((UNITS,), -50.0, dtype=dtype)), q.loc)
 
 
 def test_probabilities_of_all_values_give_one_and_the_entropy(posterior, values):
