@@ -12,6 +12,8 @@ from scipy.special import expit
 from bdl.errors import InputError
 from bdl.references.certificate import certify, monte_carlo_errors
 from bdl.references.mcmc import TERM, Draws, Origin, Regression, Settings, build, from_tree, sample
+from bdl.runs.plan import plan
+from bdl.spec import load_benchmark
 
 ORIGIN = Origin("none", 1, 0, {}, 0.0)
 ALPHA, BETA = 1.7, 2.5
@@ -95,21 +97,26 @@ def test_gaussian_posterior_is_the_conjugate_one(sampler):
     assert drawn.energy.mean() - drawn.energy.min() == pytest.approx(3 - 0.1, abs=0.3)
 
 
+@pytest.mark.data
 @pytest.mark.slow
-def test_samplers_agree_on_a_logistic_posterior():
+def test_samplers_agree_on_breast_cancer():
+    """Means and covariance entries, 65 scores: one beyond 5.5, t with 99 degrees of freedom, has a chance of 2e-5."""
     for package in ("bambi", "nutpie"):
         pytest.importorskip(package)
-    given = regression("logistic")
-    moments = []
+    (cell,) = plan(load_benchmark("logistic-posterior").select(["breast_cancer"], ["vifa"]), splits=(0,))
+    given, moments = cell.recipe(0).regression, []
     for sampler in ("nutpie", "pymc"):
         drawn = sample(given, Settings(draws=2000, tune=500, sampler=sampler))
         certify(drawn).admit()
-        pooled = drawn.theta.reshape(-1, 3)
+        pooled = drawn.theta.reshape(-1, 10)
         moments.append((pooled.mean(0), np.cov(pooled.T), monte_carlo_errors(drawn.theta)))
     (mean, covariance, errors), (other_mean, other_covariance, other_errors) = moments
-    lower = np.tril_indices(3)
-    assert_agree(mean - other_mean, np.hypot(errors.mean, other_errors.mean))
-    assert_agree((covariance - other_covariance)[lower], np.hypot(errors.covariance, other_errors.covariance)[lower])
+    lower = np.tril_indices(10)
+    means = (mean - other_mean) / np.hypot(errors.mean, other_errors.mean)
+    entries = (covariance - other_covariance) / np.hypot(errors.covariance, other_errors.covariance)
+    assert abs(np.concatenate([means, entries[lower]])).max() < 5.5
+    # the errors are small enough for the comparison to mean something
+    assert (errors.mean < 0.03 * np.sqrt(covariance.diagonal())).all()
 
 
 def draw_few(seed: int) -> np.ndarray:
