@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 COLOURS = "viridis"
 """Its lightness is monotone, so that the sign of a covariance can be told in grey as well."""
 
+_MANY = 40
+"""Parameters that can be told apart in a panel."""
+
 
 def moment_figures(benchmark: str, pairs: Sequence[Gaussians], folder: Path) -> list[Path]:
     """Draw each posterior beside the truth.
@@ -72,17 +75,24 @@ def _plain(panel: "Axes", title: str) -> None:
 def _means(panel: "Axes", pair: Gaussians) -> None:
     _plain(panel, "mean of each parameter")
     place = np.arange(1, len(pair.mean) + 1)
-    panel.plot(place, pair.true_mean, linestyle="none", label="truth", **(PAPER | {"markersize": 7}))
-    panel.plot(place, pair.mean, linestyle="none", label="approximation", **(OURS | {"markersize": 3.5}))
+    shrink = 0.5 if len(pair.mean) > _MANY else 1.0
+    panel.plot(place, pair.true_mean, linestyle="none", label="truth", **(PAPER | {"markersize": 7 * shrink}))
+    panel.plot(place, pair.mean, linestyle="none", label="approximation", **(OURS | {"markersize": 3.5 * shrink}))
     panel.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
 
 
 def _variances(panel: "Axes", pair: Gaussians) -> None:
     _plain(panel, "variance")
     known = len(pair.true_covariance)
-    place = np.arange(1, known + 1)
-    panel.bar(place - 0.2, np.diag(pair.true_covariance), 0.4, color="white", edgecolor=PAPER["color"], hatch="////")
-    panel.bar(place + 0.2, np.diag(pair.covariance)[:known], 0.4, color=OURS["color"])
+    truth, ours = np.diag(pair.true_covariance), np.diag(pair.covariance)[:known]
+    if known > _MANY:  # bars would be hair-thin: the truth as an area, the approximation as a line
+        edges = np.arange(known + 1) + 0.5
+        panel.stairs(truth, edges, fill=True, color=PAPER["color"], alpha=0.5)
+        panel.stairs(ours, edges, baseline=None, color=OURS["color"])
+    else:
+        place = np.arange(1, known + 1)
+        panel.bar(place - 0.2, truth, 0.4, color="white", edgecolor=PAPER["color"], hatch="////")
+        panel.bar(place + 0.2, ours, 0.4, color=OURS["color"])
     panel.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
 
 

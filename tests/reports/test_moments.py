@@ -41,6 +41,15 @@ def test_panels_hold_the_numbers(wide):
     assert all(image.get_array().mask.diagonal().all() for image in images)
 
 
+def test_many_variances_are_outlines():
+    ours, truth = np.diag(np.arange(1.0, 61)), np.diag(np.arange(2.0, 62))
+    panel = _figure(Gaussians("a1a", "vifa", np.zeros(60), ours, np.zeros(60), truth)).axes[1]
+    assert [patch.get_data().values.tolist() for patch in panel.patches] == [
+        truth.diagonal().tolist(),
+        ours.diagonal().tolist(),
+    ]
+
+
 def test_one_parameter_has_no_covariances():
     one = Gaussians("synthetic", "vifa", MEAN[:1], COVARIANCE[:1, :1], MEAN[:1], COVARIANCE[:1, :1])
     assert len(_figure(one).axes) == 2
