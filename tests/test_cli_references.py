@@ -152,7 +152,11 @@ def broken():
             ["entries.exact.hyper.prior_precision=0"],
             "prior_precision must be positive and finite: it is 0.0",
         ),
-        ("sampled", ["entries.exact.reference.draws=50"], "greater than or equal to 100"),
+        (
+            "sampled",
+            ["entries.exact.reference.draws=50"],
+            "a certificate needs 2 chains of 100 draws: there are 4 of 50",
+        ),
         (
             "sampled",
             ["entries.exact.reference.draws=100"],

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from time import perf_counter
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
+from annotated_types import Ge, Gt, Lt
 from numpy.typing import NDArray
 
 from bdl.errors import InputError
@@ -80,11 +81,11 @@ class Settings:
         None takes nutpie where it is installed, else pymc.
     """
 
-    draws: int = 10_000
-    tune: int = 1_000
-    chains: int = 4
-    seed: int = 1
-    target_accept: float = 0.9
+    draws: Annotated[int, Ge(1)] = 10_000
+    tune: Annotated[int, Ge(1)] = 1_000
+    chains: Annotated[int, Ge(1)] = 4
+    seed: Annotated[int, Ge(0)] = 1
+    target_accept: Annotated[float, Gt(0), Lt(1)] = 0.9
     sampler: Sampler | None = None
 
     def chosen(self) -> Sampler:

@@ -1,10 +1,9 @@
 """Reference posteriors of regressions by the No-U-Turn sampler, certified and cached."""
 
-from dataclasses import dataclass, fields
-from typing import Annotated, cast
+from dataclasses import astuple, dataclass
+from typing import cast
 
 import torch
-from annotated_types import Ge, Gt, Lt
 from torch import Tensor
 
 from bdl.errors import InputError
@@ -13,33 +12,12 @@ from bdl.models.networks import Linear
 from bdl.models.problem import Hyper, Problem
 from bdl.references.base import Truth
 from bdl.references.cache import Recipe, obtain
-from bdl.references.mcmc import Regression, Sampler, Settings
+from bdl.references.mcmc import Regression, Settings
 
 
 @dataclass(frozen=True)
-class NutsReference:
-    """The posterior of a linear model with Gaussian or Bernoulli targets, from draws that passed every rule.
-
-    Parameters
-    ----------
-    draws, tune
-        Kept and warm-up iterations of each chain.
-    chains
-        Number of chains.
-    seed
-        Gives all chains their randomness.
-    target_accept
-        Acceptance rate that the warm-up adapts the step size to; nearer to 1 there are fewer divergences.
-    sampler
-        ``"nutpie"``, ``"pymc"``, or null for nutpie where it is installed and pymc elsewhere.
-    """
-
-    draws: Annotated[int, Ge(100)] = 10_000
-    tune: Annotated[int, Ge(1)] = 1_000
-    chains: Annotated[int, Ge(2)] = 4
-    seed: Annotated[int, Ge(0)] = 1
-    target_accept: Annotated[float, Gt(0), Lt(1)] = 0.9
-    sampler: Sampler | None = None
+class NutsReference(Settings):
+    """The posterior of a linear model with Gaussian or Bernoulli targets, from draws that passed every rule."""
 
     @property
     def estimates(self) -> tuple[str, ...]:
@@ -60,8 +38,7 @@ class NutsReference:
             problem.prior_precision(hyper).expand(problem.dim).numpy(),
             None if noise is None else float(noise),
         )
-        settings = {field.name: getattr(self, field.name) for field in fields(Settings)}
-        return Recipe(regression, Settings(**settings))
+        return Recipe(regression, Settings(*astuple(self)))
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
         """Take the draws from the cache, or sample, certify and keep them.
