@@ -46,7 +46,8 @@ def show(name: Benchmark, profile: Profile = "paper", dataset: Datasets = []) ->
     for reference in _references(name, profile, dataset):
         _console().print(reference.place, style="bold", highlight=False)
         missing = state(reference.recipe) == "missing"
-        for line in ["missing; sample it: bdl-bench references build"] if missing else details(reference):
+        command = f"bdl-bench references build {name}" + (f" --profile {profile}" if profile != "paper" else "")
+        for line in [f"missing; sample it: {command}"] if missing else details(reference):
             _console().print(f"  {line}", highlight=False, soft_wrap=True)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bdl.metrics.distances import rel_cov_dist, scaled_w2
+from bdl.metrics.distances import rel_cov_dist, rel_mean_dist, scaled_w2
 from bdl.references.base import Truth
 from bdl.runs.folder import existing
 from bdl.runs.plan import Cell
@@ -49,9 +49,10 @@ def row(moments: Array, truth: Truth) -> list[float]:
 
 
 def distances(mean: Array, cov: Array, truth: Truth) -> list[float]:
-    """Distance of covariances and 2-Wasserstein distance per parameter."""
+    """Distances of means and covariances, and the 2-Wasserstein distance per parameter."""
     ours, known = (torch.from_numpy(mean), torch.from_numpy(cov)), (truth.mean[: len(mean)], truth.covariance)
-    return [float(rel_cov_dist(ours[1], known[1])), float(scaled_w2(*ours, *known))]
+    relative = rel_mean_dist(ours[0], known[0]), rel_cov_dist(ours[1], known[1])
+    return [*map(float, relative), float(scaled_w2(*ours, *known))]
 
 
 def shortened(chains: torch.Tensor) -> Truth:
@@ -64,16 +65,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--results", type=Path, default=Path("results"))
     results = parser.parse_args().results
-    print(f"{'':<14} covariance      W2   truncated   {FEW} draws: covariance      W2")
+    print(f"{'':<14}    mean covariance      W2   truncated   {FEW} draws: mean covariance      W2")
     for benchmark in map(load_benchmark, ("uci-linear-posterior", "logistic-posterior")):
         with existing(results, benchmark) as store:
             for dataset in benchmark.datasets:
                 truth = Cell(benchmark, dataset, "vifa", (0,)).truth(0)
                 kept = [store.predictions(dataset, "vifa", split) for split in range(benchmark.splits)]
                 values = [row(moments, truth) for moments in kept if moments is not None and truth is not None]
-                cov, w2, truncated, *few = np.mean(values, 0)
-                text = f"{dataset:<14} {cov:10.4f} {w2:7.4f} {truncated:11.4f}"
-                print(text + (f" {few[0]:24.4f} {few[1]:7.4f}" if few else ""))
+                mean, cov, w2, truncated, *few = np.mean(values, 0)
+                text = f"{dataset:<14} {mean:7.4f} {cov:10.4f} {w2:7.4f} {truncated:11.4f}"
+                print(text + (f" {few[0]:18.4f} {few[1]:10.4f} {few[2]:7.4f}" if few else ""))
 
 
 if __name__ == "__main__":

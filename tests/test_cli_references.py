@@ -145,6 +145,7 @@ def broken():
 @pytest.mark.parametrize(
     ("benchmark", "changes", "message"),
     [
+        ("sampled", ["entries.exact.reference.chains=3"], "3 chains of 1000 draws cannot be certified"),
         ("vifa-synthetic", ["entries.vifa-k1.hyper.prior_precision=0"], "prior_precision is 0: give a positive number"),
         ("vifa-synthetic", ["entries.vifa-logistic.hyper.prior_precision=0"], "check the data and the precisions"),
         (
@@ -155,7 +156,7 @@ def broken():
         (
             "sampled",
             ["entries.exact.reference.draws=50"],
-            "a certificate needs 2 chains of 100 draws: there are 4 of 50",
+            "4 chains of 50 draws cannot be certified: give an even number",
         ),
         (
             "sampled",

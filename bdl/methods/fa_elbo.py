@@ -1,4 +1,4 @@
-"""The factor-analysis posterior of rank K with the best ELBO, found directly: the floor of VIFA for linear models.
+"""The factor-analysis posterior of rank K with the best ELBO, found directly: what VIFA descends to.
 
 Under q = N(m, S), S = F F^T + diag(psi), the output of a linear model for row x_n is N(x_n m, x_n S x_n^T). The
 negative ELBO
@@ -10,7 +10,7 @@ precision (its error falls as exp(-2 pi^2 / (h s_n)) with the step h, log sigmoi
 likelihood is Gaussian, `fa-optimum` gives the same from the exact posterior, better conditioned.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, cast
 
@@ -29,6 +29,9 @@ from bdl.posteriors import FactorAnalysis
 
 _NODES = torch.linspace(-9, 9, 201, dtype=torch.float64)
 _WEIGHTS = torch.softmax(-0.5 * _NODES.square(), 0)
+_STARTS = 3
+_FLAT = 1e-2
+"""Largest derivative, nats per unit, at which a descent has converged: its cost is then within 1e-4 nats or so."""
 _OPTIONS = {"maxiter": 20_000, "maxfun": 40_000, "maxcor": 30, "ftol": 1e-14, "gtol": 1e-6}
 
 
@@ -60,8 +63,14 @@ class FactorAnalysisElbo:
 
         Notes
         -----
-        J has local optima in F: L-BFGS starts from the widest directions of a rough posterior, precision
-        diag(alpha) + X^T X / 4. Parameter i is measured in units of that posterior's P_ii^-1/2.
+        J has local optima in F. Of `_STARTS` descents by L-BFGS the best is taken: one starts from the widest
+        directions of a rough posterior, precision P = diag(alpha) + X^T X / 4, the others at random. Parameter i is
+        measured in units of P_ii^-1/2.
+
+        Raises
+        ------
+        InputError
+            If the best descent has not converged.
         """
         design = cast(Linear, problem.model).design(x)
         alpha = problem.prior_precision(hyper).expand(problem.dim)
@@ -80,9 +89,12 @@ class FactorAnalysisElbo:
             return prior - likelihood - 0.5 * q.log_det()
 
         rough = torch.linalg.eigh(unit.unsqueeze(1) * (design.T @ design / 4 + alpha.diag()) * unit)
-        factors = rough.eigenvectors[:, :rank] * rough.eigenvalues[:rank].rsqrt()
+        generator = torch.Generator().manual_seed(0)
+        widest = rough.eigenvectors[:, :rank] * rough.eigenvalues[:rank].rsqrt()
+        others = [0.5 * torch.randn(dim, rank, generator=generator, dtype=x.dtype) for _ in range(_STARTS - 1)]
         zeros = torch.zeros(dim, dtype=x.dtype)
-        return posterior(torch.from_numpy(lowest(cost, torch.cat([zeros, factors.flatten(), zeros]))))
+        starts = [torch.cat([zeros, factors.flatten(), zeros]) for factors in (widest, *others)]
+        return posterior(torch.from_numpy(lowest(cost, starts)))
 
 
 def expected_log_likelihood(q: FactorAnalysis, design: Tensor, log_prob: Callable[[Tensor], Tensor]) -> Tensor:
@@ -98,8 +110,8 @@ def problem_log_prob(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Te
     return problem.likelihood.log_prob(f.unsqueeze(-1), y, hyper, torch.ones((), dtype=f.dtype))
 
 
-def lowest(cost: Callable[[Tensor], Tensor], start: Tensor) -> NDArray[np.float64]:
-    """Minimise by L-BFGS from a start, (p,) float64."""
+def lowest(cost: Callable[[Tensor], Tensor], starts: Sequence[Tensor]) -> NDArray[np.float64]:
+    """Minimise by L-BFGS from each start, (p,) float64, and give the best point."""
 
     def both(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         point = torch.from_numpy(flat).requires_grad_()
@@ -107,6 +119,12 @@ def lowest(cost: Callable[[Tensor], Tensor], start: Tensor) -> NDArray[np.float6
         (gradient,) = torch.autograd.grad(value, point)
         return float(value.detach()), gradient.numpy()
 
-    result = minimize(both, start.numpy(), jac=True, method="L-BFGS-B", options=_OPTIONS)  # type: ignore[call-overload]
-    found: NDArray[np.float64] = result.x
-    return found
+    found = [
+        minimize(both, start.numpy(), jac=True, method="L-BFGS-B", options=_OPTIONS)  # type: ignore[call-overload]
+        for start in starts
+    ]
+    best = min(found, key=lambda result: float(result.fun))
+    if (slope := np.abs(best.jac).max()) > _FLAT:
+        raise InputError(f"fa-elbo has not converged (a derivative is {slope:.1g}): scale the inputs, or raise alpha")
+    point: NDArray[np.float64] = best.x
+    return point

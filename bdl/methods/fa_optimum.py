@@ -1,4 +1,4 @@
-"""The best factor-analysis posterior of rank K: the floor that no stochastic method of that family can beat.
+"""The factor-analysis posterior of rank K with the smallest KL divergence, found directly: what VIFA descends to.
 
 KL(q || p) from q = N(m, F F^T + diag(psi)) to the exact p = N(m, P^-1) is, but for constants,
 (tr F^T P F + sum_i P_ii psi_i - log |F F^T + diag(psi)|) / 2. It does not change when every parameter i is

@@ -12,6 +12,7 @@ from bdl.models.networks import Linear
 from bdl.models.problem import Hyper, Problem
 from bdl.references.base import Truth
 from bdl.references.cache import Recipe, obtain
+from bdl.references.certificate import FEWEST_DRAWS
 from bdl.references.mcmc import Regression, Settings
 
 
@@ -25,7 +26,12 @@ class NutsReference(Settings):
         return ()
 
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` unless the model is linear, with Gaussian or Bernoulli targets."""
+        """Raise `InputError` unless the model is linear with such targets, and draws can be judged."""
+        if self.chains % 2 or self.draws < FEWEST_DRAWS:
+            raise InputError(
+                f"{self.chains} chains of {self.draws} draws cannot be certified: "
+                f"give an even number of chains, of {FEWEST_DRAWS} draws or more"
+            )
         if not (isinstance(problem.model, Linear) and isinstance(problem.likelihood, Gaussian | Bernoulli)):
             raise InputError("nuts samples linear models with a gaussian or bernoulli likelihood only: give one")
 

@@ -22,7 +22,7 @@ Z_LIMIT = 2.0
 
 SAMPLED_TRUTH = (
     "Draws stand for the truth. MC error: standard error of the distance from them. Floor: distance from them that "
-    "the exact posterior is expected to have; with distance d, sqrt(d^2 - floor^2) is about what is due to the method."
+    "the exact posterior is expected to have; of a distance d, sqrt(d^2 - floor^2) or more is due to the method."
 )
 VALUES_ALONE = "No standard error (fewer than two different successful trials): the verdict compares the values alone."
 
@@ -204,7 +204,8 @@ def _summary(statistic: str, values: Values) -> tuple[float | None, float | None
 
 
 def _mean(values: Values) -> float | None:
-    return float(values.mean()) if np.isfinite(values).any() else None
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if finite.size else None
 
 
 def _z(ours: float | None, ours_se: float | None, n: int, mc_se: float, paper: PaperValue | None) -> float | None:

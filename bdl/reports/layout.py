@@ -166,9 +166,11 @@ def _ours(cell: Cell) -> str:
     text = quantity(cell.ours, cell.paper)
     if cell.ours_se is None:
         return text
+    if cell.ours_se <= 1e-12 * abs(cell.ours):  # replicates of a method without randomness
+        return text
     decimals = len(text.partition(".")[2])
-    plain = "e" not in text and cell.ours_se < 1e5
-    return f"{text} ± {f'{cell.ours_se:.{decimals}f}' if plain else quantity(cell.ours_se)}"
+    plain = "e" not in text and 0.5 * 10**-decimals <= cell.ours_se < 1e5
+    return f"{text} ± {f'{cell.ours_se:.{decimals}f}' if plain else f'{cell.ours_se:.1g}'}"
 
 
 def _paper(cell: Cell) -> str:

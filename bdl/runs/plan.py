@@ -34,9 +34,12 @@ _SOURCES = (
     "data/splits.py",
     "methods/conjugate.py",
     "methods/optim.py",
+    "methods/spectrum.py",
+    "metrics",
     "models",
     "posteriors",
     "references",
+    "runs/scoring.py",
     "search",
     "training",
 )

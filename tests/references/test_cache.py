@@ -110,6 +110,8 @@ def change_info(text: bytes) -> bytes:
         (0, lambda content: content[:-8]),
         (0, lambda content: content[:-8] + bytes(8)),
         (0, lambda content: b""),
+        (0, lambda content: content[:20] + b"(" + content[21:]),
+        (0, lambda content: b"PK\x03\x04" + content[4:]),
         (1, lambda content: content[: len(content) // 2]),
         (1, lambda content: b"{}"),
         (1, change_info),
@@ -120,7 +122,7 @@ def test_changed_files_are_refused(calls, which, change):
     path = files(recipe())[which]
     path.write_bytes(change(path.read_bytes()))
     os.utime(path, ns=(1, 1))  # a change within the resolution of the clock is seen as well
-    with pytest.raises(InputError, match=r"corrupt reference .* references build BENCHMARK --fresh") as caught:
+    with pytest.raises(InputError, match=r"corrupt reference .*; delete it, and it is sampled again") as caught:
         obtain(recipe())
     assert "\n" not in str(caught.value)
     assert state(recipe()) == "corrupt"
