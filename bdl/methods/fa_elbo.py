@@ -12,7 +12,7 @@ likelihood is Gaussian, `fa-optimum` gives the same from the exact posterior, be
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import numpy as np
 import torch
@@ -29,9 +29,11 @@ from bdl.posteriors import FactorAnalysis
 
 _NODES = torch.linspace(-9, 9, 201, dtype=torch.float64)
 _WEIGHTS = torch.softmax(-0.5 * _NODES.square(), 0)
-_STARTS = 3
-_FLAT = 1e-2
-"""Largest derivative, nats per unit, at which a descent has converged: its cost is then within 1e-4 nats or so."""
+_STARTS, _RESTARTS = 3, 5
+_LOG_PSI = (-40.0, 20.0)
+"""Bounds of log psi in the unit of the descent, far beyond any optimum: a long step must not overflow."""
+_FLAT = 1e-3
+"""Largest derivative, nats per unit, at which a descent counts as converged."""
 _OPTIONS = {"maxiter": 20_000, "maxfun": 40_000, "maxcor": 30, "ftol": 1e-14, "gtol": 1e-6}
 
 
@@ -94,7 +96,8 @@ class FactorAnalysisElbo:
         others = [0.5 * torch.randn(dim, rank, generator=generator, dtype=x.dtype) for _ in range(_STARTS - 1)]
         zeros = torch.zeros(dim, dtype=x.dtype)
         starts = [torch.cat([zeros, factors.flatten(), zeros]) for factors in (widest, *others)]
-        return posterior(torch.from_numpy(lowest(cost, starts)))
+        bounds = [(None, None)] * (dim + dim * rank) + [_LOG_PSI] * dim
+        return posterior(torch.from_numpy(lowest(cost, starts, bounds)))
 
 
 def expected_log_likelihood(q: FactorAnalysis, design: Tensor, log_prob: Callable[[Tensor], Tensor]) -> Tensor:
@@ -110,7 +113,9 @@ def problem_log_prob(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Te
     return problem.likelihood.log_prob(f.unsqueeze(-1), y, hyper, torch.ones((), dtype=f.dtype))
 
 
-def lowest(cost: Callable[[Tensor], Tensor], starts: Sequence[Tensor]) -> NDArray[np.float64]:
+def lowest(
+    cost: Callable[[Tensor], Tensor], starts: Sequence[Tensor], bounds: Sequence[tuple[float | None, float | None]]
+) -> NDArray[np.float64]:
     """Minimise by L-BFGS from each start, (p,) float64, and give the best point."""
 
     def both(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
@@ -119,12 +124,14 @@ def lowest(cost: Callable[[Tensor], Tensor], starts: Sequence[Tensor]) -> NDArra
         (gradient,) = torch.autograd.grad(value, point)
         return float(value.detach()), gradient.numpy()
 
-    found = [
-        minimize(both, start.numpy(), jac=True, method="L-BFGS-B", options=_OPTIONS)  # type: ignore[call-overload]
-        for start in starts
-    ]
-    best = min(found, key=lambda result: float(result.fun))
-    if (slope := np.abs(best.jac).max()) > _FLAT:
+    def descend(start: NDArray[np.float64]) -> Any:
+        return minimize(both, start, jac=True, method="L-BFGS-B", bounds=bounds, options=_OPTIONS)  # type: ignore[call-overload]
+
+    best = min((descend(start.numpy()) for start in starts), key=lambda result: float(result.fun))
+    for _ in range(_RESTARTS):  # a failed line search is mended by a fresh memory
+        if np.abs(best.jac).max() > _FLAT:
+            best = descend(best.x)
+    if not (slope := np.abs(best.jac).max()) <= _FLAT:
         raise InputError(f"fa-elbo has not converged (a derivative is {slope:.1g}): scale the inputs, or raise alpha")
     point: NDArray[np.float64] = best.x
     return point
