@@ -205,7 +205,7 @@ def test_draws_have_the_same_moments():
     for package in ("bambi", "nutpie"):
         pytest.importorskip(package)
     x, y = logistic_data(n=300, theta=(3.0, -1.0))
-    drawn = sample(Regression(x, y, 0.01), Settings(draws=4000, tune=1000, sampler="nutpie"))
+    drawn = sample(Regression(x, y, np.full(2, 0.01)), Settings(draws=4000, tune=1000, sampler="nutpie"))
     certify(drawn).admit()
     truth = GridReference().fit(LOGISTIC, torch.from_numpy(x), torch.from_numpy(y), hyper(prior_precision=0.01))
     pooled, errors, lower = drawn.theta.reshape(-1, 2), monte_carlo_errors(drawn.theta), np.tril_indices(2)
