@@ -1,17 +1,13 @@
 """What a command will do, checked before anything is written."""
 
-import ast
 import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from inspect import getfile
-from pathlib import Path
 
 import torch
 
-import bdl
 from bdl.data import Dataset, SplitScheme, Standardise, load, prepare
 from bdl.errors import InputError
 from bdl.metrics import INFO
@@ -19,6 +15,7 @@ from bdl.models import LIKELIHOODS
 from bdl.models.problem import Problem
 from bdl.references.base import SampledReference, Truth
 from bdl.references.cache import Recipe
+from bdl.runs.sources import source_hash
 from bdl.runs.store import Stage
 from bdl.spec import Benchmark, Entry
 from bdl.training.batches import updates_per_fit
@@ -27,23 +24,6 @@ from bdl.training.direct import TrainingData
 from bdl.training.engine import Schedule
 from bdl.training.program import Program
 from bdl.training.trials import Pool
-
-_SOURCES = (
-    "data/preparation.py",
-    "data/scaling.py",
-    "data/splits.py",
-    "methods/conjugate.py",
-    "methods/optim.py",
-    "methods/spectrum.py",
-    "metrics",
-    "models",
-    "posteriors",
-    "references",
-    "runs/scoring.py",
-    "search",
-    "training",
-)
-"""Parts of the package that decide a trial's numbers, beside the method's own file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +119,7 @@ class Cell:
         parts = (
             self.benchmark.cell_hash(self.dataset, self.entry),
             self.data.checksum,
-            _source_hash(_files(type(self.settings.method.build()))),
+            source_hash(type(self.settings.method.build())),
         )
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -285,21 +265,3 @@ def _check_device(device: str) -> None:
 @lru_cache(maxsize=16)
 def _load(name: str, split: SplitScheme, standardise: Standardise, rows: int | None) -> Dataset:
     return prepare(load(name), split, standardise, rows)
-
-
-def _files(kind: type) -> tuple[str, ...]:
-    """List the files of a class and of the classes that it builds on."""
-    return tuple(dict.fromkeys(getfile(part) for part in kind.__mro__ if part is not object))
-
-
-@lru_cache(maxsize=32)
-def _source_hash(method_files: tuple[str, ...]) -> str:
-    """Hash the code that decides numbers; comments and layout do not count."""
-    root = Path(bdl.__file__).parent
-    found = [
-        path
-        for part in _SOURCES
-        for path in ([root / part] if part.endswith(".py") else sorted((root / part).glob("*.py")))
-    ]
-    code = [ast.unparse(ast.parse(path.read_text("utf-8"))) for path in (*found, *map(Path, method_files))]
-    return hashlib.sha256("\n".join(code).encode()).hexdigest()
