@@ -95,6 +95,7 @@ def _entry(entry: Entry) -> list[str]:
             f"search: {search.sampler}, {search.trials} trials{first}, {search.folds} folds, by {search.metric}"
         )
         lines += [f"  {name}: {space.low:g} to {space.high:g}, {space.scale}" for name, space in search.space.items()]
+        lines += [f"  {name}: {', '.join(f'{value:g}' for value in values)}" for name, values in search.grid.items()]
     return lines
 
 

@@ -181,7 +181,9 @@ class Cell:
         """Hold values and ranges against the limits that a method may state, `hyper_below`."""
         search = self.settings.search
         given = {f"hyper.{name}": (name, value) for name, value in self.settings.hyper.items()}
-        given |= {f"search.space.{name}.high": (name, at.high) for name, at in search.space.items()} if search else {}
+        if search:
+            given |= {f"search.space.{name}.high": (name, at.high) for name, at in search.space.items()}
+            given |= {f"search.grid.{name}": (name, max(values)) for name, values in search.grid.items()}
         limits = getattr(self.settings.method.build(), "hyper_below", {})
         for place, (name, value) in given.items():
             if name in limits and value >= limits[name]:

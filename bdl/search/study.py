@@ -5,6 +5,7 @@ an interrupted search goes on as it would have gone, and studies that advance to
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from math import isnan
 from typing import Literal, Protocol
 
@@ -39,7 +40,7 @@ class SearchSettings(Protocol):
     """What is searched, and how."""
 
     @property
-    def sampler(self) -> Literal["random", "bayesian"]:
+    def sampler(self) -> Literal["random", "bayesian", "grid"]:
         """How settings are proposed."""
 
     @property
@@ -54,10 +55,14 @@ class SearchSettings(Protocol):
     def space(self) -> Mapping[str, Range]:
         """Ranges by name; settings are drawn in this order."""
 
+    @property
+    def grid(self) -> Mapping[str, Sequence[float]]:
+        """Values by name, of a grid search."""
+
 
 def per_round(search: SearchSettings) -> int:
-    """Count the settings of a round: all of a random search, one of a Bayesian search, which learns from each."""
-    return search.trials if search.sampler == "random" else 1
+    """Count the settings of a round: all that do not follow the scores, one of a Bayesian search, which does."""
+    return 1 if search.sampler == "bayesian" else search.trials
 
 
 def propose(search: SearchSettings, seed: int, told: Told) -> list[Setting]:
@@ -78,8 +83,12 @@ def propose(search: SearchSettings, seed: int, told: Told) -> list[Setting]:
     list of Setting
         The same for the same arguments. The guided settings of a Bayesian search maximise the expected improvement
         under a Gaussian process (Matern 5/2, a length scale for each hyper-parameter) on the unit cube, to which
-        log ranges are mapped by the logarithm (`optuna.samplers.GPSampler`).
+        log ranges are mapped by the logarithm (`optuna.samplers.GPSampler`). A grid is gone through with the value of
+        its last name changing fastest.
     """
+    if search.sampler == "grid":
+        points = [dict(zip(search.grid, point, strict=True)) for point in product(*search.grid.values())]
+        return points[len(told) :]
     first = search.trials if search.sampler == "random" else search.startup
     if len(told) < first:
         drawn = _asked(search, RandomSampler(seed=seed), (), first)

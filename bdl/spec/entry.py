@@ -1,13 +1,14 @@
 """One entry of a benchmark file: model, likelihood, prior, method, training, hyper-parameters and their search."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from bdl.errors import unknown
 from bdl.spec.components import LikelihoodComponent, MethodComponent, ModelComponent, ReferenceComponent
-from bdl.spec.fields import Count, DatasetName, Items, NonNegative, ScoreName, Settings, Text
+from bdl.spec.fields import Count, DatasetName, Items, NonEmpty, NonNegative, ScoreName, Settings, Text
 
 
 class Prior(Settings):
@@ -49,10 +50,11 @@ class Range(Settings):
 class Search(Settings):
     """Choice of hyper-parameters by cross-validation on the training rows."""
 
-    sampler: Literal["random", "bayesian"] = "random"
-    """How configurations are drawn: uniformly from `space`, or where a Gaussian process expects the best score."""
+    sampler: Literal["random", "bayesian", "grid"] = "random"
+    """How configurations come: drawn uniformly from `space`; drawn where a Gaussian process expects the best score; or
+    all those of `grid`."""
     trials: Count = 30
-    """Configurations drawn."""
+    """Configurations scored; a grid has as many as it has."""
     startup: Count = 5
     """How many of them a Bayesian search draws uniformly before it follows the scores."""
     penalty: float | None = Field(None, allow_inf_nan=False)
@@ -61,13 +63,39 @@ class Search(Settings):
     """Folds of the cross-validation."""
     metric: ScoreName
     """Validation metric; the trial with the best mean over the folds wins."""
-    space: Mapping[str, Range] = Field(min_length=1)
+    space: Mapping[str, Range] = {}
     """Hyper-parameter to its range. The order matters: values are drawn in this order."""
+    grid: Mapping[str, NonEmpty[NonNegative]] = {}
+    """Hyper-parameter to its values."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Hyper-parameters that are searched."""
+        return (*self.space, *self.grid)
 
     @property
     def idle(self) -> set[str]:
         """Fields that the sampler does not heed."""
-        return {"startup", "penalty"} if self.sampler == "random" else set()
+        idle = {"random": {"startup", "penalty", "grid"}, "bayesian": {"grid"}, "grid": {"startup", "penalty"}}
+        return idle[self.sampler]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _count_grid(cls, raw: Any) -> Any:
+        """A grid has as many trials as the product of its sizes."""
+        grid = raw.get("grid") if isinstance(raw, Mapping) and raw.get("sampler") == "grid" else None
+        if not isinstance(grid, Mapping) or not all(isinstance(values, Sequence) and values for values in grid.values()):
+            return raw
+        return {**raw, "trials": prod(map(len, grid.values()))}
+
+    @model_validator(mode="after")
+    def _either_space_or_grid(self) -> Self:
+        wanted, other = ("grid", "space") if self.sampler == "grid" else ("space", "grid")
+        if not getattr(self, wanted):
+            raise ValueError(f"{wanted}: should not be empty, a {self.sampler} search needs it")
+        if getattr(self, other):
+            raise ValueError(f"{other}: a {self.sampler} search does not use it; remove it")
+        return self
 
     @model_validator(mode="after")
     def _startup_within_trials(self) -> Self:
@@ -159,7 +187,7 @@ class Entry(Settings):
     @model_validator(mode="after")
     def _hyper_complete(self) -> Self:
         own = [name for settings in self.by_dataset.values() for name in settings.hyper]
-        space = self.search.space if self.search else {}
+        space = self.search.names if self.search else ()
         names = self.hyper_names
         for name in (*self.hyper, *space, *own):
             if name not in names:

@@ -192,8 +192,9 @@ class Benchmark(Settings):
         """
         settings, preparation = self.entries[entry].dump_on(dataset), self.preparation.dump_on(dataset)
         if settings["search"]:
-            # The draws depend on the order of the space, which the sorted keys of canonical JSON would hide.
-            settings["search"]["space"] = list(settings["search"]["space"].items())
+            # The order matters, of draws and of the grid's points; the sorted keys of canonical JSON would hide it.
+            for name in {"space", "grid"} & settings["search"].keys():
+                settings["search"][name] = list(settings["search"][name].items())
         return _sha256(
             {
                 "benchmark": self.name,

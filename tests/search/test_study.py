@@ -22,6 +22,7 @@ class Asked(NamedTuple):
     sampler: str = "random"
     trials: int = 30
     startup: int = 5
+    grid: dict[str, tuple[float, ...]] = {}  # noqa: RUF012 - a tuple's defaults are shared, and nobody changes it
 
 
 SPACE = {
@@ -159,3 +160,15 @@ def test_one_random_setting_and_equal_scores_are_enough():
     flat = searched(GUIDED._replace(trials=6, startup=1), 0, lambda setting: 1.0)
     assert [list(setting) for setting, _ in flat] == [list(PLANE)] * 6
     assert all(low <= setting[name] <= high for setting, _ in flat for name, (low, high, _) in PLANE.items())
+
+
+def test_grid_goes_through_every_combination_and_on_from_where_it_was():
+    grid = {"dropout_rate": (0.01, 0.1), "noise_precision": (0.5, 1.0, 2.0)}
+    asked = Asked({}, "grid", trials=6, grid=grid)
+    proposed = propose(asked, 3, [])
+    assert per_round(asked) == 6
+    assert [tuple(setting.values()) for setting in proposed] == [
+        (0.01, 0.5), (0.01, 1.0), (0.01, 2.0), (0.1, 0.5), (0.1, 1.0), (0.1, 2.0)
+    ]  # fmt: skip
+    assert all(list(setting) == list(grid) for setting in proposed)
+    assert propose(asked, 0, [(setting, 1.0) for setting in proposed[:4]]) == proposed[4:]

@@ -109,11 +109,13 @@ def test_too_small(load, content, path, value, low):
         (f"{FIXED}.training", {"epochs": 1}, f"{FIXED}.training.batch_size", "is missing"),
         (f"{FIXED}.training.epoch", 1, f"{FIXED}.training", "unknown field 'epoch' (did you mean epochs?)"),
         (f"{FIXED}.prior.bias_precision", 0, f"{FIXED}.prior.bias_precision", "Input should be greater than 0"),
-        (f"{SEARCH}.sampler", "tpe", f"{SEARCH}.sampler", "Input should be 'random' or 'bayesian' (got \"tpe\")"),
+        (f"{SEARCH}.sampler", "tpe", f"{SEARCH}.sampler", "Input should be 'random', 'bayesian' or 'grid' (got"),
         (f"{SEARCH}.penalty", float("inf"), f"{SEARCH}.penalty", 'Input should be a valid number (got ".inf")'),
         (f"{SEARCH}.penalty", "worst", f"{SEARCH}.penalty", 'Input should be a valid number (got "worst")'),
         (f"{SEARCH}.metric", "runtime", f"{SEARCH}.metric", "'runtime' cannot steer a search: choose one of"),
-        (f"{SEARCH}.space", {}, f"{SEARCH}.space", "should not be empty"),
+        (f"{SEARCH}.space", {}, SEARCH, "space: should not be empty, a random search needs it"),
+        (f"{SEARCH}.sampler", "grid", SEARCH, "grid: should not be empty, a grid search needs it"),
+        (f"{SEARCH}.grid", {"learning_rate": [0.1]}, SEARCH, "grid: a random search does not use it; remove it"),
         (RATE, {"low": 0.02, "high": 0.01}, RATE, "range reversed: low 0.02 must be below high 0.01"),
         (RATE, {"low": 0.02, "high": 0.02}, RATE, "range empty: low 0.02 must be below high 0.02"),
         (f"{RATE}.low", 0, RATE, "a log range needs low above 0"),
@@ -274,3 +276,16 @@ def test_rows_of_a_data_set_can_be_set(load, text):
 def test_select_refuses(load, text, arguments, message):
     with pytest.raises(InputError, match=re.escape(message)):
         load(text).select(**arguments)
+
+
+def test_a_grid_has_as_many_trials_as_points(load, content):
+    grid = {"learning_rate": [0.1, 0.2], "noise_precision": [1, 2, 3]}
+    space = content["entries"]["searched"]["search"]["space"]
+    left = {name: 1.0 for name in space if name not in grid}
+    put(content, "entries.searched.search", {"sampler": "grid", "folds": 2, "metric": "nmll", "grid": grid})
+    put(content, "entries.searched.hyper", left)
+    search = load(content).entries["searched"].search
+    assert (search.trials, search.grid["noise_precision"]) == (6, (1, 2, 3))
+    put(content, "entries.searched.search.grid.learning_rate", [])
+    with pytest.raises(InputError, match=re.escape("search.grid.learning_rate: should not be empty")):
+        load(content)
