@@ -11,8 +11,9 @@ from bdl.methods import METHODS
 from bdl.metrics import INFO
 from bdl.models import LIKELIHOODS, MODELS
 from bdl.references import REFERENCES
-from bdl.spec import Entry, Training, list_benchmarks, list_profiles, load_benchmark
+from bdl.spec import Entry, list_benchmarks, list_profiles, load_benchmark
 from bdl.spec.components import Component
+from bdl.spec.merging import leaves
 
 _DIRECTIONS = {
     "lower": "lower is better",
@@ -82,11 +83,8 @@ def _entry(entry: Entry) -> list[str]:
     if entry.reference:
         lines.append(f"reference: {_named(entry.reference)}")
     if entry.training:
-        lines.append(_trained(entry.training))
-    for dataset, own in entry.by_dataset.items():
-        changes = [_trained(own.training)] if own.training else []
-        changes += [_assigned(own.hyper)] if own.hyper else []
-        lines.append(f"on {dataset}: {'; '.join(changes)}")
+        lines.append(f"training: {entry.training.epochs} epochs, batches of {entry.training.batch_size}")
+    lines += [f"on {dataset}: {_assigned(dict(leaves(changes)))}" for dataset, changes in entry.by_dataset.items()]
     if entry.hyper:
         lines.append(f"fixed: {_assigned(entry.hyper)}")
     if search := entry.search:
@@ -97,10 +95,6 @@ def _entry(entry: Entry) -> list[str]:
         lines += [f"  {name}: {space.low:g} to {space.high:g}, {space.scale}" for name, space in search.space.items()]
         lines += [f"  {name}: {', '.join(f'{value:g}' for value in values)}" for name, values in search.grid.items()]
     return lines
-
-
-def _trained(training: Training) -> str:
-    return f"training: {training.epochs} epochs, batches of {training.batch_size}"
 
 
 def _named(component: Component[Any]) -> str:

@@ -44,6 +44,13 @@ def test_preparation_is_told_where_it_is_not_the_usual_one():
     assert "preparation" not in describe("uci-regression")
 
 
+def test_what_differs_on_a_data_set_is_told():
+    assert "  on boston: hyper.learning_rate=0.001" in describe("uci-linear-posterior").splitlines()
+    assert (
+        "  on concrete: training.epochs=20000, training.batch_size=100" in describe("uci-linear-posterior").splitlines()
+    )
+
+
 def test_a_bayesian_search_is_told_with_its_start():
     """No benchmark that comes with the package is needed for this."""
     changes = [f"entries.vifa-nn.search.{change}" for change in ("sampler=bayesian", "startup=4")]

@@ -7,13 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite, nan, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from bdl.errors import InputError
 from bdl.runs.store import Row, Store
 from bdl.runs.tracking import connection, open_ui
+from bdl.spec.merging import leaves
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -112,15 +113,8 @@ def parameters(benchmark: "Benchmark", dataset: str, entry: str) -> dict[str, st
     shared = {"dataset": dataset, "entry": entry, "seed": benchmark.seed, "splits": benchmark.splits}
     evaluation, preparation = benchmark.evaluation.model_dump(mode="json"), benchmark.preparation.dump_on(dataset)
     common = {"preparation": preparation, "evaluation": evaluation}
-    return dict(_flatten(shared | benchmark.entries[entry].dump_on(dataset) | common))
-
-
-def _flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from _flatten(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value if isinstance(value, str) else json.dumps(value)
+    settings = shared | benchmark.entries[entry].dump_on(dataset) | common
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in leaves(settings)}
 
 
 def measurements(rows: Sequence[Row], metrics: Sequence[str]) -> list[Measurement]:

@@ -1,14 +1,13 @@
 """What a benchmark file may say: reading, checking, profiles, overrides and hashes."""
 
 from bdl.spec.editor import json_schema
-from bdl.spec.entry import DatasetSettings, Entry, Prior, Range, Search, Training
+from bdl.spec.entry import Entry, Prior, Range, Search, Training
 from bdl.spec.loading import list_benchmarks, list_profiles, load_benchmark
 from bdl.spec.schema import Benchmark, Evaluation, Note, PaperTables, Preparation
 from bdl.spec.splits import parse_splits
 
 __all__ = [
     "Benchmark",
-    "DatasetSettings",
     "Entry",
     "Evaluation",
     "Note",

@@ -26,5 +26,8 @@ def json_schema() -> dict[str, Any]:
         "description": "Changes by profile name, laid over the file; lists are replaced.",
         "additionalProperties": {"type": "object", "propertyNames": {"enum": [*fields]}},
     }
+    entry = schema["$defs"]["Entry"]["properties"]
+    names = [name for name in entry if name not in ("by_dataset", "datasets")]
+    entry["by_dataset"]["additionalProperties"] |= {"propertyNames": {"enum": names}}
     schema["description"] = "A benchmark of bdl-bench."
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from bdl.errors import unknown
 from bdl.spec.components import LikelihoodComponent, MethodComponent, ModelComponent, ReferenceComponent
+from bdl.spec.explain import unknown_field, within
 from bdl.spec.fields import Count, DatasetName, Items, NonEmpty, NonNegative, ScoreName, Settings, Text
+from bdl.spec.merging import overlay
 
 
 class Prior(Settings):
@@ -84,9 +86,9 @@ class Search(Settings):
     def _count_grid(cls, raw: Any) -> Any:
         """A grid has as many trials as the product of its sizes."""
         grid = raw.get("grid") if isinstance(raw, Mapping) and raw.get("sampler") == "grid" else None
-        if not isinstance(grid, Mapping) or not all(isinstance(values, Sequence) and values for values in grid.values()):
-            return raw
-        return {**raw, "trials": prod(map(len, grid.values()))}
+        if isinstance(grid, Mapping) and all(isinstance(values, Sequence) and values for values in grid.values()):
+            return {**raw, "trials": prod(map(len, grid.values()))}
+        return raw
 
     @model_validator(mode="after")
     def _either_space_or_grid(self) -> Self:
@@ -105,15 +107,6 @@ class Search(Settings):
                 "lower startup or raise trials"
             )
         return self
-
-
-class DatasetSettings(Settings):
-    """What an entry does differently on one data set."""
-
-    training: Training | None = None
-    """How long one fit trains; null keeps the entry's."""
-    hyper: Mapping[str, NonNegative] = {}
-    """Fixed hyper-parameters that replace or join the entry's."""
 
 
 class Entry(Settings):
@@ -135,12 +128,14 @@ class Entry(Settings):
     """Reference posterior that distances are measured to."""
     from_reference: Items[Text] = ()
     """Hyper-parameters whose values the reference estimates."""
-    by_dataset: Mapping[DatasetName, DatasetSettings] = {}
-    """Data set to what the entry does differently there."""
+    by_dataset: Mapping[DatasetName, Mapping[str, Any]] = {}
+    """Data set to the fields of the entry that are different there, merged deeply over the others."""
     search: Search | None = None
     """Search for the other hyper-parameters; null if all are fixed."""
     datasets: Items[DatasetName] = ()
     """Data sets of the benchmark that the entry runs on; empty for all."""
+    _on: dict[str, "Entry"] = PrivateAttr(default_factory=dict)
+    """The entry as it is on each data set of `by_dataset`."""
 
     @property
     def hyper_names(self) -> tuple[str, ...]:
@@ -152,17 +147,22 @@ class Entry(Settings):
         """Whether the method works without minibatches."""
         return hasattr(self.method.build(), "fit")
 
-    def on(self, dataset: str) -> Self:
+    def on(self, dataset: str) -> "Entry":
         """Give the entry as it is on one data set."""
-        own = self.by_dataset.get(dataset, DatasetSettings())
-        hyper, training = {**self.hyper, **own.hyper}, own.training or self.training
-        return self.model_copy(update={"hyper": hyper, "training": training, "by_dataset": {}})
+        return self._on.get(dataset, self)
+
+    def dump(self) -> dict[str, Any]:
+        """List every setting as JSON values, without what is different on some data sets."""
+        return self.model_dump(mode="json", exclude={"by_dataset", "datasets"})
 
     def dump_on(self, dataset: str) -> dict[str, Any]:
         """List every setting on one data set as JSON values, without what concerns other data sets
         or has no effect."""
-        idle = self.search.idle if self.search else set()
-        return self.on(dataset).model_dump(mode="json", exclude={"datasets": True, "search": idle})
+        entry = self.on(dataset)
+        settings = entry.dump() | {"by_dataset": {}}  # which old hashes have
+        for name in entry.search.idle if entry.search else ():
+            del settings["search"][name]
+        return settings
 
     def runs_on(self, dataset: str) -> bool:
         """Tell whether the entry runs on a data set of the benchmark."""
@@ -186,10 +186,9 @@ class Entry(Settings):
 
     @model_validator(mode="after")
     def _hyper_complete(self) -> Self:
-        own = [name for settings in self.by_dataset.values() for name in settings.hyper]
         space = self.search.names if self.search else ()
         names = self.hyper_names
-        for name in (*self.hyper, *space, *own):
+        for name in (*self.hyper, *space):
             if name not in names:
                 raise ValueError(str(unknown("hyper-parameter", name, names)))
             if sum(name in given for given in (self.hyper, space, self.from_reference)) > 1:
@@ -200,3 +199,19 @@ class Entry(Settings):
         if missing:
             raise ValueError(f"no value for {', '.join(missing)}: add to hyper or to search.space")
         return self
+
+    @model_validator(mode="after")
+    def _valid_on_data_sets(self) -> Self:
+        for dataset, changes in self.by_dataset.items():
+            try:
+                self._on[dataset] = self._merged(changes)
+            except ValueError as error:
+                raise within(("by_dataset", dataset), error) from None
+        return self
+
+    def _merged(self, changes: Mapping[str, Any]) -> "Entry":
+        settings = self.dump()
+        for key in changes:
+            if key not in settings:
+                raise ValueError(unknown_field(key, settings))
+        return Entry.model_validate(overlay(settings, changes, settings))

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
 from pydantic import ValidationError
+from pydantic_core import InitErrorDetails
 
 Path = tuple[str | int, ...]
 
@@ -24,6 +25,12 @@ def unknown_field(name: str, allowed: Iterable[str], kind: str = "field") -> str
     near = get_close_matches(name, names, n=1, cutoff=0.4)
     hint = f" (did you mean {near[0]}?)" if near else ""
     return f"unknown {kind} '{name}'{hint}; allowed: {', '.join(names) or 'none'}"
+
+
+def within(place: Path, error: ValueError) -> ValidationError:
+    """Say that a problem lies at a place below the value that is being checked."""
+    detail = InitErrorDetails(type="value_error", loc=place, input=None, ctx={"error": error})
+    return ValidationError.from_exception_data("within", [detail])
 
 
 def explain(error: ValidationError) -> str:

@@ -10,7 +10,8 @@ from pydantic import ValidationError
 from bdl.errors import InputError, unknown
 from bdl.spec.explain import explain
 from bdl.spec.fields import Settings, Slug
-from bdl.spec.overrides import fields_of, overlay, parse_override
+from bdl.spec.merging import overlay
+from bdl.spec.overrides import fields_of, parse_override
 from bdl.spec.schema import Benchmark
 from bdl.spec.yaml_text import parse_yaml
 

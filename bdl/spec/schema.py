@@ -138,9 +138,10 @@ class Benchmark(Settings):
     def _distances_have_references(self) -> Self:
         if self.measures_distances and any(INFO[name].kind == "predictive" for name in self.metrics):
             raise ValueError("metrics: distances and predictive scores cannot be mixed; make two benchmarks")
-        for name, entry in self.entries.items():
-            if self.measures_distances and entry.reference is None:
-                raise ValueError(f"entries.{name}.reference is missing: distances need one")
+        for dataset, name in self.pairs if self.measures_distances else ():
+            if self.entries[name].on(dataset).reference is None:
+                own = f".by_dataset.{dataset}" if self.entries[name].reference else ""
+                raise ValueError(f"entries.{name}{own}.reference is missing: distances need one")
         return self
 
     def select(self, datasets: Sequence[str] = (), entries: Sequence[str] = ()) -> Self:

@@ -87,6 +87,10 @@ def test_json_schema():
     assert schema["$defs"]["Search"]["properties"]["metric"]["enum"] == ["nmll", "joint_nll", "rmse"]
     changes = schema["properties"]["profiles"]["additionalProperties"]["propertyNames"]["enum"]
     assert set(changes) == set(schema["properties"]) - {"profiles"}
+    entry = schema["$defs"]["Entry"]["properties"]
+    by_dataset = entry["by_dataset"]["additionalProperties"]
+    assert set(by_dataset["propertyNames"]["enum"]) == set(entry) - {"by_dataset", "datasets"}
+    assert "yacht" in entry["by_dataset"]["propertyNames"]["examples"]
 
 
 def load_file():
