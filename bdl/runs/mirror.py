@@ -111,8 +111,8 @@ def mirror(
 def parameters(benchmark: "Benchmark", dataset: str, entry: str) -> dict[str, str]:
     """List what a cell was run with: its entry with every default, dotted, and what the cells share."""
     shared = {"dataset": dataset, "entry": entry, "seed": benchmark.seed, "splits": benchmark.splits}
-    evaluation, preparation = benchmark.evaluation.model_dump(mode="json"), benchmark.preparation.dump_on(dataset)
-    common = {"preparation": preparation, "evaluation": evaluation}
+    evaluation = benchmark.evaluation_of(entry).model_dump(mode="json")
+    common = {"preparation": benchmark.preparation.dump_on(dataset), "evaluation": evaluation}
     settings = shared | benchmark.entries[entry].dump_on(dataset) | common
     return {name: value if isinstance(value, str) else json.dumps(value) for name, value in leaves(settings)}
 

@@ -91,7 +91,7 @@ class Cell:
             problem=self.problem,
             method=entry.method.build(),
             schedule=Schedule(training.epochs, training.batch_size) if training else None,
-            samples=self.benchmark.evaluation.samples,
+            samples=self.benchmark.evaluation_of(self.entry).samples,
         )
 
     def truth(self, split: int) -> Truth | None:

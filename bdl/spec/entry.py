@@ -109,6 +109,13 @@ class Search(Settings):
         return self
 
 
+class Evaluation(Settings):
+    """How a posterior is scored."""
+
+    samples: Count = 100
+    """Posterior samples of a predictive distribution."""
+
+
 class Entry(Settings):
     """One row of the tables: a model, a likelihood, a prior, a method and how it is trained."""
 
@@ -132,6 +139,8 @@ class Entry(Settings):
     """Data set to the fields of the entry that are different there, merged deeply over the others."""
     search: Search | None = None
     """Search for the other hyper-parameters; null if all are fixed."""
+    evaluation: Evaluation | None = None
+    """How the posterior is scored; null for what the benchmark says."""
     datasets: Items[DatasetName] = ()
     """Data sets of the benchmark that the entry runs on; empty for all."""
     _on: dict[str, "Entry"] = PrivateAttr(default_factory=dict)
@@ -153,7 +162,7 @@ class Entry(Settings):
 
     def dump(self) -> dict[str, Any]:
         """List every setting as JSON values, without what is different on some data sets."""
-        return self.model_dump(mode="json", exclude={"by_dataset", "datasets"})
+        return self.model_dump(mode="json", exclude={"by_dataset", "datasets", "evaluation"})
 
     def dump_on(self, dataset: str) -> dict[str, Any]:
         """List every setting on one data set as JSON values, without what concerns other data sets

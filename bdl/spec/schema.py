@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from bdl.errors import InputError, unknown
 from bdl.metrics.base import INFO
-from bdl.spec.entry import Entry
+from bdl.spec.entry import Entry, Evaluation
 from bdl.spec.fields import (
     Count,
     DatasetName,
@@ -22,13 +22,6 @@ from bdl.spec.fields import (
     Text,
     Unique,
 )
-
-
-class Evaluation(Settings):
-    """How a posterior is scored."""
-
-    samples: Count = 100
-    """Posterior samples of a predictive distribution."""
 
 
 class Preparation(Settings):
@@ -95,7 +88,7 @@ class Benchmark(Settings):
     preparation: Preparation = Preparation()
     """How data are split and standardised."""
     evaluation: Evaluation = Evaluation()
-    """How a posterior is scored."""
+    """How a posterior is scored, unless its entry says otherwise."""
     metrics: Unique[MetricName]
     """Metrics, in table order."""
     papers: Items[PaperTables] = ()
@@ -203,9 +196,13 @@ class Benchmark(Settings):
                 "dataset": dataset,
                 "entry": [entry, settings],
                 "preparation": preparation,
-                "evaluation": self.evaluation.model_dump(mode="json"),
+                "evaluation": self.evaluation_of(entry).model_dump(mode="json"),
             }
         )
+
+    def evaluation_of(self, entry: str) -> Evaluation:
+        """How the posterior of an entry is scored."""
+        return self.entries[entry].evaluation or self.evaluation
 
     @property
     def content_hash(self) -> str:
