@@ -57,7 +57,7 @@ def describe(name: str) -> str:
 
 def _benchmark(name: str) -> list[str]:
     benchmark = load_benchmark(name)
-    papers = [f"{paper.paper}, {' and '.join(paper.tables)}" for paper in benchmark.papers]
+    papers = dict.fromkeys(f"{paper.paper}, {' and '.join(paper.tables)}" for paper in benchmark.papers)
     lines = [
         benchmark.title,
         f"data sets: {', '.join(benchmark.datasets)}; {benchmark.splits} splits of each",

@@ -28,6 +28,11 @@ class PaperTables(Protocol):
     def methods(self) -> Mapping[str, str]:
         """Benchmark entry to the paper's method, for example ``{"vifa-lr": "vifa_lr"}``."""
 
+    @property
+    def metrics(self) -> Mapping[str, str]:
+        """Our metric to the paper's, ``{"joint_nll": "-test_ll"}`` if it has the opposite sign; empty for all metrics
+        that have the same name."""
+
 
 class Note(Protocol):
     """A remark about the cells it names; None stands for any."""

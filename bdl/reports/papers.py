@@ -1,7 +1,7 @@
 """The numbers printed in the papers, looked up by benchmark entry."""
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -27,6 +27,10 @@ class Printed(float):
 
     def __init__(self, text: str) -> None:
         self.text = text
+
+    def __neg__(self) -> "Printed":
+        """Change the sign and keep the digits: ``"-2.90"`` for ``"2.90"``, but ``"0.00"`` for ``"0.00"``."""
+        return Printed(self.text.removeprefix("-") if self.text[0] == "-" or not self else f"-{self.text}")
 
     @property
     def exponent(self) -> int:
@@ -73,7 +77,7 @@ def paper_values(papers: Iterable[PaperTables]) -> dict[Key, PaperValue]:
     Parameters
     ----------
     papers
-        Which tables, and which entry stands for which of their methods.
+        Which tables, and which entry and metric stand for which of theirs.
 
     Returns
     -------
@@ -84,7 +88,7 @@ def paper_values(papers: Iterable[PaperTables]) -> dict[Key, PaperValue]:
     Raises
     ------
     InputError
-        If a paper, table or method is not there, or a table prints several numbers for one key.
+        If a paper, table, method or metric is not there, or a table prints several numbers for one key.
     """
     values: dict[Key, PaperValue] = {}
     for listed in papers:
@@ -94,6 +98,8 @@ def paper_values(papers: Iterable[PaperTables]) -> dict[Key, PaperValue]:
         known = {name for row in rows for name in (row["method"], f"{row['method']} {row['setting']}")}
         _require("method", listed, listed.methods.values(), known)
         _require("table", listed, listed.tables, {row["table"] for row in rows})
+        metrics = {row["metric"] for row in rows if row["table"] in listed.tables}
+        _require("metric", listed, (name.removeprefix("-") for name in listed.metrics.values()), metrics)
         for table in listed.tables:
             found = _read_table(listed, [row for row in rows if row["table"] == table])
             values = found | values
@@ -103,18 +109,30 @@ def paper_values(papers: Iterable[PaperTables]) -> dict[Key, PaperValue]:
 def _read_table(listed: PaperTables, rows: list[dict[str, str]]) -> dict[Key, PaperValue]:
     values: dict[Key, PaperValue] = {}
     for entry, name in listed.methods.items():
-        method, _, setting = name.partition(" ")
-        for row in (row for row in rows if row["method"] == method and setting in ("", row["setting"])):
+        for row, metric, value in _chosen(listed, name, rows):
             single = row["statistic"] == "single"
-            key = (row["dataset"], entry, row["metric"], "mean" if single else row["statistic"])
+            key = (row["dataset"], entry, metric, "mean" if single else row["statistic"])
             source = f"{listed.paper} {row['table']}"
             if key in values:
                 raise InputError(
                     f"{source} prints several numbers for {' '.join(key)}, which differ in their settings:"
                     f" remove '{entry}' from the methods of this paper"
                 )
-            values[key] = PaperValue(Printed(row["value"]), _stderr(row), source, single)
+            values[key] = PaperValue(value, _stderr(row), source, single)
     return values
+
+
+def _chosen(
+    listed: PaperTables, name: str, rows: Iterable[dict[str, str]]
+) -> Iterator[tuple[dict[str, str], str, Printed]]:
+    """Yield the rows of a method, with each of our metrics that they print and its value."""
+    method, _, setting = name.partition(" ")
+    for row in rows:
+        if row["method"] == method and setting in ("", row["setting"]):
+            value = Printed(row["value"])
+            for ours, theirs in (listed.metrics or {row["metric"]: row["metric"]}).items():
+                if theirs.removeprefix("-") == row["metric"]:
+                    yield row, ours, -value if theirs.startswith("-") else value
 
 
 def _stderr(row: dict[str, str]) -> Printed | None:

@@ -66,7 +66,11 @@ def test_z_of_the_mean_uses_both_standard_errors(make_benchmark, make_trials):
 def test_z_of_a_single_run_takes_our_spread_over_trials():
     """The printed run is one more draw: the difference to the mean of n has variance sd^2 (1 + 1 / n)."""
     tables = SimpleNamespace(
-        paper="brownlie2022", tables=["Table B.3"], task="vifa_posterior_linear_uci", methods={"vifa": "vifa"}
+        paper="brownlie2022",
+        tables=["Table B.3"],
+        task="vifa_posterior_linear_uci",
+        methods={"vifa": "vifa"},
+        metrics={},
     )
     benchmark = SimpleNamespace(
         name="b",
@@ -207,7 +211,7 @@ def test_unknown_metric(make_benchmark):
 def test_z_takes_the_error_of_a_sampled_truth_twice(make_trials):
     """Once for our truth and once for the paper's; over trials, which share the truth, it does not shrink."""
     tables = SimpleNamespace(
-        paper="vifa2023", tables=["Table 10"], task="vifa_posterior_logistic_uci", methods={"vifa": "vifa"}
+        paper="vifa2023", tables=["Table 10"], task="vifa_posterior_logistic_uci", methods={"vifa": "vifa"}, metrics={}
     )
     benchmark = SimpleNamespace(
         name="b",

@@ -7,7 +7,7 @@ from bdl.errors import InputError
 from bdl.reports.papers import PAPERS, PaperValue, Printed, _load, paper_values
 
 SLANG = SimpleNamespace(
-    paper="slang2018", tables=["Table 2"], task="uci_bnn", methods={"slang-1": "slang", "bbb": "bbb"}
+    paper="slang2018", tables=["Table 2"], task="uci_bnn", methods={"slang-1": "slang", "bbb": "bbb"}, metrics={}
 )
 
 
@@ -73,8 +73,55 @@ def test_another_paper():
     assert value == PaperValue(Printed("3.21"), Printed("0.19"), "slang2018 Table 2")
 
 
+def texts(value):
+    return value.value.text, value.stderr.text
+
+
+def test_a_metric_of_another_name_and_opposite_sign():
+    """Table 2 of the SLANG paper prints log-likelihoods."""
+    values = paper_values([listed(SLANG, metrics={"joint_nll": "-test_ll"})])
+    assert {key[2] for key in values} == {"joint_nll"}, "rmse is not listed"
+    assert texts(values["boston", "bbb", "joint_nll", "mean"]) == ("2.66", "0.06")
+    assert texts(values["kin8nm", "bbb", "joint_nll", "mean"]) == ("-1.07", "0.00")
+    assert texts(values["naval", "bbb", "joint_nll", "mean"]) == ("-4.61", "0.01")
+    assert texts(values["naval", "slang-1", "joint_nll", "mean"]) == ("-4.76", "0.00")
+    assert values["boston", "bbb", "joint_nll", "mean"].value == 2.66
+    assert len(values) == 8 * 2, "data sets and methods of Table 2"
+
+
+def test_a_metric_may_stand_for_two_of_ours():
+    values = paper_values([listed(SLANG, metrics={"nmll": "-test_ll", "joint_nll": "-test_ll", "rmse": "rmse"})])
+    assert values["yacht", "bbb", "nmll", "mean"] == values["yacht", "bbb", "joint_nll", "mean"]
+    assert values["yacht", "bbb", "rmse", "mean"] == paper_values([SLANG])["yacht", "bbb", "rmse", "mean"]
+    assert "test_ll" not in {key[2] for key in values}
+
+
+def test_one_table_may_be_listed_twice():
+    """The paper's test_ll is the joint density for some methods, and that of each row for others."""
+    first = listed(SLANG, methods={"slang-1": "slang", "bbb": "bbb"}, metrics={"joint_nll": "-test_ll"})
+    second = listed(SLANG, methods={"mc-dropout": "mc_dropout"}, metrics={"nmll": "-test_ll", "rmse": "rmse"})
+    values = paper_values([first, second])
+    assert {key[1:3] for key in values} == {
+        ("slang-1", "joint_nll"),
+        ("bbb", "joint_nll"),
+        ("mc-dropout", "nmll"),
+        ("mc-dropout", "rmse"),
+    }
+    assert texts(values["boston", "mc-dropout", "nmll", "mean"]) == ("2.46", "0.06")
+
+
+@pytest.mark.parametrize(
+    ("text", "negative"), [("2.90", "-2.90"), ("-2.90", "2.90"), ("0.00", "0.00"), ("1e3", "-1e3")]
+)
+def test_the_opposite_sign_keeps_the_digits(text, negative):
+    opposite = -Printed(text)
+    assert type(opposite) is Printed
+    assert (opposite.text, float(opposite)) == (negative, float(negative))
+    assert opposite.exponent == Printed(text).exponent
+
+
 def test_a_printed_standard_deviation_is_not_taken_for_a_standard_error():
-    wine = SimpleNamespace(paper="mata2018", tables=["Table 4.2"], task="wine", methods={"bbb": "bbb"})
+    wine = SimpleNamespace(paper="mata2018", tables=["Table 4.2"], task="wine", methods={"bbb": "bbb"}, metrics={})
     assert paper_values([wine])["wine", "bbb", "rmse", "mean"].stderr is None
 
 
@@ -83,6 +130,10 @@ def test_a_printed_standard_deviation_is_not_taken_for_a_standard_error():
     [
         ({"paper": "vifa2032"}, "unknown paper 'vifa2032': did you mean vifa2023"),
         ({"task": "uci_nn"}, "unknown task of vifa2023 'uci_nn': did you mean uci_nn_predictions"),
+        (
+            {"metrics": {"joint_nll": "-test_ll"}},
+            "unknown metric of vifa2023 uci_nn_predictions 'test_ll': known: nmll, rmse, runtime",
+        ),
         ({"tables": ["Table 99"]}, "unknown table of vifa2023 uci_nn_predictions 'Table 99'"),
         (
             {"methods": {"a": "vifa_rl"}},
@@ -129,7 +180,7 @@ def test_copies_keep_the_digits():
     assert deepcopy(Printed("2.90")).text == "2.90"
 
 
-THESIS = SimpleNamespace(paper="brownlie2022", tables=["Table 5.1"], task="vifa_posterior_linear_synthetic")
+THESIS = SimpleNamespace(paper="brownlie2022", tables=["Table 5.1"], task="vifa_posterior_linear_synthetic", metrics={})
 
 
 def test_a_setting_chooses_among_the_numbers_of_a_method():
@@ -144,7 +195,11 @@ def test_a_setting_chooses_among_the_numbers_of_a_method():
 
 def test_a_single_run_stands_under_the_mean_and_says_so(vifa):
     tables = SimpleNamespace(
-        paper="brownlie2022", tables=["Table B.3"], task="vifa_posterior_linear_uci", methods={"vifa": "vifa"}
+        paper="brownlie2022",
+        tables=["Table B.3"],
+        task="vifa_posterior_linear_uci",
+        methods={"vifa": "vifa"},
+        metrics={},
     )
     value = paper_values([tables])["boston", "vifa", "rel_mean_dist", "mean"]
     assert (value.value.text, value.stderr, value.single) == ("0.0262", None, True)

@@ -84,6 +84,7 @@ def test_sampler_start_and_penalty_of_a_bayesian_search_change_a_cell(load, text
         "title=Other",
         "metrics=[nmll]",
         "papers=[]",
+        "papers=[{paper: p, tables: [T], task: t, methods: {fixed: m}, metrics: {rmse: error}}]",
         "notes=[]",
         "seed=0",
         "entries.searched.model.hidden=[50]",

@@ -122,6 +122,8 @@ def test_too_small(load, content, path, value, low):
         (f"{RATE}.scale", "ln", f"{RATE}.scale", "Input should be 'linear' or 'log' (got \"ln\")"),
         ("papers", [PAPER | {"methods": {"fxied": "m"}}], "papers.0.methods", "unknown entry 'fxied': did you"),
         ("papers", [PAPER | {"tables": []}], "papers.0.tables", "should not be empty"),
+        ("papers", [PAPER | {"metrics": {"jnll": "m"}}], "papers.0.metrics.jnll", "unknown metric 'jnll'"),
+        ("papers", [PAPER | {"metrics": {"nmll": ""}}], "papers.0.metrics.nmll", "String should have at least 1"),
         ("notes", [{"entry": "fxied", "text": "t"}], "notes.0.entry", "unknown entry 'fxied': did you mean"),
         ("notes", [{"dataset": "yatch", "text": "t"}], "notes.0.dataset", "unknown dataset 'yatch'"),
         ("notes", [{"statistic": "mode", "text": "t"}], "notes.0.statistic", "Input should be 'mean' or 'med"),
@@ -217,6 +219,14 @@ def test_select_narrows_in_table_order(load, text):
     assert [note.text for note in small.notes] == ["about yacht"]
     assert benchmark.select(["yacht", "diabetes"]).datasets == ("diabetes", "yacht")
     assert type(small).model_validate(small.model_dump(mode="json")) == small
+
+
+def test_metrics_of_a_paper(load, content):
+    assert load(content).papers[0].metrics == {}
+    content["papers"] = [PAPER | {"metrics": {"nmll": "-test_ll"}}, PAPER | {"metrics": {"rmse": "rmse"}}]
+    benchmark = load(content)
+    assert [paper.metrics for paper in benchmark.papers] == [{"nmll": "-test_ll"}, {"rmse": "rmse"}]
+    assert [paper.metrics for paper in benchmark.select(["yacht"]).papers] == [{"nmll": "-test_ll"}, {"rmse": "rmse"}]
 
 
 def test_pairs_are_all_combinations_in_table_order(load, text):
