@@ -1,1 +1,1 @@
-"""Running a benchmark: plan, executor, append-only store, and what is published from it."""
+"""Running a benchmark: plan, executor, store, and what is published from it."""

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from bdl.errors import InputError
 from bdl.runs.plan import Cell
+from bdl.runs.rescoring import rescore
 from bdl.runs.store import Row, Store
 from bdl.runs.work import FinalGroup, Group, SearchGroup, attempt, failed_row
 from bdl.search import FoldScore, best_setting, per_round
@@ -38,7 +39,8 @@ def run(cells: Sequence[Cell], store: Store, executor: Executor, listener: Liste
     cells
         The plan.
     store
-        Where rows go; what it holds is not done again.
+        Where rows go; what it holds is not done again. A predictive metric that final rows lack needs no training:
+        it is computed from the predictions.
     executor
         Where groups run.
     listener
@@ -52,6 +54,8 @@ def run(cells: Sequence[Cell], store: Store, executor: Executor, listener: Liste
         If the store holds a cell's rows made under another spec, other data or other code.
     """
     claim(cells, store)
+    for cell in cells:
+        rescore(cell, store)
     listener.begin(sum(remaining(cell, store) for cell in cells))
     for cell in cells:
         progress = partial(_advance, listener, cell)

@@ -1,7 +1,7 @@
 """The append-only store of a run: one SQLite file, one transaction a group of trials.
 
 A group's rows and predictions appear together or not at all, also after SIGKILL or a power cut; the primary
-key makes a second copy of a row impossible.
+key makes a second copy of a row impossible. The one thing that is written anew is the metrics of a row.
 """
 
 import json
@@ -132,11 +132,19 @@ class Store:
                 [
                     (
                         *(getattr(row, name) for name in _KEY),
-                        json.dumps({name: getattr(row, name) for name in _BODY}),
+                        _body(row),
                         _packed(row.predictions),
                     )
                     for row in rows
                 ],
+            )
+
+    def update(self, rows: Sequence[Row]) -> None:
+        """Write the metrics of rows that are there anew, all or none; status and predictions stay."""
+        with self._transaction():
+            self._db.executemany(
+                f"UPDATE trials SET row = ? WHERE {' AND '.join(f'{name} = ?' for name in _KEY)}",
+                [(_body(row), *(getattr(row, name) for name in _KEY)) for row in rows],
             )
 
     def rows(self, stage: Stage, dataset: str, entry: str) -> list[Row]:
@@ -174,6 +182,10 @@ class _Transaction:
 
     def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
         self._db.execute("COMMIT" if kind is None else "ROLLBACK")
+
+
+def _body(row: Row) -> str:
+    return json.dumps({name: getattr(row, name) for name in _BODY})
 
 
 def _packed(predictions: NDArray[np.floating[Any]] | None) -> bytes | None:

@@ -113,3 +113,18 @@ def test_a_file_in_the_way_of_the_folder_is_told(tmp_path):
     (tmp_path / "results").write_text("a file")
     with pytest.raises(InputError, match="choose another --results"):
         Store(tmp_path / "results/yacht/store.sqlite")
+
+
+def test_an_update_writes_the_metrics_and_leaves_the_rest(store):
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    store.append([make_row(0, predictions=values), make_row(1)])
+    store.update([make_row(0, metrics={"nmll": 2.5, "rmse": 1.5})])
+    assert store.rows("final", "yacht", "vifa") == [make_row(0, metrics={"nmll": 2.5, "rmse": 1.5}), make_row(1)]
+    np.testing.assert_array_equal(store.predictions("yacht", "vifa", 0), values)
+
+
+def test_an_update_of_several_rows_is_all_or_none(store):
+    store.append([make_row(0), make_row(1)])
+    with pytest.raises(TypeError):
+        store.update([make_row(0, metrics={}), make_row(1, metrics={"nmll": object()})])
+    assert store.rows("final", "yacht", "vifa") == [make_row(0), make_row(1)]
