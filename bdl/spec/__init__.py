@@ -1,9 +1,9 @@
 """What a benchmark file may say: reading, checking, profiles, overrides and hashes."""
 
 from bdl.spec.editor import json_schema
-from bdl.spec.entry import Entry, Prior, Range, Search, Training
+from bdl.spec.entry import Entry, Evaluation, Prior, Range, Search, Training
 from bdl.spec.loading import list_benchmarks, list_profiles, load_benchmark
-from bdl.spec.schema import Benchmark, Evaluation, Note, PaperTables, Preparation
+from bdl.spec.schema import Benchmark, Note, PaperTables, Preparation
 from bdl.spec.splits import parse_splits
 
 __all__ = [
