@@ -74,8 +74,16 @@ class Benchmark(Protocol):
         """Datasets, in table order."""
 
     @property
+    def splits(self) -> int:
+        """Splits of each dataset."""
+
+    @property
     def entries(self) -> Mapping[str, object]:
         """Entries by name, in table order."""
+
+    @property
+    def baseline(self) -> str | None:
+        """Entry that the others are held against, split by split; None for none."""
 
     @property
     def pairs(self) -> Sequence[tuple[str, str]]:

@@ -88,6 +88,8 @@ class Benchmark(Settings):
     """Splits of each data set, numbered from 0."""
     entries: Mapping[Slug, Entry] = Field(min_length=1)
     """Entries by name, in table order."""
+    baseline: Slug | None = None
+    """Entry that the others are held against, split by split, in figures of their own; null for no such figures."""
     preparation: Preparation = Preparation()
     """How data are split and standardised."""
     evaluation: Evaluation = Evaluation()
@@ -103,6 +105,7 @@ class Benchmark(Settings):
     def _entries_exist(self) -> Self:
         named = [(f"papers.{i}.methods", name) for i, paper in enumerate(self.papers) for name in paper.methods]
         named += [(f"notes.{i}.entry", note.entry) for i, note in enumerate(self.notes) if note.entry]
+        named += [("baseline", self.baseline)] if self.baseline else []
         for place, name in named:
             if name not in self.entries:
                 raise ValueError(f"{place}: {unknown('entry', name, self.entries)}")
@@ -152,7 +155,7 @@ class Benchmark(Settings):
         -------
         Benchmark
             Entries that run on none of the data sets are gone, and so are data sets on which no entry runs; its
-            papers and notes name only entries that are kept.
+            papers, notes and baseline name only entries that are kept.
 
         Raises
         ------
@@ -172,6 +175,7 @@ class Benchmark(Settings):
         changes = {
             "datasets": tuple(name for name in self.datasets if name in left),
             "entries": kept,
+            "baseline": self.baseline if self.baseline in kept else None,
             "papers": tuple(papers),
             "notes": tuple(note for note in self.notes if note.entry is None or note.entry in kept),
         }

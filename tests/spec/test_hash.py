@@ -82,6 +82,7 @@ def test_sampler_start_and_penalty_of_a_bayesian_search_change_a_cell(load, text
     "change",
     [
         "title=Other",
+        "baseline=fixed",
         "metrics=[nmll]",
         "papers=[]",
         "papers=[{paper: p, tables: [T], task: t, methods: {fixed: m}, metrics: {rmse: error}}]",

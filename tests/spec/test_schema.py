@@ -124,6 +124,7 @@ def test_too_small(load, content, path, value, low):
         ("papers", [PAPER | {"tables": []}], "papers.0.tables", "should not be empty"),
         ("papers", [PAPER | {"metrics": {"jnll": "m"}}], "papers.0.metrics.jnll", "unknown metric 'jnll'"),
         ("papers", [PAPER | {"metrics": {"nmll": ""}}], "papers.0.metrics.nmll", "String should have at least 1"),
+        ("baseline", "fxied", "baseline", "unknown entry 'fxied': did you mean fixed?"),
         ("notes", [{"entry": "fxied", "text": "t"}], "notes.0.entry", "unknown entry 'fxied': did you mean"),
         ("notes", [{"dataset": "yatch", "text": "t"}], "notes.0.dataset", "unknown dataset 'yatch'"),
         ("notes", [{"statistic": "mode", "text": "t"}], "notes.0.statistic", "Input should be 'mean' or 'med"),
@@ -219,6 +220,16 @@ def test_select_narrows_in_table_order(load, text):
     assert [note.text for note in small.notes] == ["about yacht"]
     assert benchmark.select(["yacht", "diabetes"]).datasets == ("diabetes", "yacht")
     assert type(small).model_validate(small.model_dump(mode="json")) == small
+
+
+def test_baseline_goes_with_its_entry(load, text):
+    assert load(text).baseline is None
+    benchmark = load(text, overrides=["baseline=fixed"])
+    assert benchmark.select(["yacht"]).baseline == "fixed"
+    assert benchmark.select(entries=["fixed"]).baseline == "fixed"
+    without = benchmark.select(entries=["searched"])
+    assert without.baseline is None
+    assert type(without).model_validate(without.model_dump(mode="json")) == without
 
 
 def test_metrics_of_a_paper(load, content):
