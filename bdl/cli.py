@@ -118,11 +118,11 @@ def figures(name: Name, profile: Profile = "paper", set_: Set = [], results: Res
     from bdl.runs.folder import existing, folder
 
     benchmark, pairs = _benchmark(name, profile, set_), []
-    comparison, place = compared(benchmark, final_rows(benchmark, results)), folder(results, benchmark)
+    rows, place = final_rows(benchmark, results), folder(results, benchmark)
     if (place / "store.sqlite").exists():  # posteriors are in the store only, not in the published rows
         with existing(results, benchmark) as store:
             pairs = posteriors(stored_cells(benchmark, store), store)
-    for path in draw(benchmark, comparison, pairs, place):
+    for path in draw(benchmark, rows, compared(benchmark, rows), pairs, place):
         console.print(str(path), highlight=False, soft_wrap=True)
 
 

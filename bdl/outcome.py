@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bdl.reports import Cell as TableCell
-from bdl.reports import Gaussians, compare, figures, moment_figures, render
+from bdl.reports import Gaussians, compare, figures, moment_figures, paired_figures, render
 from bdl.runs.folder import existing, folder
 from bdl.runs.plan import Cell
 from bdl.runs.publish import final_frame, provenance, write_provenance, write_rows
@@ -67,17 +67,28 @@ def publish(
     write_rows(cells, store, place)
     write_provenance(provenance(cells, store, wall_seconds), place)
     publish_info(sampled(cells), place)
-    comparison = compared(benchmark, final_frame(cells, store))
+    rows = final_frame(cells, store)
+    comparison = compared(benchmark, rows)
     files = [place / "table.md", place / "table.json"]
     for path, format in zip(files, ("markdown", "json"), strict=True):
         path.write_text(str(render(comparison, format)), encoding="utf-8")
-    return comparison, [*files, *draw(benchmark, comparison, posteriors(cells, store), place)]
+    return comparison, [*files, *draw(benchmark, rows, comparison, posteriors(cells, store), place)]
 
 
-def draw(benchmark: Benchmark, comparison: Sequence[TableCell], pairs: Sequence[Gaussians], place: Path) -> list[Path]:
+def draw(
+    benchmark: Benchmark,
+    rows: pd.DataFrame,
+    comparison: Sequence[TableCell],
+    pairs: Sequence[Gaussians],
+    place: Path,
+) -> list[Path]:
     """Draw every figure of a benchmark into ``figures`` of its folder."""
     target = place / "figures"
-    return [*figures(benchmark, comparison, target), *moment_figures(benchmark.name, pairs, target)]
+    return [
+        *figures(benchmark, comparison, target),
+        *paired_figures(benchmark, rows, target),
+        *moment_figures(benchmark.name, pairs, target),
+    ]
 
 
 def posteriors(cells: Sequence[Cell], store: Store) -> list[Gaussians]:

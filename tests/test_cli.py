@@ -329,6 +329,19 @@ def test_a_published_table_needs_no_store(tiny, tmp_path, run, invoke):
     assert published == from_store
 
 
+def test_a_baseline_adds_paired_figures(tiny, tmp_path, run, invoke):
+    figures = tmp_path / "results/tiny/figures"
+    assert run(tiny, "--set", "baseline=fixed")[0] == 0
+    written = {path.name for path in figures.iterdir()}
+    paired = {f"tiny-{metric}-paired.{suffix}" for metric in ("nmll", "rmse") for suffix in ("png", "pdf")}
+    assert {name for name in written if "paired" in name} == paired
+    shutil.rmtree(figures)
+    code, out, _ = invoke("figures", tiny, "--set", "baseline=fixed")
+    assert code == 0
+    assert {Path(line).name for line in out.splitlines()} == {path.name for path in figures.iterdir()} == written
+    assert_refused(invoke("figures", tiny, "--set", "baseline=fixd"), "baseline: unknown entry 'fixd': did you mean")
+
+
 def test_data_fetch_and_verify_tell_what_is_wrong(offline, invoke):
     assert_refused(invoke("data", "fetch", "yacth"), "unknown dataset 'yacth'", "did you mean yacht")
     code, out, _ = invoke("data", "verify", "yacht")

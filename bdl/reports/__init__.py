@@ -4,7 +4,20 @@ from bdl.reports.compare import Cell, compare
 from bdl.reports.figures import figures
 from bdl.reports.inputs import Gaussians
 from bdl.reports.moments import moment_figures
+from bdl.reports.paired import PairedDifference, paired_differences, paired_figures
 from bdl.reports.papers import PaperValue, paper_values
 from bdl.reports.render import render
 
-__all__ = ["Cell", "Gaussians", "PaperValue", "compare", "figures", "moment_figures", "paper_values", "render"]
+__all__ = [
+    "Cell",
+    "Gaussians",
+    "PairedDifference",
+    "PaperValue",
+    "compare",
+    "figures",
+    "moment_figures",
+    "paired_differences",
+    "paired_figures",
+    "paper_values",
+    "render",
+]

@@ -1,0 +1,178 @@
+"""Each entry held against the baseline split by split, one figure a predictive metric."""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from scipy.special import stdtrit
+
+from bdl.metrics.base import INFO
+from bdl.reports.figures import GRID, OURS, PAPER, QUIET, mark, panels, save
+from bdl.reports.inputs import Benchmark
+from bdl.reports.layout import heading
+from bdl.reports.statistics import Values, mean_se
+from bdl.reports.widening import SHADE, widen
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+QUANTILE = 0.975
+"""Upper end of the 95 % intervals."""
+LOOKS: dict[str, dict[str, Any]] = {
+    "better": OURS,
+    "worse": PAPER | {"markerfacecolor": PAPER["color"]},
+    "undecided": {**PAPER, "color": "#8c8c8c", "marker": "o"},
+}
+"""How a verdict is drawn; told apart by shape as well as by colour."""
+WIDE = 9.0
+"""Inches from which on the legend has room in one line."""
+
+
+class PairedDifference(NamedTuple):
+    """Mean over splits of entry minus baseline, for one metric on one dataset."""
+
+    dataset: str
+    entry: str
+    metric: str
+    n: int
+    """Pairs: splits on which both have a finite value."""
+    mean: float | None = None
+    """In the metric's unit; None without a pair."""
+    low: float | None = None
+    """Lower end of the 95 % interval; None with fewer than two pairs."""
+    high: float | None = None
+    """Upper end."""
+
+    @property
+    def reach(self) -> float:
+        """Largest distance from 0, of the interval or else of the mean."""
+        return max((abs(end) for end in (self.mean, self.low, self.high) if end is not None), default=0.0)
+
+    @property
+    def verdict(self) -> str:
+        """``"better"`` or ``"worse"`` than the baseline if the interval excludes 0, else ``"undecided"``."""
+        if self.low is None or self.high is None or self.low <= 0 <= self.high:
+            return "undecided"
+        return "better" if (self.high < 0) == (INFO[self.metric].direction == "lower") else "worse"
+
+
+def paired_differences(benchmark: Benchmark, rows: "pd.DataFrame") -> list[PairedDifference]:
+    """Hold every entry against the baseline, on the splits that both finished.
+
+    Parameters
+    ----------
+    benchmark
+        Gives the baseline, and the names and the order of metrics, datasets and entries.
+    rows
+        One row a trial: `dataset`, `entry`, `split`, `status` (``"ok"`` or ``"failed"``) and a column a metric.
+
+    Returns
+    -------
+    list of PairedDifference
+        In the order metric, dataset, entry, for predictive metrics and the datasets on which the baseline runs;
+        empty without a baseline.
+
+    Notes
+    -----
+    The interval is mean ± t s / sqrt(n), with s the standard deviation of the n differences and t the quantile of
+    Student's t with n - 1 degrees of freedom. The training rows of the splits overlap, so the differences are not
+    independent and the interval is somewhat too narrow (Nadeau and Bengio, "Inference for the generalization error",
+    Machine Learning 52, 2003).
+    """
+    metrics = [name for name in benchmark.metrics if INFO[name].kind == "predictive"]
+    against = {dataset for dataset, entry in benchmark.pairs if entry == benchmark.baseline}
+    pairs = [pair for pair in benchmark.pairs if pair[0] in against and pair[1] != benchmark.baseline]
+    rows = rows.reindex(columns=["dataset", "entry", "split", "status", *metrics])
+    good = rows[rows["status"] == "ok"]
+    found = []
+    for metric, (dataset, entry) in product(metrics, pairs):
+        here = good[good["dataset"] == dataset].set_index("split")
+        ours, theirs = (here.loc[here["entry"] == name, metric].astype(float) for name in (entry, benchmark.baseline))
+        values = np.asarray(ours - theirs, dtype=np.float64)  # a split that only one of them has gives NaN
+        values = values[np.isfinite(values)]
+        found.append(PairedDifference(dataset, entry, metric, values.size, *_interval(values)))
+    return found
+
+
+def paired_figures(benchmark: Benchmark, rows: "pd.DataFrame", folder: Path) -> list[Path]:
+    """Draw the paired differences: a panel a dataset, a row an entry, a figure a predictive metric.
+
+    Parameters
+    ----------
+    benchmark, rows
+        As in `paired_differences`.
+    folder
+        Where the files go; created if need be.
+
+    Returns
+    -------
+    list of Path
+        ``<benchmark>-<metric>-paired.png`` (200 dpi) and ``.pdf``. Datasets without a pair are left out, and so are
+        metrics without one. The same rows give the same bytes under one version of matplotlib.
+    """
+    groups: dict[str, list[PairedDifference]] = {}
+    for difference in paired_differences(benchmark, rows):
+        groups.setdefault(difference.metric, []).append(difference)
+    return save(
+        {
+            f"{benchmark.name}-{metric}-paired": partial(_figure, benchmark, metric, own)
+            for metric, own in groups.items()
+            if any(difference.n for difference in own)
+        },
+        folder,
+    )
+
+
+def _interval(values: Values) -> tuple[float, ...]:
+    """Give the mean and the ends of its interval: all three, the mean of a single value, or nothing of none."""
+    if values.size < 2:
+        return tuple(values.tolist())
+    mean, half = float(values.mean()), float(stdtrit(values.size - 1, QUANTILE)) * mean_se(values)
+    return mean, mean - half, mean + half
+
+
+def _figure(benchmark: Benchmark, metric: str, differences: Sequence[PairedDifference]) -> "Figure":
+    paired = dict.fromkeys(difference.dataset for difference in differences if difference.n)
+    own = {name: [difference for difference in differences if difference.dataset == name] for name in paired}
+    figure, axes = panels({name: [difference.entry for difference in drawn] for name, drawn in own.items()})
+    for name, panel in axes.items():
+        _fill(panel, own[name], benchmark.splits)
+    what = f"mean difference from {benchmark.baseline} over {benchmark.splits} splits"
+    lines = benchmark.title, heading(INFO[metric]), what
+    figure.suptitle("\n".join(lines), fontsize=11, x=0.01, ha="left")
+    _legend(figure, benchmark, metric)
+    return figure
+
+
+def _fill(panel: "Axes", differences: Sequence[PairedDifference], splits: int) -> None:
+    panel.axvline(0, color=QUIET, linestyle=":", linewidth=1.2, zorder=1)
+    for row, difference in enumerate(differences):
+        half = None if difference.mean is None or difference.high is None else difference.high - difference.mean
+        mark(panel, row, difference.mean, half, LOOKS[difference.verdict])
+        if difference.n < splits:
+            across = panel.get_yaxis_transform()
+            panel.text(1.01, row, f"n = {difference.n}", transform=across, va="center", color=QUIET, fontsize=7)
+    widen(panel, [difference.reach for difference in differences if difference.reach])
+
+
+def _legend(figure: "Figure", benchmark: Benchmark, metric: str) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    left, right = ("better", "worse") if INFO[metric].direction == "lower" else ("worse", "better")
+    labels = {
+        left: f"left: {left} than {benchmark.baseline}",
+        "undecided": "undecided: 95 % interval holds 0",
+        right: f"right: {right} than {benchmark.baseline}",
+    }
+    handles: list[Line2D | Patch] = [Line2D([], [], linestyle="none", label=labels[v], **LOOKS[v]) for v in labels]
+    if any(panel.get_xscale() == "symlog" for panel in figure.axes):
+        handles.append(Patch(facecolor=SHADE, edgecolor=GRID, label="shaded: logarithmic"))
+    columns = 4 if figure.get_figwidth() > WIDE else 2
+    spacing = {"handlelength": 1.2, "columnspacing": 1.6}
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, **spacing)
