@@ -94,62 +94,77 @@ def save(drawings: "Mapping[str, Callable[[], Figure]]", folder: Path) -> list[P
     return paths
 
 
-def _figure(benchmark: Benchmark, metric: str, cells: list[Cell]) -> "Figure":
+def panels(rows: Mapping[str, Sequence[str]]) -> "tuple[Figure, dict[str, Axes]]":
+    """Lay out a figure without marks, within `save`: a panel a dataset, which gives its entries, the rows."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    columns = min(len(benchmark.datasets), MAX_COLUMNS)
-    lines = math.ceil(len(benchmark.datasets) / columns)
-    own = {dataset: [e for d, e in benchmark.pairs if d == dataset] for dataset in benchmark.datasets}
-    height = lines * (ROW_HEIGHT * max(map(len, own.values())) + 0.75) + 0.8
+    columns = min(len(rows), MAX_COLUMNS)
+    lines = math.ceil(len(rows) / columns)
+    height = lines * (ROW_HEIGHT * max(map(len, rows.values())) + 0.75) + 0.8
     layout = ConstrainedLayoutEngine(wspace=0.08, hspace=0.08)
     figure = Figure(figsize=(max(PANEL_WIDTH * columns + 0.8, MIN_WIDTH), height), layout=layout, facecolor="white")
-    alike = all(entries == list(benchmark.entries) for entries in own.values())  # then only the first panel names them
+    alike = len({tuple(entries) for entries in rows.values()}) == 1  # then only the first panel names them
     axes = figure.subplots(lines, columns, sharey=alike, squeeze=False).ravel()
-    for panel, (dataset, entries) in zip(axes, own.items(), strict=False):
-        _panel(panel, dataset, entries, [cell for cell in cells if cell.dataset == dataset])
-    for panel in axes[len(benchmark.datasets) :]:
+    for panel in axes[len(rows) :]:
         panel.remove()
-    figure.suptitle(f"{benchmark.title}\n{heading(INFO[metric])}", fontsize=11, x=0.01, ha="left")
-    _legend(figure)
-    return figure
+    named = dict(zip(rows, axes, strict=False))
+    for dataset, panel in named.items():
+        _dress(panel, dataset, rows[dataset])
+    return figure, named
 
 
-def _panel(panel: "Axes", dataset: str, entries: list[str], cells: list[Cell]) -> None:
+def _dress(panel: "Axes", dataset: str, entries: Sequence[str]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     panel.set_title(dataset, fontsize=10, fontweight="bold", loc="left")
     panel.set_yticks(range(len(entries)), entries)
     panel.set_ylim(len(entries) - 0.5, -0.5)
     panel.grid(axis="x")
     panel.tick_params(which="both", length=0)
     panel.spines[["left", "right", "top"]].set_visible(False)
-    _scale(panel, [value for cell in cells for value in (cell.ours, cell.paper) if value is not None])
-    for cell in cells:
-        row = entries.index(cell.method)
-        _mark(panel, row - OFFSET, cell.ours, cell.ours_se, OURS)
-        _mark(panel, row + OFFSET, cell.paper, cell.paper_se, PAPER)
-        if cell.ours is None:
-            across = panel.get_yaxis_transform()
-            panel.text(0.5, row - OFFSET, cell.verdict, transform=across, ha="center", va="center", color=QUIET)
+    panel.xaxis.set_major_locator(MaxNLocator(nbins=4, min_n_ticks=3))
     panel.margins(x=0.12)
 
 
+def mark(panel: "Axes", row: float, value: float | None, error: float | None, style: Mapping[str, Any]) -> None:
+    """Mark a value in a row with its error to either side, what is known of the two."""
+    if value is not None:
+        panel.errorbar([value], [row], xerr=error, linestyle="none", elinewidth=1.4, capsize=2.5, capthick=1.4, **style)
+
+
+def _figure(benchmark: Benchmark, metric: str, cells: list[Cell]) -> "Figure":
+    own = {dataset: [e for d, e in benchmark.pairs if d == dataset] for dataset in benchmark.datasets}
+    figure, axes = panels(own)
+    for dataset, panel in axes.items():
+        _fill(panel, own[dataset], [cell for cell in cells if cell.dataset == dataset])
+    figure.suptitle(f"{benchmark.title}\n{heading(INFO[metric])}", fontsize=11, x=0.01, ha="left")
+    _legend(figure)
+    return figure
+
+
+def _fill(panel: "Axes", entries: list[str], cells: list[Cell]) -> None:
+    _scale(panel, [value for cell in cells for value in (cell.ours, cell.paper) if value is not None])
+    for cell in cells:
+        row = entries.index(cell.method)
+        mark(panel, row - OFFSET, cell.ours, cell.ours_se, OURS)
+        mark(panel, row + OFFSET, cell.paper, cell.paper_se, PAPER)
+        if cell.ours is None:
+            across = panel.get_yaxis_transform()
+            panel.text(0.5, row - OFFSET, cell.verdict, transform=across, ha="center", va="center", color=QUIET)
+
+
 def _scale(panel: "Axes", values: list[float]) -> None:
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     span = max(values) / min(values) if values and min(values) > 0 else 1.0
     if span <= LOG_FROM:
-        panel.xaxis.set_major_locator(MaxNLocator(nbins=4, min_n_ticks=3))
         return
     panel.set_xscale("log")
     panel.xaxis.set_minor_formatter(NullFormatter())
     if span < POWERS_FROM:
         panel.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
         panel.xaxis.set_major_formatter("{x:g}")
-
-
-def _mark(panel: "Axes", row: float, value: float | None, error: float | None, style: dict[str, Any]) -> None:
-    if value is not None:
-        panel.errorbar([value], [row], xerr=error, linestyle="none", elinewidth=1.4, capsize=2.5, capthick=1.4, **style)
 
 
 def _legend(figure: "Figure") -> None:
