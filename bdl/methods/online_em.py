@@ -1,0 +1,123 @@
+"""Online factor analysis by expectation maximisation (Brownlie 2022, Algorithm 2).
+
+The complete-data statistics are running means over all observations, each made with the F and psi of its time,
+
+    A = mean(d m^T),  B = mean(m m^T),  s = mean(d o d),
+
+and after each observation, with H = B + Sigma, F = A H^{-1} and psi = s - rowsum(F o A). This psi is the print's
+s + rowsum((F H) o F - 2 F o A) for the new F. Published as it is: Sigma is the latest, not averaged; psi has no floor.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
+
+import torch
+from annotated_types import Ge
+from torch import Tensor
+
+from bdl.methods.base import Noise, Shapes
+from bdl.methods.online_fa import by_coordinate, centre, inverse, latent_posterior, start
+from bdl.posteriors import FactorAnalysis
+
+
+class Statistics(NamedTuple):
+    """Means over observations of what the complete-data likelihood depends on."""
+
+    cross: Tensor
+    """Of m d^T, A^T: (..., K, D)."""
+    latent: Tensor
+    """Of m m^T, or of E[h h^T]: (..., K, K)."""
+    square: Tensor
+    """Of d o d: (..., D)."""
+
+
+class EmState(NamedTuple):
+    """The estimate, and the statistics that it was made from."""
+
+    seen: Tensor
+    """Observations seen, ()."""
+    mean: Tensor
+    """Their mean, (..., D)."""
+    statistics: Statistics
+    loadings: Tensor
+    """F^T, (..., K, D)."""
+    diag: Tensor
+    """psi, (..., D)."""
+
+
+@dataclass(frozen=True)
+class OnlineEm:
+    """Settings of online expectation maximisation.
+
+    Parameters
+    ----------
+    latent_dim
+        Factors, K.
+    warmup
+        First observations, which move the mean and the statistics only.
+    """
+
+    latent_dim: Annotated[int, Ge(1)] = 10
+    warmup: Annotated[int, Ge(0)] = 100
+
+    def init_noise(self, dim: int) -> Shapes:
+        """Ask for the D x K matrix whose orthonormal columns start F."""
+        return {"F": (dim, self.latent_dim)}
+
+    def init(self, noise: Noise) -> EmState:
+        """Start at mean 0, F = Q of the reduced QR decomposition, psi = 1, statistics 0."""
+        loadings = start(noise)
+        zero = torch.zeros_like(loadings[..., 0, :])
+        statistics = Statistics(torch.zeros_like(loadings), torch.zeros_like(loadings @ loadings.mT), zero)
+        return EmState(torch.zeros((), dtype=torch.int64), zero, statistics, loadings, torch.ones_like(zero))
+
+    def update(self, state: EmState, observation: Tensor) -> EmState:
+        """Move the mean and the statistics, then set F and psi."""
+        seen, mean, deviations = centre(state.seen, state.mean, observation.unsqueeze(-2))
+        latent = latent_posterior(state.loadings, state.diag, deviations)
+        gain = seen.to(mean.dtype).reciprocal()
+        second = torch.lerp(state.statistics.latent, latent.means.mT @ latent.means, gain)
+        solve, learning = inverse(second + latent.covariance), seen > self.warmup
+
+        def learn(cross: Tensor, square: Tensor, loadings: Tensor, diag: Tensor, d: Tensor) -> tuple[Tensor, ...]:
+            cross, square = blend(cross, square, latent.means, d, gain)
+            new_loadings, new_diag = maximise(cross, square, solve)
+            return cross, square, torch.where(learning, new_loadings, loadings), torch.where(learning, new_diag, diag)
+
+        old = state.statistics.cross, state.statistics.square, state.loadings, state.diag
+        cross, square, loadings, diag = by_coordinate(learn, *old, deviations)
+        return EmState(seen, mean, Statistics(cross, second, square), loadings, diag)
+
+    def update_block(self, state: EmState, observations: Tensor) -> EmState:
+        """Update by each of the observations (..., B, D) in turn."""
+        for observation in observations.unbind(-2):
+            state = self.update(state, observation)
+        return state
+
+    def posterior(self, state: EmState) -> FactorAnalysis:
+        """Give N(mean, F F^T + diag(psi))."""
+        return FactorAnalysis(state.mean, state.loadings.mT, state.diag)
+
+
+def blend(cross: Tensor, square: Tensor, means: Tensor, deviations: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
+    """Move the statistics ``cross`` and ``square`` towards those of B observations alone.
+
+    Parameters
+    ----------
+    cross, square
+        As in `Statistics`.
+    means
+        m, (..., B, K).
+    deviations
+        d, (..., B, D).
+    gain
+        Fraction of the way, ().
+    """
+    new = means.mT / deviations.shape[-2] @ deviations
+    return torch.lerp(cross, new, gain), torch.lerp(square, deviations.square().mean(-2), gain)
+
+
+def maximise(cross: Tensor, square: Tensor, solve: Tensor) -> tuple[Tensor, Tensor]:
+    """F^T and psi that maximise the complete-data likelihood; `solve` is H^{-1}, (..., K, K)."""
+    loadings = solve @ cross
+    return loadings, square - (loadings * cross).sum(-2)
