@@ -20,11 +20,11 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from bdl.errors import InputError
 from bdl.methods.base import Noise, Shapes
 from bdl.posteriors import FactorAnalysis
 
-
-_SLICE = 1 << 14
+_SLICE = 1 << 13
 """Coordinates handled at once, so that what is computed on the way stays in the cache."""
 
 
@@ -72,6 +72,12 @@ class Latent(NamedTuple):
     """m, (..., B, K)."""
     covariance: Tensor
     """Sigma, the same for all, (..., K, K)."""
+
+
+def check_rank(latent_dim: int, dim: int) -> None:
+    """Raise `InputError` unless there is a factor, and fewer factors than dimensions."""
+    if not 1 <= latent_dim < dim:
+        raise InputError(f"latent_dim {latent_dim} does not suit {dim} dimensions: give one of 1 to {dim - 1}")
 
 
 def start(noise: Noise) -> Tensor:
