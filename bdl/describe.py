@@ -73,11 +73,8 @@ def _benchmark(name: str) -> list[str]:
 
 
 def _entry(entry: Entry) -> list[str]:
-    lines = [
-        f"model: {_named(entry.model)}",
-        f"likelihood: {_named(entry.likelihood)}",
-        f"method: {_named(entry.method)}",
-    ]
+    parts = {"model": entry.model, "likelihood": entry.likelihood, "method": entry.method}
+    lines = [f"{kind}: {_named(component)}" for kind, component in parts.items() if component]
     if entry.datasets:
         lines.append(f"data sets: {', '.join(entry.datasets)}")
     if entry.reference:

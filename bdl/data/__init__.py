@@ -1,12 +1,13 @@
 """Data sets with checksums, published splits, and scaling fitted on training rows only."""
 
-from bdl.data.catalogue import DATASETS, FetchCount, about, fetch, load, status
+from bdl.data.catalogue import DATASETS, FetchCount, about, fetch, load, load_stream, status
 from bdl.data.dataset import Dataset, Standardise, Task
 from bdl.data.files import RemoteFile, State
 from bdl.data.fileset import FileSet
 from bdl.data.preparation import SplitScheme, prepare
 from bdl.data.scaling import Scaling
 from bdl.data.splits import Split, folds, half_split, leading_split, recipe_split
+from bdl.data.streams import Stream
 
 __all__ = [
     "DATASETS",
@@ -19,6 +20,7 @@ __all__ = [
     "SplitScheme",
     "Standardise",
     "State",
+    "Stream",
     "Task",
     "about",
     "fetch",
@@ -26,6 +28,7 @@ __all__ = [
     "half_split",
     "leading_split",
     "load",
+    "load_stream",
     "prepare",
     "recipe_split",
     "status",

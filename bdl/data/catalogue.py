@@ -6,6 +6,8 @@ from typing import NamedTuple
 from bdl.data.dataset import Dataset
 from bdl.data.files import RemoteFile, State
 from bdl.data.fileset import FileSet
+from bdl.data.streams import Stream
+from bdl.errors import InputError
 from bdl.registry import Registry
 
 DATASETS = Registry(
@@ -28,9 +30,15 @@ DATASETS = Registry(
         "usps_3v5": "bdl.data.usps:usps_3v5",
         "mnist": "bdl.data.mnist:mnist",
         "synthetic_logistic": "bdl.data.synthetic:synthetic_logistic",
+        **{
+            name: f"bdl.data.streams:{name}"
+            for name in (
+                f"fa_{d}_{spread}{end}" for end in ("", "_columns") for d in (100, 1000) for spread in (10, 100, 1000)
+            )
+        },
     },
 )
-"""A registered component is called without arguments and gives a `Dataset`.
+"""A registered component is called without arguments and gives a `Dataset`, or a `Stream`.
 
 If it needs downloaded files it lists them in an attribute ``files`` (a sequence of `RemoteFile`), as a `FileSet` does.
 """
@@ -44,7 +52,7 @@ class FetchCount(NamedTuple):
 
 
 def load(name: str) -> Dataset:
-    """Load a data set; files that are missing are downloaded, all are verified.
+    """Load a table; files that are missing are downloaded, all are verified.
 
     Parameters
     ----------
@@ -54,10 +62,28 @@ def load(name: str) -> Dataset:
     Raises
     ------
     InputError
-        If the name is unknown, a file cannot be had, or a cached file is corrupt.
+        If the name is unknown or that of a stream, a file cannot be had, or a cached file is corrupt.
     """
-    dataset: Dataset = DATASETS.get(name)()
-    return dataset
+    found: Dataset | Stream = DATASETS.get(name)()
+    if isinstance(found, Stream):
+        raise InputError(f"dataset '{name}' is a stream of parameter vectors: use a method that learns from one")
+    return found
+
+
+def load_stream(name: str) -> Stream:
+    """Give a stream of parameter vectors; arguments as in `load`.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown, or not that of a stream.
+    """
+    found: Dataset | Stream = DATASETS.get(name)()
+    if not isinstance(found, Stream):
+        raise InputError(
+            f"dataset '{name}' is a table: methods that learn from a stream need a stream, such as fa_100_10"
+        )
+    return found
 
 
 def about(name: str) -> list[str]:
@@ -69,6 +95,8 @@ def about(name: str) -> list[str]:
         If the name is unknown.
     """
     dataset = DATASETS.get(name)
+    if isinstance(dataset, Stream):
+        return [dataset.about]
     if not isinstance(dataset, FileSet):
         return [" ".join((getdoc(dataset) or "no description").split("\n\n")[0].split())]
     splits = f"{dataset.splits} published split{'s' if dataset.splits > 1 else ''}"

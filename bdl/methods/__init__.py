@@ -14,7 +14,11 @@ METHODS = Registry(
         "mc-dropout": "bdl.methods.mc_dropout:McDropout",
         "conjugate": "bdl.methods.conjugate:Conjugate",
         "fa-optimum": "bdl.methods.fa_optimum:FactorAnalysisOptimum",
+        "online-sga": "bdl.methods.online_sga:OnlineSga",
+        "online-em": "bdl.methods.online_em:OnlineEm",
+        "online-px-em": "bdl.methods.online_px_em:OnlinePxEm",
+        "batch-fa": "bdl.methods.batch_fa:BatchFa",
         "fa-elbo": "bdl.methods.fa_elbo:FactorAnalysisElbo",
     },
-    contracts=("bdl.methods.base:Method", "bdl.methods.base:DirectMethod"),
+    contracts=("bdl.methods.base:Method", "bdl.methods.base:DirectMethod", "bdl.methods.base:StreamMethod"),
 )

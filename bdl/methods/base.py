@@ -74,3 +74,31 @@ class DirectMethod(Protocol):
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Posterior:
         """Give the posterior for training data as the model sees them, float64, (n, d) and (n,)."""
         ...
+
+
+class StreamMethod(Protocol):
+    """A method that learns from a stream of parameter vectors: a frozen dataclass of its static YAML settings.
+
+    The state is a NamedTuple of tensors, and its first field is ``seen``, the observations seen, of shape (). All other
+    tensors may have the streams as leading dimensions, (..., D) for a vector of parameters.
+    """
+
+    def check_dim(self, dim: int) -> None:
+        """Raise `InputError` if the settings do not fit parameter vectors of length D."""
+        ...
+
+    def init_noise(self, dim: int) -> Shapes:
+        """Name and shape the standard normals that `init` needs, for one stream."""
+        ...
+
+    def init(self, noise: Noise) -> Any:
+        """Make the state before the first observation."""
+        ...
+
+    def update_block(self, state: Any, observations: Tensor) -> Any:
+        """Learn from consecutive observations, (..., B, D)."""
+        ...
+
+    def posterior(self, state: Any) -> Posterior:
+        """Give the estimate of one stream."""
+        ...

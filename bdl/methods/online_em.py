@@ -15,8 +15,8 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from bdl.methods.base import Noise, Shapes
-from bdl.methods.online_fa import by_coordinate, centre, inverse, latent_posterior, start
+from bdl.methods.base import Noise
+from bdl.methods.online_fa import FactorEstimator, blend, by_coordinate, centre, inverse, latent_posterior, start
 from bdl.posteriors import FactorAnalysis
 
 
@@ -46,23 +46,16 @@ class EmState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OnlineEm:
+class OnlineEm(FactorEstimator):
     """Settings of online expectation maximisation.
 
     Parameters
     ----------
-    latent_dim
-        Factors, K.
     warmup
         First observations, which move the mean and the statistics only.
     """
 
-    latent_dim: Annotated[int, Ge(1)] = 10
     warmup: Annotated[int, Ge(0)] = 100
-
-    def init_noise(self, dim: int) -> Shapes:
-        """Ask for the D x K matrix whose orthonormal columns start F."""
-        return {"F": (dim, self.latent_dim)}
 
     def init(self, noise: Noise) -> EmState:
         """Start at mean 0, F = Q of the reduced QR decomposition, psi = 1, statistics 0."""
@@ -97,24 +90,6 @@ class OnlineEm:
     def posterior(self, state: EmState) -> FactorAnalysis:
         """Give N(mean, F F^T + diag(psi))."""
         return FactorAnalysis(state.mean, state.loadings.mT, state.diag)
-
-
-def blend(cross: Tensor, square: Tensor, means: Tensor, deviations: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
-    """Move the statistics ``cross`` and ``square`` towards those of B observations alone.
-
-    Parameters
-    ----------
-    cross, square
-        As in `Statistics`.
-    means
-        m, (..., B, K).
-    deviations
-        d, (..., B, D).
-    gain
-        Fraction of the way, ().
-    """
-    new = means.mT / deviations.shape[-2] @ deviations
-    return torch.lerp(cross, new, gain), torch.lerp(square, deviations.square().mean(-2), gain)
 
 
 def maximise(cross: Tensor, square: Tensor, solve: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,49 +15,52 @@ bracket, mean_t = mean_{t-1} + (theta_t - mean_{t-1}) / t.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import torch
+from annotated_types import Ge
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.base import Noise, Shapes
+from bdl.methods.base import Noise, Shapes, StreamMethod
 from bdl.posteriors import FactorAnalysis
 
 _SLICE = 1 << 13
 """Coordinates handled at once, so that what is computed on the way stays in the cache."""
 
 
-class OnlineEstimator(Protocol):
-    """An estimator: a frozen dataclass of settings with pure functions of a state, a NamedTuple of tensors.
+@dataclass(frozen=True)
+class FactorEstimator:
+    """What estimators of factor-analysis posteriors share.
 
-    A state has the fields ``seen``, observations seen (int64, shape ()), and ``mean``, (..., D).
+    Parameters
+    ----------
+    latent_dim
+        Factors, K.
     """
 
-    @property
-    def latent_dim(self) -> int:
-        """Factors, K."""
-        ...
+    latent_dim: Annotated[int, Ge(1)] = 10
+
+    def check_dim(self, dim: int) -> None:
+        """Raise `InputError` unless there are fewer factors than parameters."""
+        check_rank(self.latent_dim, dim)
+
+    def init_noise(self, dim: int) -> Shapes:
+        """Ask for the D x K matrix whose orthonormal columns start F."""
+        return {"F": (dim, self.latent_dim)}
+
+
+class OnlineEstimator(StreamMethod, Protocol):
+    """An estimator that learns from one observation at a time, and keeps no more than O(DK) numbers."""
 
     @property
     def warmup(self) -> int:
         """Observations in which F and psi do not learn."""
         ...
 
-    def init_noise(self, dim: int) -> Shapes:
-        """Name and shape the standard normals that `init` needs."""
-        ...
-
-    def init(self, noise: Noise) -> Any:
-        """Make the state before the first observation."""
-        ...
-
     def update(self, state: Any, observation: Tensor) -> Any:
         """Learn from one observation, (..., D)."""
-        ...
-
-    def update_block(self, state: Any, observations: Tensor) -> Any:
-        """Learn from consecutive observations, (..., B, D)."""
         ...
 
     def posterior(self, state: Any) -> FactorAnalysis:
@@ -126,6 +129,24 @@ def latent_posterior(loadings: Tensor, diag: Tensor, deviations: Tensor) -> Late
         projected = projected + d @ projection.mT
     covariance = inverse(precision)
     return Latent(projected @ covariance, covariance)
+
+
+def blend(cross: Tensor, square: Tensor, means: Tensor, deviations: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
+    """Move the statistics ``cross`` and ``square`` towards those of B observations alone.
+
+    Parameters
+    ----------
+    cross, square
+        Of m d^T, (..., K, D), and of d o d, (..., D).
+    means
+        m, (..., B, K).
+    deviations
+        d, (..., B, D).
+    gain
+        Fraction of the way, ().
+    """
+    new = means.mT / deviations.shape[-2] @ deviations
+    return torch.lerp(cross, new, gain), torch.lerp(square, deviations.square().mean(-2), gain)
 
 
 def inverse(matrix: Tensor) -> Tensor:

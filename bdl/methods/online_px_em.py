@@ -37,9 +37,8 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from bdl.methods.base import Noise, Shapes
-from bdl.methods.online_em import blend
-from bdl.methods.online_fa import by_coordinate, centre, latent_posterior, start
+from bdl.methods.base import Noise
+from bdl.methods.online_fa import FactorEstimator, blend, by_coordinate, centre, latent_posterior, start
 from bdl.posteriors import FactorAnalysis
 
 _FORGETTING = 5
@@ -72,13 +71,11 @@ class PxEmState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OnlinePxEm:
+class OnlinePxEm(FactorEstimator):
     """Settings of averaged online PX-EM.
 
     Parameters
     ----------
-    latent_dim
-        Factors, K.
     warmup
         First observations, which set the mean and the units only; rounded up to whole blocks.
     block
@@ -86,13 +83,8 @@ class OnlinePxEm:
         on all but one observation of a block.
     """
 
-    latent_dim: Annotated[int, Ge(1)] = 10
     warmup: Annotated[int, Ge(2)] = 100
     block: Annotated[int, Ge(1)] = 100
-
-    def init_noise(self, dim: int) -> Shapes:
-        """Ask for the D x K matrix whose orthonormal columns start F."""
-        return {"F": (dim, self.latent_dim)}
 
     def init(self, noise: Noise) -> PxEmState:
         """Start at mean 0, F = Q of the reduced QR decomposition, psi = 1, s as this model expects it."""

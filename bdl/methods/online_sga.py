@@ -17,8 +17,8 @@ import torch
 from annotated_types import Ge, Gt
 from torch import Tensor
 
-from bdl.methods.base import Noise, Shapes
-from bdl.methods.online_fa import Latent, by_coordinate, centre, latent_posterior, start
+from bdl.methods.base import Noise
+from bdl.methods.online_fa import FactorEstimator, Latent, by_coordinate, centre, latent_posterior, start
 from bdl.posteriors import FactorAnalysis
 
 
@@ -36,26 +36,19 @@ class SgaState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OnlineSga:
+class OnlineSga(FactorEstimator):
     """Settings of online stochastic gradient ascent.
 
     Parameters
     ----------
-    latent_dim
-        Factors, K.
     learning_rate
         Step of F and of gamma.
     warmup
         First observations, which move the mean only.
     """
 
-    latent_dim: Annotated[int, Ge(1)] = 10
     learning_rate: Annotated[float, Gt(0)] = 0.001
     warmup: Annotated[int, Ge(0)] = 100
-
-    def init_noise(self, dim: int) -> Shapes:
-        """Ask for the D x K matrix whose orthonormal columns start F."""
-        return {"F": (dim, self.latent_dim)}
 
     def init(self, noise: Noise) -> SgaState:
         """Start at mean 0, F = Q of the reduced QR decomposition, psi = 1."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.online_fa import OnlineEstimator, check_rank
+from bdl.methods.online_fa import OnlineEstimator
 from bdl.posteriors import FactorAnalysis
 
 
@@ -31,7 +31,7 @@ class FaStream:
     """
 
     def __init__(self, estimator: OnlineEstimator, dim: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
-        check_rank(estimator.latent_dim, dim)
+        estimator.check_dim(dim)
         generator = torch.Generator().manual_seed(seed)
         noise: Mapping[str, Tensor] = {
             name: torch.randn(shape, generator=generator, dtype=dtype)

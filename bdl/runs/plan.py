@@ -3,13 +3,15 @@
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import cast
 
 import torch
 
-from bdl.data import Dataset, SplitScheme, Standardise, load, prepare
+from bdl.data import Dataset, SplitScheme, Standardise, Stream, load, load_stream, prepare
 from bdl.errors import InputError
+from bdl.methods.base import StreamMethod
 from bdl.metrics import INFO
 from bdl.models import LIKELIHOODS
 from bdl.models.problem import Problem
@@ -24,6 +26,9 @@ from bdl.training.direct import TrainingData
 from bdl.training.engine import Schedule
 from bdl.training.program import Program
 from bdl.training.trials import Pool
+
+CHECKPOINTS = tuple(mantissa * 10**power for power in range(2, 9) for mantissa in (1, 2, 5))
+"""Numbers of observations after which the estimate from a stream is looked at."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +69,12 @@ class Cell:
         return _load(self.dataset, preparation.split, preparation.standardise, rows)
 
     @property
+    def stream(self) -> Stream:
+        """The stream, cut to the length that the benchmark says, for a method that learns from one."""
+        stream = load_stream(self.dataset)
+        return replace(stream, length=self.benchmark.preparation.rows.get(self.dataset, stream.length))
+
+    @property
     def identity(self) -> tuple[object, ...]:
         """Start of the identities of the cell's trials."""
         return (self.benchmark.seed, self.benchmark.name, self.dataset, self.entry)
@@ -72,6 +83,7 @@ class Cell:
     def problem(self) -> Problem:
         """Model, likelihood and prior."""
         entry, data = self.settings, self.data
+        assert entry.model is not None and entry.likelihood is not None, "only streams lack them"  # noqa: PT018
         likelihood = entry.likelihood.build()
         return Problem(
             entry.model.build(),
@@ -95,7 +107,13 @@ class Cell:
         )
 
     def truth(self, split: int) -> Truth | None:
-        """Find the reference posterior of a split, None if the entry has none; noise precision in original units."""
+        """Find the reference posterior of a split, None if the entry has none; noise precision in original units.
+
+        The truth of a stream is the distribution that it is drawn from.
+        """
+        if self.settings.streams:
+            model = self.stream.model(split)
+            return Truth(model.mean().double(), model.covariance().double(), {})
         if self.settings.reference is None:
             return None
         data = self._training_data(split)
@@ -118,7 +136,7 @@ class Cell:
         """Hash what decides the cell's numbers: its spec, the data and the sources."""
         parts = (
             self.benchmark.cell_hash(self.dataset, self.entry),
-            self.data.checksum,
+            (self.stream if self.settings.streams else self.data).checksum,
             source_hash(type(self.settings.method.build())),
         )
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
@@ -131,6 +149,9 @@ class Cell:
         InputError
             If a split does not exist, the likelihood, a metric or the method does not fit, or there are too few rows.
         """
+        if self.settings.streams:
+            self._check_stream()
+            return
         sizes = [len(self.data.split(split).train) for split in self.splits]
         self._check_task()
         self._check_hyper()
@@ -159,8 +180,21 @@ class Cell:
                     "lower batch_size or raise epochs"
                 )
 
+    def _check_stream(self) -> None:
+        if not self.benchmark.measures_distances:
+            raise InputError("metrics: a stream has a distribution, but no targets; use distances")
+        for split in self.splits:
+            self.stream.model(split)
+        cast(StreamMethod, self.settings.method.build()).check_dim(self.stream.dim)
+        if self.stream.length < CHECKPOINTS[0]:
+            raise InputError(
+                f"preparation.rows.{self.dataset}: the first look at a stream is after {CHECKPOINTS[0]} observations; "
+                "give at least so many"
+            )
+
     def _check_task(self) -> None:
         data, likelihood, search = self.data, self.settings.likelihood, self.settings.search
+        assert likelihood is not None, "only streams lack one"
         if not likelihood.build().fits(data.classes):
             targets = f"has {data.classes} classes" if data.classes else "is a regression"
             fitting = [name for name in LIKELIHOODS.builtin if LIKELIHOODS.get(name)().fits(data.classes)]
@@ -212,6 +246,8 @@ class Cell:
 
     def minibatches(self, stage: Stage) -> int:
         """Count the minibatches of one fit in a stage, for progress and for `compiles`."""
+        if self.settings.streams:
+            return self.stream.length
         search = self.settings.search
         rows = len(self.data.split(self.splits[0]).train)
         if stage == "search" and search:
@@ -221,7 +257,7 @@ class Cell:
     @property
     def cost(self) -> int:
         """Relative time that a model-minibatch takes; a small model costs as much as 200 parameters at least."""
-        return 200 + self.problem.dim
+        return 200 + (self.stream.dim if self.settings.streams else self.problem.dim)
 
     def compiles(self, stage: Stage, width: int) -> bool:
         """Decide whether a stage is compiled, whose groups have `width` fits each."""

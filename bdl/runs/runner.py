@@ -13,6 +13,7 @@ from bdl.errors import InputError
 from bdl.runs.plan import Cell
 from bdl.runs.rescoring import rescore
 from bdl.runs.store import Row, Store
+from bdl.runs.streaming import StreamGroup
 from bdl.runs.work import FinalGroup, Group, SearchGroup, attempt, failed_row
 from bdl.search import FoldScore, best_setting, per_round
 from bdl.training.engine import Progress
@@ -129,6 +130,8 @@ def _search_groups(cell: Cell, store: Store) -> list[Group]:
 def _final_groups(cell: Cell, store: Store, listener: Listener) -> list[Group]:
     """All splits together, each with the best setting of its search."""
     todo, search = _pending(cell, store), cell.settings.search
+    if cell.settings.streams:
+        return [StreamGroup(cell, tuple(todo))] if todo else []
     if search is None:
         settings = {split: dict(cell.settings.hyper) for split in todo}
         return [FinalGroup(cell, settings, {})] if todo else []

@@ -13,6 +13,7 @@ from bdl.references.base import Truth
 from bdl.runs.plan import Cell
 from bdl.runs.scoring import Kept, score_moments, score_predictions
 from bdl.runs.store import Row
+from bdl.runs.streaming import StreamGroup
 from bdl.search import FoldScore, cross_validate, propose, told
 from bdl.search.crossval import failure
 from bdl.search.study import Setting
@@ -139,7 +140,7 @@ class FinalGroup:
         )
 
 
-Group = SearchGroup | FinalGroup
+Group = SearchGroup | FinalGroup | StreamGroup
 
 
 def attempt(group: Group, progress: Progress) -> list[Row]:

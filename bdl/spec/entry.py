@@ -116,13 +116,17 @@ class Evaluation(Settings):
     """Posterior samples of a predictive distribution."""
 
 
+_OF_A_MODEL = ("model", "likelihood", "training", "hyper", "reference", "from_reference", "search", "evaluation")
+"""Fields that mean nothing where there is no model."""
+
+
 class Entry(Settings):
     """One row of the tables: a model, a likelihood, a prior, a method and how it is trained."""
 
-    model: ModelComponent
-    """Model and its settings."""
-    likelihood: LikelihoodComponent
-    """Likelihood and its settings."""
+    model: ModelComponent | None = None
+    """Model and its settings; null for a method that learns from a stream."""
+    likelihood: LikelihoodComponent | None = None
+    """Likelihood and its settings; null for a method that learns from a stream."""
     prior: Prior = Prior()
     """Prior over the parameters."""
     method: MethodComponent
@@ -149,7 +153,14 @@ class Entry(Settings):
     @property
     def hyper_names(self) -> tuple[str, ...]:
         """Every hyper-parameter that must be fixed or searched."""
+        if self.likelihood is None:
+            return ()
         return (*self.method.build().hyper, "prior_precision", *self.likelihood.build().hyper)
+
+    @property
+    def streams(self) -> bool:
+        """Whether the method learns from a stream of parameter vectors, and needs no model."""
+        return hasattr(self.method.build(), "update_block")
 
     @property
     def direct(self) -> bool:
@@ -178,10 +189,19 @@ class Entry(Settings):
         return not self.datasets or dataset in self.datasets
 
     @model_validator(mode="after")
+    def _streams_alone(self) -> Self:
+        given = [name for name in _OF_A_MODEL if getattr(self, name)]
+        if self.streams and given:
+            raise ValueError(f"method '{self.method.name}' learns from a stream: remove {' and '.join(given)}")
+        if not self.streams and not (self.model and self.likelihood):
+            raise ValueError(f"{'likelihood' if self.model else 'model'} is missing")
+        return self
+
+    @model_validator(mode="after")
     def _training_fits_method(self) -> Self:
         if self.direct and (self.training or self.search):
             raise ValueError(f"method '{self.method.name}' works without minibatches: remove training and search")
-        if not self.direct and self.training is None:
+        if not self.direct and not self.streams and self.training is None:
             raise ValueError("training is missing: give epochs and batch_size")
         return self
 

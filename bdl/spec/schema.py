@@ -138,7 +138,8 @@ class Benchmark(Settings):
         if self.measures_distances and any(INFO[name].kind == "predictive" for name in self.metrics):
             raise ValueError("metrics: distances and predictive scores cannot be mixed; make two benchmarks")
         for dataset, name in self.pairs if self.measures_distances else ():
-            if self.entries[name].on(dataset).reference is None:
+            entry = self.entries[name].on(dataset)
+            if entry.reference is None and not entry.streams:
                 own = f".by_dataset.{dataset}" if self.entries[name].reference else ""
                 raise ValueError(f"entries.{name}{own}.reference is missing: distances need one")
         return self

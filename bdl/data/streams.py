@@ -1,0 +1,97 @@
+"""Streams of parameter vectors from known distributions (Brownlie 2022, section 4.4.1)."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from bdl.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bdl.data.factor_model import Scaling
+    from bdl.posteriors import FactorAnalysis
+
+FACTORS = 10
+LENGTH = 100_000
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Ten streams, each from a factor-analysis model of its own; stream i has the seed i.
+
+    Parameters
+    ----------
+    name
+        Identifier, as in the registry.
+    dim
+        Parameters, D.
+    spread
+        The squared scales s^2 of the factors are uniform on [1, spread]; see `bdl.data.factor_model.factor_model`.
+    scaling
+        ``"rows"`` as published, or ``"columns"``.
+    length
+        Observations of a stream.
+    splits
+        Number of streams.
+    """
+
+    name: str
+    dim: int
+    spread: float
+    scaling: "Scaling" = "rows"
+    length: int = LENGTH
+    splits: int = 10
+
+    def __call__(self) -> "Stream":
+        """Give the stream itself: registered data sets are called."""
+        return self
+
+    @property
+    def about(self) -> str:
+        """What the observations are."""
+        return (
+            f"{self.length} vectors of {self.dim} parameters from a factor-analysis model of rank {FACTORS}, "
+            f"{self.scaling} scaled by 1 to {self.spread:g}"
+        )
+
+    @property
+    def checksum(self) -> str:
+        """SHA-256 (hex) of what the streams are made from: settings and code, not values."""
+        return sha256(repr(asdict(self)).encode()).hexdigest()
+
+    def model(self, index: int) -> "FactorAnalysis":
+        """Give the distribution that stream `index` is drawn from.
+
+        Raises
+        ------
+        InputError
+            If there is no such stream.
+        """
+        from bdl.data.factor_model import factor_model
+
+        if not 0 <= index < self.splits:
+            raise InputError(f"dataset '{self.name}' has no split {index}; choose 0 to {self.splits - 1}")
+        return factor_model(index, self.dim, FACTORS, (1, self.spread), self.scaling)
+
+    def blocks(self, index: int, size: int) -> "Iterator[Tensor]":
+        """Yield the observations of stream `index` in order, float32, (B, D) with B = `size` or less at the end."""
+        from bdl.data.factor_model import observations
+
+        for block in observations([self.model(index)], index, self.length, size):
+            yield block[0]
+
+
+fa_100_10 = Stream("fa_100_10", 100, 10)
+fa_100_100 = Stream("fa_100_100", 100, 100)
+fa_100_1000 = Stream("fa_100_1000", 100, 1000)
+fa_1000_10 = Stream("fa_1000_10", 1000, 10)
+fa_1000_100 = Stream("fa_1000_100", 1000, 100)
+fa_1000_1000 = Stream("fa_1000_1000", 1000, 1000)
+fa_100_10_columns = Stream("fa_100_10_columns", 100, 10, "columns")
+fa_100_100_columns = Stream("fa_100_100_columns", 100, 100, "columns")
+fa_100_1000_columns = Stream("fa_100_1000_columns", 100, 1000, "columns")
+fa_1000_10_columns = Stream("fa_1000_10_columns", 1000, 10, "columns")
+fa_1000_100_columns = Stream("fa_1000_100_columns", 1000, 100, "columns")
+fa_1000_1000_columns = Stream("fa_1000_1000_columns", 1000, 1000, "columns")

@@ -1,0 +1,82 @@
+"""The work of a cell whose method learns from streams: all of them together, and a look at every checkpoint."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map
+
+from bdl.methods.base import StreamMethod
+from bdl.references.base import Truth
+from bdl.runs.plan import CHECKPOINTS, Cell
+from bdl.runs.scoring import score_moments
+from bdl.runs.store import Row
+from bdl.training.engine import Progress
+from bdl.training.noise import pairs, shaped
+from bdl.training.rng import random_normals, trial_keys
+
+BLOCK = 100
+"""Observations handed over at a time; it divides every checkpoint."""
+
+
+@dataclass(frozen=True, eq=False)
+class StreamGroup:
+    """Learn from the streams of some splits as one batch."""
+
+    cell: Cell
+    splits: tuple[int, ...]
+
+    def run(self, progress: Progress) -> list[Row]:
+        """Do the work; one row a split, with the distances at the end and ``<metric>_at_<n>`` at each checkpoint."""
+        cell, method = self.cell, cast(StreamMethod, self.cell.settings.method.build())
+        truths = [cell.truth(split) for split in self.splits]
+        found: list[dict[str, float]] = [{} for _ in self.splits]
+        seconds, start = 0.0, time.perf_counter()
+        for seen, state in self._states(method, progress):
+            seconds += time.perf_counter() - start
+            for index, truth in enumerate(truths):
+                scores = self._scores(method, state, index, cast(Truth, truth))
+                found[index] |= scores | {f"{name}_at_{seen}": value for name, value in scores.items()}
+            start = time.perf_counter()
+        share = seconds / len(self.splits)
+        return [self._row(split, scores, share) for split, scores in zip(self.splits, found, strict=True)]
+
+    def _states(self, method: StreamMethod, progress: Progress) -> Iterator[tuple[int, Any]]:
+        """Yield the number of observations and the state, stacked over splits, at every checkpoint and at the end."""
+        stream = self.cell.stream
+        state, seen = method.init(self._noise(method)), 0
+        streams = [stream.blocks(split, BLOCK) for split in self.splits]
+        for block in zip(*streams, strict=True):
+            state = method.update_block(state, torch.stack(block))
+            seen += len(block[0])
+            progress(len(block[0]) * len(self.splits))
+            if seen in CHECKPOINTS or seen == stream.length:
+                yield seen, state
+
+    def _noise(self, method: StreamMethod) -> dict[str, Tensor]:
+        shapes = method.init_noise(self.cell.stream.dim)
+        keys = trial_keys([(*self.cell.identity, split) for split in self.splits], "init")
+        normals = random_normals(keys, torch.zeros((), dtype=torch.int32), pairs(shapes))
+        noise: dict[str, Tensor] = torch.func.vmap(lambda halves: shaped(halves, shapes))(normals)
+        return noise
+
+    def _scores(self, method: StreamMethod, state: Any, index: int, truth: Truth) -> dict[str, float]:
+        one = tree_map(lambda leaf: leaf[index] if leaf.ndim else leaf, state)
+        posterior = tree_map(lambda leaf: leaf.double(), method.posterior(one))
+        moments = torch.cat([posterior.mean().unsqueeze(0), posterior.covariance()])
+        return score_moments(self.cell, moments.numpy(), truth) if bool(moments.isfinite().all()) else {}
+
+    def _row(self, split: int, metrics: dict[str, float], seconds: float) -> Row:
+        finished = set(self.cell.benchmark.metrics) <= {*metrics, "runtime"}
+        return Row(
+            *(self.cell.dataset, self.cell.entry, "final", split, 0, 0),
+            status="ok" if finished else "failed",
+            reason=None if finished else "non-finite estimate",
+            hyper={},
+            metrics={**metrics, "runtime": seconds / 60} if finished else {},
+            seconds=seconds,
+            details={"width": len(self.splits), "device": "cpu", "compiled": False},
+        )
