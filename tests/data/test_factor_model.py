@@ -1,0 +1,76 @@
+"""Random factor models: what is drawn in which order, and the observations' law."""
+
+import pytest
+import torch
+
+from bdl.data.factor_model import factor_model, observations
+from bdl.errors import InputError
+
+
+def test_model_is_drawn_in_the_published_order():
+    """Location, matrix, variances, noise from one generator; rows of the leading eigenvectors scaled."""
+    generator = torch.Generator().manual_seed(3)
+    loc, square = torch.randn(20, generator=generator), torch.randn(20, 20, generator=generator)
+    variances = 2 + 5 * torch.rand(20, generator=generator)
+    diag = torch.rand(20, generator=generator) * variances.max()
+    model = factor_model(3, 20, 4, (2, 7)).check()
+    torch.testing.assert_close(model.loc, loc, rtol=0, atol=0)
+    torch.testing.assert_close(model.diag, diag)
+    vectors = model.factors / variances.sqrt()[:, None]
+    torch.testing.assert_close(vectors.T @ vectors, torch.eye(4), rtol=0, atol=2e-6)
+    moment = square @ square.T
+    leading = torch.linalg.eigvalsh(moment).flip(0)[:4]
+    torch.testing.assert_close(vectors.T @ moment @ vectors, leading.diag(), rtol=1e-4, atol=1e-4)
+
+
+def test_columns_have_the_variances_as_squared_lengths():
+    generator = torch.Generator().manual_seed(3)
+    torch.randn(20, generator=generator), torch.randn(20, 20, generator=generator)
+    variances = 2 + 5 * torch.rand(4, generator=generator)
+    model = factor_model(3, 20, 4, (2, 7), "columns")
+    torch.testing.assert_close(model.factors.T @ model.factors, variances.diag(), rtol=1e-5, atol=1e-5)
+    assert float(model.diag.max()) <= float(variances.max())
+
+
+def test_observations_are_drawn_in_the_published_order():
+    """All h first, then all z, from a generator seeded anew."""
+    model = factor_model(3, 20, 4, (1, 10))
+    generator = torch.Generator().manual_seed(3)
+    h, z = torch.randn(160, 4, generator=generator), torch.randn(160, 20, generator=generator)
+    expected = model.loc + h @ model.factors.T + model.diag.sqrt() * z
+    (drawn,) = torch.cat(list(observations([model], 3, 160, 160)), 1)
+    torch.testing.assert_close(drawn, expected)
+
+
+def test_blocks_do_not_change_the_observations():
+    """Nor does another model beside: it shares h and z."""
+    models = [factor_model(3, 20, 4, spectrum) for spectrum in ((1, 10), (1, 1000))]
+    (whole,) = observations(models[:1], 5, 200, 200)
+    blocks = list(observations(models, 5, 200, 48))
+    assert [block.shape for block in blocks] == [(2, 48, 20)] * 4 + [(2, 8, 20)]
+    torch.testing.assert_close(torch.cat(blocks, 1)[:1], whole, rtol=0, atol=0)
+    torch.testing.assert_close(torch.cat(blocks, 1)[1:], torch.cat(list(observations(models[1:], 5, 200, 48)), 1))
+
+
+def test_observations_have_the_mean_and_covariance_of_the_model():
+    """Whitened, the squared norm of the mean is chi-squared / n, and each second moment is that of a normal."""
+    model, count = factor_model(1, 6, 2, (1, 10)), 100_000
+    (x,) = next(observations([model], 2, count, count)).double()
+    white = torch.linalg.solve_triangular(
+        torch.linalg.cholesky(model.covariance().double()), (x - model.loc.double()).T, upper=False
+    )
+    assert float(white.mean(1).abs().max()) < 4 / count**0.5
+    excess = (white @ white.T / count - torch.eye(6)) * count**0.5  # standard deviations 1, on the diagonal sqrt(2)
+    assert float((excess / (1 + 0.42 * torch.eye(6))).abs().max()) < 4
+
+
+@pytest.mark.parametrize("latent_dim", [0, 5, 6])
+def test_impossible_number_of_factors(latent_dim):
+    with pytest.raises(InputError, match=f"latent_dim {latent_dim} does not suit 5 dimensions: give one of 1 to 4"):
+        factor_model(0, 5, latent_dim, (1, 10))
+
+
+@pytest.mark.parametrize("spectrum", [(0, 1), (2, 1), (float("nan"), 1)])
+def test_impossible_spectrum(spectrum):
+    with pytest.raises(InputError, match=r"is no range of variances: give 0 < low <= high"):
+        factor_model(0, 5, 2, spectrum)
