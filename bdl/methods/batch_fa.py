@@ -6,26 +6,33 @@ and LeVeque 1983): O(D^2) numbers, where the online estimators have O(D K).
 - ``sklearn`` is the published one: scikit-learn's FactorAnalysis with a randomised SVD. Each iteration draws a new
   sketch of a matrix whose spectrum has no gap, so its log-likelihood is not monotone, and as it stops at the first
   iteration that does not gain 0.01 nats it stops after about eight, far from the optimum at 100,000 observations.
-- ``exact`` makes the same iterations without the sketch and goes on to the optimum.
+- ``exact`` finds the optimum, from a better start.
 - ``ppca`` has psi = sigma^2 throughout.
+
+The start matters: from psi = 1, scikit-learn's, exact iterations ended 12,000 to 18,000 nats under the truth for
+three of the ten models of `bdl.data.factor_model` with D = 100, K = 10 and spectrum [1, 100] (seeds 4, 5 and 7;
+relative covariance distances 0.091, 0.079 and 0.060 at 100,000 observations, against 0.0144, 0.0141 and 0.0152).
 """
 
-import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
 from torch import Tensor
 
 from bdl.methods.base import Noise, Shapes
 from bdl.methods.online_fa import FactorEstimator
 from bdl.posteriors import FactorAnalysis
+from bdl.posteriors.base import check_positive
 
-_LEAST_NOISE = 1e-12
-"""Least psi relative to the variance; scikit-learn's bound is absolute."""
+_LEAST = 1e-9
+"""Least psi relative to the variance."""
 
-_TOLERANCE, _MAX_ITERATIONS = 1e-2, 1000
-"""Nats: an iteration that raises the total log-likelihood by less is the last. Both are scikit-learn's."""
+_TOLERANCE = 1e-2
+"""Nats by which an iteration of scikit-learn has to raise the total log-likelihood, or be the last."""
 
 
 class BatchState(NamedTuple):
@@ -79,7 +86,7 @@ class BatchFa(FactorEstimator):
         if self.solver == "ppca":
             factors, psi = ppca(covariance, self.latent_dim)
         elif self.solver == "exact":
-            factors, psi = exact_fa(covariance, count, self.latent_dim)
+            factors, psi = exact_fa(covariance, self.latent_dim)
         else:
             factors, psi = sklearn_fa(covariance, count, self.latent_dim, int(state.seed))
         return FactorAnalysis(state.mean, factors, psi)
@@ -89,7 +96,7 @@ def sklearn_fa(covariance: Tensor, count: int, latent_dim: int, seed: int) -> tu
     """Fit scikit-learn's FactorAnalysis, randomised SVD, settings at their defaults.
 
     Those are tolerance 0.01 nats on the total log-likelihood, 1000 iterations, 3 power iterations, psi = 1 at first,
-    the same in 0.24.2, the published version, and in 1.9. It is given 2 D rows of the same covariance, D^{1/2} R and
+    the same in 0.24.2, the published version, and in 1.9.1. It is given 2 D rows of the same covariance, D^{1/2} R and
     -D^{1/2} R with R^T R = S: its sketches, and so its iterations, depend on nothing else but the number of
     observations, in proportion to which the tolerance is changed.
 
@@ -119,36 +126,56 @@ def sklearn_fa(covariance: Tensor, count: int, latent_dim: int, seed: int) -> tu
     return torch.from_numpy(fit.components_.T), torch.from_numpy(fit.noise_variance_)
 
 
-def exact_fa(covariance: Tensor, count: int, latent_dim: int) -> tuple[Tensor, Tensor]:
-    """Fit by the iteration of scikit-learn's ``svd_method="lapack"``.
+def exact_fa(covariance: Tensor, latent_dim: int) -> tuple[Tensor, Tensor]:
+    """Maximise the likelihood.
 
     With u_i and l_i the K leading eigenvectors and values of diag(psi)^{-1/2} S diag(psi)^{-1/2}, the maximum over F
-    is diag(psi)^{1/2} u_i (l_i - 1)_+^{1/2}, column by column; then psi_i = S_ii - (F F^T)_ii (Barber 2012, section
-    21.2). An iteration costs O(D^2 K) or a few times that, whatever the number of observations.
+    is diag(psi)^{1/2} u_i (l_i - 1)_+^{1/2}, column by column. What is left of minus the log-likelihood per
+    observation is, but for a constant,
+
+        f(psi) = (1/2) [sum_{i <= K} (log l_i - l_i + 1) + sum_j (log psi_j + S_jj / psi_j)],  l_i at least 1,
+        df / d log psi_j = (1/2) (sum_i (l_i - 1) u_ij^2 + 1 - S_jj / psi_j),
+
+    which L-BFGS descends from Joreskog's (1967) start, psi_j = (1 - K / (2 D)) / (S^{-1})_jj, at most S_jj.
 
     Parameters
     ----------
-    covariance, count, latent_dim
+    covariance, latent_dim
         As in `sklearn_fa`.
 
     Returns
     -------
     tuple of Tensor
         F, (D, K), and psi, (D,).
+
+    Raises
+    ------
+    InputError
+        If a parameter does not vary.
     """
     variance = covariance.diagonal()
-    psi, last = torch.ones_like(variance), -math.inf
-    for _ in range(_MAX_ITERATIONS):
+    check_positive("the variance of the observations", variance)
+
+    def leading(psi: Tensor) -> tuple[Tensor, Tensor]:
         unit = psi.sqrt()
         values, vectors = _leading(covariance / unit.unsqueeze(1) / unit, latent_dim)
-        factors = unit.unsqueeze(1) * vectors * (values - 1).clamp(min=0).sqrt()
-        explained = values.clamp(min=1)
-        cost = explained.log().sum() - explained.sum() + psi.log().sum() + (variance / psi).sum()
-        log_likelihood = -0.5 * count * float(cost)
-        if log_likelihood - last < _TOLERANCE:
-            break
-        last, psi = log_likelihood, torch.maximum(variance - factors.square().sum(1), _LEAST_NOISE * variance)
-    return factors, psi
+        return values.clamp(min=1), vectors
+
+    def cost(log_psi: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        psi = torch.from_numpy(log_psi).exp()
+        values, vectors = leading(psi)
+        f = (values.log() - values + 1).sum() + (psi.log() + variance / psi).sum()
+        gradient = ((values - 1) * vectors.square()).sum(1) + 1 - variance / psi
+        return 0.5 * float(f), 0.5 * gradient.numpy()
+
+    unexplained = torch.linalg.pinv(covariance, hermitian=True).diagonal().reciprocal()
+    start = torch.minimum((1 - latent_dim / (2 * len(variance))) * unexplained, variance).clamp(min=_LEAST * variance)
+    bounds = list(zip((_LEAST * variance).log().tolist(), variance.log().tolist(), strict=True))
+    options = {"maxiter": 1000, "ftol": 1e-13, "gtol": 1e-6}
+    found = minimize(cost, start.log().numpy(), jac=True, method="L-BFGS-B", bounds=bounds, options=options)  # type: ignore[call-overload]
+    psi = torch.from_numpy(found.x).exp()
+    values, vectors = leading(psi)
+    return psi.sqrt().unsqueeze(1) * vectors * (values - 1).sqrt(), psi
 
 
 def ppca(covariance: Tensor, latent_dim: int) -> tuple[Tensor, Tensor]:

@@ -38,9 +38,10 @@ def test_exact_is_where_the_likelihood_is_flat():
 
 
 def test_exact_is_scikit_learn_with_lapack():
-    """The same iterations, so the same fit after the same stopping rule."""
+    """The same iterations from the same start, so the same fit after the same stopping rule."""
     x = data()
-    theirs = Estimator(3, svd_method="lapack").fit(x.numpy())
+    start = (1 - 3 / 18) / np.linalg.inv(np.cov(x.numpy().T, ddof=0)).diagonal()
+    theirs = Estimator(3, svd_method="lapack", noise_variance_init=start).fit(x.numpy())
     ours = exact_fa(x, 3)
     np.testing.assert_allclose(ours.loc, theirs.mean_, rtol=1e-12)
     np.testing.assert_allclose(ours.diag, theirs.noise_variance_, rtol=1e-8)
@@ -107,9 +108,23 @@ def test_bad_input(fit):
         fit(x, 3)
 
 
-def test_more_factors_than_the_data_hold():
-    """Columns that explain less than the noise are zero, and a variable without noise keeps a positive psi."""
-    x = torch.randn(200, 5, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    x[:, 1] = x[:, 0]
-    fit = exact_fa(x, 4).check()
+def test_fewer_observations_than_dimensions():
+    """Every variance is that of the data, as at any stationary point, though S is singular."""
+    x = data(8, 12, 2)
+    fit = exact_fa(x, 2, tolerance=1e-8, max_iterations=10_000).check()
     torch.testing.assert_close(fit.variance(), x.var(0, correction=0), rtol=1e-3, atol=0)
+
+
+def test_exact_refuses_what_does_not_vary():
+    x = data()
+    x[:, 4] = 1
+    with pytest.raises(InputError, match="the variance of the observations must be positive"):
+        exact_fa(x, 3)
+
+
+def test_exact_is_not_trapped():
+    """From psi = 1 the same iterations end 3476 nats under the truth here; the optimum is above it."""
+    model = factor_model(5, 100, 10, (1, 100))
+    (x,) = next(observations([model], 5, 10_000, 10_000)).double()
+    truth = FactorAnalysis(*(part.double() for part in model))
+    assert float(exact_fa(x, 10).log_prob(x).sum()) > float(truth.log_prob(x).sum())

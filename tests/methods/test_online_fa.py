@@ -180,7 +180,6 @@ def test_error_falls_as_the_root_of_the_sample_size(estimator, first):
     x = x - x.mean()
     slopes = x @ torch.stack(errors).log() / x.square().sum()
     standard_error = float(slopes.std()) / math.sqrt(streams)
-    print(slopes.mean(), standard_error)
     assert standard_error < 0.06
     assert abs(float(slopes.mean()) + 0.5) < 3 * standard_error
 
