@@ -22,7 +22,7 @@ def test_benchmark_is_told_as_its_file_says():
         "uci-regression (benchmark)",
         "UCI regression with VIFA and SWAG",
         "data sets: energy, boston, concrete, yacht; 20 splits of each",
-        "metrics: nmll, rmse, runtime",
+        "metrics: nmll, joint_nll, rmse, runtime",
         "papers: vifa2023, Table 1 and Table 11",
         "profiles: paper, quick",
     ]

@@ -76,9 +76,10 @@ class BatchFa(FactorEstimator):
         mean, count = observations.mean(-2), observations.shape[-2]
         deviations, between = observations - mean.unsqueeze(-2), mean - state.mean
         seen = state.seen + count
-        shared = (count * state.seen / seen) * between.unsqueeze(-1) * between.unsqueeze(-2)
+        share = count / seen.to(mean.dtype)
+        shared = state.seen * share * between.unsqueeze(-1) * between.unsqueeze(-2)
         scatter = state.scatter + deviations.mT @ deviations + shared
-        return BatchState(seen, state.mean + between * (count / seen), scatter, state.seed)
+        return BatchState(seen, state.mean + share * between, scatter, state.seed)
 
     def posterior(self, state: BatchState) -> FactorAnalysis:
         """Fit to the moments."""

@@ -29,6 +29,10 @@ class PaperTables(Protocol):
         """Benchmark entry to the paper's method, for example ``{"vifa-lr": "vifa_lr"}``."""
 
     @property
+    def datasets(self) -> Mapping[str, str]:
+        """Our data set to the paper's and its setting; empty where the names are the same."""
+
+    @property
     def metrics(self) -> Mapping[str, str]:
         """Our metric to the paper's, ``{"joint_nll": "-test_ll"}`` if it has the opposite sign; empty for all metrics
         that have the same name."""

@@ -95,6 +95,7 @@ def paper_values(papers: Iterable[PaperTables]) -> dict[Key, PaperValue]:
         rows = [row for row in _load(listed.paper) if row["task"] == listed.task]
         if not rows:
             raise unknown(f"task of {listed.paper}", listed.task, {row["task"] for row in _load(listed.paper)})
+        rows = _by_our_datasets(listed, rows)
         known = {name for row in rows for name in (row["method"], f"{row['method']} {row['setting']}")}
         _require("method", listed, listed.methods.values(), known)
         _require("table", listed, listed.tables, {row["table"] for row in rows})
@@ -104,6 +105,19 @@ def paper_values(papers: Iterable[PaperTables]) -> dict[Key, PaperValue]:
             found = _read_table(listed, [row for row in rows if row["table"] == table])
             values = found | values
     return values
+
+
+def _by_our_datasets(listed: PaperTables, rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Give rows the names that our data sets have, where the paper tells data sets apart by a setting."""
+    if not listed.datasets:
+        return rows
+    _require("data set", listed, listed.datasets.values(), {f"{row['dataset']} {row['setting']}" for row in rows})
+    return [
+        row | {"dataset": ours, "setting": ""}
+        for ours, theirs in listed.datasets.items()
+        for row in rows
+        if f"{row['dataset']} {row['setting']}" == theirs
+    ]
 
 
 def _read_table(listed: PaperTables, rows: list[dict[str, str]]) -> dict[Key, PaperValue]:

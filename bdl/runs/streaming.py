@@ -15,11 +15,9 @@ from bdl.runs.plan import CHECKPOINTS, Cell
 from bdl.runs.scoring import score_moments
 from bdl.runs.store import Row
 from bdl.training.engine import Progress
-from bdl.training.noise import pairs, shaped
-from bdl.training.rng import random_normals, trial_keys
 
-BLOCK = 100
-"""Observations handed over at a time; it divides every checkpoint."""
+BLOCK, BLOCKS = 100, 10
+"""Observations drawn at a time, of which every checkpoint is a multiple, and how many blocks are handed over."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,21 +45,27 @@ class StreamGroup:
     def _states(self, method: StreamMethod, progress: Progress) -> Iterator[tuple[int, Any]]:
         """Yield the number of observations and the state, stacked over splits, at every checkpoint and at the end."""
         stream = self.cell.stream
-        state, seen = method.init(self._noise(method)), 0
-        streams = [stream.blocks(split, BLOCK) for split in self.splits]
-        for block in zip(*streams, strict=True):
-            state = method.update_block(state, torch.stack(block))
-            seen += len(block[0])
-            progress(len(block[0]) * len(self.splits))
-            if seen in CHECKPOINTS or seen == stream.length:
+        state, seen, waiting = method.init(self._noise(method)), 0, list[Tensor]()
+        for blocks in zip(*(stream.blocks(split, BLOCK) for split in self.splits), strict=True):
+            waiting.append(torch.stack(blocks))
+            seen += len(blocks[0])
+            stop = seen in CHECKPOINTS or seen == stream.length
+            if stop or len(waiting) == BLOCKS:
+                observations = torch.cat(waiting, 1)
+                state = method.update_block(state, observations)
+                waiting.clear()
+                progress(observations.shape[1] * len(self.splits))
+            if stop:
                 yield seen, state
 
     def _noise(self, method: StreamMethod) -> dict[str, Tensor]:
-        shapes = method.init_noise(self.cell.stream.dim)
-        keys = trial_keys([(*self.cell.identity, split) for split in self.splits], "init")
-        normals = random_normals(keys, torch.zeros((), dtype=torch.int32), pairs(shapes))
-        noise: dict[str, Tensor] = torch.func.vmap(lambda halves: shaped(halves, shapes))(normals)
-        return noise
+        """Draw the initial normals, those of stream i from PyTorch's generator with the seed i + 1, as published."""
+        drawn = []
+        for split in self.splits:
+            generator = torch.Generator().manual_seed(self.cell.benchmark.seed + split + 1)
+            shapes = method.init_noise(self.cell.stream.dim)
+            drawn.append({name: torch.randn(shape, generator=generator) for name, shape in shapes.items()})
+        return {name: torch.stack([noise[name] for noise in drawn]) for name in drawn[0]}
 
     def _scores(self, method: StreamMethod, state: Any, index: int, truth: Truth) -> dict[str, float]:
         one = tree_map(lambda leaf: leaf[index] if leaf.ndim else leaf, state)

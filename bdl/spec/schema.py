@@ -51,6 +51,9 @@ class PaperTables(Settings):
     """The paper's experiment."""
     methods: Mapping[str, Text]
     """Entry to the paper's method; with a space and its setting where the paper has several: `vifa latent_dim=1`."""
+    datasets: Mapping[DatasetName, Text] = {}
+    """Our data set to the paper's and its setting, `synthetic obs_dim=100`, those listed alone; empty where the names
+    are the same."""
     metrics: Mapping[MetricName, Text] = {}
     """Our metric to the paper's, with a leading `-` for one of opposite sign, those listed alone; empty for all
     metrics that have the same name."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bdl.data import DATASETS, FetchCount, about, fetch, load, status
+from bdl.data import DATASETS, FetchCount, about, fetch, load, load_stream, status
 from bdl.errors import InputError
 
 from .conftest import CONTENT, NOWHERE, write
@@ -44,7 +44,9 @@ def toy(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_names() -> None:
     uci = {"boston", "concrete", "energy", "kin8nm", "naval", "power", "protein", "wine", "yacht"}
     classifications = {"australian", "breast_cancer", "a1a", "usps_3v5", "mnist", "synthetic_logistic"}
-    assert set(DATASETS.builtin) == uci | {"diabetes", "synthetic"} | classifications
+    streams = {name for name in DATASETS.builtin if name.startswith("fa_")}
+    assert set(DATASETS.builtin) == uci | {"diabetes", "synthetic"} | classifications | streams
+    assert len(streams) == 12
 
 
 @pytest.mark.parametrize("name", DATASETS.builtin)
@@ -70,6 +72,17 @@ def test_about_reads_no_file(cache: Path) -> None:
     ]
     with pytest.raises(InputError, match="unknown dataset 'a2a': did you mean a1a"):
         about("a2a")
+
+
+def test_streams_and_tables_are_told_apart() -> None:
+    assert (load_stream("fa_1000_100").dim, load_stream("fa_100_10_columns").scaling) == (1000, "columns")
+    assert about("fa_100_10") == [
+        "100000 vectors of 100 parameters from a factor-analysis model of rank 10, rows scaled by 1 to 10"
+    ]
+    with pytest.raises(InputError, match="dataset 'fa_100_10' is a stream of parameter vectors: use a method that"):
+        load("fa_100_10")
+    with pytest.raises(InputError, match="dataset 'diabetes' is a table: a method that learns from a stream needs one"):
+        load_stream("diabetes")
 
 
 def test_load_fetches_only_what_it_reads(toy: str) -> None:
