@@ -211,7 +211,7 @@ def test_unknown_metric(make_benchmark):
 def test_z_takes_the_error_of_a_sampled_truth_twice(make_trials):
     """Once for our truth and once for the paper's; over trials, which share the truth, it does not shrink."""
     tables = SimpleNamespace(
-        paper="vifa2023", tables=["Table 10"], task="vifa_posterior_logistic_uci", methods={"vifa": "vifa"}, metrics={}, datasets={}, datasets={}
+        paper="vifa2023", tables=["Table 10"], task="vifa_posterior_logistic_uci", methods={"vifa": "vifa"}, metrics={}, datasets={}
     )
     benchmark = SimpleNamespace(
         name="b",
