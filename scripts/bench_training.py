@@ -28,19 +28,14 @@ by contender), ``contenders`` (``us``, ``us_min``, ``ratio`` to the first conten
 
 import argparse
 import json
-import os
-import platform
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from importlib.util import find_spec
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-import torch
-from peers import agreement, timing, workload
+from peers import agreement, command, machine, timing, workload
+from peers.command import number
+from peers.comparison import Contender, Cost, compare
 from peers.scaling import Point, by_parameters, by_trials
 from rich.console import Console
 from rich.table import Table
@@ -54,36 +49,12 @@ TRIALS = (1, 10, 30, 150, 300, 1000, 3000)
 PARAMETERS = (100, 1_000, 10_000, 100_000, 1_000_000)
 
 
-class Contender(NamedTuple):
-    """What is timed."""
-
-    seconds: Callable[[], float]
-    """Runs it; seconds per model-minibatch."""
-    setup_s: float | None = None
-    """Seconds of compilation; None if nothing is compiled."""
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What one contender costs."""
-
-    us: float
-    """Microseconds per model-minibatch, median of the repeats."""
-    us_min: float
-    """The same, fastest repeat."""
-    ratio: float
-    """Cost relative to the first contender, median of the repeats."""
-    setup_s: float | None
-    """Seconds of compilation; None if nothing is compiled."""
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     if options.quick:
         options.trials, options.repeats, options.epochs = 8, 2, 1
-    _confine(options.threads)
-    with TemporaryDirectory(ignore_cleanup_errors=True) as cold_cache:
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = cold_cache
+    machine.confine(options.threads)
+    with machine.cold_compiler():
         return _run(options, Console())
 
 
@@ -99,7 +70,7 @@ def _run(options: argparse.Namespace, console: Console) -> int:
     costs = compare(contenders, options.repeats)
     console.print(_cost_table(costs, options.trials))
     report: dict[str, Any] = {
-        "system": _system(options.threads),
+        "system": machine.system(options.threads),
         "workload": {name: getattr(options, name) for name in ("trials", "repeats", "epochs")},
         "agreement": differences,
         "contenders": {name: asdict(cost) for name, cost in costs.items()},
@@ -147,16 +118,6 @@ def agree(trials: int, names: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def compare(contenders: Mapping[str, Contender], repeats: int) -> dict[str, Cost]:
-    """Time the contenders in turn; the first is what ratios refer to."""
-    seconds = np.array([[each.seconds() for each in contenders.values()] for _ in range(repeats)])
-    ratios = np.median(seconds / seconds[:, :1], axis=0)
-    return {
-        name: Cost(1e6 * float(np.median(own)), 1e6 * float(own.min()), float(ratio), contenders[name].setup_s)
-        for name, own, ratio in zip(contenders, seconds.T, ratios, strict=True)
-    }
-
-
 def scale(quick: bool) -> list[Point]:
     """Measure the engine at many sizes."""
     compile = compiler_found() and not quick
@@ -164,30 +125,12 @@ def scale(quick: bool) -> list[Point]:
     return [*by_trials(trials, compile), *by_parameters(parameters, compile)]
 
 
-def _confine(threads: int) -> None:
-    """Give every contender the same cores; JAX counts those that the process may use."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
-    torch.set_num_threads(threads)
-
-
-def _system(threads: int) -> Mapping[str, object]:
-    packages = ["torch", "numpy", *(["jax"] if find_spec("jax") else [])]
-    return {
-        "python": platform.python_version(),
-        "machine": f"{platform.system()} {platform.machine()}",
-        "vector_instructions": torch.backends.cpu.get_cpu_capability(),
-        "threads": threads,
-        **{name: version(name) for name in packages},
-    }
-
-
 def _cost_table(costs: Mapping[str, Cost], trials: int) -> Table:
     table = Table("contender", title=f"Microseconds per model-minibatch, {trials} trials, D = 751")
     for heading in ("median", "fastest", f"ratio to {next(iter(costs))}", "compilation (s)"):
         table.add_column(heading, justify="right")
     for name, cost in costs.items():
-        table.add_row(name, f"{cost.us:.2f}", f"{cost.us_min:.2f}", f"{cost.ratio:.2f}", _number(cost.setup_s, 1))
+        table.add_row(name, f"{cost.us:.2f}", f"{cost.us_min:.2f}", f"{cost.ratio:.2f}", number(cost.setup_s, 1))
     return table
 
 
@@ -196,35 +139,16 @@ def _scaling_table(points: Sequence[Point]) -> Table:
     for heading in ("trials", "parameters", "eager", "compiled", "compilation (s)"):
         table.add_column(heading, justify="right")
     for p in points:
-        cells = (_number(p.eager_us, 2), _number(p.compiled_us, 2), _number(p.compile_s, 1))
+        cells = (number(p.eager_us, 2), number(p.compiled_us, 2), number(p.compile_s, 1))
         table.add_row(p.by, f"{p.trials}", f"{p.dim:,}", *cells)
     return table
 
 
-def _number(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{value:,.{digits}f}"
-
-
 def _parser() -> argparse.ArgumentParser:
-    summary, _, details = (__doc__ or "").partition("\n")
-    parser = argparse.ArgumentParser(
-        description=summary, epilog=details, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    parser.add_argument("--trials", type=_count, default=150, help="models trained together (150)")
-    parser.add_argument("--repeats", type=_count, default=7, help="times each contender is measured (7)")
-    parser.add_argument("--epochs", type=_count, default=10, help="epochs of a measurement, 36 minibatches each (10)")
-    parser.add_argument("--threads", type=_count, default=cores, help=f"cores for all contenders ({cores})")
+    parser = command.parser(__doc__ or "", repeats=7, epochs=10)
     parser.add_argument("--scaling", action="store_true", help="also measure the engine at many sizes (minutes)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers")
     parser.add_argument("--quick", action="store_true", help="8 trials, 2 repeats, 1 epoch; a short --scaling")
     return parser
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1 up")
-    return int(text)
 
 
 if __name__ == "__main__":

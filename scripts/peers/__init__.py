@@ -1,1 +1,1 @@
-"""The contenders of `bench_training.py`: the engine, a plain PyTorch loop and JAX, on one workload."""
+"""What `bench_training.py` and `bench_methods.py` measure, and how."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from bdl.methods.vifa import VifaState
+from bdl.methods.vifa import Vifa, VifaState
 from bdl.training.batches import minibatches
 from bdl.training.engine import Schedule, train
 from bdl.training.noise import pairs, shaped
@@ -43,7 +43,7 @@ class Update(NamedTuple):
 Contender = Callable[[Update], Mapping[str, Tensor]]
 
 
-def engine_update(work: Workload, compile: bool) -> Update:
+def engine_update(work: Workload[Vifa], compile: bool) -> Update:
     """Let `train` make an update, and reproduce the noise and minibatches that it used.
 
     Parameters
@@ -84,7 +84,7 @@ def engine_numbers(update: Update) -> Mapping[str, Tensor]:
     }
 
 
-def loop_numbers(work: Workload, update: Update, *, together: bool = False) -> Mapping[str, Tensor]:
+def loop_numbers(work: Workload[Vifa], update: Update, *, together: bool = False) -> Mapping[str, Tensor]:
     """Make the update of each trial with the plain loop."""
     results = []
     for index in range(len(update.rows)):
@@ -95,7 +95,7 @@ def loop_numbers(work: Workload, update: Update, *, together: bool = False) -> M
     return {name: torch.stack([result[name] for result in results]) for name in results[0]}
 
 
-def jax_numbers(work: Workload, update: Update) -> Mapping[str, Tensor]:
+def jax_numbers(work: Workload[Vifa], update: Update) -> Mapping[str, Tensor]:
     """Make the update of all trials with JAX."""
     import jax
 

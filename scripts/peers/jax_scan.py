@@ -119,7 +119,7 @@ def numbers(state: State) -> Mapping[str, torch.Tensor]:
     return found
 
 
-def compile_run(work: Workload, state: VifaState, epochs: int) -> Callable[[], None]:
+def compile_run(work: Workload[Vifa], state: VifaState, epochs: int) -> Callable[[], None]:
     """Compile the training of all trials for some epochs; the result runs it to the end."""
     keys = jax.random.split(jax.random.key(0), len(work.trials))
     rows = torch.stack([torch.from_numpy(rows) for rows in work.trials.rows])

@@ -7,41 +7,51 @@ import torch
 from numpy.typing import NDArray
 from torch.utils._pytree import tree_map
 
+from bdl.methods.base import Method
+from bdl.methods.vifa import Vifa
 from bdl.training.engine import Schedule, initial_state, train
 from peers.torch_loop import LoopModel
-from peers.workload import BATCH_SIZE, Workload
+from peers.workload import Workload
 
 _LOOP_MODELS = 2
 """Models that the plain loop trains, one after the other: its cost per model does not depend on their number."""
 
 
-def engine_epochs(work: Workload, epochs: int, compile: bool) -> NDArray[np.float64]:
-    """Train with the engine; seconds of each epoch, the first with the set-up and any compilation."""
+def engine_epochs(work: Workload[Method], epochs: int, compile: bool) -> NDArray[np.float64]:
+    """Train with the engine; seconds of each epoch, the first with the set-up and any compilation.
+
+    Raises
+    ------
+    ArithmeticError
+        If a model diverged: what it cost after that says nothing.
+    """
     marks = [perf_counter()]
-    train(
+    fit = train(
         work.method,
         work.problem,
         work.pool,
         work.trials,
-        Schedule(epochs, BATCH_SIZE),
+        Schedule(epochs, work.batch_size),
         compile=compile,
         progress=lambda minibatches: marks.append(perf_counter()),
     )
+    if diverged := int((fit.diverged > 0).sum()):
+        raise ArithmeticError(f"{diverged} of {len(work.trials)} models of {type(work.method).__name__} diverged")
     return np.diff(marks)
 
 
-def engine_seconds(work: Workload, epochs: int, compile: bool) -> float:
+def engine_seconds(work: Workload[Method], epochs: int, compile: bool) -> float:
     """Seconds per model-minibatch of the engine."""
     return float(engine_epochs(work, epochs + 1, compile)[1:].mean()) / work.cost_units
 
 
-def engine_setup(work: Workload) -> float:
+def engine_setup(work: Workload[Method]) -> float:
     """Seconds that compilation takes: the first epoch beyond a warm one."""
     first, warm = engine_epochs(work, 2, compile=True)
     return float(first - warm)
 
 
-def loop_seconds(work: Workload, epochs: int, *, together: bool) -> float:
+def loop_seconds(work: Workload[Vifa], epochs: int, *, together: bool) -> float:
     """Seconds per model-minibatch of the plain loop."""
     states = initial_state(work.method, work.problem, work.trials, work.pool.device)
     x, y = work.data()
@@ -67,7 +77,7 @@ class JaxRun:
         What is trained, for how long.
     """
 
-    def __init__(self, work: Workload, epochs: int) -> None:
+    def __init__(self, work: Workload[Vifa], epochs: int) -> None:
         from peers.jax_scan import compile_run
 
         state = initial_state(work.method, work.problem, work.trials, work.pool.device)

@@ -1,4 +1,4 @@
-"""What every contender trains: VIFA on a one-hidden-layer ReLU network, on synthetic data of Boston's shape."""
+"""What contenders train: VIFA, or another method, on a one-hidden-layer network; synthetic data of Boston's shape."""
 
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from bdl.data import Dataset
+from bdl.methods.base import Method
 from bdl.methods.vifa import Vifa
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Mlp
@@ -20,6 +21,8 @@ TRAINING_ROWS = 364
 
 
 Number = TypeVar("Number")
+Trained = TypeVar("Trained", bound=Method, covariant=True)
+Other = TypeVar("Other", bound=Method)
 
 
 class Setting(NamedTuple, Generic[Number]):
@@ -34,18 +37,23 @@ class Setting(NamedTuple, Generic[Number]):
 
 
 @dataclass(frozen=True, eq=False)
-class Workload:
+class Workload(Generic[Trained]):
     """R trials of one program."""
 
-    method: Vifa
+    method: Trained
     problem: Problem
     pool: Pool
     trials: Trials
+    batch_size: int = BATCH_SIZE
+
+    def with_method(self, method: Other) -> "Workload[Other]":
+        """Give the same data and trials to another method."""
+        return Workload(method, self.problem, self.pool, self.trials, self.batch_size)
 
     @property
     def cost_units(self) -> int:
         """Model-minibatches in an epoch: trials times minibatches that belong to an update of this epoch."""
-        return len(self.trials) * (len(self.trials.rows[0]) // BATCH_SIZE)
+        return len(self.trials) * (len(self.trials.rows[0]) // self.batch_size)
 
     def settings(self) -> Setting[Tensor]:
         """Hyper-parameters in the units of the standardised targets, each (R,)."""
@@ -60,7 +68,7 @@ class Workload:
         return batch.x, batch.y
 
 
-def make(trials: int, hidden: int = 50, rows: int = TRAINING_ROWS) -> Workload:
+def make(trials: int, hidden: int = 50, rows: int = TRAINING_ROWS) -> Workload[Vifa]:
     """Draw the data and the trials; the same arguments give the same workload.
 
     Parameters
@@ -83,6 +91,7 @@ def make(trials: int, hidden: int = 50, rows: int = TRAINING_ROWS) -> Workload:
             "learning_rate": 10 ** rng.uniform(-2.5, -1.5),
             "prior_precision": 10 ** rng.uniform(-1, 0.5),
             "noise_precision": 10 ** rng.uniform(-6, -1),
+            "dropout_rate": 0.05,
         }
         for _ in range(trials)
     ]
