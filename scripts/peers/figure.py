@@ -36,8 +36,8 @@ def draw(file: Path, measured: Measured, sizes: Sizes) -> None:
     rows = -(-len(panels) // columns)
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(_WIDTH * columns, _HEIGHT * rows), layout="constrained")
-        grid = figure.subplots(rows, columns, squeeze=False).flat
-        for axes, panel in zip(grid, panels, strict=True):
+        for place, panel in enumerate(panels, start=1):
+            axes = figure.add_subplot(rows, columns, place)
             axes.grid(True)
             axes.spines[["top", "right"]].set_visible(False)
             panel(axes)
@@ -53,13 +53,17 @@ def _panels(measured: Measured, sizes: Sizes) -> Iterator[Panel]:
         return
     ranks = [point for point in measured.slang if point.hidden == sizes.paper and point.rank in sizes.ranks]
     dims = [point for point in measured.slang if point.hidden in sizes.hidden]
-    for value, title in (("seconds", "Seconds per update of SLANG"), ("peak_gb", "Peak memory of SLANG, GB")):
+    # part of the memory is constant: what is linear is a straight line on linear axes only
+    for value, title, scale in (
+        ("seconds", "Seconds per update of SLANG", "log"),
+        ("peak_gb", "Peak memory of SLANG, GB", "linear"),
+    ):
         by_rank = {f"D = {ranks[0].dim:,}": [(p.rank, getattr(p, value)) for p in ranks]}
         by_dim = {
             f"L = {rank}": [(p.dim, getattr(p, value)) for p in dims if p.rank == rank] for rank in sizes.hidden_ranks
         }
-        yield partial(_lines, by_rank, "rank L", title)
-        yield partial(_lines, by_dim, "parameters D", title)
+        yield partial(_lines, by_rank, "rank L", title, scale)
+        yield partial(_lines, by_dim, "parameters D", title, scale)
 
 
 def _methods(costs: Mapping[str, MethodCost], axes: "Axes") -> None:
@@ -83,12 +87,16 @@ def _gradients(points: Sequence[GradientPoint], axes: "Axes") -> None:
         for count in rows
     }
     axes.axhline(1, color=INK, linewidth=0.8)
-    _lines(series, "parameters D", "Time with the matrix / with outer products", axes)
+    _lines(series, "parameters D", "Time with the matrix / with outer products", "log", axes)
 
 
-def _lines(series: Mapping[str, Sequence[tuple[float, float]]], xlabel: str, title: str, axes: "Axes") -> None:
+def _lines(
+    series: Mapping[str, Sequence[tuple[float, float]]], xlabel: str, title: str, scale: str, axes: "Axes"
+) -> None:
     for marker, (name, values) in zip(_MARKERS, series.items(), strict=False):
-        axes.loglog(*zip(*values, strict=True), marker=marker, markersize=4, label=name)
+        axes.plot(*zip(*values, strict=True), marker=marker, markersize=4, label=name)
+    axes.set_xscale(scale)
+    axes.set_yscale(scale)
     axes.set_xlabel(xlabel)
     axes.set_title(title)
     axes.legend(fontsize=7)

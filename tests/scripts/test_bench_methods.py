@@ -10,7 +10,7 @@ import bench_methods
 import numpy as np
 import pytest
 import torch
-from peers import gradients, methods, slang_scaling, timing, workload
+from peers import figure, gradients, methods, slang_scaling, timing, workload
 from peers.comparison import Contender, Cost, compare
 from peers.machine import peak_memory
 
@@ -182,3 +182,13 @@ def test_only_the_parts_asked_for(tmp_path, monkeypatch):
     threads = str(torch.get_num_threads())
     assert bench_methods.main(["--parts", "gradients", "--threads", threads, "--json", str(file)]) == 0
     assert set(json.loads(file.read_text())) == {"system", "settings", "gradients"}
+
+
+def test_figure_of_any_number_of_panels(tmp_path):
+    """One of costs and four of scaling."""
+    sizes = slang_scaling.Sizes(ranks=(1, 2), paper=20, hidden=(10, 20), hidden_ranks=(1,))
+    points = [slang_scaling.SlangPoint(hidden, 9, rank, 1.0, 1.0, 1.0) for hidden, rank in sizes.points()]
+    costs = {"VIFA": methods.MethodCost(1.0, 1.0, 1.0, None, 4, 4.0, 1.0)}
+    for measured in (figure.Measured(costs=costs), figure.Measured(costs=costs, slang=points)):
+        figure.draw(tmp_path / "cost.png", measured, sizes)
+        assert (tmp_path / "cost.png").read_bytes().startswith(b"\x89PNG")
