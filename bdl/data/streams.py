@@ -1,8 +1,10 @@
 """Streams of parameter vectors from known distributions (Brownlie 2022, section 4.4.1)."""
 
+import ast
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from hashlib import sha256
+from inspect import getsource
 from typing import TYPE_CHECKING
 
 from bdl.errors import InputError
@@ -13,8 +15,8 @@ if TYPE_CHECKING:
     from bdl.data.factor_model import Scaling
     from bdl.posteriors import FactorAnalysis
 
-FACTORS = 10
-LENGTH = 100_000
+FACTORS, LENGTH = 10, 100_000
+"""Rank of the models, and observations that are drawn from each."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Stream:
     scaling
         ``"rows"`` as published, or ``"columns"``.
     length
-        Observations of a stream.
+        Observations that are used, the first of `LENGTH`.
     splits
         Number of streams.
     """
@@ -58,8 +60,11 @@ class Stream:
 
     @property
     def checksum(self) -> str:
-        """SHA-256 (hex) of what the streams are made from: settings and code, not values."""
-        return sha256(repr(asdict(self)).encode()).hexdigest()
+        """SHA-256 (hex) of what the streams are made from: the settings, and the code that draws."""
+        from bdl.data import factor_model
+
+        code = ast.unparse(ast.parse(getsource(factor_model)))
+        return sha256(f"{asdict(self)} {code}".encode()).hexdigest()
 
     def model(self, index: int) -> "FactorAnalysis":
         """Give the distribution that stream `index` is drawn from.
@@ -79,8 +84,12 @@ class Stream:
         """Yield the observations of stream `index` in order, float32, (B, D) with B = `size` or less at the end."""
         from bdl.data.factor_model import observations
 
-        for block in observations([self.model(index)], index, self.length, size):
-            yield block[0]
+        left = self.length
+        for block in observations([self.model(index)], index, LENGTH, size):
+            yield block[0, :left]
+            left -= block.shape[1]
+            if left <= 0:
+                return
 
 
 fa_100_10 = Stream("fa_100_10", 100, 10)

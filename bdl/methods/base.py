@@ -92,7 +92,8 @@ class StreamMethod(Protocol):
         ...
 
     def init(self, noise: Noise) -> Any:
-        """Make the state before the first observation."""
+        """Make the state before the first observation; `noise` also has ``seed``, integers of shape (...), for
+        libraries with random numbers of their own."""
         ...
 
     def update_block(self, state: Any, observations: Tensor) -> Any:

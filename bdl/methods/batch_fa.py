@@ -61,14 +61,13 @@ class BatchFa(FactorEstimator):
     solver: Literal["sklearn", "exact", "ppca"] = "exact"
 
     def init_noise(self, dim: int) -> Shapes:
-        """Ask for a value that the seed is made of, and for one of each parameter, for its shape."""
-        return {"seed": (), "mean": (dim,)}
+        """Ask for one value a parameter, of which only the shape matters."""
+        return {"mean": (dim,)}
 
     def init(self, noise: Noise) -> BatchState:
         """Start with nothing seen."""
         mean = torch.zeros_like(noise["mean"], dtype=torch.float64)
-        seed = (noise["seed"].abs() * 1e6).long()
-        return BatchState(torch.zeros((), dtype=torch.int64), mean, mean.diag_embed(), seed)
+        return BatchState(torch.zeros((), dtype=torch.int64), mean, mean.diag_embed(), noise["seed"])
 
     def update_block(self, state: BatchState, observations: Tensor) -> BatchState:
         """Add the observations (..., B, D) to the moments."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from bdl.methods.base import StreamMethod
+from bdl.methods.base import Shapes, StreamMethod
 from bdl.references.base import Truth
 from bdl.runs.plan import CHECKPOINTS, Cell
 from bdl.runs.scoring import score_moments
@@ -31,16 +31,17 @@ class StreamGroup:
         """Do the work; one row a split, with the distances at the end and ``<metric>_at_<n>`` at each checkpoint."""
         cell, method = self.cell, cast(StreamMethod, self.cell.settings.method.build())
         truths = [cell.truth(split) for split in self.splits]
-        found: list[dict[str, float]] = [{} for _ in self.splits]
+        found, last = ([dict[str, float]() for _ in self.splits] for _ in range(2))
         seconds, start = 0.0, time.perf_counter()
         for seen, state in self._states(method, progress):
             seconds += time.perf_counter() - start
             for index, truth in enumerate(truths):
                 scores = self._scores(method, state, index, cast(Truth, truth))
-                found[index] |= scores | {f"{name}_at_{seen}": value for name, value in scores.items()}
+                last[index] = scores
+                found[index] |= {f"{name}_at_{seen}": value for name, value in scores.items()}
             start = time.perf_counter()
         share = seconds / len(self.splits)
-        return [self._row(split, scores, share) for split, scores in zip(self.splits, found, strict=True)]
+        return [self._row(*outcome, share) for outcome in zip(self.splits, last, found, strict=True)]
 
     def _states(self, method: StreamMethod, progress: Progress) -> Iterator[tuple[int, Any]]:
         """Yield the number of observations and the state, stacked over splits, at every checkpoint and at the end."""
@@ -59,13 +60,12 @@ class StreamGroup:
                 yield seen, state
 
     def _noise(self, method: StreamMethod) -> dict[str, Tensor]:
-        """Draw the initial normals, those of stream i from PyTorch's generator with the seed i + 1, as published."""
-        drawn = []
-        for split in self.splits:
-            generator = torch.Generator().manual_seed(self.cell.benchmark.seed + split + 1)
-            shapes = method.init_noise(self.cell.stream.dim)
-            drawn.append({name: torch.randn(shape, generator=generator) for name, shape in shapes.items()})
-        return {name: torch.stack([noise[name] for noise in drawn]) for name in drawn[0]}
+        """Draw the initial normals; stream i has the seed i + 1, of PyTorch's generator, as published."""
+        seeds, shapes = [self.cell.benchmark.seed + split + 1 for split in self.splits], method.init_noise
+        drawn = [_normals(shapes(self.cell.stream.dim), seed) for seed in seeds]
+        return {"seed": torch.tensor(seeds)} | {
+            name: torch.stack([noise[name] for noise in drawn]) for name in drawn[0]
+        }
 
     def _scores(self, method: StreamMethod, state: Any, index: int, truth: Truth) -> dict[str, float]:
         one = tree_map(lambda leaf: leaf[index] if leaf.ndim else leaf, state)
@@ -73,14 +73,18 @@ class StreamGroup:
         moments = torch.cat([posterior.mean().unsqueeze(0), posterior.covariance()])
         return score_moments(self.cell, moments.numpy(), truth) if bool(moments.isfinite().all()) else {}
 
-    def _row(self, split: int, metrics: dict[str, float], seconds: float) -> Row:
-        finished = set(self.cell.benchmark.metrics) <= {*metrics, "runtime"}
+    def _row(self, split: int, last: dict[str, float], found: dict[str, float], seconds: float) -> Row:
         return Row(
             *(self.cell.dataset, self.cell.entry, "final", split, 0, 0),
-            status="ok" if finished else "failed",
-            reason=None if finished else "non-finite estimate",
+            status="ok" if last else "failed",
+            reason=None if last else "non-finite estimate",
             hyper={},
-            metrics={**metrics, "runtime": seconds / 60} if finished else {},
+            metrics={**last, **found, "runtime": seconds / 60} if last else {},
             seconds=seconds,
             details={"width": len(self.splits), "device": "cpu", "compiled": False},
         )
+
+
+def _normals(shapes: Shapes, seed: int) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}

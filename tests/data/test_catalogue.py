@@ -81,7 +81,9 @@ def test_streams_and_tables_are_told_apart() -> None:
     ]
     with pytest.raises(InputError, match="dataset 'fa_100_10' is a stream of parameter vectors: use a method that"):
         load("fa_100_10")
-    with pytest.raises(InputError, match="dataset 'diabetes' is a table: a method that learns from a stream needs one"):
+    with pytest.raises(
+        InputError, match="dataset 'diabetes' is a table: methods that learn from a stream need a stream"
+    ):
         load_stream("diabetes")
 
 

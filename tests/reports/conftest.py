@@ -13,7 +13,8 @@ def vifa():
         tables=["Table 1", "Table 11"],
         task="uci_nn_predictions",
         methods={"vifa-lr": "vifa_lr", "vifa-nn": "vifa_nn"},
-        metrics={}, datasets={},
+        metrics={},
+        datasets={},
     )
 
 

@@ -70,7 +70,8 @@ def test_z_of_a_single_run_takes_our_spread_over_trials():
         tables=["Table B.3"],
         task="vifa_posterior_linear_uci",
         methods={"vifa": "vifa"},
-        metrics={}, datasets={},
+        metrics={},
+        datasets={},
     )
     benchmark = SimpleNamespace(
         name="b",
@@ -211,7 +212,12 @@ def test_unknown_metric(make_benchmark):
 def test_z_takes_the_error_of_a_sampled_truth_twice(make_trials):
     """Once for our truth and once for the paper's; over trials, which share the truth, it does not shrink."""
     tables = SimpleNamespace(
-        paper="vifa2023", tables=["Table 10"], task="vifa_posterior_logistic_uci", methods={"vifa": "vifa"}, metrics={}, datasets={}
+        paper="vifa2023",
+        tables=["Table 10"],
+        task="vifa_posterior_logistic_uci",
+        methods={"vifa": "vifa"},
+        metrics={},
+        datasets={},
     )
     benchmark = SimpleNamespace(
         name="b",

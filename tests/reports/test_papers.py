@@ -7,7 +7,12 @@ from bdl.errors import InputError
 from bdl.reports.papers import PAPERS, PaperValue, Printed, _load, paper_values
 
 SLANG = SimpleNamespace(
-    paper="slang2018", tables=["Table 2"], task="uci_bnn", methods={"slang-1": "slang", "bbb": "bbb"}, metrics={}, datasets={}
+    paper="slang2018",
+    tables=["Table 2"],
+    task="uci_bnn",
+    methods={"slang-1": "slang", "bbb": "bbb"},
+    metrics={},
+    datasets={},
 )
 
 
@@ -121,7 +126,9 @@ def test_the_opposite_sign_keeps_the_digits(text, negative):
 
 
 def test_a_printed_standard_deviation_is_not_taken_for_a_standard_error():
-    wine = SimpleNamespace(paper="mata2018", tables=["Table 4.2"], task="wine", methods={"bbb": "bbb"}, metrics={}, datasets={})
+    wine = SimpleNamespace(
+        paper="mata2018", tables=["Table 4.2"], task="wine", methods={"bbb": "bbb"}, metrics={}, datasets={}
+    )
     assert paper_values([wine])["wine", "bbb", "rmse", "mean"].stderr is None
 
 
@@ -180,7 +187,9 @@ def test_copies_keep_the_digits():
     assert deepcopy(Printed("2.90")).text == "2.90"
 
 
-THESIS = SimpleNamespace(paper="brownlie2022", tables=["Table 5.1"], task="vifa_posterior_linear_synthetic", metrics={}, datasets={})
+THESIS = SimpleNamespace(
+    paper="brownlie2022", tables=["Table 5.1"], task="vifa_posterior_linear_synthetic", metrics={}, datasets={}
+)
 
 
 def test_a_setting_chooses_among_the_numbers_of_a_method():
@@ -199,7 +208,8 @@ def test_a_single_run_stands_under_the_mean_and_says_so(vifa):
         tables=["Table B.3"],
         task="vifa_posterior_linear_uci",
         methods={"vifa": "vifa"},
-        metrics={}, datasets={},
+        metrics={},
+        datasets={},
     )
     value = paper_values([tables])["boston", "vifa", "rel_mean_dist", "mean"]
     assert (value.value.text, value.stderr, value.single) == ("0.0262", None, True)
