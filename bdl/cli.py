@@ -61,6 +61,7 @@ def run(
     from bdl.runs.executor import InProcessExecutor
     from bdl.runs.folder import opened, start_afresh
     from bdl.runs.runner import run as run_cells
+    from bdl.runs.start import check as check_start
     from bdl.runs.truths import check, sampled
 
     start = time.perf_counter()
@@ -69,6 +70,7 @@ def run(
     cells = _plan(benchmark, splits, device, compile)
     cli_references.make(sampled(cells), console)
     check(cells)
+    check_start(cells)
     with opened(results, benchmark) as store:
         if fresh and (copy := start_afresh(store, cells)):
             console.print(f"Starting anew; the earlier rows are in {copy}")

@@ -1,6 +1,7 @@
 """The benchmark files that come with the package, their schema and their description."""
 
 import re
+from math import log
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,65 @@ def test_uci_regression_follows_the_paper():
     assert benchmark.entries["vifa-nn"].model.build().dim(8, 1) == 501
     value = paper_values(benchmark.papers)["energy", "vifa-lr", "nmll", "mean"]
     assert (float(value.value), float(value.stderr)) == (2.57, 0.02)
+
+
+LOG_RANGES = {
+    "boston": (-2.6, -2.2, -2, 2),
+    "concrete": (-3.7, -2.7, -2, 2),
+    "energy": (-0.3, 0.1, -4, 0),
+    "kin8nm": (4.8, 5.3, -2, 2),
+    "naval": (10.9, 11.4, -4, 0),
+    "power": (-3.1, -2.5, -2, 2),
+    "wine": (0.8, 1.1, 0, 4),
+    "yacht": (-1.6, -0.6, -2, 2),
+}
+RATES = {"concrete": 0.005, "power": 0.005, "wine": 0.005, "yacht": 0.08}
+LARGE = {"kin8nm", "naval", "power"}
+
+
+@pytest.mark.parametrize("dataset", LOG_RANGES)
+def test_slang_uci_follows_the_paper_and_its_code(dataset):
+    """Natural logarithms of noise and prior precision, learning rates, batches, samples (SLANG paper, appendix F)."""
+    benchmark = load_benchmark("slang-uci")
+    assert (benchmark.splits, benchmark.evaluation.samples, *benchmark.datasets) == (20, 20, *benchmark.datasets)
+    for name in ("slang", "bbb", "vifa", "swag"):
+        entry = benchmark.entries[name].on(dataset)
+        space = entry.search.space
+        found = [
+            log(end) for key in ("noise_precision", "prior_precision") for end in (space[key].low, space[key].high)
+        ]
+        assert found == pytest.approx(LOG_RANGES[dataset], abs=1e-4)
+        assert (entry.training.epochs, entry.training.batch_size) == (120, 100 if dataset in LARGE else 10)
+        if name in ("slang", "bbb"):
+            assert entry.method.build().samples == (2 if dataset in LARGE else 4)
+            assert entry.prior.bias_precision == 1e-6
+            search = entry.search
+            assert (search.trials, search.startup, search.folds, search.metric) == (30, 5, 5, "joint_nll")
+            assert (search.sampler, search.penalty) == ("bayesian", 5)
+    assert benchmark.entries["slang"].on(dataset).hyper == {"learning_rate": RATES.get(dataset, 0.01)}
+    assert benchmark.entries["bbb"].on(dataset).hyper == {
+        "learning_rate": 0.02 if dataset == "yacht" else RATES.get(dataset, 0.01)
+    }
+
+
+def test_each_printed_value_of_slang_is_held_against_the_quantity_that_it_is():
+    values = paper_values(load_benchmark("slang-uci").papers)
+    assert values["boston", "slang", "joint_nll", "mean"].value.text == "2.58"
+    assert values["kin8nm", "bbb", "joint_nll", "mean"].value.text == "-1.07"
+    assert values["boston", "dropout", "nmll", "mean"].value.text == "2.46"
+    assert len(values) == 8 * 3 * 2
+    assert len(paper_values(load_benchmark("slang-online-eig-uci").papers)) == 8 * 3 * 2
+    column = {
+        key: found for key, found in paper_values(load_benchmark("uci-regression").papers).items() if "slang" in key[1]
+    }
+    assert len(column) == 2 * (4 * 5)
+    assert float(column["energy", "slang-nn-published", "joint_nll", "mean"].value) == 2.13e7
+
+
+def test_online_fa_has_every_value_of_both_tables():
+    values = paper_values(load_benchmark("online-fa").papers)
+    assert len(values) == 36
+    assert values["fa_1000_100", "online-em", "scaled_w2", "mean"].value.text == "0.0049"
 
 
 def test_quick_needs_no_download():
