@@ -34,8 +34,8 @@ def check(cells: Iterable[Cell]) -> None:
             if not _finite(program, cell, hyper):
                 values = ", ".join(f"{name} {value:g}" for name, value in hyper.items())
                 raise InputError(
-                    f"entries.{cell.entry}: on {cell.dataset} the likelihood is not finite at the start, with {values}; "
-                    "change the hyper-parameters or their ranges"
+                    f"entries.{cell.entry}: on {cell.dataset} the likelihood is not finite at the start, with "
+                    f"{values}; change the hyper-parameters or their ranges"
                 )
 
 

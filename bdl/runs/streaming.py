@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from bdl.methods.base import Shapes, StreamMethod
+from bdl.posteriors.base import Posterior
 from bdl.references.base import Truth
 from bdl.runs.plan import CHECKPOINTS, Cell
 from bdl.runs.scoring import score_moments
@@ -29,23 +30,22 @@ class StreamGroup:
 
     def run(self, progress: Progress) -> list[Row]:
         """Do the work; one row a split, with the distances at the end and ``<metric>_at_<n>`` at each checkpoint."""
-        cell, method = self.cell, cast(StreamMethod, self.cell.settings.method.build())
-        truths = [cell.truth(split) for split in self.splits]
+        truths = [self.cell.truth(split) for split in self.splits]
         found, last = ([dict[str, float]() for _ in self.splits] for _ in range(2))
         seconds, start = 0.0, time.perf_counter()
-        for seen, state in self._states(method, progress):
+        for seen, posteriors in self.posteriors(progress):
             seconds += time.perf_counter() - start
-            for index, truth in enumerate(truths):
-                scores = self._scores(method, state, index, cast(Truth, truth))
+            for index, (posterior, truth) in enumerate(zip(posteriors, truths, strict=True)):
+                scores = self._scores(posterior, cast(Truth, truth))
                 last[index] = scores
                 found[index] |= {f"{name}_at_{seen}": value for name, value in scores.items()}
             start = time.perf_counter()
         share = seconds / len(self.splits)
         return [self._row(*outcome, share) for outcome in zip(self.splits, last, found, strict=True)]
 
-    def _states(self, method: StreamMethod, progress: Progress) -> Iterator[tuple[int, Any]]:
-        """Yield the number of observations and the state, stacked over splits, at every checkpoint and at the end."""
-        stream = self.cell.stream
+    def posteriors(self, progress: Progress) -> Iterator[tuple[int, list[Posterior]]]:
+        """Yield the number of observations and the splits' estimates, float64, at every checkpoint and at the end."""
+        stream, method = self.cell.stream, cast(StreamMethod, self.cell.settings.method.build())
         state, seen, waiting = method.init(self._noise(method)), 0, list[Tensor]()
         for blocks in zip(*(stream.blocks(split, BLOCK) for split in self.splits), strict=True):
             waiting.append(torch.stack(blocks))
@@ -57,7 +57,7 @@ class StreamGroup:
                 waiting.clear()
                 progress(observations.shape[1] * len(self.splits))
             if stop:
-                yield seen, state
+                yield seen, [_estimate(method, state, index) for index in range(len(self.splits))]
 
     def _noise(self, method: StreamMethod) -> dict[str, Tensor]:
         """Draw the initial normals; stream i has the seed i + 1, of PyTorch's generator, as published."""
@@ -67,9 +67,7 @@ class StreamGroup:
             name: torch.stack([noise[name] for noise in drawn]) for name in drawn[0]
         }
 
-    def _scores(self, method: StreamMethod, state: Any, index: int, truth: Truth) -> dict[str, float]:
-        one = tree_map(lambda leaf: leaf[index] if leaf.ndim else leaf, state)
-        posterior = tree_map(lambda leaf: leaf.double(), method.posterior(one))
+    def _scores(self, posterior: Posterior, truth: Truth) -> dict[str, float]:
         moments = torch.cat([posterior.mean().unsqueeze(0), posterior.covariance()])
         return score_moments(self.cell, moments.numpy(), truth) if bool(moments.isfinite().all()) else {}
 
@@ -88,3 +86,9 @@ class StreamGroup:
 def _normals(shapes: Shapes, seed: int) -> dict[str, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+
+
+def _estimate(method: StreamMethod, state: Any, index: int) -> Posterior:
+    own = tree_map(lambda leaf: leaf[index] if leaf.ndim else leaf, state)
+    posterior: Posterior = tree_map(lambda leaf: leaf.double(), method.posterior(own))
+    return posterior

@@ -29,5 +29,5 @@ def test_an_upper_end_that_overflows_is_refused(entry):
 def test_fixed_values_are_looked_at_too():
     fixed = "{learning_rate: 0.01, prior_precision: 1, noise_precision: 1.0e37}"
     overrides = "entries.vifa-nn.search=null", f"entries.vifa-nn.hyper={fixed}"
-    with pytest.raises(InputError, match="with learning_rate 0.01, prior_precision 1, noise_precision 1e"):
+    with pytest.raises(InputError, match=r"with learning_rate 0\.01, prior_precision 1, noise_precision 1e"):
         check(cells(*overrides))
