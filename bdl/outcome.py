@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bdl.reports import Cell as TableCell
-from bdl.reports import Gaussians, compare, figures, moment_figures, paired_figures, render
+from bdl.reports import Gaussians, compare, curve_figures, figures, moment_figures, paired_figures, render
 from bdl.runs.folder import existing, folder
 from bdl.runs.plan import Cell
 from bdl.runs.publish import final_frame, provenance, write_provenance, write_rows
@@ -87,6 +87,7 @@ def draw(
     return [
         *figures(benchmark, comparison, target),
         *paired_figures(benchmark, rows, target),
+        *curve_figures(benchmark, rows, target),
         *moment_figures(benchmark.name, pairs, target),
     ]
 

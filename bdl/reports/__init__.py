@@ -1,6 +1,7 @@
 """Reports: our numbers beside the printed ones, as tables and figures."""
 
 from bdl.reports.compare import Cell, compare
+from bdl.reports.curves import Curve, curve_figures, curves
 from bdl.reports.figures import figures
 from bdl.reports.inputs import Gaussians
 from bdl.reports.moments import moment_figures
@@ -10,10 +11,13 @@ from bdl.reports.render import render
 
 __all__ = [
     "Cell",
+    "Curve",
     "Gaussians",
     "PairedDifference",
     "PaperValue",
     "compare",
+    "curve_figures",
+    "curves",
     "figures",
     "moment_figures",
     "paired_differences",

@@ -133,7 +133,7 @@ def _cell(
     paper: PaperValue | None,
 ) -> Cell:
     info = _info(place[2])
-    ours, ours_se = _summary(place[3], values)
+    ours, ours_se = summary(place[3], values)
     mc_se, floor = of_truth
     z = None if info.direction == "ratio" else _z(ours, ours_se, values.size, mc_se or 0.0, paper)
     notes = list(_notes(benchmark, place))
@@ -194,7 +194,8 @@ def _ratio(ours: float, paper: float) -> str:
     return f"{factor:.0f}x {word}" if factor >= 9.95 else f"{factor:.1f}x {word}"
 
 
-def _summary(statistic: str, values: Values) -> tuple[float | None, float | None]:
+def summary(statistic: str, values: Values) -> tuple[float | None, float | None]:
+    """Give a statistic of finite values and its standard error; None where there are too few or they overflow."""
     location, standard_error = STATISTICS[statistic]
     # Diverged trials can be finite and still overflow when squared or summed.
     with np.errstate(over="ignore", invalid="ignore"):

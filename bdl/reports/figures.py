@@ -14,6 +14,7 @@ from bdl.reports.layout import heading
 # Matplotlib is imported on use: it is slow to load, and most commands draw nothing.
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 INK, QUIET, GRID = "#222222", "#666666", "#e3e3e3"
@@ -155,16 +156,20 @@ def _fill(panel: "Axes", entries: list[str], cells: list[Cell]) -> None:
 
 
 def _scale(panel: "Axes", values: list[float]) -> None:
+    span = max(values) / min(values) if values and min(values) > 0 else 1.0
+    if span > LOG_FROM:
+        panel.set_xscale("log")
+        label_logs(panel.xaxis, span)
+
+
+def label_logs(axis: "Axis", span: float) -> None:
+    """Label a logarithmic axis whose greatest value is `span` times the least."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    span = max(values) / min(values) if values and min(values) > 0 else 1.0
-    if span <= LOG_FROM:
-        return
-    panel.set_xscale("log")
-    panel.xaxis.set_minor_formatter(NullFormatter())
+    axis.set_minor_formatter(NullFormatter())
     if span < POWERS_FROM:
-        panel.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
-        panel.xaxis.set_major_formatter("{x:g}")
+        axis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+        axis.set_major_formatter("{x:g}")
 
 
 def _legend(figure: "Figure") -> None:

@@ -62,6 +62,22 @@ class Note(Protocol):
         """The remark."""
 
 
+class Method(Protocol):
+    """How an entry finds its estimate."""
+
+    @property
+    def name(self) -> str:
+        """Identifier of the method, for example ``"online-em"``."""
+
+
+class Entry(Protocol):
+    """A row of the tables."""
+
+    @property
+    def method(self) -> Method:
+        """Its method."""
+
+
 class Benchmark(Protocol):
     """What was run, and what it is compared with."""
 
@@ -82,7 +98,7 @@ class Benchmark(Protocol):
         """Splits of each dataset."""
 
     @property
-    def entries(self) -> Mapping[str, object]:
+    def entries(self) -> Mapping[str, Entry]:
         """Entries by name, in table order."""
 
     @property

@@ -1,0 +1,188 @@
+"""Learning curves against NumPy, and how they are drawn."""
+
+from types import SimpleNamespace
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import same_color
+from scipy.stats import sem
+
+from bdl.reports import curve_figures, curves, paper_values
+from bdl.reports.curves import BATCH, ONLINE, _figure
+
+CHECKPOINTS = (100, 200, 1000)
+METHODS = {"online-sga": "online-sga", "em": "online-em", "batch-svd": "batch-fa", "ppca": "batch-fa"}
+THESIS = SimpleNamespace(
+    paper="brownlie2022",
+    tables=["Table B.1", "Table B.2"],
+    task="online_fa_synthetic",
+    datasets={"small": "synthetic obs_dim=100;latent_dim=10;spectrum_range=1-10;n_samples=100000"},
+    methods={"online-sga": "online_sga_fa", "em": "online_em_fa", "batch-svd": "batch_svd_fa"},
+    metrics={},
+)
+
+
+@pytest.fixture
+def make(make_benchmark):
+    """Build a benchmark of streams, by default on two data sets, of which the thesis has the first."""
+
+    def build(**changes):
+        entries = {name: SimpleNamespace(method=SimpleNamespace(name=method)) for name, method in METHODS.items()}
+        defaults = {"name": "streams", "datasets": ["small", "large"], "entries": entries, "papers": [THESIS]}
+        return make_benchmark(**defaults | {"metrics": ["rel_cov_dist", "scaled_w2", "runtime"]} | changes)
+
+    return build
+
+
+def trials(dataset, entry, values, status=None):
+    """One row a split from values of shape (splits, checkpoints); the 2-Wasserstein distance is a tenth of them."""
+    values = np.asarray(values, dtype=float)
+    columns = {}
+    for seen, column in zip(CHECKPOINTS, values.T, strict=False):
+        columns |= {f"rel_cov_dist_at_{seen}": column, f"scaled_w2_at_{seen}": column / 10}
+    final = {"rel_cov_dist": values[:, -1], "scaled_w2": values[:, -1] / 10, "runtime": 1.0}
+    return pd.DataFrame(
+        {"dataset": dataset, "entry": entry, "status": status or ["ok"] * len(values)} | final | columns
+    )
+
+
+@pytest.fixture
+def values():
+    """Distances of five splits at three checkpoints."""
+    return np.random.default_rng(0).uniform(0.1, 1, (5, 3))
+
+
+@pytest.fixture
+def rows(values):
+    """Every entry on small; on large one entry, whose streams are cut, and one of which everything failed."""
+    parts = [trials("small", entry, values * scale) for scale, entry in enumerate(METHODS, 1)]
+    cut = trials("large", "em", values[:, :2])
+    return pd.concat([*parts, cut, trials("large", "ppca", values * np.nan, status=["failed"] * 5)])
+
+
+def test_known_answer(make, values):
+    """Mean and standard error at every checkpoint in numerical order, whatever the order of rows and columns."""
+    rows = pd.concat([trials("small", "em", values), trials("small", "ppca", 2 * values)])
+    rows = rows.sample(frac=1, random_state=0)[sorted(rows.columns, reverse=True)]
+    found = curves(make(), rows)
+    assert [curve[:3] for curve in found] == [
+        ("small", entry, metric) for metric in ("rel_cov_dist", "scaled_w2") for entry in ("em", "ppca")
+    ]
+    for curve, factor in zip(found, (1, 2, 0.1, 0.2), strict=True):
+        np.testing.assert_array_equal(curve.observations, CHECKPOINTS)
+        np.testing.assert_allclose(curve.mean, factor * values.mean(0), rtol=1e-14)
+        np.testing.assert_allclose(curve.se, factor * sem(values), rtol=1e-14)
+
+
+def test_failed_trials_and_values_that_are_not_finite_are_left_out(make, values):
+    """Split 0 failed; split 1 has no distance after 100 observations."""
+    values[1, 0] = np.inf
+    curve = curves(make(), trials("small", "em", values, status=["failed", *["ok"] * 4]))[0]
+    np.testing.assert_allclose(curve.mean, [values[2:, 0].mean(), *values[1:, 1:].mean(0)], rtol=1e-14)
+    np.testing.assert_allclose(curve.se, [sem(values[2:, 0]), *sem(values[1:, 1:])], rtol=1e-14)
+
+
+def test_a_single_split_has_no_standard_error(make, values):
+    curve = curves(make(), trials("small", "em", values[:1]))[0]
+    np.testing.assert_array_equal(curve.mean, values[0])
+    assert np.isnan(curve.se).all()
+    assert len(drawn(make(), trials("small", "em", values[:1]))[1].axes[0].lines[0].get_xdata()) == 3
+
+
+def test_entries_have_a_curve_where_they_have_values(make, rows):
+    """Nothing of an entry that is missing or failed, and nothing beyond the end of a stream that was cut."""
+    found = [curve for curve in curves(make(), rows) if curve.metric == "rel_cov_dist"]
+    assert [curve[:2] for curve in found] == [*(("small", entry) for entry in METHODS), ("large", "em")]
+    assert [curve.observations.tolist() for curve in found] == [[100, 200, 1000]] * 4 + [[100, 200]]
+
+
+def drawn(benchmark, rows, metric="rel_cov_dist"):
+    found = [curve for curve in curves(benchmark, rows) if curve.metric == metric]
+    return found, _figure(benchmark, found)
+
+
+def test_what_is_drawn(make, rows):
+    benchmark = make()
+    found, figure = drawn(benchmark, rows)
+    small, large = figure.axes
+    assert [panel.get_title(loc="left") for panel in figure.axes] == ["small", "large"]
+    lines = [line for panel in figure.axes for line in panel.lines if len(line.get_xdata()) > 1]
+    bands = [band for panel in figure.axes for band in panel.collections if len(band.get_paths()[0]) > 4]
+    for curve, line, band in zip(found, lines, bands, strict=True):
+        np.testing.assert_array_equal(line.get_xydata().T, (curve.observations, curve.mean))
+        box = band.get_paths()[0].get_extents()
+        ends = (curve.mean - curve.se).min(), (curve.mean + curve.se).max()
+        np.testing.assert_allclose((box.y0, box.y1), ends, rtol=1e-12)
+        assert same_color(band.get_facecolor()[0, :3], line.get_color())
+    dashes = {look: mpl.lines.Line2D([], [], linestyle=look)._unscaled_dash_pattern for look in (ONLINE, BATCH)}
+    assert [line._unscaled_dash_pattern for line in lines] == [
+        dashes[look] for look in (*[ONLINE] * 2, *[BATCH] * 2, ONLINE)
+    ]
+    assert {(panel.get_xscale(), panel.get_yscale()) for panel in figure.axes} == {("log", "log")}
+    assert same_color(large.lines[0].get_color(), small.lines[1].get_color()), "an entry has one colour"
+    assert len({line.get_color() for line in lines}) == 4
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert texts == [*METHODS, "paper, whole stream"]
+
+
+def test_printed_values_stand_beside_the_last_checkpoint(make, rows):
+    benchmark = make()
+    _, figure = drawn(benchmark, rows, "scaled_w2")
+    small, large = figure.axes
+    printed = paper_values(benchmark.papers)
+    names = ["online-sga", "em", "batch-svd"]
+    assert (
+        [bar.lines[0].get_ydata()[0] for bar in small.containers]
+        == [printed["small", name, "scaled_w2", "mean"].value for name in names]
+        == [0.0062, 0.0058, 0.0061]
+    )
+    ends = [bar.lines[2][0].get_segments()[0][:, 1] for bar in small.containers]
+    np.testing.assert_allclose(np.diff(ends)[:, 0] / 2, [0.0004, 0.0006, 0.0009], rtol=1e-9)
+    places = [bar.lines[0].get_xdata()[0] for bar in small.containers]
+    assert 1000 < places[0] < places[1] < places[2] < 2500
+    assert [bar.lines[0].get_color() for bar in small.containers] == [line.get_color() for line in small.lines[:3]]
+    assert large.containers == []
+    _, unprinted = drawn(make(papers=[]), rows)
+    assert [text.get_text() for text in unprinted.legends[0].get_texts()] == [*METHODS]
+
+
+@pytest.mark.parametrize(
+    ("count", "shape"), [(1, (1, 1)), (3, (1, 3)), (4, (1, 4)), (5, (3, 2)), (6, (3, 2)), (12, (3, 4)), (14, (4, 4))]
+)
+def test_panels_follow_each_other_downwards(make, values, count, shape):
+    datasets = [f"d{i}" for i in range(count)]
+    benchmark = make(datasets=datasets, papers=[])
+    _, figure = drawn(benchmark, pd.concat([trials(name, "em", values) for name in datasets]))
+    places = [panel.get_subplotspec() for panel in figure.axes]
+    where = {
+        panel.get_title(loc="left"): (at.rowspan.start, at.colspan.start)
+        for panel, at in zip(figure.axes, places, strict=True)
+    }
+    assert where == {name: (i % shape[0], i // shape[0]) for i, name in enumerate(datasets)}
+    assert places[0].get_gridspec().get_geometry() == shape
+    below = {panel.get_title(loc="left") for panel in figure.axes if panel.get_xlabel()}
+    lowest = {column: name for name, (_, column) in where.items()}
+    assert below == set(lowest.values()), "the lowest panel of each column says what its axis is"
+    assert all(panel.xaxis.get_tick_params()["labelbottom"] for panel in figure.axes if panel.get_xlabel())
+
+
+def test_files(make, rows, tmp_path, monkeypatch):
+    """Two formats for each metric with checkpoints, the same bytes whatever the time and the user's settings."""
+    paths = curve_figures(make(), rows, tmp_path / "a")
+    assert [path.name for path in paths] == [
+        f"streams-{metric}-curve.{suffix}" for metric in ("rel_cov_dist", "scaled_w2") for suffix in ("png", "pdf")
+    ]
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
+    with mpl.rc_context({"font.size": 30, "axes.grid": True, "lines.linewidth": 9}):
+        again = curve_figures(make(), rows, tmp_path / "b")
+    assert [path.read_bytes() for path in again] == [path.read_bytes() for path in paths]
+
+
+def test_without_checkpoints_nothing_is_drawn(make, rows, tmp_path):
+    plain = rows[[name for name in rows.columns if "_at_" not in name]]
+    failed = rows.assign(status="failed")
+    for nothing in (plain, failed, pd.DataFrame()):
+        assert curve_figures(make(), nothing, tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
