@@ -342,6 +342,31 @@ def test_a_baseline_adds_paired_figures(tiny, tmp_path, run, invoke):
     assert_refused(invoke("figures", tiny, "--set", "baseline=fixd"), "baseline: unknown entry 'fixd': did you mean")
 
 
+STREAMS = """
+name: streams
+title: A short stream
+datasets: [fa_100_10]
+splits: 2
+preparation: {rows: {fa_100_10: 200}}
+entries:
+  em: {method: {name: online-em, latent_dim: 2, warmup: 50}}
+metrics: [rel_cov_dist, runtime]
+"""
+
+
+def test_streams_add_learning_curves(tmp_path, monkeypatch, run, invoke):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "streams.yaml"
+    path.write_text(STREAMS, "utf-8")
+    assert run(path)[0] == 0
+    code, out, _ = invoke("figures", path)
+    assert code == 0
+    drawn = {Path(line).name for line in out.splitlines()}
+    assert {name for name in drawn if "curve" in name} == {
+        f"streams-rel_cov_dist-curve.{end}" for end in ("png", "pdf")
+    }
+
+
 def test_data_fetch_and_verify_tell_what_is_wrong(offline, invoke):
     assert_refused(invoke("data", "fetch", "yacth"), "unknown dataset 'yacth'", "did you mean yacht")
     code, out, _ = invoke("data", "verify", "yacht")
