@@ -45,12 +45,16 @@ def final_rows(benchmark: Benchmark, results: Path) -> pd.DataFrame:
 
 def compared(benchmark: Benchmark, rows: pd.DataFrame) -> list[TableCell]:
     """Compare final rows with the printed values; data sets and entries without rows are left out."""
+    return compare(narrowed(benchmark, rows), rows)
+
+
+def narrowed(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:
+    """Narrow a benchmark to the data sets and the entries that have rows."""
     present = {name: set(rows[name]) for name in ("dataset", "entry")}
-    narrowed = benchmark.select(
+    return benchmark.select(
         [name for name in benchmark.datasets if name in present["dataset"]],
         [name for name in benchmark.entries if name in present["entry"]],
     )
-    return compare(narrowed, rows)
 
 
 def publish(
@@ -82,12 +86,12 @@ def draw(
     pairs: Sequence[Gaussians],
     place: Path,
 ) -> list[Path]:
-    """Draw every figure of a benchmark into ``figures`` of its folder."""
-    target = place / "figures"
+    """Draw every figure of a benchmark into ``figures`` of its folder, of what has rows."""
+    target, shown = place / "figures", narrowed(benchmark, rows)
     return [
-        *figures(benchmark, comparison, target),
-        *paired_figures(benchmark, rows, target),
-        *curve_figures(benchmark, rows, target),
+        *figures(shown, comparison, target),
+        *paired_figures(shown, rows, target),
+        *curve_figures(shown, rows, target),
         *moment_figures(benchmark.name, pairs, target),
     ]
 
