@@ -8,6 +8,7 @@ METHODS = Registry(
         "vifa": "bdl.methods.vifa:Vifa",
         "sgd-iterates": "bdl.methods.sgd_iterates:SgdIterates",
         "swag": "bdl.methods.swag:Swag",
+        "iterates-fa": "bdl.methods.iterates_fa:IteratesFa",
         "slang": "bdl.methods.slang:Slang",
         "slang-online-eig": "bdl.methods.slang_online_eig:SlangOnlineEig",
         "bbb": "bdl.methods.bbb:BayesByBackprop",

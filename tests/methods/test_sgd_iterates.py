@@ -79,8 +79,8 @@ class Recursion:
         def step(state, y):
             return method.step(state, data._replace(x=data.x[None], y=y[None]), hyper, {}, problem)
 
-        start = torch.randn(n_trials, problem.dim, generator=generator, dtype=torch.float64)
-        state = torch.func.vmap(lambda theta: method.init(problem, {"theta": theta}))(start)
+        shapes = {name: (n_trials, *shape) for name, shape in method.init_noise(problem).items()}
+        state = torch.func.vmap(lambda noise: method.init(problem, noise))(normals(shapes, generator))
         for _ in range(n_steps):
             noise = torch.randn(n_trials, len(signal), generator=generator, dtype=torch.float64)
             state = torch.func.vmap(step)(state, signal + self.sigma * noise)
