@@ -181,6 +181,19 @@ def test_swag_is_searched_as_vifa_is():
         assert swag.search.space[name] == vifa.search.space[name]
 
 
+@pytest.mark.parametrize("estimator", ["em", "sga", "px-em"])
+@pytest.mark.parametrize("profile", ["paper", "quick"])
+def test_online_fa_learns_from_the_sgd_of_swag(estimator, profile):
+    """Nothing but the method differs, and of the method not the descent."""
+    entries = load_benchmark("uci-regression", profile).entries
+    swag, other = entries["swag-nn"], entries[f"online-fa-{estimator}-nn"]
+    assert other.model_dump(exclude={"method"}) == swag.model_dump(exclude={"method"})
+    method, descent = other.method.build(), swag.method.build()
+    assert (method.estimator, method.latent_dim) == (estimator, 10)
+    for field in ("warmup_epochs", "prior_decay", "initial_scale"):
+        assert getattr(method, field) == getattr(descent, field)
+
+
 @pytest.mark.data
 def test_logistic_posterior_follows_the_paper():
     """Tables 8 and 9 of the VIFA paper (2023), with minibatches that are whole."""
