@@ -42,7 +42,7 @@ from pathlib import Path
 from typing import Any
 
 from peers import command, figure, gradients, machine, methods, slang_scaling
-from peers.command import number
+from peers.command import number, verdict
 from rich.console import Console
 from rich.table import Table
 
@@ -103,7 +103,7 @@ def _methods(costs: Mapping[str, methods.MethodCost], trials: int, compile: bool
     targets = methods.targets(costs)
     for name, target in targets.items():
         limit = f"at most {target.limit:g} times {methods.REFERENCE}"
-        console.print(f"a gradient of {name} costs {target.ratio:.2f} times, {limit}: {_verdict(target.holds)}")
+        console.print(f"a gradient of {name} costs {target.ratio:.2f} times, {limit}: {verdict(target.holds)}")
     return {
         "methods": {name: asdict(cost) for name, cost in costs.items()},
         "targets": {name: asdict(target) for name, target in targets.items()},
@@ -143,13 +143,9 @@ def _scaling(
     largest = max((p for p in points if p.hidden == sizes.paper), key=lambda p: p.rank)
     fits = largest.peak_gb <= MEMORY_GB
     where = f"rank {largest.rank} at {largest.dim:,} parameters"
-    console.print(f"{where} needs {largest.peak_gb:.2f} GB, at most {MEMORY_GB:g} GB: {_verdict(fits)}")
+    console.print(f"{where} needs {largest.peak_gb:.2f} GB, at most {MEMORY_GB:g} GB: {verdict(fits)}")
     memory = {"limit_gb": MEMORY_GB, "peak_gb": largest.peak_gb, "holds": fits}
     return {"scaling": [asdict(point) for point in points], "exponents": exponents, "memory": memory}
-
-
-def _verdict(holds: bool) -> str:
-    return "holds" if holds else "[red]does not hold[/red]"
 
 
 def _parser() -> argparse.ArgumentParser:

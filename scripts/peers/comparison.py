@@ -1,10 +1,12 @@
 """Contenders take turns, and costs are relative to the first."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+
+Name = TypeVar("Name", bound=Hashable)
 
 
 class Contender(NamedTuple):
@@ -30,7 +32,7 @@ class Cost:
     """Seconds of compilation; None if nothing is compiled."""
 
 
-def compare(contenders: Mapping[str, Contender], repeats: int) -> dict[str, Cost]:
+def compare(contenders: Mapping[Name, Contender], repeats: int) -> dict[Name, Cost]:
     """Time the contenders in turn; the first is what ratios refer to."""
     seconds = np.array([[each.seconds() for each in contenders.values()] for _ in range(repeats)])
     ratios = np.median(seconds / seconds[:, :1], axis=0)

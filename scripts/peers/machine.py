@@ -4,14 +4,20 @@ import os
 import platform
 import re
 import resource
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from importlib.metadata import version
 from importlib.util import find_spec
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import ParamSpec, TypeVar
 
 import torch
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 def cores() -> int:
@@ -26,6 +32,14 @@ def confine(threads: int) -> None:
     torch.set_num_threads(threads)
 
 
+def alone(
+    threads: int, function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+) -> Result:
+    """Call a function in a new process, confined to so many cores, whose peak memory is its own."""
+    with ProcessPoolExecutor(1, get_context("spawn"), initializer=confine, initargs=(threads,)) as own:
+        return own.submit(function, *args, **kwargs).result()
+
+
 @contextmanager
 def cold_compiler() -> Iterator[None]:
     """Keep what is compiled in a folder of its own, empty at first."""
@@ -36,7 +50,7 @@ def cold_compiler() -> Iterator[None]:
 
 def system(threads: int) -> Mapping[str, object]:
     """Describe what the numbers were measured on."""
-    packages = ["torch", "numpy", *(["jax"] if find_spec("jax") else [])]
+    packages = ["torch", "numpy", "scikit-learn", *(["jax"] if find_spec("jax") else [])]
     return {
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",

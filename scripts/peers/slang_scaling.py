@@ -4,10 +4,8 @@ The networks are 784-h-h-10, on made-up digits; 784-400-400-10 has the 478,410 p
 """
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import product
-from multiprocessing import get_context
 
 import numpy as np
 
@@ -17,7 +15,7 @@ from bdl.models.likelihoods import Categorical
 from bdl.models.networks import Mlp
 from bdl.models.problem import Problem
 from bdl.training.trials import Pool, Trials
-from peers.machine import confine, peak_memory
+from peers.machine import alone, peak_memory
 from peers.timing import engine_epochs
 from peers.workload import Workload
 
@@ -62,8 +60,7 @@ class SlangPoint:
 def measure(sizes: Sizes, threads: int) -> Iterator[SlangPoint]:
     """Measure all points, one after the other."""
     for hidden, rank in sizes.points():
-        with ProcessPoolExecutor(1, get_context("spawn"), initializer=confine, initargs=(threads,)) as own:
-            yield own.submit(_point, hidden, rank).result()
+        yield alone(threads, _point, hidden, rank)
 
 
 def exponents(points: Sequence[SlangPoint], sizes: Sizes) -> dict[str, float | None]:

@@ -2,9 +2,7 @@
 
 import json
 import math
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
-from multiprocessing import get_context
 
 import bench_methods
 import numpy as np
@@ -12,7 +10,7 @@ import pytest
 import torch
 from peers import figure, gradients, methods, slang_scaling, timing, workload
 from peers.comparison import Contender, Cost, compare
-from peers.machine import peak_memory
+from peers.machine import alone, peak_memory
 
 from bdl.methods.swag import Swag
 from bdl.training.trials import Trials
@@ -149,8 +147,7 @@ def test_memory_of_a_process_is_its_own():
     np.ones(10**8)
     assert peak_memory() >= 0.8
     assert peak_memory() >= before
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        assert pool.submit(peak_memory).result() < 0.6
+    assert alone(1, peak_memory) < 0.6
 
 
 @pytest.mark.slow
