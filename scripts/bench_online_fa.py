@@ -1,6 +1,6 @@
 """What online factor analysis costs: online-sga, online-em and online-px-em on streams, large ones, beside batch fits.
 
-Three parts, all or some of them (``--parts``), all with K = 10 and float32:
+Three parts, all or some of them (``--parts``), all with K = 10; batch fits work in float64, the rest in float32:
 
 - ``streams``: seconds for all streams of the benchmark online-fa with D = 100 and with D = 1000, 100,000 observations
   each of 10 streams of 3 spectra. Measured are ``--observations`` of them, and scaled to the whole. The estimators
@@ -14,17 +14,17 @@ Three parts, all or some of them (``--parts``), all with K = 10 and float32:
   1000 with ``--all``: seconds, peak memory, and the relative distance to the covariance that they are drawn from.
 
 Rules of fairness. All use the settings of the benchmark and the same cores (``--threads``). Drawing is left out of
-every time. The estimators' operations are many and small, so that threads that wait for a busy core cost several times
-as much: measure on a quiet machine. In ``streams`` contenders take turns, 1000 observations each, as many as a run hands over; costs are medians
-over turns, ratios (to drawing) medians of the ratios within a turn, so that a slow spell of the machine strikes all.
-The set-up of drawing (models, and the latent variables of whole streams) is reported apart, but belongs to its
-seconds. The first turn has the warm-up of the estimators, in which an update runs the same operations. An estimate
-that is not finite ends the script. In ``large`` observations are standard normal, given to
-`bdl.methods.online_stream.FaStream`, which checks them; times are medians of ``--updates`` updates, after two others,
-all of them within the estimators' warm-up. In ``large`` and ``batch`` each contender has a process of its own; its
-memory is that of the whole process, with the libraries, and beside it stands that of a process that has only learned
-from a tiny stream (``idle_gb``). In ``batch`` what is held of the sample counts: all of it for scikit-learn, 1000
-observations for the others; smaller needs than those of drawing do not show.
+every time. Measure on a quiet machine: the operations are many and small, and threads that wait for a busy core cost
+several times as much. In ``streams`` contenders take turns, 1000 observations each, as many as a run hands over; costs
+are medians over turns, ratios (to drawing) medians of the ratios within a turn, so that a slow spell of the machine
+strikes all. The set-up of drawing (models, and the latent variables of whole streams) is reported apart, but belongs
+to its seconds. Some of the updates are within the warm-up of the estimators, where they run the same operations. An
+estimate that is not finite ends the script. In ``large`` observations are standard normal, given to
+`bdl.methods.online_stream.FaStream`, which checks them; times are medians of ``--updates`` updates, after two others.
+In ``large`` and ``batch`` each contender has a process of its own; its memory is that of the whole process, with the
+libraries, and beside it stands that of a process that has only learned from a tiny stream (``idle_gb``). In ``batch``
+what is held of the sample counts: all of it for scikit-learn, 1000 observations for the others; smaller needs than
+those of drawing do not show.
 
 The JSON file has the keys ``system``, ``settings`` and, for the parts measured, ``streams`` (a list of
 `peers.fa_streams.StreamCost`), ``large`` (a list of `peers.fa_large.LargePoint`) and ``batch`` (a list of
