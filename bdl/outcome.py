@@ -49,12 +49,14 @@ def compared(benchmark: Benchmark, rows: pd.DataFrame) -> list[TableCell]:
 
 
 def narrowed(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:
-    """Narrow a benchmark to the data sets and the entries that have rows."""
+    """Narrow a benchmark to the data sets, the entries and the metrics that rows have; to all metrics if none has."""
     present = {name: set(rows[name]) for name in ("dataset", "entry")}
-    return benchmark.select(
+    selected = benchmark.select(
         [name for name in benchmark.datasets if name in present["dataset"]],
         [name for name in benchmark.entries if name in present["entry"]],
     )
+    metrics = tuple(name for name in benchmark.metrics if name in rows and rows[name].notna().any())
+    return selected.model_copy(update={"metrics": metrics or benchmark.metrics})
 
 
 def publish(
