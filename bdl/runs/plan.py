@@ -1,22 +1,15 @@
 """What a command will do, checked before anything is written."""
 
 import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import cast
-
-import torch
 
 from bdl.data import Dataset, SplitScheme, Standardise, Stream, load, load_stream, prepare
-from bdl.errors import InputError
-from bdl.methods.base import StreamMethod
-from bdl.metrics import INFO
-from bdl.models import LIKELIHOODS
 from bdl.models.problem import Problem
 from bdl.references.base import SampledReference, Truth
 from bdl.references.cache import Recipe
+from bdl.runs.checks import check, check_device
 from bdl.runs.sources import source_hash
 from bdl.runs.store import Stage
 from bdl.spec import Benchmark, Entry
@@ -26,9 +19,6 @@ from bdl.training.direct import TrainingData
 from bdl.training.engine import Schedule
 from bdl.training.program import Program
 from bdl.training.trials import Pool
-
-CHECKPOINTS = tuple(mantissa * 10**power for power in range(2, 9) for mantissa in (1, 2, 5))
-"""Numbers of observations after which the estimate from a stream is looked at."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,90 +131,6 @@ class Cell:
         )
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
-    def check(self) -> None:
-        """Refuse what cannot work.
-
-        Raises
-        ------
-        InputError
-            If a split does not exist, the likelihood, a metric or the method does not fit, or there are too few rows.
-        """
-        if self.settings.streams:
-            self._check_stream()
-            return
-        sizes = [len(self.data.split(split).train) for split in self.splits]
-        self._check_task()
-        self._check_hyper()
-        self.settings.method.build().check(self.problem)
-        if self.settings.reference is not None:
-            self.settings.reference.build().check(self.problem)
-        if self.settings.direct:
-            return
-        warmup = getattr(self.settings.method.build(), "warmup_epochs", 0)
-        if self.settings.training and self.settings.training.epochs <= warmup:
-            raise InputError(
-                f"entries.{self.entry}.training.epochs: {self.settings.training.epochs} epochs leave nothing after a "
-                f"warm-up of {warmup}; raise epochs or lower warmup_epochs"
-            )
-        search = self.settings.search
-        for rows in sizes:
-            smallest = rows if search is None else rows - -(-rows // search.folds)
-            if search is not None and search.folds > rows:
-                raise InputError(
-                    f"entries.{self.entry}.search.folds: {search.folds} folds but {self.dataset} has {rows} "
-                    f"training rows; choose at most {rows}"
-                )
-            if self.updates(smallest) == 0:
-                raise InputError(
-                    f"entries.{self.entry}.training: no update fits into {smallest} rows of {self.dataset}; "
-                    "lower batch_size or raise epochs"
-                )
-
-    def _check_stream(self) -> None:
-        if not self.benchmark.measures_distances:
-            raise InputError("metrics: a stream has a distribution, but no targets; use distances")
-        for split in self.splits:
-            self.stream.model(split)
-        cast(StreamMethod, self.settings.method.build()).check_dim(self.stream.dim)
-        if self.stream.length < CHECKPOINTS[0]:
-            raise InputError(
-                f"preparation.rows.{self.dataset}: the first look at a stream is after {CHECKPOINTS[0]} observations; "
-                "give at least so many"
-            )
-
-    def _check_task(self) -> None:
-        data, likelihood, search = self.data, self.settings.likelihood, self.settings.search
-        assert likelihood is not None, "only streams lack one"
-        if not likelihood.build().fits(data.classes):
-            targets = f"has {data.classes} classes" if data.classes else "is a regression"
-            fitting = [name for name in LIKELIHOODS.builtin if LIKELIHOODS.get(name)().fits(data.classes)]
-            raise InputError(
-                f"entries.{self.entry}.likelihood: '{likelihood.name}' does not fit dataset '{self.dataset}', which "
-                f"{targets}; use {' or '.join(fitting)}"
-            )
-        used = [("metrics", name) for name in self.benchmark.metrics]
-        used += [(f"entries.{self.entry}.search.metric", search.metric)] if search else []
-        for place, metric in used:
-            if INFO[metric].task not in (None, data.task):
-                raise InputError(
-                    f"{place}: '{metric}' scores a {INFO[metric].task}, and dataset '{self.dataset}' is a {data.task}; "
-                    "use another metric"
-                )
-
-    def _check_hyper(self) -> None:
-        """Hold values and ranges against the limits that a method may state, `hyper_below`."""
-        search = self.settings.search
-        given = {f"hyper.{name}": (name, value) for name, value in self.settings.hyper.items()}
-        if search:
-            given |= {f"search.space.{name}.high": (name, at.high) for name, at in search.space.items()}
-            given |= {f"search.grid.{name}": (name, max(values)) for name, values in search.grid.items()}
-        limits = getattr(self.settings.method.build(), "hyper_below", {})
-        for place, (name, value) in given.items():
-            if name in limits and value >= limits[name]:
-                raise InputError(
-                    f"entries.{self.entry}.{place}: {value:g} is too large; choose a value below {limits[name]:g}"
-                )
-
     def updates(self, rows: int) -> int:
         """Count the updates of one fit on so many rows."""
         training = self.settings.training
@@ -282,22 +188,11 @@ def plan(
     InputError
         If the device or data are missing, or a cell cannot work.
     """
-    _check_device(device)
+    check_device(device)
     cells = [Cell(benchmark, *pair, tuple(splits), device, compile) for pair in benchmark.pairs]
     for cell in cells:
-        cell.check()
+        check(cell)
     return cells
-
-
-def _check_device(device: str) -> None:
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
-        raise InputError(f"--device {device}: use cpu, cuda or cuda:N")
-    if device == "cpu":
-        return
-    if not torch.cuda.is_available():
-        raise InputError(f"--device {device}: PyTorch finds no CUDA device here; use --device cpu")
-    if (torch.device(device).index or 0) >= torch.cuda.device_count():
-        raise InputError(f"--device {device}: there are {torch.cuda.device_count()} CUDA devices, counted from 0")
 
 
 @lru_cache(maxsize=16)

@@ -12,7 +12,8 @@ from torch.utils._pytree import tree_map
 from bdl.methods.base import Shapes, StreamMethod
 from bdl.posteriors.base import Posterior
 from bdl.references.base import Truth
-from bdl.runs.plan import CHECKPOINTS, Cell
+from bdl.runs.checks import CHECKPOINTS
+from bdl.runs.plan import Cell
 from bdl.runs.scoring import score_moments
 from bdl.runs.store import Row
 from bdl.training.engine import Progress

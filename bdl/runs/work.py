@@ -2,6 +2,7 @@
 
 import time
 import traceback
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
@@ -146,7 +147,9 @@ Group = SearchGroup | FinalGroup | StreamGroup
 def attempt(group: Group, progress: Progress) -> list[Row]:
     """Run a group; if it dies, its splits become failed final rows that carry the traceback."""
     try:
-        return group.run(progress)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\._inductor")  # of its own code
+            return group.run(progress)
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
         return [failed_row(group.cell, split, reason, {"traceback": traceback.format_exc()}) for split in group.splits]
