@@ -58,6 +58,8 @@ def check(cell: "Cell") -> None:
 
 
 def _check_stream(cell: "Cell") -> None:
+    if cell.device != "cpu":
+        raise InputError(f"--device {cell.device}: methods that learn from a stream run on the CPU; use --device cpu")
     if not cell.benchmark.measures_distances:
         raise InputError("metrics: a stream has a distribution, but no targets; use distances")
     for split in cell.splits:

@@ -7,7 +7,8 @@ from bdl.data import load_stream
 from bdl.errors import InputError
 from bdl.methods.online_em import OnlineEm
 from bdl.metrics.distances import rel_cov_dist, scaled_w2
-from bdl.runs.plan import plan
+from bdl.runs.checks import check
+from bdl.runs.plan import Cell, plan
 from bdl.runs.streaming import StreamGroup
 from bdl.spec import load_benchmark
 
@@ -92,3 +93,9 @@ def test_a_table_method_refuses_a_stream():
 def test_there_are_ten_streams():
     with pytest.raises(InputError, match="dataset 'fa_100_100' has no split 10; choose 0 to 9"):
         plan(load_benchmark("online-fa", overrides=QUICK).select([], ["online-em"]), splits=(10,))
+
+
+def test_streams_are_for_the_cpu():
+    benchmark = load_benchmark("online-fa", overrides=QUICK)
+    with pytest.raises(InputError, match="--device cuda: methods that learn from a stream run on the CPU"):
+        check(Cell(benchmark, "fa_100_100", "online-em", (0,), device="cuda"))
