@@ -152,6 +152,8 @@ def blend(cross: Tensor, square: Tensor, means: Tensor, deviations: Tensor, gain
 def inverse(matrix: Tensor) -> Tensor:
     """Invert positive definite matrices, (..., K, K); one that is not gives NaN or nonsense, never an error."""
     factor: Tensor = torch.linalg.cholesky_ex(matrix).L
+    pivots = factor.diagonal(dim1=-2, dim2=-1)
+    pivots.masked_fill_(pivots == 0, torch.nan)  # a zero in one of them is an error for the whole batch
     return torch.cholesky_inverse(factor)
 
 

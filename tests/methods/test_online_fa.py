@@ -209,3 +209,11 @@ def test_published_distance(estimator):
     mean, standard_error = PUBLISHED[type(estimator).__name__]
     assert float(distance.mean()) == pytest.approx(mean, abs=1e-4)
     assert float(distance.std()) / math.sqrt(10) == pytest.approx(standard_error, abs=1e-4)
+
+
+def test_inverse_of_a_singular_matrix_spoils_only_its_own():
+    good = torch.tensor([[2.0, 1.0], [1.0, 3.0]])
+    batch = torch.stack([good, torch.zeros(2, 2), torch.full((2, 2), torch.nan)])
+    for found in (online_fa.inverse(batch), torch.func.vmap(online_fa.inverse)(batch)):
+        torch.testing.assert_close(found[0], torch.linalg.inv(good))
+        assert not found[1:].isfinite().all(dim=(-2, -1)).any()
