@@ -20,7 +20,7 @@ def test_benchmark_is_told_as_its_file_says():
     lines = describe("uci-regression").splitlines()
     assert lines[:6] == [
         "uci-regression (benchmark)",
-        "UCI regression with VIFA and SWAG",
+        "UCI regression with VIFA, SLANG and the iterates of SGD",
         "data sets: energy, boston, concrete, yacht; 20 splits of each",
         "metrics: nmll, joint_nll, rmse, runtime",
         "papers: vifa2023, Table 1 and Table 11",
