@@ -48,13 +48,23 @@ def store_of(results: Path) -> Path:
     return results / "uci-regression/quick/store.sqlite"
 
 
-def count(results: Path) -> int:
-    """Count the rows that are safe, looking on from outside."""
+def count_from_outside(results: Path) -> int:
+    """Count the rows while a run is at work, 0 where they cannot be read."""
     try:
         with sqlite3.connect(f"file:{store_of(results)}?mode=ro", uri=True) as db:
             return int(db.execute("SELECT COUNT(*) FROM trials").fetchone()[0])
-    except sqlite3.OperationalError:  # not made yet, or busy
+    except sqlite3.OperationalError:  # not made yet, busy, or killed in the middle of a transaction
         return 0
+
+
+def all_rows(store: Store) -> list[Row]:
+    return [row for stage in ("search", "final") for entry in ENTRIES for row in store.rows(stage, "diabetes", entry)]
+
+
+def count(results: Path) -> int:
+    """Count the rows that the next run finds; it rolls back what a kill left half written."""
+    with Store(store_of(results)) as store:
+        return len(all_rows(store))
 
 
 def kill_at_random(results: Path, moments: random.Random) -> None:
@@ -64,7 +74,7 @@ def kill_at_random(results: Path, moments: random.Random) -> None:
         time.sleep(moments.uniform(0, 3))
     else:
         enough = before + moments.randint(1, 10)
-        while process.poll() is None and count(results) < enough:
+        while process.poll() is None and count_from_outside(results) < enough:
             time.sleep(0.002)
         time.sleep(moments.uniform(0, 0.05))
     process.kill()
@@ -79,9 +89,7 @@ def finish(results: Path) -> None:
 
 def everything(results: Path) -> tuple[list[Row], list[np.ndarray]]:
     with Store(store_of(results)) as store:
-        rows = [
-            row for stage in ("search", "final") for entry in ENTRIES for row in store.rows(stage, "diabetes", entry)
-        ]
+        rows = all_rows(store)
         finals = [row for row in rows if row.stage == "final"]
         return rows, [store.predictions(row.dataset, row.entry, row.split) for row in finals]
 
