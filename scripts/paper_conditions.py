@@ -23,11 +23,12 @@ from bdl.metrics.distances import rel_cov_dist, rel_mean_dist, scaled_w2
 from bdl.references.base import Truth
 from bdl.runs.folder import existing
 from bdl.runs.plan import Cell
-from bdl.runs.streaming import StreamGroup
+from bdl.runs.streaming import StreamGroup, batches
 from bdl.spec import load_benchmark
 
 CUT = 1.192e-4
 FEW = 5_000
+ESTIMATORS = ("online-sga", "online-em", "batch-svd")
 Array = NDArray[np.floating]
 
 
@@ -72,15 +73,20 @@ def streams(datasets: Sequence[str]) -> None:
     """Learn from all observations of streams, by default those with 100 parameters; print the distances at the end."""
     benchmark = load_benchmark("online-fa")
     print(f"{'':<22} covariance      W2   truncated")
-    for dataset in datasets or [name for name in benchmark.datasets if load_stream(name).dim == 100]:
-        for entry in ("online-sga", "online-em", "batch-svd"):
-            cell = Cell(benchmark, dataset, entry, tuple(range(benchmark.splits)))
-            *_, (_, ends) = StreamGroup(cell, cell.splits).posteriors(lambda work: None)
-            moments = (torch.cat([q.mean().unsqueeze(0), q.covariance()]).numpy() for q in ends)
-            truths = (cell.truth(split) for split in cell.splits)
-            values = [row(own, truth) for own, truth in zip(moments, truths, strict=True) if truth is not None]
-            _, cov, w2, truncated = np.mean(values, 0)
-            print(f"{dataset + ' ' + entry:<30} {cov:.4f} {w2:7.4f} {truncated:11.4f}")
+    datasets = datasets or [name for name in benchmark.datasets if load_stream(name).dim == 100]
+    splits = tuple(range(benchmark.splits))
+    cells = [Cell(benchmark, name, entry, splits) for entry in ESTIMATORS for name in datasets]
+    for batch in batches(cells):
+        members = [(cell, split) for split in splits for cell in batch]
+        *_, (_, ends) = StreamGroup(tuple(members)).posteriors(lambda work: None)
+        values: dict[Cell, list[list[float]]] = {cell: [] for cell in batch}
+        for (cell, split), q in zip(members, ends, strict=True):
+            truth = cell.truth(split)
+            assert truth is not None
+            values[cell].append(row(torch.cat([q.mean().unsqueeze(0), q.covariance()]).numpy(), truth))
+        for cell, own in values.items():
+            _, cov, w2, truncated = np.mean(own, 0)
+            print(f"{cell.dataset + ' ' + cell.entry:<30} {cov:.4f} {w2:7.4f} {truncated:11.4f}", flush=True)
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from bdl.data.fileset import FileSet
 from bdl.data.preparation import SplitScheme, prepare
 from bdl.data.scaling import Scaling
 from bdl.data.splits import Split, folds, half_split, leading_split, recipe_split
-from bdl.data.streams import Stream
+from bdl.data.streams import Stream, draw
 
 __all__ = [
     "DATASETS",
@@ -23,6 +23,7 @@ __all__ = [
     "Stream",
     "Task",
     "about",
+    "draw",
     "fetch",
     "folds",
     "half_split",

@@ -1,7 +1,7 @@
 """Streams of parameter vectors from known distributions (Brownlie 2022, section 4.4.1)."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from inspect import getsource
@@ -82,14 +82,28 @@ class Stream:
 
     def blocks(self, index: int, size: int) -> "Iterator[Tensor]":
         """Yield the observations of stream `index` in order, float32, (B, D) with B = `size` or less at the end."""
-        from bdl.data.factor_model import observations
+        for (block,) in draw([self], index, size):
+            yield block
 
-        left = self.length
-        for block in observations([self.model(index)], index, LENGTH, size):
-            yield block[0, :left]
-            left -= block.shape[1]
-            if left <= 0:
-                return
+
+def draw(streams: "Sequence[Stream]", index: int, size: int) -> "Iterator[Tensor]":
+    """Draw stream `index` of data sets of one dimension and length together, in order.
+
+    They share the standard normals, so that it costs little more than to draw one of them.
+
+    Yields
+    ------
+    Tensor
+        Observations, float32, shape (S, B, D) with B = `size`, or less at the end.
+    """
+    from bdl.data.factor_model import observations
+
+    left = streams[0].length
+    for block in observations([stream.model(index) for stream in streams], index, LENGTH, size):
+        yield block[:, :left]
+        left -= block.shape[1]
+        if left <= 0:
+            return
 
 
 fa_100_10 = Stream("fa_100_10", 100, 10)

@@ -7,13 +7,14 @@ interrupted needs.
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from functools import partial
+from operator import itemgetter
 from typing import Protocol
 
 from bdl.errors import InputError
 from bdl.runs.plan import Cell
 from bdl.runs.rescoring import rescore
 from bdl.runs.store import Row, Store
-from bdl.runs.streaming import StreamGroup
+from bdl.runs.streaming import StreamGroup, batches
 from bdl.runs.work import FinalGroup, Group, SearchGroup, attempt, failed_row
 from bdl.search import FoldScore, best_setting, per_round
 from bdl.training.engine import Progress
@@ -58,12 +59,13 @@ def run(cells: Sequence[Cell], store: Store, executor: Executor, listener: Liste
     for cell in cells:
         rescore(cell, store)
     listener.begin(sum(remaining(cell, store) for cell in cells))
-    for cell in cells:
-        progress = partial(_advance, listener, cell)
-        for groups in _stages(cell, store, listener):
+    for batch in batches(cells):
+        progress = partial(_advance, listener, batch[0])
+        for groups in _stages(batch, store, listener):
             for rows in _finished(executor, groups, progress, in_flight):
                 store.append(rows)
-                listener.stored(cell, rows)
+                for cell in batch:
+                    listener.stored(cell, [row for row in rows if row.dataset == cell.dataset])
 
 
 def claim(cells: Sequence[Cell], store: Store) -> None:
@@ -104,8 +106,13 @@ def _searched(cell: Cell, store: Store) -> dict[int, list[Row]]:
     return by_split
 
 
-def _stages(cell: Cell, store: Store, listener: Listener) -> Iterator[list[Group]]:
+def _stages(batch: Sequence[Cell], store: Store, listener: Listener) -> Iterator[list[Group]]:
     """Yield the groups of each round of the search, once the round before it is stored, and of the final fits."""
+    if batch[0].settings.streams:
+        todo = sorted(((cell, split) for cell in batch for split in _pending(cell, store)), key=itemgetter(1))
+        yield [StreamGroup(tuple(todo))] if todo else []
+        return
+    (cell,) = batch
     while groups := _search_groups(cell, store):
         yield groups
     yield _final_groups(cell, store, listener)
@@ -130,8 +137,6 @@ def _search_groups(cell: Cell, store: Store) -> list[Group]:
 def _final_groups(cell: Cell, store: Store, listener: Listener) -> list[Group]:
     """All splits together, each with the best setting of its search."""
     todo, search = _pending(cell, store), cell.settings.search
-    if cell.settings.streams:
-        return [StreamGroup(cell, tuple(todo))] if todo else []
     if search is None:
         settings = {split: dict(cell.settings.hyper) for split in todo}
         return [FinalGroup(cell, settings, {})] if todo else []

@@ -37,6 +37,11 @@ class SearchGroup:
         """Splits of the group."""
         return tuple(self.scores)
 
+    @property
+    def members(self) -> list[tuple[Cell, int]]:
+        """Cells and splits whose final rows the group decides."""
+        return [(self.cell, split) for split in self.splits]
+
     def run(self, progress: Progress) -> list[Row]:
         """Do the work; one row a fold."""
         cell, search = self.cell, self.cell.settings.search
@@ -79,6 +84,11 @@ class FinalGroup:
     def splits(self) -> tuple[int, ...]:
         """Splits of the group."""
         return tuple(self.settings)
+
+    @property
+    def members(self) -> list[tuple[Cell, int]]:
+        """Cells and splits whose final rows the group makes."""
+        return [(self.cell, split) for split in self.splits]
 
     def run(self, progress: Progress) -> list[Row]:
         """Do the work; one row a split."""
@@ -152,7 +162,7 @@ def attempt(group: Group, progress: Progress) -> list[Row]:
             return group.run(progress)
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
-        return [failed_row(group.cell, split, reason, {"traceback": traceback.format_exc()}) for split in group.splits]
+        return [failed_row(*member, reason, {"traceback": traceback.format_exc()}) for member in group.members]
 
 
 def failed_row(cell: Cell, split: int, reason: str, details: dict[str, Any]) -> Row:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from bdl.data.streams import LENGTH, Stream
+from bdl.data.streams import LENGTH, Stream, draw
 from bdl.methods.base import StreamMethod
 from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_fa import OnlineEstimator
@@ -98,14 +98,14 @@ class _Drawn:
 
     def __init__(self, dim: int) -> None:
         streams = [Stream(f"fa_{dim}_{spread:g}", dim, spread) for spread in SPREADS]
-        blocks = [stream.blocks(index, HANDED) for stream in streams for index in range(stream.splits)]
-        self.dim, self.streams = dim, len(blocks)
-        self._blocks = zip(*blocks, strict=True)
+        splits = range(Stream.splits)
+        self.dim, self.streams = dim, len(streams) * len(splits)
+        self._blocks = zip(*(draw(streams, split, HANDED) for split in splits), strict=True)
 
     def seconds(self) -> float:
         """Draw the next; seconds per observation of a stream."""
         begin = perf_counter()
-        self.latest = torch.stack(next(self._blocks))
+        self.latest = torch.cat(next(self._blocks))
         return (perf_counter() - begin) / (HANDED * self.streams)
 
 

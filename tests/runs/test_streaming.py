@@ -6,20 +6,35 @@ import torch
 from bdl.data import load_stream
 from bdl.errors import InputError
 from bdl.methods.online_em import OnlineEm
+from bdl.methods.online_px_em import OnlinePxEm
 from bdl.metrics.distances import rel_cov_dist, scaled_w2
 from bdl.runs.checks import check
+from bdl.runs.executor import InProcessExecutor
 from bdl.runs.plan import Cell, plan
-from bdl.runs.streaming import StreamGroup
+from bdl.runs.runner import claim, run
+from bdl.runs.store import Store
+from bdl.runs.streaming import StreamGroup, batches
+from bdl.runs.work import attempt
 from bdl.spec import load_benchmark
 
 QUICK = ("datasets=[fa_100_100]", "preparation.rows={fa_100_100: 1100}")
+
+
+class Quiet:
+    """A listener that does not listen."""
+
+    def begin(self, work): ...
+
+    def advance(self, work): ...
+
+    def stored(self, cell, rows): ...
 
 
 def rows(*overrides, entry="online-em", splits=(0, 1)):
     benchmark = load_benchmark("online-fa", overrides=[*QUICK, *overrides]).select([], [entry])
     (cell,) = plan(benchmark, splits=splits)
     done: list[int] = []
-    found = StreamGroup(cell, tuple(splits)).run(done.append)
+    found = StreamGroup(tuple((cell, split) for split in splits)).run(done.append)
     assert sum(done) == cell.minibatches("final") * len(splits)
     return found
 
@@ -59,6 +74,48 @@ def test_a_stream_does_not_depend_on_its_companions(entry):
     for name, value in alone[0].metrics.items():
         if name != "runtime":
             assert together[1].metrics[name] == pytest.approx(value, rel=1e-4), name
+
+
+def cells_of(lengths, splits):
+    overrides = [f"datasets=[{', '.join(lengths)}]", f"preparation.rows={lengths}".replace("'", "")]
+    return plan(load_benchmark("online-fa", overrides=overrides).select([], ["online-px-em"]), splits=splits)
+
+
+def test_streams_that_differ_in_their_spectrum_alone_run_as_one():
+    cells = cells_of({"fa_100_10": 200, "fa_100_1000": 200, "fa_100_10_columns": 200, "fa_100_100": 300}, (0,))
+    assert [[cell.dataset for cell in batch] for batch in batches(cells)] == [
+        ["fa_100_10", "fa_100_1000"],
+        ["fa_100_10_columns"],
+        ["fa_100_100"],
+    ]
+
+
+def test_a_batch_of_data_sets_gives_the_rows_of_each_alone(tmp_path):
+    """Also when one of them has its first stream already."""
+    first, second = cells_of({"fa_100_10": 200, "fa_100_1000": 200}, (0, 1))
+    alone = [row for cell in (first, second) for row in StreamGroup(((cell, 0), (cell, 1))).run(lambda work: None)]
+    with Store(tmp_path / "store.sqlite") as store:
+        done = StreamGroup(((first, 0),)).run(lambda work: None)
+        claim([first], store)
+        store.append(done)
+        run([first, second], store, InProcessExecutor(), Quiet())
+        together = [row for cell in (first, second) for row in store.rows("final", cell.dataset, cell.entry)]
+    assert [(row.dataset, row.split) for row in together] == [(row.dataset, row.split) for row in alone]
+    assert [row.details["width"] for row in together] == [1, 3, 3, 3]
+    for ours, theirs in zip(together, alone, strict=True):
+        for name in ("rel_cov_dist_at_100", "rel_cov_dist", "scaled_w2"):
+            assert ours.metrics[name] == pytest.approx(theirs.metrics[name], rel=1e-4)
+
+
+def test_the_death_of_a_batch_is_a_failed_row_of_every_stream(monkeypatch):
+    cells = cells_of({"fa_100_10": 200, "fa_100_1000": 200}, (0, 1))
+    group = StreamGroup(tuple((cell, split) for split in (0, 1) for cell in cells))
+    monkeypatch.setattr(OnlinePxEm, "update_block", lambda *arguments: 1 / 0)
+    rows = attempt(group, lambda work: None)
+    assert [(row.dataset, row.split, row.status) for row in rows] == [
+        (cell.dataset, split, "failed") for cell, split in group.members
+    ]
+    assert rows[0].reason == "ZeroDivisionError: division by zero"
 
 
 def test_an_estimate_that_is_not_finite_is_a_failed_trial():

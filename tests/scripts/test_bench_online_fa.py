@@ -53,7 +53,7 @@ def test_a_turn_is_a_thousand_observations_of_each_stream(monkeypatch):
     drawn = fa_streams._Drawn(20)
     drawn.seconds()
     streams = [Stream(f"fa_20_{spread}", 20, spread) for spread in (10, 100, 1000)]
-    expected = torch.stack([next(stream.blocks(index, 1000)) for stream in streams for index in range(10)])
+    expected = torch.stack([next(stream.blocks(index, 1000)) for index in range(10) for stream in streams])
     torch.testing.assert_close(drawn.latest, expected, rtol=0, atol=0)
     learner = fa_streams._Learner(OnlinePxEm(), drawn, 10)
     clock(monkeypatch, fa_streams, 1, 4)
