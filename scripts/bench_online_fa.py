@@ -4,7 +4,7 @@ Three parts, all or some of them (``--parts``), all with K = 10; batch fits work
 
 - ``streams``: seconds for all streams of the benchmark online-fa with D = 100 and with D = 1000, 100,000 observations
   each of 10 streams of 3 spectra. Measured are ``--observations`` of them, and scaled to the whole. The estimators
-  learn from 10 streams as one batch, as a run does, whose seconds are scaled to three such batches, and from all 30.
+  learn from all 30 streams as one batch, as a run does, and from 10, whose seconds are scaled to three such batches.
   Each should take at most 60 s (D = 100) and 240 s (D = 1000). Drawing the observations is timed apart.
 - ``large``: one stream with D = 11,000,000. Seconds per update, which should be at most 1, and peak memory in arrays of
   D K numbers, of which an estimator should need a few whatever D is. For online-px-em also an observation of a block
