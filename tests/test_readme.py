@@ -124,3 +124,13 @@ def test_links_lead_to_files():
     links = [link for link in re.findall(r"\]\(([^)#]+)\)", README) if "://" not in link]
     assert len(links) > 5
     assert [link for link in links if not (root / link).exists()] == []
+
+
+def test_results_are_the_published_ones():
+    """The first table of the main job, without footnotes and what was not run."""
+    root = Path(__file__).parents[1]
+    published = (root / "results/uci-regression/table.md").read_text("utf-8").split("\n\n")[1].splitlines()
+    printed = re.search(r"<!-- results -->(.*)<!-- /results -->", README, re.DOTALL)[1]
+    rows = [re.sub("[¹²³⁴-⁹⁰]+", "", row) for row in published if "| not run |" not in row]
+    assert len(rows) > 20
+    assert [line for line in printed.splitlines() if line.startswith("|")] == rows
