@@ -7,7 +7,8 @@ eigenvalues below 1.192e-4 of the largest); and, where the truth is sampled, of 
 first 5,000 draws.
 
 With ``--streams`` it does the same for the published estimators of ``online-fa``, which it runs again, on the data
-sets that are named, or all with 100 parameters (two minutes; one with 1000 takes about as long by itself).
+sets that are named, or all with 100 parameters (three minutes; the three of Table B.2 with 1000 take a quarter of an
+hour).
 """
 
 import argparse
