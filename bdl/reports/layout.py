@@ -110,8 +110,13 @@ def quantity(value: float, printed: float | None = None) -> str:
             decimals = max(decimals, 1 - printed.exponent)
         return f"{value:.{max(0, decimals)}f}"
     digits = max(MIN_DIGITS, printed.digits + 1) if isinstance(printed, Printed) else MIN_DIGITS
-    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
-    return f"{mantissa}e{int(exponent)}"
+    return _powers(f"{value:.{digits - 1}e}")
+
+
+def _powers(text: str) -> str:
+    """Write a power of ten as ``e7`` in place of ``e+07``."""
+    mantissa, e, exponent = text.partition("e")
+    return f"{mantissa}e{int(exponent)}" if e else text
 
 
 def _tables(cells: Sequence[Cell]) -> list[list[Cell]]:
@@ -170,7 +175,7 @@ def _ours(cell: Cell) -> str:
         return text
     decimals = len(text.partition(".")[2])
     plain = "e" not in text and 0.5 * 10**-decimals <= cell.ours_se < 1e5
-    return f"{text} ± {f'{cell.ours_se:.{decimals}f}' if plain else f'{cell.ours_se:.1g}'}"
+    return f"{text} ± {f'{cell.ours_se:.{decimals}f}' if plain else _powers(f'{cell.ours_se:.1g}')}"
 
 
 def _paper(cell: Cell) -> str:

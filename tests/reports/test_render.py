@@ -170,6 +170,19 @@ def test_runtime_table_has_neither_z_nor_median(cells):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("ours", "error", "text"),
+    [
+        (2.57, 0.01, "2.570 ± 0.010"),
+        (2.57, 0.0001, "2.570 ± 0.0001"),
+        (2.57, 0.00003, "2.570 ± 3e-5"),
+        (4.24e17, 4.2e17, "4.240e17 ± 4e17"),
+    ],
+)
+def test_standard_errors_are_written_as_their_values_are(cells, ours, error, text):
+    assert sections([replace(cells[0], ours=ours, ours_se=error)])[0].rows[0][2] == text
+
+
 def test_notes_are_marked_where_they_hold(cells):
     nmll, rmse, runtime = sections(cells)
     assert [row[1] for row in nmll.rows] == ["vifa-lr", "vifa-nn", "vifa-lr²", "vifa-nn"]
