@@ -12,7 +12,7 @@ from bdl import cli_references
 from bdl.errors import InputError
 
 if TYPE_CHECKING:
-    from bdl.runs.plan import Cell
+    from bdl.plan.cell import Cell
     from bdl.spec import Benchmark
 
 app = typer.Typer(
@@ -55,14 +55,14 @@ def run(
     tracking: Tracking = "",
 ) -> None:
     """Run a benchmark; what an interrupted run has done is kept and not done again."""
-    from bdl.outcome import mirror_run, publish, stored_cells, tracking_uri
+    from bdl.execution.executor import InProcessExecutor
+    from bdl.execution.runner import run as run_cells
+    from bdl.plan.first_look import check as check_start
+    from bdl.plan.truths import check, sampled
     from bdl.progress import Display
+    from bdl.publishing.outcome import mirror_run, publish, stored_cells, tracking_uri
     from bdl.reports import render
-    from bdl.runs.executor import InProcessExecutor
-    from bdl.runs.folder import opened, start_afresh
-    from bdl.runs.runner import run as run_cells
-    from bdl.runs.start import check as check_start
-    from bdl.runs.truths import check, sampled
+    from bdl.store.folder import opened, start_afresh
 
     start = time.perf_counter()
     whole = _benchmark(name, profile, set_)
@@ -102,7 +102,7 @@ def table(
     results: Results = Path("results"),
 ) -> None:
     """Show a benchmark's numbers beside the printed ones."""
-    from bdl.outcome import compared, final_rows
+    from bdl.publishing.outcome import compared, final_rows
     from bdl.reports import render
 
     benchmark = _benchmark(name, profile, set_).select(dataset, method)
@@ -116,8 +116,8 @@ def table(
 @app.command()
 def figures(name: Name, profile: Profile = "paper", set_: Set = [], results: Results = Path("results")) -> None:
     """Redraw a benchmark's figures as PNG and PDF."""
-    from bdl.outcome import compared, draw, final_rows, posteriors, stored_cells
-    from bdl.runs.folder import existing, folder
+    from bdl.publishing.outcome import compared, draw, final_rows, posteriors, stored_cells
+    from bdl.store.folder import existing, folder
 
     benchmark, pairs = _benchmark(name, profile, set_), []
     rows, place = final_rows(benchmark, results), folder(results, benchmark)
@@ -137,8 +137,8 @@ def log(
     tracking: Tracking = "",
 ) -> None:
     """Mirror an earlier run to MLflow."""
-    from bdl.outcome import mirror_run, stored_cells, tracking_uri
-    from bdl.runs.folder import existing, folder
+    from bdl.publishing.outcome import mirror_run, stored_cells, tracking_uri
+    from bdl.store.folder import existing, folder
 
     benchmark = _benchmark(name, profile, set_)
     uri = tracking_uri(tracking, results)
@@ -158,8 +158,8 @@ def ui(
     tracking: Tracking = "",
 ) -> None:
     """Open the MLflow UI on this machine."""
-    from bdl.outcome import tracking_uri
-    from bdl.runs.mirror import open_ui
+    from bdl.publishing.mirror import open_ui
+    from bdl.publishing.outcome import tracking_uri
 
     uri = tracking_uri(tracking, results)
     if uri is None:
@@ -270,7 +270,7 @@ def _benchmark(name: str, profile: str, overrides: list[str]) -> "Benchmark":
 
 
 def _plan(benchmark: "Benchmark", splits: str, device: str, compile: bool | None) -> "list[Cell]":
-    from bdl.runs.plan import plan
+    from bdl.plan.cell import plan
     from bdl.spec import parse_splits
 
     chosen = parse_splits(splits, benchmark.splits) if splits else tuple(range(benchmark.splits))

@@ -10,8 +10,8 @@ from bdl.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bdl.runs.plan import Cell
-    from bdl.runs.truths import Reference
+    from bdl.plan.cell import Cell
+    from bdl.plan.truths import Reference
 
 app = typer.Typer(help="List, show and sample the reference posteriors.", no_args_is_help=True)
 
@@ -26,8 +26,8 @@ def list_(
     profile: Profile = "paper",
 ) -> None:
     """List the references that are sampled, and whether they are here."""
+    from bdl.plan.truths import summary
     from bdl.references.cache import read, state
-    from bdl.runs.truths import summary
     from bdl.spec import list_benchmarks
 
     for name in names or [name for name, _ in list_benchmarks()]:
@@ -40,8 +40,8 @@ def list_(
 @app.command()
 def show(name: Benchmark, profile: Profile = "paper", dataset: Datasets = []) -> None:
     """Show the certificates of a benchmark's references."""
+    from bdl.plan.truths import details
     from bdl.references.cache import state
-    from bdl.runs.truths import details
 
     for reference in _references(name, profile, dataset):
         _console().print(reference.place, style="bold", highlight=False)
@@ -67,7 +67,7 @@ def build(
 
 def make(references: "Sequence[Reference]", console: Console, *, again: bool = False) -> None:
     """Sample references, and say so."""
-    from bdl.runs.truths import build, summary
+    from bdl.plan.truths import build, summary
 
     for reference, certificate in build(references, again=again):
         rows, dim = reference.recipe.regression.x.shape
@@ -80,13 +80,13 @@ def make(references: "Sequence[Reference]", console: Console, *, again: bool = F
 
 
 def _references(name: str, profile: str, datasets: list[str]) -> "list[Reference]":
-    from bdl.runs.truths import sampled
+    from bdl.plan.truths import sampled
 
     return sampled(_cells(name, profile, datasets))
 
 
 def _cells(name: str, profile: str, datasets: list[str]) -> "list[Cell]":
-    from bdl.runs.plan import plan
+    from bdl.plan.cell import plan
     from bdl.spec import load_benchmark
 
     benchmark = load_benchmark(name, profile, []).select(datasets)

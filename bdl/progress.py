@@ -10,15 +10,15 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from bdl.runs.plan import Cell
-from bdl.runs.store import Row
+from bdl.plan.cell import Cell
+from bdl.store.store import Row
 
 _PLAIN_EVERY = 15.0
 """Seconds between plain lines that say how far the run is."""
 
 
 class Display:
-    """A `bdl.runs.runner.Listener` for a terminal, or for a log file where there is none.
+    """A `bdl.execution.runner.Listener` for a terminal, or for a log file where there is none.
 
     Parameters
     ----------

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 
 from bdl.metrics.distances import wasserstein2
+from bdl.plan.cell import Cell
 from bdl.references.certificate import certify, monte_carlo_errors
 from bdl.references.mcmc import Draws, Regression, Sampler, Settings, sample
-from bdl.runs.plan import Cell
 from bdl.spec import load_benchmark
 
 SAMPLERS: tuple[Sampler, ...] = ("nutpie", "pymc")

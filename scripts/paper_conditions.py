@@ -20,12 +20,12 @@ import torch
 from numpy.typing import NDArray
 
 from bdl.data import load_stream
+from bdl.execution.streaming import StreamGroup, batches
 from bdl.metrics.distances import rel_cov_dist, rel_mean_dist, scaled_w2
+from bdl.plan.cell import Cell
 from bdl.references.base import Truth
-from bdl.runs.folder import existing
-from bdl.runs.plan import Cell
-from bdl.runs.streaming import StreamGroup, batches
 from bdl.spec import load_benchmark
+from bdl.store.folder import existing
 
 CUT = 1.192e-4
 FEW = 5_000

@@ -312,7 +312,7 @@ def test_an_interrupted_run_says_how_to_go_on(tiny, tmp_path, run, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("bdl.runs.runner.run", interrupt)
+        patch.setattr("bdl.execution.runner.run", interrupt)
         code, _, err = run(tiny)
     assert code == 130
     assert err == "interrupted; the same command goes on from here\n"

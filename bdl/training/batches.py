@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from bdl.data.splits import Rows
-from bdl.training.rng import random_bits
+from bdl.rng import random_bits
 
 Bits = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 

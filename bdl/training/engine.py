@@ -11,11 +11,11 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from bdl.methods.base import Method
 from bdl.models.problem import Hyper, Problem
+from bdl.rng import random_bits, random_normals, trial_keys
 from bdl.training.batches import minibatches
 from bdl.training.compiling import compiled
 from bdl.training.memory import keep_freed_memory
 from bdl.training.noise import pairs, shaped
-from bdl.training.rng import random_bits, random_normals, trial_keys
 from bdl.training.trials import Pool, Trials, View
 
 Progress = Callable[[int], None]

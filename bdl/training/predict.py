@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_map
 from bdl.data.splits import Rows
 from bdl.models.problem import Problem
 from bdl.posteriors.base import Posterior
-from bdl.training.rng import random_normals, trial_keys
+from bdl.rng import random_normals, trial_keys
 from bdl.training.trials import Pool, Trials, View
 
 _OUTPUTS_AT_ONCE = 200_000

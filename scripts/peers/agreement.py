@@ -8,10 +8,10 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from bdl.methods.vifa import Vifa, VifaState
+from bdl.rng import random_normals, trial_keys
 from bdl.training.batches import minibatches
 from bdl.training.engine import Schedule, train
 from bdl.training.noise import pairs, shaped
-from bdl.training.rng import random_normals, trial_keys
 from peers.torch_loop import LoopModel
 from peers.workload import BATCH_SIZE, Setting, Workload
 

@@ -12,9 +12,9 @@ from bdl.methods.sgd_iterates import VARIANCE_FLOOR, SgdIterates
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.problem import Problem
+from bdl.rng import trial_keys
 from bdl.training.batches import minibatches
 from bdl.training.engine import Schedule, initial_state, train
-from bdl.training.rng import trial_keys
 from bdl.training.trials import Pool, Trials
 
 from .targets import Target, linear_gaussian, normals

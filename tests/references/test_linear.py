@@ -9,9 +9,9 @@ from bdl.errors import InputError
 from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.networks import Linear
 from bdl.models.problem import Problem
+from bdl.plan.cell import Cell
 from bdl.references import REFERENCES
 from bdl.references.linear import BayesianRidgeReference, ConjugateReference
-from bdl.runs.plan import Cell
 from bdl.spec import load_benchmark
 
 

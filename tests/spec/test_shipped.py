@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from bdl.errors import InputError
+from bdl.plan.cell import plan
 from bdl.reports import paper_values
 from bdl.reports.inputs import Benchmark as ReportBenchmark
-from bdl.runs.plan import plan
 from bdl.spec import json_schema, list_benchmarks, load_benchmark
 
 DOCS = Path(__file__).parents[2] / "docs" / "spec.md"

@@ -10,8 +10,8 @@ import pytest
 import torch
 from scipy import stats
 
+from bdl.rng import trial_keys
 from bdl.training.batches import minibatches, shuffled, updates_per_fit
-from bdl.training.rng import trial_keys
 
 ALARM = 1e-4
 

@@ -18,13 +18,13 @@ from bdl.metrics.predictive import nmll, rmse
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.problem import Batch, Problem
+from bdl.rng import random_normals, trial_keys
 from bdl.training import predict as prediction
 from bdl.training.batches import minibatches
 from bdl.training.compiling import compiled, compiler_found
 from bdl.training.engine import Fit, Schedule, finite, initial_state, train
 from bdl.training.noise import pairs, shaped
 from bdl.training.program import Program
-from bdl.training.rng import random_normals, trial_keys
 from bdl.training.trials import Pool, Trials, View
 
 HYPER = {"learning_rate": 0.01, "prior_precision": 0.5, "noise_precision": 1e-3}

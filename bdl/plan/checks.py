@@ -1,0 +1,119 @@
+"""What cannot work is refused before anything is written."""
+
+import re
+from typing import TYPE_CHECKING, cast
+
+import torch
+
+from bdl.errors import InputError
+from bdl.methods.base import StreamMethod
+from bdl.metrics import INFO
+from bdl.models import LIKELIHOODS
+
+if TYPE_CHECKING:
+    from bdl.plan.cell import Cell
+
+CHECKPOINTS = tuple(mantissa * 10**power for power in range(2, 9) for mantissa in (1, 2, 5))
+"""Numbers of observations after which the estimate from a stream is looked at."""
+
+
+def check(cell: "Cell") -> None:
+    """Refuse what cannot work.
+
+    Raises
+    ------
+    InputError
+        If a split does not exist, the likelihood, a metric or the method does not fit, or there are too few rows.
+    """
+    if cell.settings.streams:
+        _check_stream(cell)
+        return
+    sizes = [len(cell.data.split(split).train) for split in cell.splits]
+    _check_task(cell)
+    _check_hyper(cell)
+    cell.settings.method.build().check(cell.problem)
+    if cell.settings.reference is not None:
+        cell.settings.reference.build().check(cell.problem)
+    if cell.settings.direct:
+        return
+    warmup = getattr(cell.settings.method.build(), "warmup_epochs", 0)
+    if cell.settings.training and cell.settings.training.epochs <= warmup:
+        raise InputError(
+            f"entries.{cell.entry}.training.epochs: {cell.settings.training.epochs} epochs leave nothing after a "
+            f"warm-up of {warmup}; raise epochs or lower warmup_epochs"
+        )
+    search = cell.settings.search
+    for rows in sizes:
+        smallest = rows if search is None else rows - -(-rows // search.folds)
+        if search is not None and search.folds > rows:
+            raise InputError(
+                f"entries.{cell.entry}.search.folds: {search.folds} folds but {cell.dataset} has {rows} "
+                f"training rows; choose at most {rows}"
+            )
+        if cell.updates(smallest) == 0:
+            raise InputError(
+                f"entries.{cell.entry}.training: no update fits into {smallest} rows of {cell.dataset}; "
+                "lower batch_size or raise epochs"
+            )
+
+
+def _check_stream(cell: "Cell") -> None:
+    if cell.device != "cpu":
+        raise InputError(f"--device {cell.device}: methods that learn from a stream run on the CPU; use --device cpu")
+    if not cell.benchmark.measures_distances:
+        raise InputError("metrics: a stream has a distribution, but no targets; use distances")
+    for split in cell.splits:
+        cell.stream.model(split)
+    cast(StreamMethod, cell.settings.method.build()).check_dim(cell.stream.dim)
+    if cell.stream.length < CHECKPOINTS[0]:
+        raise InputError(
+            f"preparation.rows.{cell.dataset}: the first look at a stream is after {CHECKPOINTS[0]} observations; "
+            "give at least so many"
+        )
+
+
+def _check_task(cell: "Cell") -> None:
+    data, likelihood, search = cell.data, cell.settings.likelihood, cell.settings.search
+    assert likelihood is not None, "only streams lack one"
+    if not likelihood.build().fits(data.classes):
+        targets = f"has {data.classes} classes" if data.classes else "is a regression"
+        fitting = [name for name in LIKELIHOODS.builtin if LIKELIHOODS.get(name)().fits(data.classes)]
+        raise InputError(
+            f"entries.{cell.entry}.likelihood: '{likelihood.name}' does not fit dataset '{cell.dataset}', which "
+            f"{targets}; use {' or '.join(fitting)}"
+        )
+    used = [("metrics", name) for name in cell.benchmark.metrics]
+    used += [(f"entries.{cell.entry}.search.metric", search.metric)] if search else []
+    for place, metric in used:
+        if INFO[metric].task not in (None, data.task):
+            raise InputError(
+                f"{place}: '{metric}' scores a {INFO[metric].task}, and dataset '{cell.dataset}' is a {data.task}; "
+                "use another metric"
+            )
+
+
+def _check_hyper(cell: "Cell") -> None:
+    """Hold values and ranges against the limits that a method may state, `hyper_below`."""
+    search = cell.settings.search
+    given = {f"hyper.{name}": (name, value) for name, value in cell.settings.hyper.items()}
+    if search:
+        given |= {f"search.space.{name}.high": (name, at.high) for name, at in search.space.items()}
+        given |= {f"search.grid.{name}": (name, max(values)) for name, values in search.grid.items()}
+    limits = getattr(cell.settings.method.build(), "hyper_below", {})
+    for place, (name, value) in given.items():
+        if name in limits and value >= limits[name]:
+            raise InputError(
+                f"entries.{cell.entry}.{place}: {value:g} is too large; choose a value below {limits[name]:g}"
+            )
+
+
+def check_device(device: str) -> None:
+    """Raise `InputError` if the machine has no such device."""
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise InputError(f"--device {device}: use cpu, cuda or cuda:N")
+    if device == "cpu":
+        return
+    if not torch.cuda.is_available():
+        raise InputError(f"--device {device}: PyTorch finds no CUDA device here; use --device cpu")
+    if (torch.device(device).index or 0) >= torch.cuda.device_count():
+        raise InputError(f"--device {device}: there are {torch.cuda.device_count()} CUDA devices, counted from 0")

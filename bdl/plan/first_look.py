@@ -1,0 +1,61 @@
+"""A look at where training starts, so that a likelihood that overflows stops a run before it trains."""
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from bdl.errors import InputError
+from bdl.methods.base import Method
+from bdl.models.problem import Hyper
+from bdl.plan.cell import Cell
+from bdl.search.study import Setting
+from bdl.training.engine import initial_state
+from bdl.training.program import Program
+from bdl.training.trials import View
+
+
+def check(cells: Iterable[Cell]) -> None:
+    """Evaluate the likelihood of each cell's first split at the mean of the initial posterior.
+
+    Hyper-parameters that are searched are tried with all at their lower and all at their upper ends.
+
+    Raises
+    ------
+    InputError
+        If it is not finite.
+    """
+    for cell in cells:
+        if cell.settings.training is None or cell.settings.from_reference:
+            continue
+        program = cell.program()
+        for hyper in _ends(cell):
+            if not _finite(program, cell, hyper):
+                values = ", ".join(f"{name} {value:g}" for name, value in hyper.items())
+                raise InputError(
+                    f"entries.{cell.entry}: on {cell.dataset} the likelihood is not finite at the start, with "
+                    f"{values}; change the hyper-parameters or their ranges"
+                )
+
+
+def _ends(cell: Cell) -> list[Setting]:
+    fixed, search = dict(cell.settings.hyper), cell.settings.search
+    if search is None:
+        return [fixed]
+    ranges = {name: (found.low, found.high) for name, found in search.space.items()}
+    ranges |= {name: (min(values), max(values)) for name, values in search.grid.items()}
+    return [fixed | {name: ends[i] for name, ends in ranges.items()} for i in (0, 1)]
+
+
+def _finite(program: Program, cell: Cell, hyper: Setting) -> bool:
+    rows = cell.data.split(cell.splits[0]).train
+    trials = program.trials([(*cell.identity, "start")], [rows], [hyper])
+    state = initial_state(cast(Method, program.method), program.problem, trials, program.pool.device)
+
+    def likelihood(state: Any, view: View, values: Hyper) -> Tensor:
+        batch = view.batch(program.pool.x, program.pool.y, torch.as_tensor(rows, device=program.pool.device))
+        return program.problem.log_likelihood(program.posterior(state).mean(), batch, values)
+
+    found = torch.func.vmap(likelihood)(state, trials.view, dict(trials.hyper))
+    return bool(found.isfinite().all())

@@ -1,0 +1,112 @@
+"""The sampled references of a plan: which there are, and making them before the run needs them."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from bdl.plan.cell import Cell
+from bdl.references.cache import Recipe, files, read, state, write
+from bdl.references.certificate import RULES, Certificate
+
+
+class Reference(NamedTuple):
+    """A sampled reference, and where the plan uses it first."""
+
+    benchmark: str
+    dataset: str
+    split: int
+    recipe: Recipe
+
+    @property
+    def place(self) -> str:
+        """Name for people: the data set, with the split where it is not the first."""
+        return self.dataset if self.split == 0 else f"{self.dataset}, split {self.split}"
+
+
+def sampled(cells: Iterable[Cell]) -> list[Reference]:
+    """List the different sampled references of a plan."""
+    found: dict[str, Reference] = {}
+    for cell in cells:
+        for split in cell.splits:
+            recipe = cell.recipe(split)
+            if recipe is None:
+                break
+            found.setdefault(recipe.key, Reference(cell.benchmark.name, cell.dataset, split, recipe))
+    return list(found.values())
+
+
+def build(references: Sequence[Reference], *, again: bool = False) -> Iterator[tuple[Reference, Certificate | None]]:
+    """Sample those that are missing, or all of them again.
+
+    Yields
+    ------
+    tuple
+        A reference with None before it is sampled, and with its certificate after.
+
+    Raises
+    ------
+    InputError
+        If one is refused, or a sampler is not installed.
+    """
+    for reference in references:
+        found = state(reference.recipe)
+        if found == "corrupt" and not again:
+            read(reference.recipe)  # raises, and says how to mend it
+        if again or found == "missing":
+            yield reference, None
+            yield reference, write(reference.recipe)
+
+
+def check(cells: Iterable[Cell]) -> None:
+    """Find the truth of each cell's first split, so that bad input stops a run before it trains.
+
+    Raises
+    ------
+    InputError
+        What the reference says.
+    """
+    for cell in cells:
+        cell.truth(cell.splits[0])
+
+
+def summary(certificate: Certificate) -> str:
+    """Say in a few words how good a reference is, and what it cost."""
+    origin = certificate.origin
+    return (
+        f"{certificate.chains} x {certificate.draws} draws by {origin.sampler} in {origin.seconds:.0f} s, "
+        f"R-hat {max(certificate.r_hat):.4f}, smallest ESS {min(certificate.bulk_ess + certificate.tail_ess):.0f}"
+    )
+
+
+def details(reference: Reference) -> list[str]:
+    """Describe a reference that is there: the problem, every rule with its worst value, errors and versions."""
+    certificate, about = read(reference.recipe).certificate, reference.recipe.about()
+    told = {name: value for name, value in about.items() if name != "settings" and value is not None}
+    lines = [f"{name.replace('_', ' ')}: {_text(value)}" for name, value in told.items()]
+    lines.append(f"sampled: {summary(certificate)}; warm-up {certificate.origin.tune}, seed {certificate.origin.seed}")
+    for rule in RULES:
+        values = getattr(certificate, rule.statistic)
+        worst = max(values) if rule.relation in ("<", "==") else min(values)
+        bound = f"{rule.statistic} {rule.relation} {rule.limit:g} for every {rule.of}"
+        lines.append(f"rule {rule.number}: {bound}; worst {worst:.5g} at {rule.of} {values.index(worst)}")
+    largest = (max(certificate.mean_error), max(certificate.sd_error), max(map(max, certificate.covariance_error)))
+    lines.append("largest Monte-Carlo errors: mean {:.2g}, sd {:.2g}, covariance entry {:.2g}".format(*largest))
+    lines.append("versions: " + ", ".join(f"{name} {found}" for name, found in certificate.origin.versions.items()))
+    lines += [f"file: {path}" for path in files(reference.recipe)]
+    return lines
+
+
+def publish_info(references: Iterable[Reference], folder: Path) -> list[Path]:
+    """Copy what is known of each reference, without its draws, to ``references`` of a folder."""
+    target = folder / "references"
+    paths = []
+    for reference in references:
+        target.mkdir(parents=True, exist_ok=True)
+        suffix = "" if reference.split == 0 else f"-{reference.split}"
+        paths.append(target / f"{reference.dataset}{suffix}.json")
+        paths[-1].write_bytes(files(reference.recipe)[1].read_bytes())
+    return paths
+
+
+def _text(value: object) -> str:
+    return ", ".join(f"{item:g}" for item in value) if isinstance(value, list) else str(value)

@@ -1,0 +1,1 @@
+"""What follows a run: rows and provenance, tables, figures, and the MLflow mirror."""

@@ -1,0 +1,225 @@
+"""The MLflow mirror: one experiment a benchmark, one run a cell, written from the store in batches."""
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import isfinite, nan, sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from bdl.errors import InputError
+from bdl.publishing.tracking import connection, open_ui
+from bdl.spec.merging import leaves
+from bdl.store.store import Row, Store
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+    from bdl.spec import Benchmark
+
+__all__ = ["measurements", "mirror", "open_ui", "parameters"]
+
+T = TypeVar("T")
+Measurement = tuple[str, float, int]
+"""Name, value, step."""
+
+_KIND = {"mlflow.experimentKind": "custom_model_development"}
+"""Opens the experiment in the interface's view for trained models, not in that for language models."""
+
+_METRICS_PER_CALL, _PARAMS_PER_CALL, _TAGS_PER_CALL = 1000, 100, 100
+
+
+@dataclass(frozen=True)
+class _Content:
+    """What a run says; `identity` is on it from the start, the rest follows."""
+
+    identity: dict[str, str]
+    params: dict[str, str]
+    measured: list[Measurement]
+    tags: Mapping[str, str]
+    artifacts: Sequence[Path]
+
+
+def mirror(
+    benchmark: "Benchmark",
+    store: Store,
+    cells: Iterable[tuple[str, str]],
+    *,
+    tracking_uri: str,
+    artifact_root: Path,
+    tags: Mapping[str, str],
+    artifacts: Sequence[Path],
+) -> list[str]:
+    """Write cells to MLflow, each as one run of the benchmark's experiment.
+
+    Parameters
+    ----------
+    benchmark
+        The spec that the rows were made under.
+    store
+        The rows.
+    cells
+        (dataset, entry) pairs that the store knows.
+    tracking_uri
+        ``sqlite:///path`` or the ``http(s)://`` address of a server.
+    artifact_root
+        Folder of a new experiment's artifacts; an experiment that exists keeps its own.
+    tags
+        Put on every run.
+    artifacts
+        Files copied to every run.
+
+    Returns
+    -------
+    list of str
+        Run identifiers, in the order of the cells.
+
+    Raises
+    ------
+    InputError
+        If a cell has no rows, an artifact is missing, or the database, server or folder cannot be used.
+
+    Notes
+    -----
+    A run of the same fingerprint is replaced: the new one is completed first, then the old one is deleted
+    (``mlflow gc`` purges it). An update in place could not, since MLflow's parameters never change and its
+    series only grow. A run of another fingerprint stays, as history. A run is FINISHED only when complete;
+    what interrupts the writing leaves it FAILED or RUNNING, and the next mirror replaces it.
+    """
+    contents = [
+        _Content(
+            _identity(store, dataset, entry),
+            parameters(benchmark, dataset, entry),
+            measurements(store.rows("final", dataset, entry), benchmark.metrics),
+            tags,
+            artifacts,
+        )
+        for dataset, entry in cells
+    ]
+    for path in artifacts:
+        if not path.is_file():
+            raise InputError(f"no file {path} to mirror; make it again with: bdl-bench run {benchmark.name}")
+    with connection(tracking_uri) as client:
+        experiment = _experiment(client, benchmark, artifact_root)
+        return [_replace(client, experiment, content) for content in contents]
+
+
+def parameters(benchmark: "Benchmark", dataset: str, entry: str) -> dict[str, str]:
+    """List what a cell was run with: its entry with every default, dotted, and what the cells share."""
+    shared = {"dataset": dataset, "entry": entry, "seed": benchmark.seed, "splits": benchmark.splits}
+    evaluation = benchmark.evaluation_of(entry).model_dump(mode="json")
+    common = {"preparation": benchmark.preparation.dump_on(dataset), "evaluation": evaluation}
+    settings = shared | benchmark.entries[entry].dump_on(dataset) | common
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in leaves(settings)}
+
+
+def measurements(rows: Sequence[Row], metrics: Sequence[str]) -> list[Measurement]:
+    """List every number of a cell, none of which is NaN or infinite.
+
+    Parameters
+    ----------
+    rows
+        Final rows.
+    metrics
+        Names of the metrics.
+
+    Returns
+    -------
+    list of (name, value, step)
+        ``n_trials``; ``n_failed``, trials that failed or lack a finite value; for each metric its series
+        over the splits (step = split) and, over the finite values, ``_mean``, ``_median`` and, from two
+        values on, ``_se`` = sd / sqrt(n) with n - 1 degrees of freedom; the series ``hyper/<name>``.
+    """
+    values = {name: {row.split: _value(row, name) for row in rows} for name in metrics}
+    n_failed = sum(
+        row.status == "failed" or any(not isfinite(values[name][row.split]) for name in metrics) for row in rows
+    )
+    found: list[Measurement] = [("n_trials", len(rows), 0), ("n_failed", n_failed, 0)]
+    for name, by_split in values.items():
+        series = {split: value for split, value in by_split.items() if isfinite(value)}
+        found += [(f"{name}_{statistic}", value, 0) for statistic, value in _statistics(list(series.values()))]
+        found += [(name, value, split) for split, value in series.items()]
+    found += [
+        (f"hyper/{name}", value, row.split) for row in rows for name, value in row.hyper.items() if isfinite(value)
+    ]
+    return found
+
+
+def _value(row: Row, metric: str) -> float:
+    value = row.metrics.get(metric) if row.status == "ok" else None
+    return nan if value is None else value
+
+
+def _statistics(values: Sequence[float]) -> Iterator[tuple[str, float]]:
+    if values:
+        yield "mean", float(np.mean(values))
+        yield "median", float(np.median(values))
+    if len(values) > 1:
+        yield "se", float(np.std(values, ddof=1)) / sqrt(len(values))
+
+
+def _identity(store: Store, dataset: str, entry: str) -> dict[str, str]:
+    fingerprint = store.fingerprint(dataset, entry)
+    if fingerprint is None:
+        raise InputError(f"{store.path} has no rows of {dataset}/{entry}; run the benchmark first")
+    return {"bdl.dataset": dataset, "bdl.entry": entry, "bdl.fingerprint": fingerprint}
+
+
+def _experiment(client: "MlflowClient", benchmark: "Benchmark", artifact_root: Path) -> str:
+    """Find or make the benchmark's experiment."""
+    name = benchmark.name if benchmark.profile == "paper" else f"{benchmark.name} ({benchmark.profile})"
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        folder = (artifact_root / name).resolve()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot make {folder}: {error.strerror}; choose another --results") from None
+        identifier: str = client.create_experiment(name, artifact_location=folder.as_uri(), tags=_KIND)
+        return identifier
+    if found.lifecycle_stage != "active":
+        raise InputError(
+            f"the MLflow experiment '{name}' was deleted; bring it back with: "
+            f"mlflow experiments restore -x {found.experiment_id}"
+        )
+    return str(found.experiment_id)
+
+
+def _replace(client: "MlflowClient", experiment: str, content: _Content) -> str:
+    """Write a run, then delete the runs that it replaces."""
+    found = client.search_runs([experiment], f"tags.`bdl.fingerprint` = '{content.identity['bdl.fingerprint']}'")
+    older = [run.info.run_id for run in found if content.identity.items() <= run.data.tags.items()]
+    name = f"{content.identity['bdl.dataset']}/{content.identity['bdl.entry']}"
+    run_id: str = client.create_run(experiment, tags=content.identity, run_name=name).info.run_id
+    try:
+        _write(client, run_id, content)
+        client.set_terminated(run_id, "FINISHED")
+    except BaseException:
+        with suppress(Exception):
+            client.set_terminated(run_id, "FAILED")
+        raise
+    for replaced in older:
+        client.delete_run(replaced)
+    return run_id
+
+
+def _write(client: "MlflowClient", run_id: str, content: _Content) -> None:
+    from mlflow.entities import Metric, Param, RunTag
+
+    now = int(time.time() * 1000)
+    for params in _chunks([Param(*item) for item in content.params.items()], _PARAMS_PER_CALL):
+        client.log_batch(run_id, params=params)
+    for metrics in _chunks([Metric(name, x, now, step) for name, x, step in content.measured], _METRICS_PER_CALL):
+        client.log_batch(run_id, metrics=metrics)
+    for tags in _chunks([RunTag(*item) for item in content.tags.items()], _TAGS_PER_CALL):
+        client.log_batch(run_id, tags=tags)
+    for path in content.artifacts:
+        client.log_artifact(run_id, str(path))
+
+
+def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (items[start : start + size] for start in range(0, len(items), size))

@@ -1,0 +1,150 @@
+"""What follows a run: rows and provenance, the table in two formats, figures, and the MLflow mirror."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bdl.plan.cell import Cell
+from bdl.plan.truths import publish_info, sampled
+from bdl.publishing.publish import final_frame, provenance, write_provenance, write_rows
+from bdl.reports import Cell as TableCell
+from bdl.reports import Gaussians, compare, curve_figures, figures, moment_figures, paired_figures, render
+from bdl.spec import Benchmark
+from bdl.store.folder import existing, folder
+from bdl.store.store import Store
+
+Array = NDArray[np.float64]
+
+
+def stored_cells(benchmark: Benchmark, store: Store) -> list[Cell]:
+    """List the cells of a benchmark that have final rows in a store."""
+    found = {pair: tuple(row.split for row in store.rows("final", *pair)) for pair in benchmark.pairs}
+    return [Cell(benchmark, *pair, splits) for pair, splits in found.items() if splits]
+
+
+def final_rows(benchmark: Benchmark, results: Path) -> pd.DataFrame:
+    """Read the final rows of a benchmark, from its store or else from the published ``trials.parquet``.
+
+    Raises
+    ------
+    InputError
+        If there is neither.
+    """
+    published = folder(results, benchmark) / "trials.parquet"
+    if (folder(results, benchmark) / "store.sqlite").exists() or not published.exists():
+        with existing(results, benchmark) as store:
+            return final_frame(stored_cells(benchmark, store), store)
+    rows = pd.read_parquet(published)
+    return rows[rows.stage == "final"]
+
+
+def compared(benchmark: Benchmark, rows: pd.DataFrame) -> list[TableCell]:
+    """Compare final rows with the printed values; data sets and entries without rows are left out."""
+    return compare(narrowed(benchmark, rows), rows)
+
+
+def narrowed(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:
+    """Narrow a benchmark to the data sets, the entries and the metrics that rows have; to all metrics if none has."""
+    present = {name: set(rows[name]) for name in ("dataset", "entry")}
+    selected = benchmark.select(
+        [name for name in benchmark.datasets if name in present["dataset"]],
+        [name for name in benchmark.entries if name in present["entry"]],
+    )
+    metrics = tuple(name for name in benchmark.metrics if name in rows and rows[name].notna().any())
+    return selected.model_copy(update={"metrics": metrics or benchmark.metrics})
+
+
+def publish(
+    benchmark: Benchmark, store: Store, results: Path, wall_seconds: float
+) -> tuple[list[TableCell], list[Path]]:
+    """Write rows, provenance, table and figures beside the store.
+
+    Returns
+    -------
+    tuple
+        The comparison, and the files for people (table and figures).
+    """
+    place, cells = folder(results, benchmark), stored_cells(benchmark, store)
+    write_rows(cells, store, place)
+    write_provenance(provenance(cells, store, wall_seconds), place)
+    publish_info(sampled(cells), place)
+    rows = final_frame(cells, store)
+    comparison = compared(benchmark, rows)
+    files = [place / "table.md", place / "table.json"]
+    for path, format in zip(files, ("markdown", "json"), strict=True):
+        path.write_text(str(render(comparison, format)), encoding="utf-8")
+    return comparison, [*files, *draw(benchmark, rows, comparison, posteriors(cells, store), place)]
+
+
+def draw(
+    benchmark: Benchmark,
+    rows: pd.DataFrame,
+    comparison: Sequence[TableCell],
+    pairs: Sequence[Gaussians],
+    place: Path,
+) -> list[Path]:
+    """Draw every figure of a benchmark into ``figures`` of its folder, of what has rows."""
+    target, shown = place / "figures", narrowed(benchmark, rows)
+    return [
+        *figures(shown, comparison, target),
+        *paired_figures(shown, rows, target),
+        *curve_figures(shown, rows, target),
+        *moment_figures(benchmark.name, pairs, target),
+    ]
+
+
+def posteriors(cells: Sequence[Cell], store: Store) -> list[Gaussians]:
+    """Pair the stored posterior of each cell's first successful split with its reference, where it has one."""
+    found = []
+    for cell in (cell for cell in cells if cell.benchmark.measures_distances):
+        kept = ((split, store.predictions(cell.dataset, cell.entry, split)) for split in cell.splits)
+        split, moments = next(((split, values) for split, values in kept if values is not None), (0, None))
+        truth = None if moments is None else cell.truth(split)
+        if moments is not None and truth is not None:
+            ours = moments.astype(float)
+            theirs = (truth.mean.numpy(), truth.covariance.numpy(), _on_arrays(truth.log_density))
+            found.append(Gaussians(cell.dataset, cell.entry, ours[0], ours[1:], *theirs))
+    return found
+
+
+def _on_arrays(log_density: Callable[[Tensor], Tensor] | None) -> Callable[[Array], Array] | None:
+    """Let a function of tensors take and give arrays."""
+    return log_density and (lambda points: log_density(torch.from_numpy(points)).numpy())
+
+
+def mirror_run(cells: Sequence[Cell], store: Store, uri: str, results: Path, artifacts: Sequence[Path]) -> int:
+    """Mirror cells to MLflow; gives the number of runs written."""
+    from bdl.publishing.mirror import mirror
+
+    origin = provenance(cells, store, 0.0)
+    tags: Mapping[str, str] = {
+        "bdl.spec_hash": origin["spec_hash"],
+        "bdl.profile": origin["profile"],
+        "bdl.git_commit": str(origin["git_commit"]),
+        "bdl.device": origin["machine"]["device"],
+        "bdl.processor": origin["machine"]["processor"],
+        **{f"version.{name}": found for name, found in origin["packages"].items()},
+    }
+    names = [(cell.dataset, cell.entry) for cell in cells]
+    runs = mirror(
+        cells[0].benchmark,
+        store,
+        names,
+        tracking_uri=uri,
+        artifact_root=results / "mlartifacts",
+        tags=tags,
+        artifacts=artifacts,
+    )
+    return len(runs)
+
+
+def tracking_uri(given: str, results: Path) -> str | None:
+    """Give the tracking URI: as given, None for ``none``, by default a database in the results folder."""
+    if given == "none":
+        return None
+    return given or f"sqlite:///{(results / 'mlflow.db').resolve()}"

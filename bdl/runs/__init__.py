@@ -1,1 +1,0 @@
-"""Running a benchmark: plan, executor, store, and what is published from it."""

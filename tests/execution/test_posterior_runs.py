@@ -1,0 +1,165 @@
+"""Runs that measure distances to a reference posterior."""
+
+import numpy as np
+import pytest
+import torch
+
+from bdl.errors import InputError
+from bdl.execution.executor import InProcessExecutor
+from bdl.execution.runner import run
+from bdl.execution.scoring import score_moments
+from bdl.plan.cell import plan
+from bdl.publishing.outcome import posteriors
+from bdl.spec import load_benchmark
+from bdl.store.store import Store
+
+QUIET = type("Quiet", (), {name: lambda self, *args: None for name in ("begin", "advance", "stored")})
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "store.sqlite") as opened:
+        yield opened
+
+
+def finals(store, name, *overrides, splits=(0,), entries=()):
+    """Run the quick profile with changes; the cells with their final rows."""
+    cells = plan(load_benchmark(name, "quick", overrides).select(entries=entries), splits=splits, compile=False)
+    run(cells, store, InProcessExecutor(), QUIET())
+    return [(cell, store.rows("final", cell.dataset, cell.entry)) for cell in cells]
+
+
+@pytest.mark.parametrize("reference", ["conjugate", "grid"])
+def test_the_exact_method_is_at_distance_zero(store, tmp_path, reference):
+    """The exact posterior, through the whole run, differs from its reference by float32 rounding of the precisions."""
+    text = (tmp_path / "exact.yaml").as_posix()
+    (tmp_path / "exact.yaml").write_text(
+        f"""
+name: exact
+title: Exact
+datasets: [synthetic]
+splits: 2
+preparation: {{standardise: none}}
+entries:
+  exact:
+    model: {{name: linear, bias: false}}
+    likelihood: {{name: gaussian}}
+    method: {{name: conjugate}}
+    hyper: {{prior_precision: 0.01, noise_precision: 0.1}}
+    reference: {{name: {reference}}}
+metrics: [rel_mean_dist, rel_cov_dist, scaled_w2, runtime]
+"""
+    )
+    cells = plan(load_benchmark(text), splits=(0, 1))
+    run(cells, store, InProcessExecutor(), QUIET())
+    rows = store.rows("final", "synthetic", "exact")
+    assert [row.status for row in rows] == ["ok", "ok"]
+    for row in rows:
+        assert max(row.metrics[name] for name in ("rel_mean_dist", "rel_cov_dist", "scaled_w2")) < 1e-5
+        assert row.metrics["runtime"] > 0
+
+
+def test_figures_get_the_density_of_the_truth(store):
+    """Of a grid: at the mean it is higher than one standard deviation away, by half a nat."""
+    reference = "entries.vifa-k1.reference={name: grid}"
+    ((cell, _),) = finals(store, "vifa-synthetic", reference, "entries.vifa-k1.training.epochs=20", entries=["vifa-k1"])
+    (pair,) = posteriors([cell], store)
+    away = np.array([[0, 0], [1, 0], [0, 1]]) @ np.linalg.cholesky(pair.true_covariance).T
+    fall = pair.true_log_density(pair.true_mean + away)
+    np.testing.assert_allclose(fall - fall[0], [0, -0.5, -0.5], atol=1e-8)
+
+
+def test_figures_know_moments_alone_of_a_closed_form(store):
+    ((cell, _),) = finals(store, "vifa-synthetic", "entries.vifa-k1.training.epochs=20", entries=["vifa-k1"])
+    (pair,) = posteriors([cell], store)
+    assert pair.true_log_density is None
+
+
+def test_a_reference_gives_its_precisions_to_the_method(store):
+    ((cell, (row,)),) = finals(
+        store, "uci-linear-posterior", "datasets=[diabetes]", "entries.vifa.training.epochs=20", entries=["vifa"]
+    )
+    truth = cell.truth(0)
+    assert row.hyper == {"learning_rate": 0.01, **truth.hyper}
+    assert truth.covariance.shape == (10, 10)
+    assert truth.mean.shape == (11,)
+
+
+def test_distances_follow_from_the_saved_moments(store):
+    ((cell, rows),) = finals(store, "vifa-synthetic", "entries.vifa-k1.training.epochs=20", entries=["vifa-k1"])
+    moments = store.predictions("synthetic", "vifa-k1", 0)
+    assert moments.shape == (3, 2)
+    assert moments.dtype == "float64"
+    truth = cell.truth(0)
+    again = score_moments(cell, moments, truth)
+    assert {name: rows[0].metrics[name] for name in again} == again
+    expected = torch.linalg.norm(torch.as_tensor(moments[0]).double() - truth.mean) / truth.mean.norm()
+    assert again["rel_mean_dist"] == pytest.approx(float(expected), rel=1e-12)
+
+
+def test_a_diverged_fit_is_a_failed_row(store):
+    ((_, (row,)),) = finals(
+        store,
+        "sgd-posterior",
+        "entries.sgd-fast-prior.hyper.learning_rate=1000",
+        "entries.sgd-fast-prior.method.warmup_epochs=1",
+        "entries.sgd-fast-prior.training.epochs=20",
+        entries=["sgd-fast-prior"],
+    )
+    assert row.status == "failed"
+    assert "non-finite parameters in epoch" in row.reason
+    assert row.metrics == {}
+
+
+def test_a_warm_up_that_leaves_nothing_is_refused():
+    benchmark = load_benchmark("sgd-posterior", "quick", ["entries.swag.training.epochs=50"])
+    with pytest.raises(InputError, match="50 epochs leave nothing after a warm-up of 50"):
+        plan(benchmark, splits=(0,))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("entries.vifa.reference=null", "entries.vifa: from_reference: unknown estimate of the reference"),
+        ("entries.vifa.from_reference=[noise_precision]", "no value for prior_precision"),
+        ("entries.fa-optimum.reference.name=ridge", "unknown reference 'ridge'"),
+        ("metrics=[rel_mean_dist, nmll]", "cannot be mixed"),
+        ("entries.fa-optimum.training={epochs: 1, batch_size: 1}", "works without minibatches"),
+        ("entries.vifa.by_dataset.bostn={}", r"unknown field 'bostn' \(did you mean boston\?\)"),
+        ("preparation.split=thirds", "preparation.split"),
+    ],
+)
+def test_bad_input(override, message):
+    with pytest.raises(InputError, match=message):
+        load_benchmark("uci-linear-posterior", "paper", [override])
+
+
+def test_distances_need_a_reference():
+    with pytest.raises(InputError, match=r"entries\.vifa-k1\.reference is missing: distances need one"):
+        load_benchmark("vifa-synthetic", "paper", ["entries.vifa-k1.reference=null"])
+
+
+def test_a_reference_may_only_estimate_and_predictions_are_scored(store, tmp_path):
+    (tmp_path / "ridge.yaml").write_text(
+        """
+name: ridge
+title: Ridge
+datasets: [diabetes]
+splits: 1
+entries:
+  exact:
+    model: {name: linear}
+    likelihood: {name: gaussian}
+    method: {name: conjugate}
+    from_reference: [prior_precision, noise_precision]
+    reference: {name: bayesian-ridge}
+metrics: [nmll, rmse]
+"""
+    )
+    (cell,) = plan(load_benchmark((tmp_path / "ridge.yaml").as_posix()), splits=(0,))
+    run([cell], store, InProcessExecutor(), QUIET())
+    (row,) = store.rows("final", "diabetes", "exact")
+    assert row.status == "ok", row.reason
+    assert row.hyper["noise_precision"] == pytest.approx(54**-2, rel=0.1)  # residual standard deviation 54
+    assert row.metrics["rmse"] < 70  # the targets have standard deviation 77
+    assert store.predictions("diabetes", "exact", 0).shape == (100, 44)

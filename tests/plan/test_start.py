@@ -1,0 +1,33 @@
+"""What is refused before training: a likelihood that overflows where training starts."""
+
+import pytest
+
+from bdl.errors import InputError
+from bdl.plan.cell import plan
+from bdl.plan.first_look import check
+from bdl.spec import load_benchmark
+
+
+def cells(*overrides, name="uci-regression", entry="vifa-nn"):
+    return plan(load_benchmark(name, "quick", overrides).select(entries=[entry] if entry else []), splits=(0,))
+
+
+def test_sound_ranges_pass():
+    check(cells(entry=None))
+    check(cells("datasets=[fa_100_10]", name="online-fa", entry=None))
+
+
+@pytest.mark.parametrize("entry", ["vifa-nn", "slang-nn", "swag-nn"])
+def test_an_upper_end_that_overflows_is_refused(entry):
+    """The targets of diabetes have a variance of 6,000: with 1e37 their precision exceeds single precision."""
+    path = f"entries.{entry}.search.space.noise_precision.high"
+    check(cells(f"{path}=1.0e20", entry=entry))
+    with pytest.raises(InputError, match=f"entries.{entry}: on diabetes the likelihood is not finite at the start"):
+        check(cells(f"{path}=1.0e37", entry=entry))
+
+
+def test_fixed_values_are_looked_at_too():
+    fixed = "{learning_rate: 0.01, prior_precision: 1, noise_precision: 1.0e37}"
+    overrides = "entries.vifa-nn.search=null", f"entries.vifa-nn.hyper={fixed}"
+    with pytest.raises(InputError, match=r"with learning_rate 0\.01, prior_precision 1, noise_precision 1e"):
+        check(cells(*overrides))

@@ -1,0 +1,443 @@
+"""The mirror against a real MLflow database, read back through MLflow's client."""
+
+import json
+import logging
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from bdl.errors import InputError
+from bdl.publishing.mirror import measurements, mirror
+from bdl.publishing.tracking import connection, database, open_ui
+from bdl.spec import load_benchmark
+from bdl.store.store import Row, Store
+
+NAN, INF = math.nan, math.inf
+
+TEXT = """
+name: {name}
+title: A small benchmark
+seed: 7
+datasets: [diabetes, yacht]
+splits: 4
+entries:
+  searched:
+    model: {{name: mlp, hidden: [50, 20]}}
+    likelihood: {{name: gaussian}}
+    method: {{name: vifa, latent_dim: 2}}
+    training: {{epochs: 5, batch_size: 10}}
+    hyper: {{noise_precision: 0.5}}
+    search:
+      trials: 4
+      folds: 3
+      metric: nmll
+      space:
+        learning_rate: {{low: 0.001, high: 0.01, scale: log}}
+        prior_precision: {{low: 0.1, high: 10}}
+evaluation: {{samples: 30}}
+metrics: [nmll, rmse]
+profiles:
+  quick: {{splits: 1}}
+"""
+
+MIRROR_INTO_NEW_DATABASE = """
+import sys
+from pathlib import Path
+from bdl.publishing.mirror import mirror
+from bdl.store.store import Row, Store
+from bdl.spec import load_benchmark
+
+assert "mlflow" not in sys.modules
+folder = Path(sys.argv[1])
+uri = f"sqlite:///{folder}/mlflow.db"
+with Store(folder / "store.sqlite") as store:
+    store.claim("energy", "vifa-lr", "f00d")
+    store.append([Row("energy", "vifa-lr", "final", 0, 0, 0, "ok", None, {}, {"nmll": 1.0}, 1.0, {})])
+    mirror(load_benchmark("uci-regression"), store, [("energy", "vifa-lr")], tracking_uri=uri,
+           artifact_root=folder / "mlartifacts", tags={}, artifacts=[store.path])
+
+from mlflow.telemetry import get_telemetry_client
+from mlflow.telemetry.utils import is_telemetry_disabled
+assert is_telemetry_disabled() and get_telemetry_client() is None
+"""
+
+
+@pytest.fixture(scope="module")
+def creation(tmp_path_factory):
+    """Make the module's database in a fresh process, whose output is kept."""
+    folder = tmp_path_factory.mktemp("tracking")
+    # Without pytest's and CI's variables, under which MLflow is private by itself.
+    clean = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH", "TMPDIR") if name in os.environ}
+    command = [sys.executable, "-c", MIRROR_INTO_NEW_DATABASE, str(folder)]
+    made = subprocess.run(command, capture_output=True, text=True, env=clean)
+    return f"sqlite:///{folder}/mlflow.db", made
+
+
+@pytest.fixture
+def uri(creation):
+    return creation[0]
+
+
+@pytest.fixture
+def client(uri):
+    with connection(uri) as connected:
+        yield connected
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Load the benchmark; it is named after the test's folder, so that each test has its own experiment."""
+
+    def read(profile="paper"):
+        path = tmp_path / "benchmark.yaml"
+        path.write_text(TEXT.format(name=tmp_path.name.lower()))
+        return load_benchmark(str(path), profile)
+
+    return read
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "store.sqlite") as opened:
+        yield opened
+
+
+@pytest.fixture
+def send(store, uri, tmp_path):
+    """Mirror cells of a benchmark."""
+
+    def call(benchmark, cells=(("yacht", "searched"),), artifacts=(), tags=None, **changes):
+        options = {"tracking_uri": uri, "artifact_root": tmp_path / "mlartifacts"} | changes
+        return mirror(benchmark, store, cells, tags=tags or {}, artifacts=artifacts, **options)
+
+    return call
+
+
+def final(split, metrics, hyper=None, dataset="yacht", status="ok", stage="final"):
+    key = (dataset, "searched", stage, split, 0, 0, status, None if status == "ok" else "diverged")
+    return Row(*key, hyper=hyper or {}, metrics=metrics, seconds=1.0, details={})
+
+
+def fill(store, dataset="yacht", fingerprint="f00d"):
+    """Four good splits with nmll 1, 2, 4, 9 and one failed; a search row that must not be counted."""
+    store.claim(dataset, "searched", fingerprint)
+    rows = [
+        final(split, {"nmll": nmll, "rmse": 10 * nmll}, {"learning_rate": 0.01 * nmll}, dataset)
+        for split, nmll in enumerate([1.0, 2.0, 4.0, 9.0])
+    ]
+    failed = final(4, {}, dataset=dataset, status="failed")
+    store.append([*rows, failed, final(0, {"nmll": 77.0}, dataset=dataset, stage="search")])
+
+
+def runs_of(client, benchmark_name):
+    experiment = client.get_experiment_by_name(benchmark_name)
+    return client.search_runs([experiment.experiment_id]) if experiment else []
+
+
+def series(client, run_id, metric):
+    return {point.step: point.value for point in client.get_metric_history(run_id, metric)}
+
+
+SE = math.sqrt(38 / 3) / 2  # of 1, 2, 4, 9: squared deviations from 4 are 9 + 4 + 0 + 25
+
+
+def test_mirroring_into_a_new_database_is_silent_and_private(creation):
+    _, made = creation
+    assert (made.returncode, made.stdout, made.stderr) == (0, "", "")
+
+
+def test_every_number_is_read_back(store, client, load, send):
+    fill(store)
+    (run_id,) = send(load())
+    assert client.get_run(run_id).data.metrics == pytest.approx(
+        {
+            **{"n_trials": 5, "n_failed": 1},
+            **{"nmll_mean": 4, "nmll_median": 3, "nmll_se": SE, "nmll": 9},
+            **{"rmse_mean": 40, "rmse_median": 30, "rmse_se": 10 * SE, "rmse": 90},
+            **{"hyper/learning_rate": 0.09},
+        },
+        rel=1e-15,
+    )
+    assert series(client, run_id, "nmll") == {0: 1, 1: 2, 2: 4, 3: 9}
+    assert series(client, run_id, "rmse") == {0: 10, 1: 20, 2: 40, 3: 90}
+    assert series(client, run_id, "hyper/learning_rate") == {0: 0.01, 1: 0.02, 2: 0.04, 3: 0.09}
+
+
+def test_params_are_the_resolved_entry_with_dots(store, client, load, send):
+    fill(store)
+    benchmark = load()
+    (run_id,) = send(benchmark)
+    params = client.get_run(run_id).data.params
+    expected = {
+        **{"dataset": "yacht", "entry": "searched", "seed": "7", "splits": "4", "evaluation.samples": "30"},
+        **{"likelihood.name": "gaussian", "prior.bias_precision": "null"},
+        **{"preparation.split": "published", "preparation.standardise": "both"},
+        **{"reference": "null", "from_reference": "[]"},
+        **{"training.epochs": "5", "training.batch_size": "10"},
+        **{"hyper.noise_precision": "0.5", "search.sampler": "random", "search.trials": "4"},
+        **{"search.folds": "3", "search.metric": "nmll", "search.space.learning_rate.low": "0.001"},
+        **{"search.space.learning_rate.high": "0.01", "search.space.learning_rate.scale": "log"},
+        **{"search.space.prior_precision.low": "0.1", "search.space.prior_precision.high": "10.0"},
+        **{"search.space.prior_precision.scale": "linear"},
+    }
+    entry = benchmark.entries["searched"]
+    for part, component in (("model", entry.model), ("method", entry.method)):
+        settings = component.model_dump(mode="json")
+        written = {key: value if isinstance(value, str) else json.dumps(value) for key, value in settings.items()}
+        expected |= {f"{part}.{key}": value for key, value in written.items()}
+    assert params == expected
+    assert (params["model.hidden"], params["method.latent_dim"]) == ("[50, 20]", "2")
+    assert "method.optimizer" in params  # a default, not in the file
+
+
+def test_name_tags_artifacts_and_status(store, client, load, send, tmp_path):
+    fill(store)
+    table = tmp_path / "table.md"
+    table.write_text("| 4.0 |")
+    (run_id,) = send(load("quick"), artifacts=[table], tags={"bdl.git_commit": "abc", "version.torch": "2"})
+    run = client.get_run(run_id)
+    name = f"{load().name} (quick)"
+    experiment = client.get_experiment(run.info.experiment_id)
+    assert experiment.name == name
+    assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
+    assert (run.info.run_name, run.info.status) == ("yacht/searched", "FINISHED")
+    assert {key: value for key, value in run.data.tags.items() if not key.startswith("mlflow.")} == {
+        **{"bdl.dataset": "yacht", "bdl.entry": "searched", "bdl.fingerprint": "f00d"},
+        **{"bdl.git_commit": "abc", "version.torch": "2"},
+    }
+    assert [file.path for file in client.list_artifacts(run_id)] == ["table.md"]
+    (copy,) = (tmp_path / "mlartifacts" / name).rglob("*.*")
+    assert copy.read_text() == "| 4.0 |"
+
+
+def test_one_run_a_cell_in_the_order_given(store, client, load, send):
+    fill(store, "yacht")
+    fill(store, "diabetes")
+    ids = send(load(), [("diabetes", "searched"), ("yacht", "searched")])
+    assert [client.get_run(i).info.run_name for i in ids] == ["diabetes/searched", "yacht/searched"]
+    assert {run.info.run_id for run in runs_of(client, load().name)} == set(ids)
+
+
+def test_mirroring_again_replaces_the_run(store, client, load, send):
+    fill(store)
+    (first,) = send(load())
+    store.append([final(5, {"nmll": 14.0, "rmse": 1.0})])
+    (second,) = send(load())
+    assert [run.info.run_id for run in runs_of(client, load().name)] == [second] != [first]
+    assert client.get_run(first).info.lifecycle_stage == "deleted"
+    assert series(client, second, "nmll") == {0: 1, 1: 2, 2: 4, 3: 9, 5: 14}
+    assert client.get_run(second).data.metrics["nmll_mean"] == 6
+
+
+def test_another_fingerprint_is_another_run(store, client, load, send):
+    fill(store)
+    (first,) = send(load())
+    store.forget([("yacht", "searched")])
+    fill(store, fingerprint="beef")
+    (second,) = send(load())
+    assert {run.info.run_id for run in runs_of(client, load().name)} == {first, second}
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
+def test_an_interrupted_run_is_failed_and_the_old_one_stays(store, client, load, send, tmp_path, monkeypatch, error):
+    fill(store)
+    (good,) = send(load())
+    table = tmp_path / "table.md"
+    table.touch()
+
+    def broken(*_):
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr("mlflow.MlflowClient.log_artifact", broken)
+        with pytest.raises(type(error)):
+            send(load(), artifacts=[table])
+    statuses = {run.info.run_id: run.info.status for run in runs_of(client, load().name)}
+    assert statuses.pop(good) == "FINISHED"
+    assert list(statuses.values()) == ["FAILED"]
+    (again,) = send(load(), artifacts=[table])
+    assert [run.info.run_id for run in runs_of(client, load().name)] == [again]
+
+
+def test_large_cells_are_written_in_few_calls(store, client, load, send, monkeypatch):
+    store.claim("yacht", "searched", "f00d")
+    store.append([final(split, {"nmll": split, "rmse": -split}, {"a": split}) for split in range(700)])
+    calls = []
+    original = type(client).log_batch
+
+    def spy(self, run_id, metrics=(), params=(), tags=()):
+        calls.append((len(metrics), len(params), len(tags)))
+        original(self, run_id, metrics=metrics, params=params, tags=tags)
+
+    monkeypatch.setattr(type(client), "log_batch", spy)
+    (run_id,) = send(load(), tags={f"tag{i}": str(i) for i in range(250)})
+    n_params = len(client.get_run(run_id).data.params)
+    assert calls == [(0, n_params, 0), (1000, 0, 0), (1000, 0, 0), (108, 0, 0), (0, 0, 100), (0, 0, 100), (0, 0, 50)]
+    assert series(client, run_id, "nmll") == {split: split for split in range(700)}
+    assert series(client, run_id, "hyper/a") == {split: split for split in range(700)}
+    tags = client.get_run(run_id).data.tags
+    assert {f"tag{i}": str(i) for i in range(250)}.items() <= tags.items()
+
+
+def test_what_is_not_finite_is_counted_and_not_logged():
+    rows = [
+        final(0, {"nmll": 1.0, "rmse": 5.0}, {"a": INF}),
+        final(1, {"nmll": NAN, "rmse": 6.0}),
+        final(2, {"nmll": 3.0, "rmse": None}),
+        final(3, {"nmll": -INF, "rmse": 7.0}),
+        final(4, {"nmll": 5.0, "rmse": 8.0}, status="failed"),
+    ]
+    found = measurements(rows, ["nmll", "rmse"])
+    assert len(found) == len({(name, step) for name, _, step in found})
+    assert {(name, step): value for name, value, step in found} == {
+        **{("n_trials", 0): 5, ("n_failed", 0): 4},
+        **{("nmll_mean", 0): 2, ("nmll_median", 0): 2, ("nmll_se", 0): 1, ("nmll", 0): 1, ("nmll", 2): 3},
+        **{("rmse_mean", 0): 6, ("rmse_median", 0): 6, ("rmse_se", 0): pytest.approx(1 / math.sqrt(3), rel=1e-15)},
+        **{("rmse", 0): 5, ("rmse", 1): 6, ("rmse", 3): 7},
+    }
+
+
+def test_one_value_has_no_standard_error_and_none_has_no_mean():
+    assert measurements([final(3, {"nmll": 2.0})], ["nmll"]) == [
+        *[("n_trials", 1, 0), ("n_failed", 0, 0)],
+        *[("nmll_mean", 2.0, 0), ("nmll_median", 2.0, 0), ("nmll", 2.0, 3)],
+    ]
+    assert measurements([final(0, {}, status="failed")], ["nmll"]) == [("n_trials", 1, 0), ("n_failed", 1, 0)]
+
+
+def test_logging_is_as_before_after_the_block(uri):
+    logging.disable(logging.DEBUG)
+    try:
+        with connection(uri):
+            assert not logging.getLogger("alembic").isEnabledFor(logging.INFO)
+            assert logging.getLogger("alembic").isEnabledFor(logging.ERROR)
+        assert logging.root.manager.disable == logging.DEBUG
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+@contextmanager
+def refused(*words):
+    """Expect an InputError of one line with these words."""
+    with pytest.raises(InputError) as caught:
+        yield
+    message = str(caught.value)
+    assert "\n" not in message
+    for word in words:
+        assert word in message
+
+
+def test_bad_databases_are_refused_at_once(store, load, send, tmp_path):
+    fill(store)
+    text = tmp_path / "notes.txt"
+    text.write_text("not a database, though as long as the header of one" * 10)
+    start = time.monotonic()
+    with refused("no folder", "make it"):
+        send(load(), tracking_uri=f"sqlite:///{tmp_path}/absent/mlflow.db")
+    assert not (tmp_path / "absent").exists()
+    with refused("cannot write", "unable to open", "choose another"):
+        send(load(), tracking_uri=f"sqlite:///{tmp_path}")
+    with refused("cannot write", "not a database", "choose another"):
+        send(load(), tracking_uri=f"sqlite:///{text}")
+    for bad in ("mlruns", "foo://x", "sqlite://", "sqlite:///", ""):
+        with refused(f"'{bad}'", "sqlite:///path"):
+            send(load(), tracking_uri=bad)
+    assert time.monotonic() - start < 5  # MLflow alone retries for a minute
+
+
+def test_a_server_that_is_not_there(store, load, send, monkeypatch):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    fill(store)
+    with refused("http://127.0.0.1:9", "choose another"):
+        send(load(), tracking_uri="http://127.0.0.1:9")
+
+
+def test_bad_cells_and_files_are_refused_before_anything_is_written(store, client, load, send, tmp_path):
+    fill(store)
+    with refused("no rows of diabetes/searched", "run the benchmark"):
+        send(load(), [("yacht", "searched"), ("diabetes", "searched")])
+    with refused("table.md", "bdl-bench run"):
+        send(load(), artifacts=[tmp_path / "table.md"])
+    (tmp_path / "file").touch()
+    with refused("cannot make", "--results"):
+        send(load(), artifact_root=tmp_path / "file")
+    assert client.get_experiment_by_name(load().name) is None
+
+
+def test_a_deleted_experiment_names_the_command_that_restores_it(store, client, load, send):
+    fill(store)
+    send(load())
+    identifier = client.get_experiment_by_name(load().name).experiment_id
+    client.delete_experiment(identifier)
+    with refused("was deleted", f"mlflow experiments restore -x {identifier}"):
+        send(load())
+
+
+def test_database_of_a_uri():
+    assert database("sqlite:///results/mlflow.db") == Path("results/mlflow.db")
+    assert database("sqlite:////tmp/mlflow.db") == Path("/tmp/mlflow.db")
+    assert database("https://example.org") is None
+
+
+def test_ui_refuses_what_it_cannot_show(uri, tmp_path):
+    with refused("no MLflow database", "bdl-bench log"):
+        open_ui(f"sqlite:///{tmp_path}/mlflow.db", 5000)
+    with refused("is a server already", "browser"):
+        open_ui("http://127.0.0.1:5000", 5000)
+    with socket.create_server(("127.0.0.1", 0)) as busy, refused("Address already in use", "--port"):
+        open_ui(uri, busy.getsockname()[1])
+    with refused("port 99999", "--port"):
+        open_ui(uri, 99999)
+
+
+def test_ui_says_when_the_server_stops_by_itself(uri, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with refused("exit code 1"):
+        open_ui(uri, free_port())
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@pytest.mark.slow
+def test_ui_serves_the_runs_until_interrupted(store, load, send, uri):
+    fill(store)
+    (run_id,) = send(load())
+    port = free_port()
+    heard = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)"  # ignored under nohup
+    script = f"{heard}\nfrom bdl.publishing.mirror import open_ui\nopen_ui({uri!r}, {port})"
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as ui:
+        try:
+            assert ui.stdout.readline() == f"MLflow UI at http://127.0.0.1:{port} (Ctrl-C ends it)\n"
+            found = fetch(f"http://127.0.0.1:{port}/api/2.0/mlflow/runs/get?run_id={run_id}")
+            assert found["run"]["info"]["run_name"] == "yacht/searched"
+            ui.send_signal(signal.SIGINT)
+            assert ui.wait(30) == 0
+        finally:
+            ui.kill()
+    socket.create_server(("127.0.0.1", port)).close()
+
+
+def fetch(url, seconds=60):
+    """Read JSON from a server that is starting."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=10) as reply:
+                return json.load(reply)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.3)

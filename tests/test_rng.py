@@ -1,0 +1,181 @@
+"""The counter-based generator: the cipher's known answers, its normals, and its keys.
+
+Seeds are fixed, so a pass stays a pass. The thresholds are what fresh seeds would exceed with the stated
+probability, hence a test that fails after a change has found a defect.
+"""
+
+import math
+
+import pytest
+import torch
+from scipy import stats
+
+from bdl.rng import random_bits, random_normals, threefry, trial_keys
+from bdl.training import rng
+
+STEP = torch.tensor(0, dtype=torch.int32)
+ALARM = 1e-4
+"""Probability that one statistical test fails for a perfect generator."""
+
+
+def int32(*words: int) -> torch.Tensor:
+    """Unsigned 32-bit words as the int32 tensor with the same bits."""
+    return torch.tensor([word - (word >> 31 << 32) for word in words], dtype=torch.int32)
+
+
+def keys(n: int) -> torch.Tensor:
+    """Keys that differ in few bits, the hardest case for a weak generator."""
+    return torch.stack([torch.arange(n, dtype=torch.int32), torch.zeros(n, dtype=torch.int32)], dim=1)
+
+
+PINNED_KEY = [157035551, 918863145]
+PINNED_NORMALS = [[1.6755420, 0.1651259], [1.9990051, -1.2912816]]
+
+
+@pytest.mark.parametrize(
+    ("key", "counter", "expected"),
+    [
+        ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
+        ((0xFFFFFFFF, 0xFFFFFFFF), (0xFFFFFFFF, 0xFFFFFFFF), (0x1CB996FC, 0xBB002BE7)),
+        ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
+    ],
+)
+def test_threefry_known_answers(key, counter, expected):
+    """The three vectors published with Random123 for threefry2x32 with 20 rounds."""
+    words = threefry(int32(*key).split(1), int32(*counter).split(1))
+    assert torch.equal(torch.cat(words), int32(*expected))
+
+
+def test_bits_are_the_cipher_of_step_and_index():
+    """Row r, column i encrypts the counter (step, i) with key r."""
+    some = trial_keys([("a",), ("b",), ("c",)], "s")
+    first, second = random_bits(some, torch.tensor(-5, dtype=torch.int32), 4)
+    assert first.dtype == second.dtype == torch.int32
+    for r in range(3):
+        for i in range(4):
+            expected = threefry(some[r].split(1), int32(0xFFFFFFFB, i).split(1))
+            assert (first[r, i], second[r, i]) == expected
+
+
+def test_normals_are_box_muller_of_the_bits():
+    some = trial_keys([("a",), ("b",)], "s")
+    first, second = (words.double() % 2**32 for words in random_bits(some, STEP, 100))
+    radius = (-2 * ((first.div(256).floor() + 1) / 2**24).log()).sqrt()
+    angle = 2 * math.pi * second.div(256).floor() / 2**24
+    cosine, sine = random_normals(some, STEP, 100)
+    assert cosine.dtype == sine.dtype == torch.float32
+    # float32 rounds an angle below 2 pi by up to 2.4e-7, and a radius below 5.8 multiplies it
+    torch.testing.assert_close(cosine.double(), radius * angle.cos(), rtol=0, atol=5e-6)
+    torch.testing.assert_close(sine.double(), radius * angle.sin(), rtol=0, atol=5e-6)
+
+
+@pytest.mark.parametrize("half", [0, 1], ids=["cosine", "sine"])
+def test_normals_have_the_normal_law(half):
+    x = random_normals(keys(64), STEP, 1 << 14)[half].double().flatten().numpy()
+    n, limit = x.size, stats.norm.isf(ALARM / 2)
+    assert abs(x.mean()) < limit / math.sqrt(n)
+    assert abs(x.var() - 1) < limit * math.sqrt(2 / n)
+    assert abs(stats.skew(x)) < limit * math.sqrt(6 / n)
+    assert abs(stats.kurtosis(x)) < limit * math.sqrt(24 / n)
+    assert stats.kstest(x, "norm").pvalue > ALARM
+    for threshold in (2.0, 3.0, 4.0):
+        for tail in (x > threshold, x < -threshold):
+            assert stats.binomtest(int(tail.sum()), n, stats.norm.sf(threshold)).pvalue > ALARM
+
+
+def uncorrelated(rows: torch.Tensor) -> bool:
+    """n r^2 summed over the pairs of independent rows is chi-squared, one degree of freedom a pair."""
+    count, n = rows.shape
+    statistic = n * torch.corrcoef(rows).tril(-1).square().sum().item()
+    return bool(stats.chi2.sf(statistic, count * (count - 1) // 2) > ALARM)
+
+
+LAYOUTS = {
+    "trials": lambda n: random_normals(keys(64), STEP, n)[0],
+    "streams": lambda n: random_normals(trial_keys([("trial",)], "a") ^ keys(64), STEP, n)[1],
+    "steps": lambda n: torch.cat([random_normals(keys(1), STEP + step, n)[0] for step in range(64)]),
+    "neighbours": lambda n: random_normals(keys(1), STEP, 64 * n)[0].reshape(n, 64).T,
+    "halves": lambda n: torch.cat(random_normals(keys(1), STEP, n)),
+}
+"""Rows that must be independent of each other."""
+
+
+@pytest.mark.parametrize("power", [1, 2], ids=["values", "squares"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_rows_are_uncorrelated(layout, power):
+    assert uncorrelated(LAYOUTS[layout](8192).double() ** power)
+
+
+def test_rejects_a_correlated_pair():
+    """The statistic has power: a correlation of 0.1 between two rows in 64 is seen."""
+    rows = random_normals(keys(64), STEP, 8192)[0].double()
+    rows[1] = rows[1] + 0.25 * rows[0]
+    assert not uncorrelated(rows)
+
+
+def test_ten_million_draws_are_finite():
+    cosine, sine = random_normals(keys(1), STEP, 5_000_000)
+    for x in (cosine, sine):
+        assert torch.isfinite(x).all()
+        assert x.abs().max() <= math.sqrt(48 * math.log(2)) * (1 + 1e-6)
+
+
+def test_extreme_bits_give_finite_normals(monkeypatch):
+    """Words 0, 2^32 - 1, 2^31 - 1 and 2^31: the smallest uniform is 2^-24, the largest 1."""
+    words = int32(0, 0xFFFFFFFF, 0x7FFFFFFF, 0x80000000)
+    monkeypatch.setattr(rng, "random_bits", lambda *_: (words.repeat(4), words.repeat_interleave(4)))
+    cosine, sine = random_normals(keys(1), STEP, 16)
+    radius = (cosine.square() + sine.square()).sqrt()[:4]
+    expected = torch.tensor([math.sqrt(48 * math.log(2)), 0.0, math.sqrt(2 * math.log(2)), math.sqrt(2 * math.log(2))])
+    torch.testing.assert_close(radius, expected, rtol=1e-6, atol=0)
+    assert torch.isfinite(torch.cat([cosine, sine])).all()
+
+
+@pytest.mark.parametrize("n", [1, 7, 751])
+def test_a_trial_draws_the_same_alone_and_in_a_batch(n):
+    batch = trial_keys([("trial", i) for i in range(150)], "noise")
+    together = random_normals(batch, STEP + 3, n)
+    for i in (0, 1, 77, 149):
+        alone = random_normals(batch[i : i + 1], STEP + 3, n)
+        for half, whole in zip(alone, together, strict=True):
+            assert torch.equal(half[0], whole[i])
+
+
+def test_a_longer_draw_begins_with_the_shorter_one():
+    for long, short in zip(random_normals(keys(5), STEP, 900), random_normals(keys(5), STEP, 37), strict=True):
+        assert torch.equal(long[:, :37], short)
+
+
+def test_a_stored_run_can_be_drawn_again():
+    """Keys outlive a process and a release: these values are fixed for good."""
+    key = trial_keys([(1, "vifa-uci", "boston", "vifa", 3, 7, None)], "init")
+    assert key.dtype == torch.int32
+    assert key.tolist() == [PINNED_KEY]
+    cosine, sine = random_normals(key, torch.tensor(2, dtype=torch.int32), 2)
+    torch.testing.assert_close(torch.cat([cosine, sine]), torch.tensor(PINNED_NORMALS), rtol=1e-5, atol=1e-6)
+
+
+def test_identities_and_streams_have_their_own_keys():
+    identities = [(seed, data, split) for seed in range(10) for data in "abc" for split in range(20)]
+    both = torch.cat([trial_keys(identities, "init"), trial_keys(identities, "step")])
+    assert len(both.unique(dim=0)) == 2 * len(identities)
+
+
+def test_keys_do_not_depend_on_the_batch():
+    identities = [("a", 1), ("b", 2), ("c", 3)]
+    assert torch.equal(trial_keys(identities, "s")[1:2], trial_keys([("b", 2)], "s"))
+    assert trial_keys([], "s").shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ((("ab", "c"), "s"), (("a", "bc"), "s")),
+        (((1, 12), "s"), ((11, 2), "s")),
+        ((("a", ""), "s"), (("a",), "s")),
+        ((("a", "b"), "c"), (("a",), "bc")),
+        ((("a, b",), "s"), (("a", "b"), "s")),
+    ],
+)
+def test_the_boundaries_of_an_identity_count(one, other):
+    assert not torch.equal(trial_keys([one[0]], one[1]), trial_keys([other[0]], other[1]))
