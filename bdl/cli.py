@@ -49,14 +49,15 @@ def run(
     method: Methods = [],
     splits: Splits = "",
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes that work side by side, one thread each.")] = 1,
     compile: Compile = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; a copy of the store is kept.")] = False,
     results: Results = Path("results"),
     tracking: Tracking = "",
 ) -> None:
     """Run a benchmark; what an interrupted run has done is kept and not done again."""
-    from bdl.execution.executor import InProcessExecutor
-    from bdl.execution.runner import run as run_cells
+    from bdl.execution.executors import crew
+    from bdl.execution.queue import run as run_cells
     from bdl.plan.first_look import check as check_start
     from bdl.plan.truths import check, sampled
     from bdl.progress import Display
@@ -72,20 +73,20 @@ def run(
     check(cells)
     check_start(cells)
     with opened(results, benchmark) as store:
-        if fresh and (copy := start_afresh(store, cells)):
+        if fresh and (copy := start_afresh(store, [cell.key for cell in cells])):
             console.print(f"Starting anew; the earlier rows are in {copy}")
         try:
-            with Display(console, cells) as display:
-                run_cells(cells, store, InProcessExecutor(), display)
+            with Display(console, cells) as display, crew(jobs) as workers:
+                run_cells(cells, store, workers, display)
         except KeyboardInterrupt:
             Console(stderr=True).print("interrupted; the same command goes on from here")
             raise typer.Exit(130) from None
         comparison, artifacts = publish(whole, store, results, time.perf_counter() - start)
         console.print(render(comparison, "rich"))
         if uri := tracking_uri(tracking, results):
-            mirror_run(stored_cells(whole, store), store, uri, results, artifacts)
+            mirror_run(whole, stored_cells(whole, store), store, uri, results, artifacts)
             console.print("mirrored to MLflow; look at it with: bdl-bench ui")
-        finals = [row for cell in cells for row in store.rows("final", cell.dataset, cell.entry)]
+        finals = [row for cell in cells for row in store.rows("final", cell.key)]
     if n_failed := sum(row.status == "failed" for row in finals):
         console.print(f"{n_failed} of the final fits failed; their reasons are in trials.parquet, column 'reason'")
         raise typer.Exit(1)
@@ -106,7 +107,8 @@ def table(
     from bdl.reports import render
 
     benchmark = _benchmark(name, profile, set_).select(dataset, method)
-    rendered = render(compared(benchmark, final_rows(benchmark, results)), format)
+    rows, _ = final_rows(benchmark, results)
+    rendered = render(compared(benchmark, rows), format)
     if format == "rich":
         console.print(rendered)
     else:
@@ -120,11 +122,11 @@ def figures(name: Name, profile: Profile = "paper", set_: Set = [], results: Res
     from bdl.store.folder import existing, folder
 
     benchmark, pairs = _benchmark(name, profile, set_), []
-    rows, place = final_rows(benchmark, results), folder(results, benchmark)
+    (rows, points), place = final_rows(benchmark, results), folder(results, benchmark)
     if (place / "store.sqlite").exists():  # posteriors are in the store only, not in the published rows
         with existing(results, benchmark) as store:
             pairs = posteriors(stored_cells(benchmark, store), store)
-    for path in draw(benchmark, rows, compared(benchmark, rows), pairs, place):
+    for path in draw(benchmark, rows, points, compared(benchmark, rows), pairs, place):
         console.print(str(path), highlight=False, soft_wrap=True)
 
 
@@ -147,7 +149,7 @@ def log(
     place = folder(results, benchmark)
     artifacts = sorted([*place.glob("table.*"), *place.glob("figures/*")])
     with existing(results, benchmark) as store:
-        n_runs = mirror_run(stored_cells(benchmark, store), store, uri, results, artifacts)
+        n_runs = mirror_run(benchmark, stored_cells(benchmark, store), store, uri, results, artifacts)
     console.print(f"{n_runs} runs are in {uri}", soft_wrap=True)
 
 
@@ -172,8 +174,8 @@ def list_() -> None:
     """List benchmarks, data sets, models, methods, reference posteriors and metrics."""
     from bdl.data import DATASETS
     from bdl.methods import METHODS
-    from bdl.metrics import INFO
-    from bdl.models import LIKELIHOODS, MODELS
+    from bdl.metrics import METRICS
+    from bdl.models import LIKELIHOODS, MODELS, PRIORS
     from bdl.references import REFERENCES
     from bdl.spec import list_benchmarks
 
@@ -183,12 +185,13 @@ def list_() -> None:
         "data sets": DATASETS,
         "models": MODELS,
         "likelihoods": LIKELIHOODS,
+        "priors": PRIORS,
         "methods": METHODS,
         "references": REFERENCES,
+        "metrics": METRICS,
     }
     for kind, registry in kinds.items():
         console.print(f"{kind}: {', '.join(registry.names())}")
-    console.print(f"metrics: {', '.join(INFO)}")
 
 
 @app.command()
@@ -270,7 +273,7 @@ def _benchmark(name: str, profile: str, overrides: list[str]) -> "Benchmark":
 
 
 def _plan(benchmark: "Benchmark", splits: str, device: str, compile: bool | None) -> "list[Cell]":
-    from bdl.plan.cell import plan
+    from bdl.plan.planning import plan
     from bdl.spec import parse_splits
 
     chosen = parse_splits(splits, benchmark.splits) if splits else tuple(range(benchmark.splits))

@@ -86,7 +86,7 @@ def _references(name: str, profile: str, datasets: list[str]) -> "list[Reference
 
 
 def _cells(name: str, profile: str, datasets: list[str]) -> "list[Cell]":
-    from bdl.plan.cell import plan
+    from bdl.plan.planning import plan
     from bdl.spec import load_benchmark
 
     benchmark = load_benchmark(name, profile, []).select(datasets)

@@ -1,19 +1,26 @@
-"""What a benchmark, data set, model, likelihood, method, reference or metric is, as text for people."""
+"""What a benchmark or a registered component is, as text for people."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import partial
 from typing import Any
 
 from bdl.data import DATASETS, about
 from bdl.errors import unknown
 from bdl.methods import METHODS
-from bdl.metrics import INFO
-from bdl.models import LIKELIHOODS, MODELS
+from bdl.metrics import METRICS
+from bdl.models import LIKELIHOODS, MODELS, PRIORS
 from bdl.references import REFERENCES
+from bdl.registry import Registry
 from bdl.spec import Entry, list_benchmarks, list_profiles, load_benchmark
+from bdl.spec.canonical import canonical
 from bdl.spec.components import Component
 from bdl.spec.merging import leaves
+from bdl.spec.training import Record, Training
+from bdl.training.schedule import RATES
+
+_COMPONENTS = {"model": MODELS, "likelihood": LIKELIHOODS, "prior": PRIORS, "reference": REFERENCES, "rate": RATES}
 
 _DIRECTIONS = {
     "lower": "lower is better",
@@ -23,7 +30,7 @@ _DIRECTIONS = {
 
 
 def describe(name: str) -> str:
-    """Describe a benchmark, data set, model, likelihood, method, reference posterior or metric.
+    """Describe a benchmark or a registered component.
 
     Parameters
     ----------
@@ -42,12 +49,10 @@ def describe(name: str) -> str:
     """
     kinds: dict[str, tuple[Iterable[str], Callable[[str], list[str]]]] = {
         "benchmark": ([benchmark for benchmark, _ in list_benchmarks()], _benchmark),
-        "data set": (DATASETS.names(), about),
-        "model": (MODELS.names(), lambda name: _component(MODELS.get(name))),
-        "likelihood": (LIKELIHOODS.names(), lambda name: _component(LIKELIHOODS.get(name))),
+        "data set": (DATASETS.names(), _dataset),
         "method": (METHODS.names(), _method),
-        "reference": (REFERENCES.names(), lambda name: _component(REFERENCES.get(name))),
-        "metric": (INFO, _metric),
+        **{kind: (registry.names(), partial(_component, registry)) for kind, registry in _COMPONENTS.items()},
+        "metric": (METRICS.names(), _metric),
     }
     found = [[f"{name} ({kind})", *lines(name)] for kind, (names, lines) in kinds.items() if name in names]
     if not found:
@@ -65,8 +70,14 @@ def _benchmark(name: str) -> list[str]:
         f"papers: {'; '.join(papers) or 'none'}",
         f"profiles: {', '.join(list_profiles(name))}",
     ]
-    if unusual := benchmark.preparation.model_dump(mode="json", exclude_defaults=True):
+    preparation = benchmark.preparation
+    if unusual := preparation.model_dump(
+        mode="json", exclude_defaults=True, exclude=set() if preparation.rows else {"rows"}
+    ):
         lines.append(f"preparation: {_assigned(unusual)}")
+    lines += [f"sweep: {path} in {', '.join(map(canonical, values))}" for path, values in benchmark.sweep.items()]
+    lines += _record(benchmark.record)
+    lines += [f"on {dataset}: {_assigned(dict(leaves(changes)))}" for dataset, changes in benchmark.by_dataset.items()]
     for entry, settings in benchmark.entries.items():
         lines += [f"entry {entry}", *(f"  {line}" for line in _entry(settings))]
     return lines
@@ -79,8 +90,11 @@ def _entry(entry: Entry) -> list[str]:
         lines.append(f"data sets: {', '.join(entry.datasets)}")
     if entry.reference:
         lines.append(f"reference: {_named(entry.reference)}")
+    if entry.prior.model_dump() != Entry.model_fields["prior"].get_default(call_default_factory=True).model_dump():
+        lines.append(f"prior: {_named(entry.prior)}")
     if entry.training:
-        lines.append(f"training: {entry.training.epochs} epochs, batches of {entry.training.batch_size}")
+        lines.append(f"training: {_training(entry.training)}")
+    lines += _record(entry.record)
     lines += [f"on {dataset}: {_assigned(dict(leaves(changes)))}" for dataset, changes in entry.by_dataset.items()]
     if entry.hyper:
         lines.append(f"fixed: {_assigned(entry.hyper)}")
@@ -92,6 +106,23 @@ def _entry(entry: Entry) -> list[str]:
         lines += [f"  {name}: {space.low:g} to {space.high:g}, {space.scale}" for name, space in search.space.items()]
         lines += [f"  {name}: {', '.join(f'{value:g}' for value in values)}" for name, values in search.grid.items()]
     return lines
+
+
+def _training(training: Training) -> str:
+    unusual = training.model_dump(mode="json", exclude={"epochs", "batch_size", "schedule"}, exclude_defaults=True)
+    schedule = training.schedule
+    rates = {"rate": schedule} if isinstance(schedule, Component) else schedule
+    told = [f"{training.epochs} epochs", f"batches of {training.batch_size}"]
+    told += [f"{name} {_named(rate)}" for name, rate in rates.items() if rate.name != "constant"]
+    return ", ".join([*told, *([_assigned(unusual)] if unusual else [])])
+
+
+def _record(record: Record | None) -> list[str]:
+    if record is None:
+        return []
+    if record.log:
+        return [f"looked at after 1, 2, 5, 10, ... {record.unit}, from {record.first} on"]
+    return [f"looked at every {record.every} {record.unit}"]
 
 
 def _named(component: Component[Any]) -> str:
@@ -107,18 +138,31 @@ def _method(name: str) -> list[str]:
     return [_paragraph(inspect.getmodule(METHODS.get(name))), *_settings(METHODS.get(name))]
 
 
-def _component(component: type) -> list[str]:
-    return [_paragraph(component), *_settings(component)]
+def _component(registry: Registry, name: str) -> list[str]:
+    return [_paragraph(registry.get(name)), *_settings(registry.get(name))]
+
+
+def _dataset(name: str) -> list[str]:
+    component = DATASETS.get(name)
+    return [*about(name), *(_settings(component) if isinstance(component, type) else [])]
 
 
 def _settings(component: Any) -> list[str]:
-    defaults = {field.name: "(required)" if field.default is MISSING else field.default for field in fields(component)}
+    if not is_dataclass(component):
+        return []
+    defaults = {field.name: _default(field) for field in fields(component) if field.init}
     return [f"settings: {_assigned(defaults)}"] if defaults else []
 
 
+def _default(field: Field[Any]) -> object:
+    if field.default is MISSING:
+        return "(required)" if field.default_factory is MISSING else field.default_factory()
+    return field.default
+
+
 def _metric(name: str) -> list[str]:
-    info = INFO[name]
-    return [f"{info.label}, {info.unit}; {_DIRECTIONS[info.direction]}"]
+    score = METRICS.get(name)
+    return [f"{score.info.label}, {score.info.unit}; {_DIRECTIONS[score.info.direction]}", *_settings(score)]
 
 
 def _paragraph(documented: object) -> str:

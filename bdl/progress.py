@@ -11,14 +11,14 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from bdl.plan.cell import Cell
-from bdl.store.store import Row
+from bdl.store.rows import Row
 
 _PLAIN_EVERY = 15.0
 """Seconds between plain lines that say how far the run is."""
 
 
 class Display:
-    """A `bdl.execution.runner.Listener` for a terminal, or for a log file where there is none.
+    """A `bdl.execution.queue.Listener` for a terminal, or for a log file where there is none.
 
     Parameters
     ----------

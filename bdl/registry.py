@@ -6,14 +6,20 @@ add names through an entry-point group; a single file is named directly as ``pat
 
 import importlib
 import importlib.util
+import json
 import sys
-from functools import cached_property
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from functools import cached_property, lru_cache
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 from zlib import crc32
 
 from bdl.errors import InputError, unknown
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 
 class Registry:
@@ -71,12 +77,98 @@ class Registry:
         except AttributeError:
             raise InputError(f"{self.kind} '{name}': {location} defines no '{attribute}'") from None
 
+    def adapter(self, name: str) -> "TypeAdapter[Any]":
+        """Give what checks the settings of a component against the annotations of its dataclass.
+
+        Raises
+        ------
+        InputError
+            If there is no such component, it is not a dataclass, or lacks a part of its contract.
+        """
+        component = self.get(name)
+        if not (isinstance(component, type) and is_dataclass(component)):
+            raise InputError(f"{self.kind} '{name}' is not a dataclass: give a frozen dataclass")
+        if lacking := self.lacking(component):
+            raise InputError(f"{self.kind} '{name}' lacks {lacking}")
+        return _adapter(component)
+
+    def build(self, name: str, settings: Mapping[str, Any]) -> Any:
+        """Make a component: an instance of a registered dataclass, or else what is registered.
+
+        Parameters
+        ----------
+        name
+            As in `get`.
+        settings
+            Settings as JSON values, a list for a tuple.
+
+        Raises
+        ------
+        InputError
+            If there is no such component, or the settings are not what it takes.
+        """
+        component = self.get(name)
+        if not isinstance(component, type):
+            if settings:
+                raise InputError(f"{self.kind} '{name}' has no settings: remove {', '.join(settings)}")
+            return component
+        adapter = self.adapter(name)
+        from pydantic import ValidationError  # not wanted by those who only list names
+
+        try:
+            # Through JSON, strict means strict about 1.0 and true for 1, and still takes a list for a tuple.
+            return adapter.validate_json(json.dumps(dict(settings)), strict=True)
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]
+            place = ".".join(map(str, problem["loc"])) or "settings"
+            raise InputError(f"{self.kind} '{name}': {place}: {problem['msg']}") from None
+
     def lacking(self, component: type) -> str | None:
         """Say what a dataclass lacks of the contract that it is nearest to; None if it follows one."""
         known = {*dir(component), *getattr(component, "__dataclass_fields__", ())}
         gaps = [(sorted(_members(self.kind, contract) - known), contract) for contract in self.contracts]
         missing, contract = min(gaps, key=lambda gap: len(gap[0]), default=([], ""))
         return f"{', '.join(missing)}; see {contract}" if missing else None
+
+
+class Label(str):
+    """What rows, tables and file names call a component with settings, for example ``fa_100_10``.
+
+    It is text, equal to any text that reads the same, which knows the component that it stands for.
+
+    Parameters
+    ----------
+    text
+        How it reads.
+    name
+        The component's registered name; `text` by default.
+    settings
+        Every setting as a JSON value, defaults included.
+    """
+
+    name: str
+    settings: dict[str, Any]
+
+    def __new__(cls, text: str, name: str = "", settings: Mapping[str, Any] | None = None) -> Self:
+        """Make the text and keep the component beside it."""
+        label = super().__new__(cls, text)
+        label.name, label.settings = name or str(text), dict(settings or {})
+        return label
+
+    def __getnewargs__(self) -> tuple[str, str, dict[str, Any]]:  # type: ignore[override]  # has more than its text
+        return str(self), self.name, self.settings
+
+    @property
+    def key(self) -> str:
+        """Canonical JSON of the text, the name and the settings: labels that read the same may differ in these."""
+        return json.dumps([str(self), self.name, self.settings], sort_keys=True, separators=(",", ":"))
+
+
+@lru_cache(maxsize=256)
+def _adapter(component: type) -> "TypeAdapter[Any]":
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(component)
 
 
 def _members(kind: str, contract: str) -> set[str]:

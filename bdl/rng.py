@@ -77,17 +77,64 @@ def random_bits(keys: Tensor, step: Tensor, n: int) -> tuple[Tensor, Tensor]:
     return threefry((keys[:, 0:1], keys[:, 1:2]), (step + torch.zeros_like(index), index))
 
 
-def random_normals(keys: Tensor, step: Tensor, n: int) -> tuple[Tensor, Tensor]:
+def random_normals(keys: Tensor, step: Tensor, n: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
     """Draw 2 x n standard normals a trial by Box-Muller; arguments as in `random_bits`.
+
+    Parameters
+    ----------
+    keys, step, n
+        As in `random_bits`.
+    dtype
+        ``float32`` uses 24 bits of each word, ``float64`` all 32.
 
     Returns
     -------
     tuple of Tensor
-        Two float32 tensors of shape (R, n): the cosine and the sine halves. They are not concatenated,
+        Two tensors of shape (R, n): the cosine and the sine halves. They are not concatenated,
         because a compiler would then compute everything twice.
     """
-    first, second = random_bits(keys, step, n)
-    u = (((first >> 8) & 0xFFFFFF) + 1).float() * 2.0**-24  # in (0, 1]: its logarithm is finite
-    angle = ((second >> 8) & 0xFFFFFF).float() * (2.0**-24 * 2 * math.pi)
-    radius = (-2 * u.log()).sqrt()
+    radius, angle = _polar(*random_bits(keys, step, n), dtype)
     return radius * angle.cos(), radius * angle.sin()
+
+
+def normal_slice(
+    keys: Tensor, step: Tensor, n: int, start: int, stop: int, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """Give a part of the flat stream of 2 x n normals, both halves of `random_normals` side by side.
+
+    Nothing outside of the part is drawn, so that a long stream never has to be in memory. `n` may exceed what one
+    counter word holds; the rest is added to `step`.
+
+    Parameters
+    ----------
+    keys, step, n, dtype
+        As in `random_normals`.
+    start, stop
+        Bounds of the part, 0 <= start <= stop <= 2 n.
+
+    Returns
+    -------
+    Tensor
+        Shape (R, stop - start): ``torch.cat(random_normals(keys, step, n, dtype), 1)[:, start:stop]``.
+    """
+    middle = min(max(n, start), stop)
+    parts = []
+    for first, last, wave in ((start, middle, torch.cos), (middle - n, stop - n, torch.sin)):
+        if first < last:
+            index = torch.arange(first, last, device=keys.device).unsqueeze(0)
+            counter = step + (index >> 32).to(torch.int32), index.to(torch.int32)
+            radius, angle = _polar(*threefry((keys[:, 0:1], keys[:, 1:2]), counter), dtype)
+            parts.append(radius * wave(angle))
+    return torch.cat(parts, 1) if parts else keys[:, :0].to(dtype)
+
+
+def _polar(first: Tensor, second: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Turn random words into radii and angles of pairs of independent normals."""
+    if dtype == torch.float64:
+        # in (0, 1]: its logarithm is finite
+        u = ((first.long() & 0xFFFFFFFF) + 1).double() * 2.0**-32
+        angle = (second.long() & 0xFFFFFFFF).double() * (2.0**-32 * 2 * math.pi)
+    else:
+        u = (((first >> 8) & 0xFFFFFF) + 1).float() * 2.0**-24
+        angle = ((second >> 8) & 0xFFFFFF).float() * (2.0**-24 * 2 * math.pi)
+    return (-2 * u.log()).sqrt(), angle

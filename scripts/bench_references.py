@@ -18,7 +18,8 @@ import numpy as np
 import torch
 
 from bdl.metrics.distances import wasserstein2
-from bdl.plan.cell import Cell
+from bdl.plan.planning import cells_of
+from bdl.plan.reference import recipe
 from bdl.references.certificate import certify, monte_carlo_errors
 from bdl.references.mcmc import Draws, Regression, Sampler, Settings, sample
 from bdl.spec import load_benchmark
@@ -28,9 +29,10 @@ SAMPLERS: tuple[Sampler, ...] = ("nutpie", "pymc")
 
 def regression(dataset: str) -> Regression:
     """Take the problem of a data set from the benchmark."""
-    recipe = Cell(load_benchmark("logistic-posterior"), dataset, "vifa", (0,)).recipe(0)
-    assert recipe is not None
-    return recipe.regression
+    (cell,) = cells_of(load_benchmark("logistic-posterior").select([dataset], ["vifa"]))
+    found = recipe(cell, 0)
+    assert found is not None
+    return found.regression
 
 
 def timed(given: Regression, settings: Settings) -> tuple[dict[str, Any], Draws]:

@@ -20,11 +20,15 @@ import torch
 from numpy.typing import NDArray
 
 from bdl.data import load_stream
-from bdl.execution.streaming import StreamGroup, batches
 from bdl.metrics.distances import rel_cov_dist, rel_mean_dist, scaled_w2
 from bdl.plan.cell import Cell
+from bdl.plan.planning import cells_of, together
+from bdl.plan.programs import final_fitting
+from bdl.plan.reference import truth
+from bdl.posteriors import Posterior
 from bdl.references.base import Truth
 from bdl.spec import load_benchmark
+from bdl.store import artefacts
 from bdl.store.folder import existing
 
 CUT = 1.192e-4
@@ -49,17 +53,17 @@ def truncated_w2(mean: Array, cov: Array, true_mean: Array, true_cov: Array) -> 
     return float(np.sqrt(max(squared, 0.0)) / len(mean))
 
 
-def row(moments: Array, truth: Truth) -> list[float]:
+def row(moments: Array, known: Truth) -> list[float]:
     """Measure one posterior every way, on the parameters whose covariance the truth knows."""
-    d = len(truth.covariance)
+    d = len(known.covariance)
     mean, cov = moments[0, :d].astype(float), moments[1 : d + 1, :d].astype(float)
-    found = [*distances(mean, cov, truth), truncated_w2(mean, cov, truth.mean[:d].numpy(), truth.covariance.numpy())]
-    return found if truth.chains is None else found + distances(mean, cov, shortened(truth.chains))
+    found = [*distances(mean, cov, known), truncated_w2(mean, cov, known.mean[:d].numpy(), known.covariance.numpy())]
+    return found if known.chains is None else found + distances(mean, cov, shortened(known.chains))
 
 
-def distances(mean: Array, cov: Array, truth: Truth) -> list[float]:
+def distances(mean: Array, cov: Array, reference: Truth) -> list[float]:
     """Distances of means and covariances, and the 2-Wasserstein distance per parameter."""
-    ours, known = (torch.from_numpy(mean), torch.from_numpy(cov)), (truth.mean[: len(mean)], truth.covariance)
+    ours, known = (torch.from_numpy(mean), torch.from_numpy(cov)), (reference.mean[: len(mean)], reference.covariance)
     relative = rel_mean_dist(ours[0], known[0]), rel_cov_dist(ours[1], known[1])
     return [*map(float, relative), float(scaled_w2(*ours, *known))]
 
@@ -70,21 +74,26 @@ def shortened(chains: torch.Tensor) -> Truth:
     return Truth(few.mean(0), torch.cov(few.T), {})
 
 
+def moments_of(posterior: Posterior) -> Array:
+    """Mean above covariance, (1 + D, D), float64."""
+    found: Array = torch.cat([posterior.mean().unsqueeze(0), posterior.covariance()]).double().numpy()
+    return found
+
+
 def streams(datasets: Sequence[str]) -> None:
     """Learn from all observations of streams, by default those with 100 parameters; print the distances at the end."""
     benchmark = load_benchmark("online-fa")
     print(f"{'':<22} covariance      W2   truncated")
-    datasets = datasets or [name for name in benchmark.datasets if load_stream(name).dim == 100]
-    splits = tuple(range(benchmark.splits))
-    cells = [Cell(benchmark, name, entry, splits) for entry in ESTIMATORS for name in datasets]
-    for batch in batches(cells):
-        members = [(cell, split) for split in splits for cell in batch]
-        *_, (_, ends) = StreamGroup(tuple(members)).posteriors(lambda work: None)
+    names = datasets or [name for name in benchmark.datasets if load_stream(name).dim == 100]
+    for batch in together(cells_of(benchmark.select(names, ESTIMATORS))):
+        members = [(cell, split) for split in range(benchmark.splits) for cell in batch]
+        fitting = final_fitting(members, [{}] * len(members), compile=False)
+        *_, end = fitting.run()
         values: dict[Cell, list[list[float]]] = {cell: [] for cell in batch}
-        for (cell, split), q in zip(members, ends, strict=True):
-            truth = cell.truth(split)
-            assert truth is not None
-            values[cell].append(row(torch.cat([q.mean().unsqueeze(0), q.covariance()]).numpy(), truth))
+        for position, (cell, split) in enumerate(members):
+            q, reference = fitting.posterior(end, position), truth(cell, split)
+            assert reference is not None
+            values[cell].append(row(moments_of(q), reference))
         for cell, own in values.items():
             _, cov, w2, truncated = np.mean(own, 0)
             print(f"{cell.dataset + ' ' + cell.entry:<30} {cov:.4f} {w2:7.4f} {truncated:11.4f}", flush=True)
@@ -102,12 +111,13 @@ def main() -> None:
     print(f"{'':<14}    mean covariance      W2   truncated   {FEW} draws: mean covariance      W2")
     for benchmark in map(load_benchmark, ("uci-linear-posterior", "logistic-posterior")):
         with existing(results, benchmark) as store:
-            for dataset in benchmark.datasets:
-                truth = Cell(benchmark, dataset, "vifa", (0,)).truth(0)
-                kept = [store.predictions(dataset, "vifa", split) for split in range(benchmark.splits)]
-                values = [row(moments, truth) for moments in kept if moments is not None and truth is not None]
+            for cell in cells_of(benchmark.select(entries=["vifa"])):
+                reference = truth(cell, 0)
+                kept = [row.artefact for row in store.rows("final", cell.key) if row.artefact]
+                moments = [moments_of(artefacts.read(store.posteriors, sha)[0]) for sha in kept]
+                values = [row(own, reference) for own in moments if reference is not None]
                 mean, cov, w2, truncated, *few = np.mean(values, 0)
-                text = f"{dataset:<14} {mean:7.4f} {cov:10.4f} {w2:7.4f} {truncated:11.4f}"
+                text = f"{cell.dataset:<14} {mean:7.4f} {cov:10.4f} {w2:7.4f} {truncated:11.4f}"
                 print(text + (f" {few[0]:18.4f} {few[1]:10.4f} {few[2]:7.4f}" if few else ""))
 
 

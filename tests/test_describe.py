@@ -1,18 +1,22 @@
 import pytest
 
 from bdl.data import DATASETS
-from bdl.describe import _entry, describe
+from bdl.describe import _benchmark, _entry, describe
 from bdl.errors import InputError
 from bdl.methods import METHODS
-from bdl.metrics import INFO
-from bdl.models import LIKELIHOODS, MODELS
+from bdl.metrics import METRICS
+from bdl.models import LIKELIHOODS, MODELS, PRIORS
 from bdl.references import REFERENCES
 from bdl.spec import list_benchmarks, load_benchmark
+from bdl.training.schedule import RATES
 
 NAMES = [
     *(name for name, _ in list_benchmarks()),
-    *(name for registry in (DATASETS, MODELS, LIKELIHOODS, METHODS, REFERENCES) for name in registry.names()),
-    *INFO,
+    *(
+        name
+        for registry in (DATASETS, MODELS, LIKELIHOODS, PRIORS, METHODS, REFERENCES, RATES, METRICS)
+        for name in registry.names()
+    ),
 ]
 
 
@@ -27,7 +31,7 @@ def test_benchmark_is_told_as_its_file_says():
         "profiles: paper, quick",
     ]
     assert lines[lines.index("entry vifa-nn") + 1 : lines.index("entry swag-nn")] == [
-        "  model: mlp (hidden=[50])",
+        "  model: mlp (hidden=[50], activation=relu)",
         "  likelihood: gaussian",
         "  method: vifa (latent_dim=1, gradients_per_update=4, max_grad_norm=10.0, optimizer=adam, "
         "lr_factors=[1.0, 1.0, 1.0])",
@@ -58,6 +62,44 @@ def test_a_bayesian_search_is_told_with_its_start():
     assert "search: bayesian, 30 trials, 4 at random first, 5 folds, by nmll" in _entry(entry)
 
 
+def test_training_that_is_not_the_usual_one_is_told():
+    training = "entries.vifa-nn.training"
+    overrides = [
+        f"{training}.{change}" for change in ("schedule={name: decay, power: 0.6}", "sampling=with_replacement")
+    ]
+    entry = load_benchmark("uci-regression", overrides=overrides).entries["vifa-nn"]
+    told = "training: 120 epochs, batches of 10, rate decay (power=0.6), sampling=with_replacement"
+    assert told in _entry(entry)
+    groups = "{c: {name: ramp}, F: {name: constant}}"
+    entry = load_benchmark("uci-regression", overrides=[f"{training}.schedule={groups}"]).entries["vifa-nn"]
+    assert "training: 120 epochs, batches of 10, c ramp (centre=2.0)" in _entry(entry)
+
+
+def test_prior_and_record_are_told_where_they_are_given():
+    overrides = ["entries.vifa-nn.record={unit: epochs, every: 5}", "entries.vifa-nn.prior.bias_precision=2"]
+    lines = _entry(load_benchmark("uci-regression", overrides=overrides).entries["vifa-nn"])
+    assert "prior: gaussian (bias_precision=2.0)" in lines
+    assert "looked at every 5 epochs" in lines
+    overrides = ["entries.vifa-nn.record={unit: updates, log: true, first: 10}"]
+    lines = _entry(load_benchmark("uci-regression", overrides=overrides).entries["vifa-nn"])
+    assert "looked at after 1, 2, 5, 10, ... updates, from 10 on" in lines
+    assert not any(line.startswith("prior") for line in lines)
+
+
+def test_a_sweep_and_changes_of_all_entries_are_told(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "{name: mine, title: Mine, datasets: [yacht], splits: 1, metrics: [rmse], sweep: {model.hidden: [[3], [4]]},\n"
+        "by_dataset: {yacht: {training: {epochs: 2}}}, record: {unit: epochs, every: 1}, entries: {one: {\n"
+        "model: {name: mlp}, likelihood: {name: gaussian}, method: {name: vifa},\n"
+        "training: {epochs: 1, batch_size: 9}, hyper: {learning_rate: 1, prior_precision: 1, noise_precision: 1}}}}"
+    )
+    lines = _benchmark(str(path))
+    assert "sweep: model.hidden in [3], [4]" in lines
+    assert "on yacht: training.epochs=2" in lines
+    assert "looked at every 1 epochs" in lines
+
+
 @pytest.mark.parametrize(
     ("name", "lines"),
     [
@@ -84,13 +126,25 @@ def test_a_bayesian_search_is_told_with_its_start():
             "mlp",
             [
                 "mlp (model)",
-                "Multilayer perceptron with ReLU hidden layers and a linear output layer.",
-                "settings: hidden=(50,)",
+                "Multilayer perceptron with a linear output layer.",
+                "settings: hidden=(50,), activation=relu",
             ],
         ),
         (
             "linear",
             ["linear (model)", "Affine map, or linear map if `bias` is false.", "settings: bias=True"],
+        ),
+        (
+            "fa",
+            [
+                "fa (data set)",
+                "Streams of parameter vectors, each from a factor-analysis model of its own; stream i has the seed i.",
+                "settings: dim=(required), top=(required), scaling=rows, length=100000, splits=10",
+            ],
+        ),
+        (
+            "decay",
+            ["decay (rate)", "1 / (1 + t^p) in the number t of the update, from 1.", "settings: power=0.51"],
         ),
         ("bernoulli", ["bernoulli (likelihood)", "P(y = 1) = sigmoid(f) for y in {0, 1}."]),
         (
@@ -127,8 +181,8 @@ def test_everything_listed_has_more_than_a_heading(name):
 
 
 def test_names_are_unique_across_kinds():
-    """But for the closed form, which is a method and a reference."""
-    assert {name for name in NAMES if NAMES.count(name) > 1} == {"conjugate"}
+    """But for the closed form, which is a method and a reference, and the Gaussian likelihood and prior."""
+    assert {name for name in NAMES if NAMES.count(name) > 1} == {"conjugate", "gaussian"}
     assert [line for line in describe("conjugate").splitlines() if line.startswith("conjugate (")] == [
         "conjugate (method)",
         "conjugate (reference)",

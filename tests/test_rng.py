@@ -10,8 +10,8 @@ import pytest
 import torch
 from scipy import stats
 
-from bdl.rng import random_bits, random_normals, threefry, trial_keys
-from bdl.training import rng
+from bdl import rng
+from bdl.rng import normal_slice, random_bits, random_normals, threefry, trial_keys
 
 STEP = torch.tensor(0, dtype=torch.int32)
 ALARM = 1e-4
@@ -69,9 +69,10 @@ def test_normals_are_box_muller_of_the_bits():
     torch.testing.assert_close(sine.double(), radius * angle.sin(), rtol=0, atol=5e-6)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("half", [0, 1], ids=["cosine", "sine"])
-def test_normals_have_the_normal_law(half):
-    x = random_normals(keys(64), STEP, 1 << 14)[half].double().flatten().numpy()
+def test_normals_have_the_normal_law(half, dtype):
+    x = random_normals(keys(64), STEP, 1 << 14, dtype)[half].double().flatten().numpy()
     n, limit = x.size, stats.norm.isf(ALARM / 2)
     assert abs(x.mean()) < limit / math.sqrt(n)
     assert abs(x.var() - 1) < limit * math.sqrt(2 / n)
@@ -120,6 +121,15 @@ def test_ten_million_draws_are_finite():
         assert x.abs().max() <= math.sqrt(48 * math.log(2)) * (1 + 1e-6)
 
 
+def test_extreme_bits_give_finite_normals_in_double_precision(monkeypatch):
+    """The smallest uniform is 2^-32, the largest 1."""
+    words = int32(0, 0xFFFFFFFF)
+    monkeypatch.setattr(rng, "random_bits", lambda *_: (words, words))
+    cosine, sine = random_normals(keys(1), STEP, 2, torch.float64)
+    expected = torch.tensor([math.sqrt(64 * math.log(2)), 0.0], dtype=torch.float64)
+    torch.testing.assert_close((cosine.square() + sine.square()).sqrt(), expected, rtol=1e-14, atol=0)
+
+
 def test_extreme_bits_give_finite_normals(monkeypatch):
     """Words 0, 2^32 - 1, 2^31 - 1 and 2^31: the smallest uniform is 2^-24, the largest 1."""
     words = int32(0, 0xFFFFFFFF, 0x7FFFFFFF, 0x80000000)
@@ -144,6 +154,49 @@ def test_a_trial_draws_the_same_alone_and_in_a_batch(n):
 def test_a_longer_draw_begins_with_the_shorter_one():
     for long, short in zip(random_normals(keys(5), STEP, 900), random_normals(keys(5), STEP, 37), strict=True):
         assert torch.equal(long[:, :37], short)
+
+
+DTYPES = (torch.float32, torch.float64)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("pairs", [1, 7, 100])
+def test_slices_are_parts_of_the_whole_stream(pairs, dtype):
+    """Empty ones, those within a half, those across the middle, and everything."""
+    batch = trial_keys([("a",), ("b",), ("c",)], "predict")
+    whole = torch.cat(random_normals(batch, STEP + 3, pairs, dtype), 1)
+    ends = sorted({0, 1, pairs // 2, pairs - 1, pairs, pairs + 1, 2 * pairs - 1, 2 * pairs})
+    for start in ends:
+        for stop in (end for end in ends if end >= start):
+            part = normal_slice(batch, STEP + 3, pairs, start, stop, dtype)
+            assert part.dtype == dtype
+            assert torch.equal(part, whole[:, start:stop]), (start, stop)
+
+
+def test_a_slice_beyond_one_counter_word_counts_on_in_the_other():
+    """Pair 2^32 + 5 of a stream of 2^33 encrypts the counter (step + 1, 5); its sine is as far behind the middle."""
+    pairs, far = 1 << 33, (1 << 32) + 5
+    expected = [half[0, 5] for half in random_normals(keys(1), STEP + 8, 6)]
+    found = [normal_slice(keys(1), STEP + 7, pairs, place, place + 1).item() for place in (far, pairs + far)]
+    assert found == expected
+
+
+def test_slices_work_under_vmap():
+    batch = trial_keys([("a",), ("b",)], "predict")
+    parts = torch.func.vmap(lambda key: normal_slice(key.unsqueeze(0), STEP, 10, 6, 15)[0])(batch)
+    assert torch.equal(parts, normal_slice(batch, STEP, 10, 6, 15))
+
+
+def test_double_precision_normals_use_all_bits_of_a_word():
+    some = trial_keys([("a",), ("b",)], "s")
+    first, second = (words.double() % 2**32 for words in random_bits(some, STEP, 100))
+    radius, angle = (-2 * ((first + 1) / 2**32).log()).sqrt(), 2 * math.pi * second / 2**32
+    cosine, sine = random_normals(some, STEP, 100, torch.float64)
+    assert cosine.dtype == sine.dtype == torch.float64
+    torch.testing.assert_close(cosine, radius * angle.cos(), rtol=0, atol=1e-14)
+    torch.testing.assert_close(sine, radius * angle.sin(), rtol=0, atol=1e-14)
+    # 24 bits cut off up to 2^-24 of both uniforms, which matters most where the radius is near 0
+    torch.testing.assert_close(random_normals(some, STEP, 100)[0].double(), cosine, rtol=0, atol=1e-4)
 
 
 def test_a_stored_run_can_be_drawn_again():

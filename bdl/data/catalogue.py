@@ -1,5 +1,6 @@
 """The data sets by name: load one, download its files, tell the state of its files."""
 
+from collections.abc import Callable
 from inspect import getdoc
 from typing import NamedTuple
 
@@ -8,7 +9,7 @@ from bdl.data.files import RemoteFile, State
 from bdl.data.fileset import FileSet
 from bdl.data.streams import Stream
 from bdl.errors import InputError
-from bdl.registry import Registry
+from bdl.registry import Label, Registry
 
 DATASETS = Registry(
     "dataset",
@@ -30,15 +31,11 @@ DATASETS = Registry(
         "usps_3v5": "bdl.data.usps:usps_3v5",
         "mnist": "bdl.data.mnist:mnist",
         "synthetic_logistic": "bdl.data.synthetic:synthetic_logistic",
-        **{
-            name: f"bdl.data.streams:{name}"
-            for name in (
-                f"fa_{d}_{spread}{end}" for end in ("", "_columns") for d in (100, 1000) for spread in (10, 100, 1000)
-            )
-        },
+        "fa": "bdl.data.streams:Stream",
     },
 )
-"""A registered component is called without arguments and gives a `Dataset`, or a `Stream`.
+"""A registered component is called without arguments and gives a `Dataset`, or a `Stream`. It may be a frozen
+dataclass, whose fields are then the settings that a benchmark file gives, and whose instance is called.
 
 If it needs downloaded files it lists them in an attribute ``files`` (a sequence of `RemoteFile`), as a `FileSet` does.
 """
@@ -57,14 +54,15 @@ def load(name: str) -> Dataset:
     Parameters
     ----------
     name
-        A name in `DATASETS`, or ``module:attribute``, or ``path/to/file.py:attribute``.
+        A name in `DATASETS`, or ``module:attribute``, or ``path/to/file.py:attribute``; with settings as a `Label`.
 
     Raises
     ------
     InputError
-        If the name is unknown or that of a stream, a file cannot be had, or a cached file is corrupt.
+        If the name is unknown or that of a stream, settings are missing, a file cannot be had, or a cached file is
+        corrupt.
     """
-    found: Dataset | Stream = DATASETS.get(name)()
+    found: Dataset | Stream = _component(name)()
     if isinstance(found, Stream):
         raise InputError(f"dataset '{name}' is a stream of parameter vectors: use a method that learns from one")
     return found
@@ -78,10 +76,11 @@ def load_stream(name: str) -> Stream:
     InputError
         If the name is unknown, or not that of a stream.
     """
-    found: Dataset | Stream = DATASETS.get(name)()
+    found: Dataset | Stream = _component(name)()
     if not isinstance(found, Stream):
         raise InputError(
-            f"dataset '{name}' is a table: methods that learn from a stream need a stream, such as fa_100_10"
+            f"dataset '{name}' is a table: methods that learn from a stream need a stream, such as "
+            "{name: fa, dim: 100, top: 10}"
         )
     return found
 
@@ -94,7 +93,7 @@ def about(name: str) -> list[str]:
     InputError
         If the name is unknown.
     """
-    dataset = DATASETS.get(name)
+    dataset = _component(name) if isinstance(name, Label) else DATASETS.get(name)
     if isinstance(dataset, Stream):
         return [dataset.about]
     if not isinstance(dataset, FileSet):
@@ -135,4 +134,13 @@ def fetch(name: str) -> FetchCount:
 
 
 def _files(name: str) -> list[RemoteFile]:
-    return list(getattr(DATASETS.get(name), "files", ()))
+    component = _component(name) if isinstance(name, Label) else DATASETS.get(name)
+    files = getattr(component, "files", ())
+    return [] if isinstance(files, property) else list(files)  # without settings, a class may not know them
+
+
+def _component(name: str) -> Callable[[], Dataset | Stream]:
+    """Give what loads a data set when it is called."""
+    plain = (name.name, name.settings) if isinstance(name, Label) else (name, {})
+    component: Callable[[], Dataset | Stream] = DATASETS.build(*plain)
+    return component

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
-from typing import Literal
+from math import prod
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +13,15 @@ from numpy.typing import NDArray
 from bdl.data.splits import Split, recipe_split
 from bdl.errors import InputError
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 Task = Literal["regression", "classification"]
 Standardise = Literal["both", "inputs", "none"]
+Inputs = NDArray[np.float64] | NDArray[np.uint8]
+
+_SHAPES = {np.dtype(np.float64): (2,), np.dtype(np.uint8): (2, 3, 4)}
+"""Numbers of axes that inputs of a type may have."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +33,8 @@ class Dataset:
     name
         Identifier, as in the registry.
     x
-        Inputs, float64, shape (n, d).
+        Inputs, float64, shape (n, d); or images of grey values or colours, uint8, shape (n, H, W), (n, C, H, W), or
+        (n, d) where each is laid out as one row.
     y
         Targets, float64, shape (n,); for a classification the labels 0, ..., C - 1, each there at least once.
     task
@@ -36,7 +45,13 @@ class Dataset:
         Reads published split `i`; None if splits follow `recipe_split`.
     standardise
         What a trial scales by its training rows: inputs and targets, the inputs alone, or nothing. Labels are
-        never scaled: for a classification "both" is the same as "inputs".
+        never scaled: for a classification "both" is the same as "inputs". Images are divided by 255 where inputs are
+        scaled, and by nothing fitted to the rows.
+    augment
+        Changes training inputs at random: (M, d) as the model sees them and standard normals (M, k) to (M, d); None
+        leaves them.
+    augment_noise
+        Standard normals that `augment` takes for a row, k.
 
     Raises
     ------
@@ -45,24 +60,47 @@ class Dataset:
     """
 
     name: str
-    x: NDArray[np.float64] = field(repr=False)
+    x: Inputs = field(repr=False)
     y: NDArray[np.float64] = field(repr=False)
     task: Task = "regression"
     splits: int | None = None
     published: Callable[[int], Split] | None = field(default=None, repr=False)
     standardise: Standardise = "both"
+    augment: "Callable[[Tensor, Tensor], Tensor] | None" = field(default=None, repr=False)
+    augment_noise: int = 0
 
     def __post_init__(self) -> None:
-        if self.x.ndim != 2 or self.y.shape != self.x.shape[:1]:
-            raise InputError(f"dataset '{self.name}': x is {self.x.shape} and y {self.y.shape}; give (n, d) and (n,)")
-        if self.x.dtype != np.float64 or self.y.dtype != np.float64:
+        if self.x.dtype not in _SHAPES or self.y.dtype != np.float64:
             raise InputError(
-                f"dataset '{self.name}': x is {self.x.dtype} and y {self.y.dtype}; convert both to float64"
+                f"dataset '{self.name}': x is {self.x.dtype} and y {self.y.dtype}; convert both to float64, or x to "
+                "uint8 if it has images"
             )
-        if not (np.isfinite(self.x).all() and np.isfinite(self.y).all()):
+        if self.x.ndim not in _SHAPES[self.x.dtype] or self.y.shape != self.x.shape[:1]:
+            raise InputError(f"dataset '{self.name}': x is {self.x.shape} and y {self.y.shape}; give (n, d) and (n,)")
+        if not ((self.images or np.isfinite(self.x).all()) and np.isfinite(self.y).all()):
             raise InputError(f"dataset '{self.name}': x or y has NaN or infinite values; drop or fill those rows")
+        if self.augment_noise < 0 or (self.augment_noise and self.augment is None):
+            raise InputError(
+                f"dataset '{self.name}': augment_noise is {self.augment_noise}; give the number of normals that "
+                "augment takes for a row, and 0 without augment"
+            )
         if self.task == "classification":
             _check_labels(self.name, self.y)
+
+    @property
+    def d(self) -> int:
+        """Number of inputs of a row."""
+        return prod(self.x.shape[1:])
+
+    @property
+    def images(self) -> bool:
+        """Whether the inputs are images of uint8."""
+        return self.x.dtype == np.uint8
+
+    @property
+    def x_unit(self) -> float:
+        """What images are divided by before a model sees them; 1 for inputs that are not images."""
+        return 255.0 if self.images and self.standardise != "none" else 1.0
 
     @property
     def classes(self) -> int:
@@ -71,10 +109,10 @@ class Dataset:
 
     @cached_property
     def checksum(self) -> str:
-        """SHA-256 (hex) over the bytes of x, then y, as little-endian float64 in row order."""
+        """SHA-256 (hex) over the bytes of x, then y, in row order: little-endian float64, and uint8 for images."""
         content = sha256()
-        for values in (self.x, self.y):
-            content.update(np.ascontiguousarray(values, dtype="<f8").data)
+        content.update(np.ascontiguousarray(self.x, dtype="u1" if self.images else "<f8").data)
+        content.update(np.ascontiguousarray(self.y, dtype="<f8").data)
         return content.hexdigest()
 
     def split(self, index: int) -> Split:

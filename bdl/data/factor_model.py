@@ -1,15 +1,13 @@
 """Factor-analysis models drawn at random, and observations from them (Brownlie 2022, section 4.4.1, Algorithm 3)."""
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
 import torch
 from torch import Tensor
 
+from bdl.data.streams import Scaling
 from bdl.errors import InputError
 from bdl.posteriors import FactorAnalysis
-
-Scaling = Literal["rows", "columns"]
 
 
 def factor_model(

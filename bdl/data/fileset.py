@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bdl.data.dataset import Dataset, Task
+from bdl.data.dataset import Dataset, Inputs, Task
 from bdl.data.files import RemoteFile
 from bdl.data.splits import Split
 from bdl.errors import InputError
@@ -47,8 +47,8 @@ class FileSet(ABC):
         """All files, split files included."""
 
     @abstractmethod
-    def table(self) -> tuple[Array, Array]:
-        """Read inputs and targets: (n, d) and (n,)."""
+    def table(self) -> tuple[Inputs, Array]:
+        """Read inputs and targets: float64, or images of uint8, with n rows; and (n,)."""
 
     @abstractmethod
     def split(self, index: int) -> Split:
@@ -63,8 +63,9 @@ class FileSet(ABC):
             If a file cannot be had or is corrupt, or the content is not what is said here.
         """
         x, y = self.table()
-        self.expect("(rows, inputs)", x.shape, (self.n, self.d))
-        return Dataset(self.name, x, y, self.task, splits=self.splits, published=self.split)
+        dataset = Dataset(self.name, x, y, self.task, splits=self.splits, published=self.split)
+        self.expect("(rows, inputs)", (len(x), dataset.d), (self.n, self.d))
+        return dataset
 
     def expect(self, what: str, found: object, expected: object) -> None:
         """Refuse content that is not what is said here."""

@@ -21,18 +21,18 @@ _SHA256 = {
 
 @dataclass(frozen=True)
 class MnistSet(FileSet):
-    """Images of 28 x 28 grey values, divided by 255, and their digits."""
+    """Images of 28 x 28 grey values, 0 to 255, row by row, and their digits."""
 
     @property
     def files(self) -> list[RemoteFile]:
         """Training and test images, then training and test labels."""
         return [RemoteFile(self.name, f"mnist/{file}", f"{PUBLIC}/{file}", digest) for file, digest in _SHA256.items()]
 
-    def table(self) -> tuple[Array, Array]:
+    def table(self) -> tuple[NDArray[np.uint8], Array]:
         """Read the training rows and then the test rows."""
         parts = [_idx(file.read_bytes()) for file in self.files]
         images, labels = np.concatenate(parts[:2]), np.concatenate(parts[2:])
-        return images.reshape(len(images), -1) / 255, labels.astype(np.float64)
+        return images.reshape(len(images), -1), labels.astype(np.float64)
 
     def split(self, index: int) -> Split:
         """Give the published training and test rows."""

@@ -5,15 +5,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from inspect import getsource
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from annotated_types import Ge, Le
 
 from bdl.errors import InputError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from bdl.data.factor_model import Scaling
     from bdl.posteriors import FactorAnalysis
+
+Scaling = Literal["rows", "columns"]
 
 FACTORS, LENGTH = 10, 100_000
 """Rank of the models, and observations that are drawn from each."""
@@ -21,41 +24,43 @@ FACTORS, LENGTH = 10, 100_000
 
 @dataclass(frozen=True)
 class Stream:
-    """Ten streams, each from a factor-analysis model of its own; stream i has the seed i.
+    """Streams of parameter vectors, each from a factor-analysis model of its own; stream i has the seed i.
 
     Parameters
     ----------
-    name
-        Identifier, as in the registry.
     dim
-        Parameters, D.
-    spread
-        The squared scales s^2 of the factors are uniform on [1, spread]; see `bdl.data.factor_model.factor_model`.
+        Parameters, D; more than the rank of the models, 10.
+    top
+        The squared scales s^2 of the factors are uniform on [1, top]; see `bdl.data.factor_model.factor_model`.
     scaling
         ``"rows"`` as published, or ``"columns"``.
     length
-        Observations that are used, the first of `LENGTH`.
+        Observations that are used, the first of 100,000.
     splits
         Number of streams.
     """
 
-    name: str
-    dim: int
-    spread: float
-    scaling: "Scaling" = "rows"
-    length: int = LENGTH
-    splits: int = 10
+    dim: Annotated[int, Ge(FACTORS + 1)]
+    top: Annotated[float, Ge(1)]
+    scaling: Scaling = "rows"
+    length: Annotated[int, Ge(1), Le(LENGTH)] = LENGTH
+    splits: Annotated[int, Ge(1)] = 10
 
     def __call__(self) -> "Stream":
         """Give the stream itself: registered data sets are called."""
         return self
 
     @property
+    def name(self) -> str:
+        """Identifier for messages, ``fa_100_10``."""
+        return f"fa_{self.dim}_{self.top:g}" + ("_columns" if self.scaling == "columns" else "")
+
+    @property
     def about(self) -> str:
         """What the observations are."""
         return (
             f"{self.length} vectors of {self.dim} parameters from a factor-analysis model of rank {FACTORS}, "
-            f"{self.scaling} scaled by 1 to {self.spread:g}"
+            f"{self.scaling} scaled by 1 to {self.top:g}"
         )
 
     @property
@@ -78,7 +83,7 @@ class Stream:
 
         if not 0 <= index < self.splits:
             raise InputError(f"dataset '{self.name}' has no split {index}; choose 0 to {self.splits - 1}")
-        return factor_model(index, self.dim, FACTORS, (1, self.spread), self.scaling)
+        return factor_model(index, self.dim, FACTORS, (1, self.top), self.scaling)
 
     def blocks(self, index: int, size: int) -> "Iterator[Tensor]":
         """Yield the observations of stream `index` in order, float32, (B, D) with B = `size` or less at the end."""
@@ -104,17 +109,3 @@ def draw(streams: "Sequence[Stream]", index: int, size: int) -> "Iterator[Tensor
         left -= block.shape[1]
         if left <= 0:
             return
-
-
-fa_100_10 = Stream("fa_100_10", 100, 10)
-fa_100_100 = Stream("fa_100_100", 100, 100)
-fa_100_1000 = Stream("fa_100_1000", 100, 1000)
-fa_1000_10 = Stream("fa_1000_10", 1000, 10)
-fa_1000_100 = Stream("fa_1000_100", 1000, 100)
-fa_1000_1000 = Stream("fa_1000_1000", 1000, 1000)
-fa_100_10_columns = Stream("fa_100_10_columns", 100, 10, "columns")
-fa_100_100_columns = Stream("fa_100_100_columns", 100, 100, "columns")
-fa_100_1000_columns = Stream("fa_100_1000_columns", 100, 1000, "columns")
-fa_1000_10_columns = Stream("fa_1000_10_columns", 1000, 10, "columns")
-fa_1000_100_columns = Stream("fa_1000_100_columns", 1000, 100, "columns")
-fa_1000_1000_columns = Stream("fa_1000_1000_columns", 1000, 1000, "columns")

@@ -1,27 +1,48 @@
-"""The two kinds of work of a cell: rounds of the search, and the final fits with the chosen settings."""
+"""The two kinds of work: rounds of the search of a cell, and final fits with the chosen settings."""
 
+import json
 import time
 import traceback
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite, nan
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
-import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
-from bdl.execution.scoring import Kept, score_moments, score_predictions
-from bdl.execution.streaming import StreamGroup
+from bdl.execution.executors import Report
+from bdl.execution.log import Log
+from bdl.execution.scoring import Buffers, codes, computed, evaluation, finite, scores
 from bdl.plan.cell import Cell
-from bdl.references.base import Truth
+from bdl.plan.cost import compiles, unit
+from bdl.plan.fingerprint import fit_hash
+from bdl.plan.programs import Member, final_fitting, looks, program
+from bdl.plan.reference import truth
+from bdl.posteriors.base import Posterior
 from bdl.search import FoldScore, cross_validate, propose, told
 from bdl.search.crossval import failure
 from bdl.search.study import Setting
 from bdl.spec import Search
-from bdl.store.store import Row
-from bdl.training.engine import Fit, Progress
-from bdl.training.program import Program
-from bdl.training.trials import Trials
+from bdl.store import artefacts
+from bdl.store.rows import Outcome, Reading, Row
+from bdl.training.checkpoint import Checkpoint
+from bdl.training.fitting import Fitting, Snapshot
+
+
+class Chosen(NamedTuple):
+    """A final fit that is to be made."""
+
+    cell: Cell
+    split: int
+    setting: Setting
+    """Hyper-parameters, but for those that a reference estimates."""
+    search_seconds: float = 0.0
+    """What the search of the setting took."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,37 +54,31 @@ class SearchGroup:
     """Splits, and what their earlier rounds found."""
 
     @property
-    def splits(self) -> tuple[int, ...]:
-        """Splits of the group."""
-        return tuple(self.scores)
-
-    @property
-    def members(self) -> list[tuple[Cell, int]]:
+    def members(self) -> tuple[Member, ...]:
         """Cells and splits whose final rows the group decides."""
-        return [(self.cell, split) for split in self.splits]
+        return tuple((self.cell, split) for split in self.scores)
 
-    def run(self, progress: Progress) -> list[Row]:
+    def run(self, report: Report) -> list[Outcome]:
         """Do the work; one row a fold."""
         cell, search = self.cell, self.cell.settings.search
         assert search is not None
-        start, program = time.perf_counter(), cell.program()
-        training = {split: cell.data.split(split).train for split in self.splits}
-        settings = {split: self._proposed(search, split) for split in self.splits}
+        start = time.perf_counter()
+        settings = {split: self._proposed(search, split) for split in self.scores}
         width = search.folds * sum(map(len, settings.values()))
-        compile = cell.compiles("search", width)
-        scores = cross_validate(
-            program,
-            training,
+        compile = compiles(cell, "search", width)
+        found = cross_validate(
+            program(cell),
+            {split: cell.data.split(split).train for split in self.scores},
             settings,
             k=search.folds,
-            metric=search.metric,
+            score=search.metric.build(),
             identity=cell.identity,
             compile=compile,
-            progress=progress,
+            progress=lambda minibatches: report(minibatches * unit(cell)),
         )
-        seconds = (time.perf_counter() - start) / len(scores)
-        details = _details(cell, width, compile)
-        return [_fold_row(cell, search.metric, score, seconds, details) for score in scores]
+        seconds = (time.perf_counter() - start) / len(found)
+        details = {"width": width, "device": cell.device, "compiled": compile}
+        return [Outcome(_fold_row(cell, search.metric, score, seconds, details)) for score in found]
 
     def _proposed(self, search: Search, split: int) -> dict[int, Setting]:
         """Settings of a split's next round, by trial."""
@@ -74,113 +89,153 @@ class SearchGroup:
 
 @dataclass(frozen=True, eq=False)
 class FinalGroup:
-    """Train the chosen setting of each split on all its training rows and predict its test rows."""
+    """Fit the chosen settings on all training rows, and score what is left of each.
 
-    cell: Cell
-    settings: Mapping[int, Setting]
-    search_seconds: Mapping[int, float]
+    The cells differ only where they learn from streams, which are fitted as one batch.
+    """
+
+    chosen: tuple[Chosen, ...]
+    folder: Path | None = None
+    """Where to keep checkpoints; None for nowhere."""
+
+    def run(self, report: Report) -> list[Outcome]:
+        """Do the work; one row a member."""
+        cell, count = self.chosen[0].cell, len(self.chosen)
+        compile = compiles(cell, "final", count)
+        work = final_fitting(self.members, self.hyper, compile)
+        checkpoint = self.checkpoint()
+        log = Log.parse(checkpoint.text if checkpoint else "")
+        ends: dict[int, _End] = {}
+        for spent, snapshot in _timed(work, cell, report, checkpoint):
+            log.seconds += spent
+            for place, position in enumerate(snapshot.index):
+                posterior, buffers = work.posterior(snapshot, place), _of(snapshot.buffers, place)
+                log.add(position, self._read(snapshot, position, posterior, buffers))
+                if snapshot.last:
+                    numbers = int(snapshot.diverged[place]), int(snapshot.updates[place])
+                    ends[position] = _End(posterior, buffers, *numbers)
+            if checkpoint:
+                checkpoint.text = log.text
+        details = {"width": count, "device": cell.device, "compiled": compile}
+        share = log.seconds / count
+        return [
+            self._outcome(position, ends[position], log.readings(position), share, details) for position in range(count)
+        ]
+
+    def checkpoint(self) -> Checkpoint | None:
+        """Give what a long fit goes on from after an interruption, by all that decides the fits of the group."""
+        if self.folder is None:
+            return None
+        fits = [(fit_hash(own.cell), own.cell.key, own.split, own.setting) for own in self.chosen]
+        return Checkpoint(self.folder, json.dumps(fits, sort_keys=True))
 
     @property
-    def splits(self) -> tuple[int, ...]:
-        """Splits of the group."""
-        return tuple(self.settings)
-
-    @property
-    def members(self) -> list[tuple[Cell, int]]:
+    def members(self) -> tuple[Member, ...]:
         """Cells and splits whose final rows the group makes."""
-        return [(self.cell, split) for split in self.splits]
+        return tuple((own.cell, own.split) for own in self.chosen)
 
-    def run(self, progress: Progress) -> list[Row]:
-        """Do the work; one row a split."""
-        cell = self.cell
-        start, program = time.perf_counter(), cell.program()
-        compile = cell.compiles("final", len(self.splits))
-        truths = {split: cell.truth(split) for split in self.splits}
-        hyper = {split: {**setting, **self._estimated(truths[split])} for split, setting in self.settings.items()}
-        trials = program.trials(
-            [(*cell.identity, split, "final") for split in self.splits],
-            [cell.data.split(split).train for split in self.splits],
-            list(hyper.values()),
-        )
-        fit = program.train(trials, compile=compile, progress=progress)
-        kept = {split: self._kept(program, trials, fit, index) for index, split in enumerate(self.splits)}
-        seconds = (time.perf_counter() - start) / len(self.splits)
-        rows = []
-        for split, epoch, updates in zip(self.splits, fit.diverged, fit.updates, strict=True):
-            metrics = self._metrics(split, kept[split], hyper[split], truths[split])
-            details = _details(cell, len(self.splits), compile) | {"updates": int(updates)}
-            rows.append(self._row(split, kept[split], metrics, int(epoch), hyper[split], seconds, details))
-        return rows
+    @cached_property
+    def hyper(self) -> tuple[Setting, ...]:
+        """Chosen settings, with what references estimate."""
+        return tuple(own.setting | _estimated(own.cell, own.split) for own in self.chosen)
 
-    def _estimated(self, truth: Truth | None) -> Setting:
-        return {name: truth.hyper[name] for name in self.cell.settings.from_reference} if truth else {}
+    def _read(self, snapshot: Snapshot, position: int, posterior: Posterior, buffers: Buffers) -> list[Reading]:
+        """Score one member where the clock is to be looked at."""
+        when = looks(self.chosen[position].cell)
+        at = None if when is None else when.due(snapshot.clock)
+        if when is None or at is None:
+            return []
+        return [Reading(when.unit, at, *score) for score in self._scores(posterior, buffers, position).items()]
 
-    def _kept(self, program: Program, trials: Trials, fit: Fit, index: int) -> Kept:
-        if self.cell.benchmark.measures_distances:
-            return program.moments(fit, index).cpu().numpy()
-        rows = self.cell.data.split(self.splits[index]).test
-        return program.predict(trials, fit, [index], rows)[0].cpu().numpy()
+    def _scores(self, posterior: Posterior, buffers: Buffers, position: int) -> dict[str, float]:
+        """Compute all scores; NaN for what is not finite itself."""
+        cell, split, *_ = self.chosen[position]
+        if not _is_finite(posterior):
+            return {str(metric): nan for metric in computed(cell)}
+        return scores(evaluation(cell, split, posterior, buffers, self.hyper[position]), computed(cell))
 
-    def _metrics(self, split: int, kept: Kept, hyper: Setting, truth: Truth | None) -> dict[str, float]:
-        if truth is None or not self.cell.benchmark.measures_distances:
-            return score_predictions(self.cell, split, kept, hyper)
-        return score_moments(self.cell, kept, truth) if np.isfinite(kept).all() else {}
-
-    def _row(
-        self,
-        split: int,
-        kept: Kept,
-        metrics: dict[str, float],
-        diverged: int,
-        hyper: Setting,
-        seconds: float,
-        details: dict[str, Any],
-    ) -> Row:
-        worst = min((value for value in metrics.values() if not isfinite(value)), default=0.0)
-        reason = failure(diverged, worst) if metrics else failure(diverged, nan)
-        total = seconds + self.search_seconds.get(split, 0.0)
-        return Row(
-            *(self.cell.dataset, self.cell.entry, "final", split, 0, 0),
+    def _outcome(
+        self, position: int, end: "_End", readings: tuple[Reading, ...], seconds: float, details: dict[str, Any]
+    ) -> Outcome:
+        cell, split, _, searched = self.chosen[position]
+        found = self._scores(end.posterior, end.buffers, position)
+        worst = min((value for value in found.values() if not isfinite(value)), default=0.0)
+        reason = failure(end.diverged, worst)
+        runtime = {"runtime": (seconds + searched) / 60}
+        row = Row(
+            *(*cell.key, "final", split, 0, 0),
             status="failed" if reason else "ok",
             reason=reason,
-            hyper=hyper,
-            metrics={} if reason else {**metrics, "runtime": total / 60},
+            hyper=self.hyper[position],
+            metrics={} if reason else {**finite(found), **runtime},
             seconds=seconds,
-            details=details,
-            predictions=None if reason else kept,
+            details=details | {"updates": end.updates},
+            codes=codes(cell, found),
         )
+        return Outcome(row, readings, None if reason else artefacts.encode(end.posterior, end.buffers))
 
 
-Group = SearchGroup | FinalGroup | StreamGroup
+class _End(NamedTuple):
+    """What a member's fit has left."""
+
+    posterior: Posterior
+    buffers: Buffers
+    diverged: int
+    updates: int
 
 
-def attempt(group: Group, progress: Progress) -> list[Row]:
+Group = SearchGroup | FinalGroup
+
+
+def attempt(group: Group, report: Report) -> list[Outcome]:
     """Run a group; if it dies, its splits become failed final rows that carry the traceback."""
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\._inductor")  # of its own code
-            return group.run(progress)
+            return group.run(report)
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
-        return [failed_row(*member, reason, {"traceback": traceback.format_exc()}) for member in group.members]
+        details = {"traceback": traceback.format_exc()}
+        return [Outcome(failed_row(*member, reason, details)) for member in group.members]
 
 
 def failed_row(cell: Cell, split: int, reason: str, details: dict[str, Any]) -> Row:
     """Make the final row of a split that has no result."""
-    return Row(cell.dataset, cell.entry, "final", split, 0, 0, "failed", reason, {}, {}, 0.0, details)
+    return Row(*cell.key, "final", split, 0, 0, "failed", reason, {}, {}, 0.0, details)
+
+
+def _estimated(cell: Cell, split: int) -> Setting:
+    """Values of the hyper-parameters that the reference estimates."""
+    wanted = cell.settings.from_reference
+    found = truth(cell, split) if wanted else None
+    return {name: float(found.hyper[name]) for name in wanted} if found else {}
+
+
+def _timed(
+    work: Fitting, cell: Cell, report: Report, checkpoint: Checkpoint | None
+) -> Iterator[tuple[float, Snapshot]]:
+    """Yield each snapshot with the seconds that the fits took since the one before."""
+    cost, start = unit(cell), time.perf_counter()
+    for snapshot in work.run(looks(cell), lambda minibatches: report(minibatches * cost), checkpoint):
+        yield time.perf_counter() - start, snapshot
+        start = time.perf_counter()
+
+
+def _of(buffers: Buffers, place: int) -> dict[str, Tensor]:
+    return {name: value[place] for name, value in buffers.items()}
+
+
+def _is_finite(posterior: Posterior) -> bool:
+    return all(bool(torch.isfinite(leaf).all()) for leaf in tree_leaves(posterior))
 
 
 def _fold_row(cell: Cell, metric: str, found: FoldScore, seconds: float, details: dict[str, Any]) -> Row:
     return Row(
-        *(cell.dataset, cell.entry, "search", found.split, found.trial, found.fold),
+        *(*cell.key, "search", found.split, found.trial, found.fold),
         status="failed" if found.reason else "ok",
         reason=found.reason,
         hyper=found.hyper,
-        metrics={metric: None if found.reason else found.score},
+        metrics={str(metric): None if found.reason else found.score},
         seconds=seconds,
         details=details | {"updates": found.updates},
     )
-
-
-def _details(cell: Cell, width: int, compile: bool) -> dict[str, Any]:
-    return {"width": width, "device": cell.device, "compiled": compile}

@@ -1,63 +1,85 @@
-"""The metrics of a final fit, from its predictions or from its posterior's moments."""
+"""Scores of a fit: every metric of the benchmark is a function of one lazy evaluation."""
 
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping
 from functools import partial
-from inspect import signature
-from typing import Any
+from math import isfinite
+from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from bdl.metrics import INFO, METRICS
-from bdl.metrics.distances import Moments, monte_carlo_se, noise_floor
+from bdl.metrics.evaluation import Evaluation, Examples
 from bdl.plan.cell import Cell
-from bdl.references.base import Truth
+from bdl.plan.fingerprint import score_hash
+from bdl.plan.reference import truth
+from bdl.posteriors.base import Posterior
+from bdl.rng import trial_keys
 from bdl.search.study import Setting
+from bdl.spec.labels import MetricName
+from bdl.training.trials import fitted_scaling
 
-Kept = NDArray[np.floating[Any]]
-"""What the store keeps of a fit: predictions (S, n), or moments (1 + D, D), the mean above the covariance.
-
-Predictions are float32. Moments are float64: rounded to float32, an ill-conditioned covariance is not one any more.
-"""
+Buffers = Mapping[str, Tensor]
 
 
-def score_predictions(cell: Cell, split: int, f: Kept, hyper: Setting) -> dict[str, float]:
-    """Evaluate the benchmark's predictive metrics on the test rows of a split."""
-    y = torch.as_tensor(cell.data.y[cell.data.split(split).test], dtype=torch.float64)
-    values = {name: torch.tensor(value, dtype=torch.float64) for name, value in hyper.items()}
-    outputs = torch.as_tensor(f, dtype=torch.float64)
-    return {name: float(METRICS.get(name)(outputs, y, values)) for name in _names(cell, "predictive")}
+def evaluation(cell: Cell, split: int, posterior: Posterior, buffers: Buffers, hyper: Setting) -> Evaluation:
+    """Make what scores are functions of; nothing is computed before a score asks for it.
 
-
-def score_moments(cell: Cell, moments: Kept, truth: Truth) -> dict[str, float]:
-    """Measure the benchmark's distances to the truth.
-
-    Where the truth has covariances of d < D parameters only, those alone are compared; a distance that looks at
-    means only looks at all D. To a sampled truth, ``<name>_mcse`` is the Monte-Carlo standard error of a distance,
-    and ``<name>_floor`` what `bdl.metrics.distances.noise_floor` says.
+    Parameters
+    ----------
+    cell, split
+        Whose test rows, training rows and reference are meant.
+    posterior, buffers
+        What the fit has left.
+    hyper
+        Its hyper-parameters, in original units.
     """
-    stacked = torch.as_tensor(moments, dtype=torch.float64)
-    ours = stacked[0], stacked[1:]
-    found = {}
-    for name in _names(cell, "distance"):
-        distance = partial(_distance, METRICS.get(name))
-        found[name] = float(distance(ours, (truth.mean, truth.covariance)))
-        if truth.chains is not None:
-            error = monte_carlo_se(lambda *reference: distance(ours, reference), truth.chains)  # noqa: B023
-            found |= {f"{name}_mcse": float(error), f"{name}_floor": float(noise_floor(distance, truth.chains))}
+    streams = cell.settings.streams
+    return Evaluation(
+        posterior=posterior,
+        problem=None if streams else cell.problem,
+        hyper=hyper,
+        test=partial(_examples, cell, split, "test"),
+        training=partial(_examples, cell, split, "train"),
+        samples=cell.benchmark.evaluation_of(cell.entry).samples,
+        key=trial_keys([(*cell.identity, split, "final")], "predict")[0],
+        buffers=buffers,
+        truth=partial(truth, cell, split),
+    )
+
+
+def scores(evaluated: Evaluation, metrics: Iterable[MetricName]) -> dict[str, float]:
+    """Compute metrics; what a score gives beside its value stands under ``<name>_<suffix>``."""
+    found: dict[str, float] = {}
+    for metric in metrics:
+        value = metric.build()(evaluated)
+        parts = value if isinstance(value, Mapping) else {"": value}
+        found |= {f"{metric}_{suffix}" if suffix else str(metric): float(part) for suffix, part in parts.items()}
     return found
 
 
-def _distance(metric: Callable[..., Tensor], ours: Moments, reference: Moments) -> Tensor:
-    """Call a metric with the moments that it asks for by name."""
-    wanted, d = signature(metric).parameters, len(reference[1])
-    parts = {"mean": ours[0], "cov": ours[1][:d, :d], "reference_mean": reference[0], "reference_cov": reference[1]}
-    if "cov" in wanted:
-        parts |= {name: parts[name][:d] for name in ("mean", "reference_mean")}
-    return metric(**{name: parts[name] for name in wanted})
+def computed(cell: Cell) -> list[MetricName]:
+    """List the metrics of a cell's benchmark that are computed from a fit, rather than timed."""
+    return [metric for metric in cell.benchmark.metrics if metric.info.kind != "time"]
 
 
-def _names(cell: Cell, kind: str) -> list[str]:
-    return [name for name in cell.benchmark.metrics if INFO[name].kind == kind]
+def codes(cell: Cell, names: Iterable[str]) -> dict[str, str]:
+    """Give the score hash of each metric, and of what it gives beside its value."""
+    hashes = {str(metric): score_hash(cell, metric) for metric in computed(cell)}
+    owners = {name: [own for own in hashes if name == own or name.startswith(f"{own}_")] for name in names}
+    return {name: hashes[max(own, key=len)] for name, own in owners.items() if own}
+
+
+def finite(values: Mapping[str, float]) -> dict[str, float | None]:
+    """Replace what is not finite by None."""
+    return {name: value if isfinite(value) else None for name, value in values.items()}
+
+
+def _examples(cell: Cell, split: int, part: Literal["train", "test"]) -> Examples:
+    """Standardise rows of a split as its trial does."""
+    data, rows = cell.data, cell.data.split(split)
+    scaling, chosen = fitted_scaling(data, [rows.train]), getattr(rows, part)
+    x = data.x[chosen].reshape(len(chosen), -1)
+    inputs = np.asarray((x - scaling.x_mean[0]) / scaling.x_scale[0], dtype=np.float32)
+    targets = torch.from_numpy(data.y[chosen])
+    return Examples(torch.from_numpy(inputs), targets, float(scaling.y_scale[0]), float(scaling.y_mean[0]))

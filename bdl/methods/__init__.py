@@ -21,5 +21,10 @@ METHODS = Registry(
         "batch-fa": "bdl.methods.batch_fa:BatchFa",
         "fa-elbo": "bdl.methods.fa_elbo:FactorAnalysisElbo",
     },
-    contracts=("bdl.methods.base:Method", "bdl.methods.base:DirectMethod", "bdl.methods.base:StreamMethod"),
+    contracts=(
+        "bdl.methods.base:Method",
+        "bdl.methods.base:DirectMethod",
+        "bdl.methods.base:ExternalMethod",
+        "bdl.methods.base:StreamMethod",
+    ),
 )

@@ -1,10 +1,15 @@
-"""The method contract: pure functions for ONE model, which the engine batches with `torch.func.vmap`."""
+"""The method contracts, and base classes with what most methods answer alike.
 
-from collections.abc import Mapping
+A minibatch method is pure functions for ONE model, which the engine batches with `torch.func.vmap`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from torch import Tensor
 
+from bdl.methods.clock import Clock
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors.base import Posterior
 
@@ -16,8 +21,17 @@ class Method(Protocol):
     """A minibatch method: a frozen dataclass whose fields are its static YAML settings.
 
     The state is any pytree of tensors (a NamedTuple). Nothing is modified in place, nothing draws its own
-    random numbers, nothing branches on the value of a tensor. A method may have a property ``hyper_below``, a mapping
-    of hyper-parameters to limits that they must stay below; values and search ranges are held against it.
+    random numbers, nothing branches on the value of a tensor. `MinibatchMethod` has an answer to most of this.
+
+    A method may say more:
+
+    - ``due(clock) -> tuple[str, ...]``, names of its functions that are applied after this update, one after the other,
+      each with the arguments of `step` and like it giving the new state. What happens now and then costs nothing else.
+    - ``phase(clock) -> str``, the name of the function that makes this update; ``"step"`` for a method without it.
+    - ``groups``, names of groups of parameters with learning rates of their own: where a schedule changes the rates,
+      ``hyper["learning_rate"]`` has one rate for each group, in this order.
+    - ``hyper_below``, a mapping of hyper-parameters to limits that they must stay below; values and search ranges are
+      held against it.
     """
 
     def __hash__(self) -> int:
@@ -59,8 +73,78 @@ class Method(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class MinibatchMethod:
+    """Answers that most minibatch methods share: one learning rate, one minibatch an update, any problem will do."""
+
+    @property
+    def hyper(self) -> tuple[str, ...]:
+        """Names of the per-trial hyper-parameters it needs beside those of the problem."""
+        return ("learning_rate",)
+
+    @property
+    def batches_per_step(self) -> int:
+        """Minibatches that one `step` consumes: one."""
+        return 1
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Groups of parameters with learning rates of their own: none."""
+        return ()
+
+    def check(self, problem: Problem) -> None:
+        """Any problem will do."""
+
+    def init_noise(self, problem: Problem) -> Shapes:
+        """Ask for one normal a parameter."""
+        return {"theta": (problem.dim,)}
+
+    def step_noise(self, problem: Problem) -> Shapes:
+        """Ask for nothing: the randomness is that of the minibatches."""
+        return {}
+
+    def due(self, clock: Clock) -> tuple[str, ...]:
+        """Name what is applied after this update: nothing."""
+        return ()
+
+    def rates(self, hyper: Hyper) -> dict[str, Tensor]:
+        """Give the learning rate of each group."""
+        rate = hyper["learning_rate"]
+        return {name: rate[i] if rate.ndim else rate for i, name in enumerate(self.groups)}
+
+
+def start(problem: Problem, noise: Tensor, scale: float | None) -> Tensor:
+    """Give initial parameters (D,): `scale` times standard-normal noise (D,), or with None the model's own start."""
+    return problem.initial(noise) if scale is None else scale * noise
+
+
 class DirectMethod(Protocol):
     """A method without minibatches: a frozen dataclass whose fields are its static YAML settings."""
+
+    @property
+    def hyper(self) -> tuple[str, ...]:
+        """Names of the hyper-parameters it needs beside those of the problem."""
+        ...
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether `fit` ignores its seed; fits of the same rows and hyper-parameters are then made once."""
+        ...
+
+    def check(self, problem: Problem) -> None:
+        """Raise `InputError` if the settings do not fit the problem."""
+        ...
+
+    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int) -> Posterior:
+        """Give the posterior for training data as the model sees them, float64, (n, d) and (n,).
+
+        Hyper-parameters are in the unit of `y`; `seed`, of 31 bits, is the trial's own.
+        """
+        ...
+
+
+class ExternalMethod(Protocol):
+    """A method that trains by itself, with another library say, and shows its posterior as it goes."""
 
     @property
     def hyper(self) -> tuple[str, ...]:
@@ -71,9 +155,30 @@ class DirectMethod(Protocol):
         """Raise `InputError` if the settings do not fit the problem."""
         ...
 
-    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Posterior:
-        """Give the posterior for training data as the model sees them, float64, (n, d) and (n,)."""
+    def fits(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int) -> Iterator[tuple[int, Posterior]]:
+        """Yield updates made and the posterior after them, as often as it likes; the last is the result.
+
+        Arguments are those of `DirectMethod.fit`.
+        """
         ...
+
+
+@dataclass(frozen=True)
+class Direct:
+    """Answers that most direct methods share: no hyper-parameters of their own, any problem, nothing at random."""
+
+    @property
+    def hyper(self) -> tuple[str, ...]:
+        """Names of the hyper-parameters it needs beside those of the problem: none."""
+        return ()
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether `fit` ignores its seed: it does."""
+        return True
+
+    def check(self, problem: Problem) -> None:
+        """Any problem will do."""
 
 
 class StreamMethod(Protocol):

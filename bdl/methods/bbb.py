@@ -22,7 +22,7 @@ from annotated_types import Ge, Lt
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from bdl.methods.base import Noise, Shapes
+from bdl.methods.base import MinibatchMethod, Noise, Shapes, start
 from bdl.methods.optim import Adam, Optimizer, OptimState, Params, Sgd
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import DiagonalGaussian
@@ -38,7 +38,7 @@ class BbbState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BayesByBackprop:
+class BayesByBackprop(MinibatchMethod):
     """Settings of Bayes by Backprop; the defaults are those of the SLANG paper's regressions.
 
     Parameters
@@ -52,39 +52,23 @@ class BayesByBackprop:
     initial_rho
         Start of every rho: -1 is a standard deviation of 0.313.
     initial_scale
-        Standard deviation of the initial means, which are normal with mean 0.
+        Standard deviation of the initial means, which are normal with mean 0; null for the model's own start.
     """
 
     samples: Annotated[int, Ge(1)] = 4
     optimizer: Literal["sgd", "adam"] = "adam"
     betas: tuple[Decay, Decay] = (0.9, 0.99)
     initial_rho: float = -1.0
-    initial_scale: Annotated[float, Ge(0)] = 0.0
-
-    @property
-    def hyper(self) -> tuple[str, ...]:
-        """Names of the per-trial hyper-parameters it needs beside those of the problem."""
-        return ("learning_rate",)
-
-    @property
-    def batches_per_step(self) -> int:
-        """Minibatches that one `step` consumes: one."""
-        return 1
+    initial_scale: Annotated[float, Ge(0)] | None = 0.0
 
     @property
     def _optimizer(self) -> Optimizer:
         return Adam(*self.betas) if self.optimizer == "adam" else Sgd()
 
-    def check(self, problem: Problem) -> None:
-        """Any problem will do."""
-
-    def init_noise(self, problem: Problem) -> Shapes:
-        """Ask for the initial means."""
-        return {"mu": (problem.dim,)}
-
     def init(self, problem: Problem, noise: Noise) -> BbbState:
-        """Start at initial_scale times the noise, with rho = initial_rho."""
-        params = {"mu": self.initial_scale * noise["mu"], "rho": torch.full_like(noise["mu"], self.initial_rho)}
+        """Start with rho = initial_rho."""
+        mu = start(problem, noise["theta"], self.initial_scale)
+        params = {"mu": mu, "rho": torch.full_like(mu, self.initial_rho)}
         return BbbState(params, self._optimizer.init(params))
 
     def step_noise(self, problem: Problem) -> Shapes:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
+from bdl.methods.base import Direct
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear
 from bdl.models.problem import Hyper, Problem
@@ -14,20 +15,15 @@ from bdl.posteriors import FullGaussian
 
 
 @dataclass(frozen=True)
-class Conjugate:
+class Conjugate(Direct):
     """N(m, S) with S^-1 = diag(alpha) + beta X^T X and m = beta S X^T y, in float64 (Brownlie 2022, eq. 4.40)."""
-
-    @property
-    def hyper(self) -> tuple[str, ...]:
-        """Names of the hyper-parameters it needs beside those of the problem: none."""
-        return ()
 
     def check(self, problem: Problem) -> None:
         """Raise `InputError` unless the model is linear and the likelihood Gaussian."""
         if not (isinstance(problem.model, Linear) and isinstance(problem.likelihood, Gaussian)):
             raise InputError("the posterior has no closed form: give a linear model and a gaussian likelihood")
 
-    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> FullGaussian:
+    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0) -> FullGaussian:
         """Give the posterior.
 
         Parameters
@@ -38,6 +34,8 @@ class Conjugate:
             Training data as the model sees them, float64, (n, d) and (n,).
         hyper
             ``prior_precision``, and ``noise_precision`` in the unit of `y`; float64 scalars.
+        seed
+            Not used.
 
         Raises
         ------

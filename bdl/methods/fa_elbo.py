@@ -22,6 +22,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from bdl.errors import InputError
+from bdl.methods.base import Direct
 from bdl.methods.fa_optimum import check_rank
 from bdl.models.networks import Linear
 from bdl.models.problem import Hyper, Problem
@@ -38,7 +39,7 @@ _OPTIONS = {"maxiter": 20_000, "maxfun": 40_000, "maxcor": 30, "ftol": 1e-14, "g
 
 
 @dataclass(frozen=True)
-class FactorAnalysisElbo:
+class FactorAnalysisElbo(Direct):
     """Settings of the direct search.
 
     Parameters
@@ -49,18 +50,13 @@ class FactorAnalysisElbo:
 
     latent_dim: Annotated[int, Ge(1)] = 1
 
-    @property
-    def hyper(self) -> tuple[str, ...]:
-        """Names of the hyper-parameters it needs beside those of the problem: none."""
-        return ()
-
     def check(self, problem: Problem) -> None:
         """Raise `InputError` unless the model is linear with one output and has no fewer parameters than factors."""
         if not isinstance(problem.model, Linear) or problem.d_out != 1:
             raise InputError("fa-elbo needs a linear model with one output: its ELBO is a sum of integrals over them")
         check_rank(self.latent_dim, problem)
 
-    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> FactorAnalysis:
+    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0) -> FactorAnalysis:
         """Give the optimum; arguments as in `bdl.methods.conjugate.Conjugate.fit`.
 
         Notes

@@ -17,6 +17,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from bdl.errors import InputError
+from bdl.methods.base import Direct
 from bdl.methods.conjugate import Conjugate
 from bdl.models.problem import Hyper, Problem
 from bdl.posteriors import FactorAnalysis
@@ -26,7 +27,7 @@ _STARTS = 5
 
 
 @dataclass(frozen=True)
-class FactorAnalysisOptimum:
+class FactorAnalysisOptimum(Direct):
     """Settings of the direct search.
 
     Parameters
@@ -37,17 +38,12 @@ class FactorAnalysisOptimum:
 
     latent_dim: Annotated[int, Ge(1)] = 1
 
-    @property
-    def hyper(self) -> tuple[str, ...]:
-        """Names of the hyper-parameters it needs beside those of the problem: none."""
-        return ()
-
     def check(self, problem: Problem) -> None:
         """Raise `InputError` if the exact posterior is unknown, or there are more factors than parameters."""
         Conjugate().check(problem)
         check_rank(self.latent_dim, problem)
 
-    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> FactorAnalysis:
+    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0) -> FactorAnalysis:
         """Give the optimum for the exact posterior; arguments as in `Conjugate.fit`."""
         exact = Conjugate().fit(problem, x, y, hyper)
         precision = torch.cholesky_inverse(exact.scale_tril)

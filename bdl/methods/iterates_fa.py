@@ -37,13 +37,13 @@ from typing import Annotated, Any, Literal, NamedTuple
 import torch
 from annotated_types import Ge
 from torch import Tensor
-from torch.utils._pytree import tree_map
 
 from bdl.methods.base import Noise, Shapes
+from bdl.methods.clock import Clock
+from bdl.methods.constant_sgd import VARIANCE_FLOOR, ConstantSgd, descend, welford_weights
 from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm
 from bdl.methods.online_sga import OnlineSga
-from bdl.methods.sgd_iterates import VARIANCE_FLOOR, ConstantSgd, descend, steps_per_epoch, welford_weights
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import FactorAnalysis
 
@@ -55,12 +55,12 @@ _LEAST_SHARE, _LEAST_NOISE = 1e-4, 1e-6
 
 
 class IteratesFaState(NamedTuple):
-    """The iterate, the units, and the state of the estimator; scalars are counts."""
+    """The iterate, the units, and the state of the estimator."""
 
     theta: Tensor
     """Parameters, (D,)."""
-    updates: Tensor
-    """Steps made."""
+    measured: Tensor
+    """Iterates of which the units are made, at most W, a scalar."""
     origin: Tensor
     """Mean of the first W iterates after the warm-up epochs, (D,)."""
     scatter: Tensor
@@ -97,31 +97,44 @@ class IteratesFa(ConstantSgd):
         return {**super().init_noise(problem), **self._estimator.init_noise(problem.dim)}
 
     def init(self, problem: Problem, noise: Noise) -> IteratesFaState:
-        """Start at initial_scale times the noise, with nothing observed."""
-        theta = self.initial_scale * noise["theta"]
-        return IteratesFaState(
-            theta, torch.zeros_like(theta[0]), theta, torch.zeros_like(theta), self._estimator.init(noise)
-        )
+        """Start with nothing observed."""
+        theta = self.start(problem, noise)
+        zeros = torch.zeros_like(theta)
+        return IteratesFaState(theta, zeros[0], theta, zeros, self._estimator.init(noise))
 
     def step(
         self, state: IteratesFaState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> IteratesFaState:
-        """Descend once; after the warm-up epochs measure the units, then learn from the iterate."""
-        decay = self.decay(hyper, batches.n, problem)
-        theta = descend(state.theta, hyper["learning_rate"], decay, batches, hyper, problem)
+        """Descend once."""
+        return state._replace(theta=descend(state.theta, hyper, self.decay, batches, problem))
 
-        estimator, updates = self._estimator, state.updates + 1
-        kept = (updates - self.warmup_epochs * steps_per_epoch(batches)).clamp(min=0)
-        learning = kept > estimator.warmup
-        weight, gain = welford_weights(~learning, kept)
-        delta = theta - state.origin
-        origin = torch.lerp(state.origin, theta, weight)
-        scatter = state.scatter + gain * delta.square()
+    def due(self, clock: Clock) -> tuple[str, ...]:
+        """After the warm-up epochs measure the units, then learn from every iterate."""
+        kept = clock.updates - self.warmup_epochs * clock.per_epoch
+        if kept <= 0:
+            return ()
+        return ("measure",) if kept <= self._estimator.warmup else ("learn",)
 
-        learnt = estimator.update(state.estimate, (theta - origin) / self._unit(scatter))
-        learnt = learnt._replace(diag=learnt.diag.clamp(min=_LEAST_NOISE))
-        estimate = tree_map(lambda new, old: torch.where(learning, new, old), learnt, state.estimate)
-        return IteratesFaState(theta, updates, origin, scatter, estimate)
+    def measure(
+        self, state: IteratesFaState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> IteratesFaState:
+        """Take the iterate into the units."""
+        measured = state.measured + 1
+        weight, gain = welford_weights(measured)
+        delta = state.theta - state.origin
+        return state._replace(
+            measured=measured,
+            origin=torch.lerp(state.origin, state.theta, weight),
+            scatter=state.scatter + gain * delta.square(),
+        )
+
+    def learn(
+        self, state: IteratesFaState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> IteratesFaState:
+        """Learn from the iterate."""
+        own = (state.theta - state.origin) / self._unit(state.scatter)
+        learnt = self._estimator.update(state.estimate, own)
+        return state._replace(estimate=learnt._replace(diag=learnt.diag.clamp(min=_LEAST_NOISE)))
 
     def posterior(self, state: IteratesFaState) -> FactorAnalysis:
         """Give the estimate in the unit of the parameters, psi at least `VARIANCE_FLOOR`.

@@ -21,9 +21,9 @@ from annotated_types import Ge, Gt
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.base import Noise, Shapes
+from bdl.methods.base import MinibatchMethod, Noise, Shapes, start
 from bdl.methods.optim import OPTIMIZERS, OptimState, Params
-from bdl.models.networks import LayeredModel
+from bdl.models.base import LayeredModel
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import Dropout
 
@@ -40,7 +40,7 @@ class McDropoutState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class McDropout:
+class McDropout(MinibatchMethod):
     """Settings of MC dropout.
 
     Parameters
@@ -51,12 +51,12 @@ class McDropout:
     decay
         ``"corrected"`` or ``"published"``; module docstring.
     initial_scale
-        Standard deviation of the initial parameters, which are normal with mean 0.
+        Standard deviation of the initial parameters, which are normal with mean 0; null for the model's own start.
     """
 
     gradients_per_update: Annotated[int, Ge(1)] = 4
     decay: Literal["corrected", "published"] = "corrected"
-    initial_scale: Annotated[float, Gt(0)] = 0.1
+    initial_scale: Annotated[float, Gt(0)] | None = 0.1
 
     @property
     def hyper(self) -> tuple[str, ...]:
@@ -77,13 +77,9 @@ class McDropout:
         """Raise `InputError` if the model is not made of dense layers."""
         _layered(problem)
 
-    def init_noise(self, problem: Problem) -> Shapes:
-        """Ask for the initial parameters."""
-        return {"theta": (problem.dim,)}
-
     def init(self, problem: Problem, noise: Noise) -> McDropoutState:
-        """Start at initial_scale times the noise."""
-        params = {"theta": self.initial_scale * noise["theta"]}
+        """Start with nothing dropped."""
+        params = {"theta": start(problem, noise["theta"], self.initial_scale)}
         source = sources(problem).to(noise["theta"])
         rate = torch.zeros_like(noise["theta"][:1]).repeat(_units(problem))
         return McDropoutState(params, OPTIMIZERS["adam"].init(params), source, rate)

@@ -16,7 +16,16 @@ from annotated_types import Ge
 from torch import Tensor
 
 from bdl.methods.base import Noise
-from bdl.methods.online_fa import FactorEstimator, blend, by_coordinate, centre, inverse, latent_posterior, start
+from bdl.methods.online_fa import (
+    FactorEstimator,
+    blend,
+    by_coordinate,
+    centre,
+    inverse,
+    latent_posterior,
+    product,
+    start,
+)
 from bdl.posteriors import FactorAnalysis
 
 
@@ -69,7 +78,7 @@ class OnlineEm(FactorEstimator):
         seen, mean, deviations = centre(state.seen, state.mean, observation.unsqueeze(-2))
         latent = latent_posterior(state.loadings, state.diag, deviations)
         gain = seen.to(mean.dtype).reciprocal()
-        second = torch.lerp(state.statistics.latent, latent.means.mT @ latent.means, gain)
+        second = torch.lerp(state.statistics.latent, product(latent.means, latent.means), gain)
         solve, learning = inverse(second + latent.covariance), seen > self.warmup
 
         def learn(cross: Tensor, square: Tensor, loadings: Tensor, diag: Tensor, d: Tensor) -> tuple[Tensor, ...]:

@@ -145,8 +145,13 @@ def blend(cross: Tensor, square: Tensor, means: Tensor, deviations: Tensor, gain
     gain
         Fraction of the way, ().
     """
-    new = means.mT / deviations.shape[-2] @ deviations
+    new = product(means / deviations.shape[-2], deviations)
     return torch.lerp(cross, new, gain), torch.lerp(square, deviations.square().mean(-2), gain)
+
+
+def product(left: Tensor, right: Tensor) -> Tensor:
+    """Give A^T B for matrices (..., B, K) and (..., B, D); of one row without a matrix product, which is slower."""
+    return left.mT * right if left.shape[-2] == 1 else left.mT @ right
 
 
 def inverse(matrix: Tensor) -> Tensor:

@@ -56,7 +56,7 @@ from annotated_types import Ge
 from torch import Tensor
 
 from bdl.methods.base import Noise
-from bdl.methods.online_fa import FactorEstimator, blend, by_coordinate, centre, latent_posterior, start
+from bdl.methods.online_fa import FactorEstimator, blend, by_coordinate, centre, latent_posterior, product, start
 from bdl.posteriors import FactorAnalysis
 
 _FORGETTING = 5
@@ -147,7 +147,7 @@ class OnlinePxEm(FactorEstimator):
         deviations = torch.where(learning, deviations / _unit(variance).unsqueeze(-2), 0)
         latent = latent_posterior(state.loadings, state.diag, deviations)
         eye = torch.eye(self.latent_dim, dtype=mean.dtype, device=mean.device)
-        second = torch.lerp(eye, latent.means.mT @ latent.means / size + latent.covariance, gain)
+        second = torch.lerp(eye, product(latent.means, latent.means) / size + latent.covariance, gain)
         solve = torch.linalg.solve_triangular(torch.linalg.cholesky_ex(second).L, eye, upper=False)
 
         def learn(

@@ -21,7 +21,7 @@ from annotated_types import Ge, Gt, Lt
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.base import Noise, Shapes
+from bdl.methods.base import MinibatchMethod, Noise, Shapes, start
 from bdl.methods.spectrum import top_eigenvectors
 from bdl.models.gradients import ExampleGradients, example_gradients
 from bdl.models.problem import Batch, Hyper, Problem
@@ -44,7 +44,7 @@ class SlangState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Slang:
+class Slang(MinibatchMethod):
     """Settings of SLANG.
 
     Parameters
@@ -59,7 +59,7 @@ class Slang:
         Learning rates alpha of the mean and beta of the precision, as multiples of the hyper-parameter
         ``learning_rate``; beta has to stay below 1.
     initial_scale
-        Standard deviation of the initial means, which are normal with mean 0.
+        Standard deviation of the initial means, which are normal with mean 0; null for the model's own start.
     initial_precision
         The precision starts as this multiple of the identity.
     doubled_mean
@@ -72,19 +72,14 @@ class Slang:
     samples: Annotated[int, Ge(1)] = 4
     momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
     lr_factors: tuple[float, float] = (1.0, 1.0)
-    initial_scale: Annotated[float, Gt(0)] = 0.1
+    initial_scale: Annotated[float, Gt(0)] | None = 0.1
     initial_precision: Annotated[float, Gt(0)] = 1.0
     doubled_mean: bool = False
 
     @property
-    def hyper(self) -> tuple[str, ...]:
-        """Names of the per-trial hyper-parameters it needs beside those of the problem."""
-        return ("learning_rate",)
-
-    @property
-    def batches_per_step(self) -> int:
-        """Minibatches that one `step` consumes: one."""
-        return 1
+    def groups(self) -> tuple[str, ...]:
+        """Groups of parameters with learning rates of their own."""
+        return ("mean", "precision")
 
     @property
     def _doubling(self) -> int:
@@ -95,13 +90,9 @@ class Slang:
         if self.rank > problem.dim:
             raise InputError(f"rank {self.rank} exceeds the {problem.dim} parameters of the model; lower it")
 
-    def init_noise(self, problem: Problem) -> Shapes:
-        """Ask for the initial means."""
-        return {"mu": (problem.dim,)}
-
     def init(self, problem: Problem, noise: Noise) -> SlangState:
-        """Start at initial_scale times the noise, with U = 0 and d = initial_precision."""
-        mu = self._doubling * self.initial_scale * noise["mu"]
+        """Start with U = 0 and d = initial_precision."""
+        mu = self._doubling * start(problem, noise["theta"], self.initial_scale)
         zero = torch.zeros_like(mu)
         return SlangState(mu, zero.unsqueeze(1).repeat(1, self.rank), zero + self.initial_precision, zero, zero[0])
 
@@ -112,7 +103,7 @@ class Slang:
     def step(self, state: SlangState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> SlangState:
         """Update the precision, then the mean; formulas in the module docstring."""
         batch = batches._replace(x=batches.x[0], y=batches.y[0])
-        alpha, beta = (factor * hyper["learning_rate"] for factor in self.lr_factors)
+        alpha, beta = (factor * rate for factor, rate in zip(self.lr_factors, self.rates(hyper).values(), strict=True))
         prior = problem.prior_precision(hyper)
 
         G = example_gradients(problem, self.posterior(state).sample(noise["theta"]), batch, hyper)

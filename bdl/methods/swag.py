@@ -17,20 +17,19 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.methods.base import Noise
-from bdl.methods.sgd_iterates import VARIANCE_FLOOR, ConstantSgd, descend, steps_per_epoch, welford_weights
+from bdl.methods.clock import Clock
+from bdl.methods.constant_sgd import VARIANCE_FLOOR, ConstantSgd, descend, welford_weights
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import FactorAnalysis
 
 
 class SwagState(NamedTuple):
-    """The iterate and the running moments of what was collected; scalars are counts."""
+    """The iterate and the running moments of what was collected."""
 
     theta: Tensor
     """Parameters, (D,)."""
-    updates: Tensor
-    """Steps made."""
     collected: Tensor
-    """Iterates collected, T."""
+    """Iterates collected, T, a scalar."""
     mean: Tensor
     """Their mean, (D,)."""
     scatter: Tensor
@@ -57,33 +56,42 @@ class Swag(ConstantSgd):
             raise InputError(f"rank {self.rank} exceeds the {problem.dim} parameters of the model; lower it")
 
     def init(self, problem: Problem, noise: Noise) -> SwagState:
-        """Start at initial_scale times the noise, with nothing collected."""
-        theta = self.initial_scale * noise["theta"]
-        zero, zeros = torch.zeros_like(theta[0]), torch.zeros_like(theta)
-        return SwagState(theta, zero, zero, theta, zeros, zeros.unsqueeze(1).repeat(1, self.rank))
+        """Start with nothing collected."""
+        theta = self.start(problem, noise)
+        zeros = torch.zeros_like(theta)
+        return SwagState(theta, zeros[0], theta, zeros, zeros.unsqueeze(1).repeat(1, self.rank))
 
     def step(self, state: SwagState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> SwagState:
-        """Descend once, and collect the iterate if it ends an epoch after the warm-up."""
-        decay = self.decay(hyper, batches.n, problem)
-        theta = descend(state.theta, hyper["learning_rate"], decay, batches, hyper, problem)
+        """Descend once."""
+        return state._replace(theta=descend(state.theta, hyper, self.decay, batches, problem))
 
-        updates, per_epoch = state.updates + 1, steps_per_epoch(batches)
-        collected = (updates // per_epoch - self.warmup_epochs).clamp(min=0)
-        weight, gain = welford_weights(updates % per_epoch == 0, collected)
-        delta = theta - state.mean
-        mean = torch.lerp(state.mean, theta, weight)
-        slot = torch.arange(self.rank, device=theta.device) == (collected - 1) % self.rank
-        newest = slot & (collected > state.collected)
-        deviations = torch.where(newest, ((1 - weight) * delta).unsqueeze(1), state.deviations)
-        return SwagState(theta, updates, collected, mean, state.scatter + gain * delta.square(), deviations)
+    def due(self, clock: Clock) -> tuple[str, ...]:
+        """Collect the iterate that ends an epoch after the warm-up."""
+        return ("collect",) if clock.ended and clock.epochs > self.warmup_epochs else ()
+
+    def collect(self, state: SwagState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> SwagState:
+        """Take the iterate into the moments, and its deviation into one column of the ring."""
+        collected = state.collected + 1
+        weight, gain = welford_weights(collected)
+        delta = state.theta - state.mean
+        slot = ((collected - 1) % self.rank).long().expand(len(delta), 1)
+        return SwagState(
+            state.theta,
+            collected,
+            torch.lerp(state.mean, state.theta, weight),
+            state.scatter + gain * delta.square(),
+            state.deviations.scatter(1, slot, ((1 - weight) * delta).unsqueeze(1)),
+        )
 
     def posterior(self, state: SwagState) -> FactorAnalysis:
         """Give the Gaussian of the module docstring, s at least `VARIANCE_FLOOR`.
 
         While fewer than K deviations are collected the other columns of Dhat are zero, and the number
-        collected stands for K in the divisor K - 1, which is at least 1.
+        collected stands for K in the divisor K - 1, which is at least 1. While nothing is collected it is a narrow
+        Gaussian at the iterate.
         """
+        mean = torch.where(state.collected > 0, state.mean, state.theta)
         columns = state.collected.clamp(max=self.rank)
         factors = state.deviations / (2 * (columns - 1).clamp(min=1)).sqrt()
         variance = state.scatter / state.collected.clamp(min=1)
-        return FactorAnalysis(state.mean, factors, 0.5 * variance.clamp(min=VARIANCE_FLOOR))
+        return FactorAnalysis(mean, factors, 0.5 * variance.clamp(min=VARIANCE_FLOOR))

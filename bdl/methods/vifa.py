@@ -21,7 +21,7 @@ from annotated_types import Ge, Gt
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.base import Noise, Shapes
+from bdl.methods.base import MinibatchMethod, Noise, Shapes
 from bdl.methods.optim import OPTIMIZERS, OptimState, Params, clip_by_norm
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import FactorAnalysis
@@ -35,7 +35,7 @@ class VifaState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Vifa:
+class Vifa(MinibatchMethod):
     """Settings of VIFA.
 
     Parameters
@@ -59,14 +59,14 @@ class Vifa:
     lr_factors: tuple[float, float, float] = (1.0, 1.0, 1.0)
 
     @property
-    def hyper(self) -> tuple[str, ...]:
-        """Names of the per-trial hyper-parameters it needs beside those of the problem."""
-        return ("learning_rate",)
-
-    @property
     def batches_per_step(self) -> int:
         """Minibatches that one `step` consumes, L."""
         return self.gradients_per_update
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Groups of parameters with learning rates of their own."""
+        return ("c", "F", "gamma")
 
     def check(self, problem: Problem) -> None:
         """Raise `InputError` if there are more factors than parameters."""
@@ -94,10 +94,8 @@ class Vifa:
         """Average L minibatch gradients, clip each group, and move c, F and gamma once."""
         grads = elbo_gradients(state.params, batches, hyper, noise, problem)
         grads = {name: clip_by_norm(grad, self.max_grad_norm) for name, grad in grads.items()}
-        rates = {
-            name: factor * hyper["learning_rate"]
-            for name, factor in zip(("c", "F", "gamma"), self.lr_factors, strict=True)
-        }
+        given = zip(self.rates(hyper).items(), self.lr_factors, strict=True)
+        rates = {name: factor * rate for (name, rate), factor in given}
         steps, optim = OPTIMIZERS[self.optimizer].update(grads, state.optim, rates)
         return VifaState({name: state.params[name] + steps[name] for name in steps}, optim)
 

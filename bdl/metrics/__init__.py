@@ -1,22 +1,56 @@
-"""Numbers from a posterior or its predictions."""
+"""Numbers from a posterior or its predictions: every metric is a function of one `Evaluation`."""
 
-from bdl.metrics.base import INFO, MetricInfo
-from bdl.registry import Registry
+from bdl.errors import unknown
+from bdl.metrics.base import MetricInfo, Score
+from bdl.registry import Label, Registry
 
 METRICS = Registry(
     "metric",
     {
-        "nmll": "bdl.metrics.predictive:nmll",
-        "joint_nll": "bdl.metrics.predictive:joint_nll",
-        "rmse": "bdl.metrics.predictive:rmse",
-        "rel_mean_dist": "bdl.metrics.distances:rel_mean_dist",
-        "rel_cov_dist": "bdl.metrics.distances:rel_cov_dist",
-        "scaled_w2": "bdl.metrics.distances:scaled_w2",
+        "nmll": "bdl.metrics.likelihoods:Nmll",
+        "joint_nll": "bdl.metrics.likelihoods:JointNll",
+        "nll": "bdl.metrics.likelihoods:Nll",
+        "rmse": "bdl.metrics.regression:Rmse",
+        "error": "bdl.metrics.classification:Error",
+        "accuracy": "bdl.metrics.classification:Accuracy",
+        "test_error_pct": "bdl.metrics.classification:ErrorPercent",
+        "ece": "bdl.metrics.classification:Ece",
+        "brier": "bdl.metrics.classification:Brier",
+        "entropy": "bdl.metrics.classification:Entropy",
+        "neg_elbo": "bdl.metrics.elbo:NegElbo",
+        "rel_mean_dist": "bdl.metrics.posterior:RelMeanDist",
+        "rel_cov_dist": "bdl.metrics.posterior:RelCovDist",
+        "scaled_w2": "bdl.metrics.posterior:ScaledW2",
+        "sym_kl": "bdl.metrics.posterior:SymKl",
+        "runtime": "bdl.metrics.timing:Runtime",
     },
+    contracts=("bdl.metrics.base:Score",),
 )
-"""Functions of saved predictions, or of moments (`mean`, `cov`, `reference_mean`, `reference_cov`, asked for by name).
+"""Scores by name."""
 
-``runtime`` is measured by the runner and is not among them.
-"""
 
-__all__ = ["INFO", "METRICS", "MetricInfo"]
+def info(label: str) -> MetricInfo:
+    """Say what the numbers of a result column mean.
+
+    Parameters
+    ----------
+    label
+        What a benchmark calls a metric, which knows its name; or plain text: a name, or a registered name followed by
+        ``_`` and settings or a suffix, such as ``ece_20`` or ``scaled_w2_mcse``. The longest name that fits counts.
+
+    Raises
+    ------
+    InputError
+        If no metric is called so.
+    """
+    if isinstance(label, Label) or ":" in label:
+        name = label.name if isinstance(label, Label) else label
+    else:
+        name = max((name for name in METRICS.names() if f"{label}_".startswith(f"{name}_")), key=len, default="")
+        if not name:
+            raise unknown("metric", label, METRICS.names())
+    found: MetricInfo = METRICS.get(name).info
+    return found
+
+
+__all__ = ["METRICS", "MetricInfo", "Score", "info"]

@@ -1,10 +1,12 @@
-"""What a metric's number means: its label, its unit and which way is better."""
+"""What a metric is: a score of one fit, and what its number means."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     from bdl.data import Task
+    from bdl.metrics.evaluation import Evaluation
 
 
 @dataclass(frozen=True)
@@ -13,8 +15,6 @@ class MetricInfo:
 
     Attributes
     ----------
-    name
-        Identifier in result columns and in the tables of paper values.
     label
         Heading in tables and figures.
     unit
@@ -22,29 +22,33 @@ class MetricInfo:
     direction
         ``"lower"`` or ``"higher"`` is better; ``"ratio"`` marks a duration, compared as paper / ours.
     kind
-        What it is computed from: predictions, posterior and reference posterior, or the clock.
+        What it is computed from: predictions, the posterior, posterior and reference posterior, or the clock.
     task
         What the data set must ask for; None if anything will do.
     """
 
-    name: str
     label: str
     unit: str
     direction: Literal["lower", "higher", "ratio"]
-    kind: Literal["predictive", "distance", "time"]
+    kind: Literal["predictive", "posterior", "distance", "time"]
     task: "Task | None" = None
 
 
-INFO: dict[str, MetricInfo] = {
-    info.name: info
-    for info in (
-        MetricInfo("nmll", "NMLL", "nats per test point", "lower", "predictive", "regression"),
-        MetricInfo("joint_nll", "Joint NLL", "nats per test point", "lower", "predictive", "regression"),
-        MetricInfo("rmse", "RMSE", "target units", "lower", "predictive", "regression"),
-        MetricInfo("rel_mean_dist", "Distance of means", "relative to the reference's norm", "lower", "distance"),
-        MetricInfo("rel_cov_dist", "Distance of covariances", "relative to the reference's norm", "lower", "distance"),
-        MetricInfo("scaled_w2", "2-Wasserstein", "per parameter", "lower", "distance"),
-        MetricInfo("runtime", "Runtime", "minutes per split", "ratio", "time"),
-    )
-}
-"""Metrics by identifier."""
+class Score(Protocol):
+    """What a metric must say about itself; a frozen dataclass whose fields are its YAML settings."""
+
+    @property
+    def info(self) -> MetricInfo:
+        """What its numbers mean; a class attribute, since it does not depend on settings."""
+        ...
+
+    def __call__(self, evaluation: "Evaluation") -> float | Mapping[str, float]:
+        """Score a fit.
+
+        Returns
+        -------
+        float or mapping
+            The score; or the score under ``""`` and what belongs to it, such as its Monte-Carlo standard error
+            ``"mcse"``, by the suffix that the metric's name gets.
+        """
+        ...

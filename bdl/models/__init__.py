@@ -7,8 +7,9 @@ MODELS = Registry(
     {
         "linear": "bdl.models.networks:Linear",
         "mlp": "bdl.models.networks:Mlp",
+        "module": "bdl.models.modules:Module",
     },
-    contracts=("bdl.models.networks:Model",),
+    contracts=("bdl.models.base:Model",),
 )
 
 LIKELIHOODS = Registry(
@@ -19,4 +20,10 @@ LIKELIHOODS = Registry(
         "categorical": "bdl.models.likelihoods:Categorical",
     },
     contracts=("bdl.models.likelihoods:Likelihood",),
+)
+
+PRIORS = Registry(
+    "prior",
+    {"gaussian": "bdl.models.priors:GaussianPrior"},
+    contracts=("bdl.models.priors:Prior",),
 )

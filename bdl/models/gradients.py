@@ -13,7 +13,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from bdl.models.networks import LayeredModel, Layers
+from bdl.errors import InputError
+from bdl.models.base import LayeredModel, Layers
 from bdl.models.problem import Batch, Hyper, Problem
 
 
@@ -138,7 +139,14 @@ def gradient_matrix(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper)
     -------
     Tensor
         Shape (M, D), nats per unit of each parameter.
+
+    Raises
+    ------
+    InputError
+        If the model normalises by statistics of the minibatch: an example has no gradient of its own then.
     """
+    if problem.buffers():
+        raise InputError("under batch normalisation no example has a gradient of its own: use layer normalisation")
 
     def one(theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
         alone = batch._replace(x=x.unsqueeze(0), y=y.unsqueeze(0))
@@ -170,14 +178,7 @@ def example_gradients(problem: Problem, theta: Tensor, batch: Batch, hyper: Hype
     if not isinstance(model, LayeredModel):
         matrix = torch.func.vmap(lambda one: gradient_matrix(problem, one, batch, hyper))(theta)
         return DenseGradients(matrix.flatten(0, 1))
-
-    def value(f: Tensor) -> Tensor:
-        return problem.likelihood.log_prob(f, batch.y, hyper, batch.y_unit).sum()
-
-    def layers(one: Tensor) -> Layers:
-        return model.backpropagate(one, batch.x, problem.d_out, torch.func.grad(value))
-
-    stacked = torch.func.vmap(layers)(theta)
+    stacked = torch.func.vmap(lambda one: problem.layers(one, batch, hyper))(theta)
     return OuterGradients(tuple((_rows(inputs, model.bias), _rows(errors)) for inputs, errors in stacked), model.bias)
 
 

@@ -1,17 +1,27 @@
-"""Likelihoods: log p(y | f) in nats, one value per example."""
+"""Likelihoods: log p(y | f) in nats, one value per example, and what else is known of a target given outputs.
+
+Hyper-parameters are stated in original target units. The targets that a model sees may be standardised,
+y = (y_original - origin) / unit; `log_prob` converts, and so do `to_model_units` and `to_original_units`: no other
+module knows which hyper-parameters have a unit.
+"""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, distributions
+
+Quantity = TypeVar("Quantity", float, Tensor)
 
 
 class Likelihood(Protocol):
-    """What a likelihood must say about itself; a frozen dataclass whose fields are its YAML settings."""
+    """What a likelihood must say about itself; a frozen dataclass whose fields are its YAML settings.
+
+    `y_unit` and `y_origin` are the unit and origin of the targets that the model sees, in original target units.
+    """
 
     @property
     def hyper(self) -> tuple[str, ...]:
@@ -28,6 +38,33 @@ class Likelihood(Protocol):
 
     def log_prob(self, f: Tensor, y: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor) -> Tensor:
         """Log-density of each target: outputs (M, d_out), targets (M,) -> (M,)."""
+        ...
+
+    def to_model_units(self, hyper: Mapping[str, Quantity], y_unit: Quantity | float) -> dict[str, Quantity]:
+        """Convert hyper-parameters, of any names, from original units to those of the targets that the model sees."""
+        ...
+
+    def to_original_units(self, hyper: Mapping[str, Quantity], y_unit: Quantity | float) -> dict[str, Quantity]:
+        """Undo `to_model_units`."""
+        ...
+
+    def restore(self, f: Tensor, y_unit: Tensor, y_origin: Tensor) -> Tensor:
+        """Give model outputs, (..., d_out), in original units."""
+        ...
+
+    def predictive(self, f: Tensor, hyper: Mapping[str, Tensor]) -> distributions.Distribution:
+        """Give the distribution of targets, (...), at outputs (..., d_out); both arguments in original units."""
+        ...
+
+    def sample(self, f: Tensor, hyper: Mapping[str, Tensor], noise: Tensor) -> Tensor:
+        """Map standard-normal noise (...) to targets (...) at outputs (..., d_out).
+
+        Hyper-parameters are in the unit of the outputs, which is that of the targets. Labels have the type of `f`.
+        """
+        ...
+
+    def root_fisher(self, f: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor) -> Tensor:
+        """Give R, (M, d_out, d_out): R R^T is the Fisher information of `log_prob` about each row's outputs."""
         ...
 
 
@@ -57,15 +94,55 @@ class Gaussian:
         precision = hyper["noise_precision"] * y_unit.square()
         return 0.5 * (precision.log() - math.log(2 * math.pi) - precision * (y - f.squeeze(-1)).square())
 
+    def to_model_units(self, hyper: Mapping[str, Quantity], y_unit: Quantity | float) -> dict[str, Quantity]:
+        """Multiply the noise precision by y_unit^2."""
+        return {name: value * y_unit**2 if name in self.hyper else value for name, value in hyper.items()}
 
-@dataclass(frozen=True)
-class Bernoulli:
-    """P(y = 1) = sigmoid(f) for y in {0, 1}."""
+    def to_original_units(self, hyper: Mapping[str, Quantity], y_unit: Quantity | float) -> dict[str, Quantity]:
+        """Divide the noise precision by y_unit^2."""
+        return {name: value / y_unit**2 if name in self.hyper else value for name, value in hyper.items()}
+
+    def restore(self, f: Tensor, y_unit: Tensor, y_origin: Tensor) -> Tensor:
+        """Give means in original units: f * y_unit + y_origin."""
+        return f * y_unit + y_origin
+
+    def predictive(self, f: Tensor, hyper: Mapping[str, Tensor]) -> distributions.Normal:
+        """Give N(f, 1 / beta) at means (..., 1)."""
+        return distributions.Normal(f.squeeze(-1), _deviation(hyper), validate_args=False)
+
+    def sample(self, f: Tensor, hyper: Mapping[str, Tensor], noise: Tensor) -> Tensor:
+        """Give f + noise / sqrt(beta): (..., 1), (...) -> (...)."""
+        return f.squeeze(-1) + noise * _deviation(hyper)
+
+    def root_fisher(self, f: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor) -> Tensor:
+        """Give the square root of the noise precision of the standardised targets, (M, 1, 1)."""
+        return (torch.zeros_like(f) + hyper["noise_precision"].sqrt() * y_unit).unsqueeze(-1)
+
+
+class _Labels:
+    """What likelihoods of labels share: nothing has a unit."""
 
     @property
     def hyper(self) -> tuple[str, ...]:
         """Names of the per-trial hyper-parameters it needs: none."""
         return ()
+
+    def to_model_units(self, hyper: Mapping[str, Quantity], y_unit: Quantity | float) -> dict[str, Quantity]:
+        """Leave the hyper-parameters as they are."""
+        return dict(hyper)
+
+    def to_original_units(self, hyper: Mapping[str, Quantity], y_unit: Quantity | float) -> dict[str, Quantity]:
+        """Leave the hyper-parameters as they are."""
+        return dict(hyper)
+
+    def restore(self, f: Tensor, y_unit: Tensor, y_origin: Tensor) -> Tensor:
+        """Give the logits as they are."""
+        return f
+
+
+@dataclass(frozen=True)
+class Bernoulli(_Labels):
+    """P(y = 1) = sigmoid(f) for y in {0, 1}."""
 
     def fits(self, n_classes: int) -> bool:
         """Tell whether there are two classes."""
@@ -79,15 +156,23 @@ class Bernoulli:
         """Log-probability of the labels: (M, 1), (M,) -> (M,)."""
         return F.logsigmoid((2 * y - 1) * f.squeeze(-1))
 
+    def predictive(self, f: Tensor, hyper: Mapping[str, Tensor]) -> distributions.Bernoulli:
+        """Give the Bernoulli distributions of logits (..., 1)."""
+        return distributions.Bernoulli(logits=f.squeeze(-1), validate_args=False)
+
+    def sample(self, f: Tensor, hyper: Mapping[str, Tensor], noise: Tensor) -> Tensor:
+        """Give 1 where Phi(noise) < sigmoid(f), else 0: (..., 1), (...) -> (...)."""
+        below: Tensor = torch.special.ndtr(noise) < torch.sigmoid(f.squeeze(-1))
+        return below.to(f.dtype)
+
+    def root_fisher(self, f: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor) -> Tensor:
+        """Give the square root of p (1 - p), (M, 1, 1)."""
+        return (torch.sigmoid(f) * torch.sigmoid(-f)).sqrt().unsqueeze(-1)
+
 
 @dataclass(frozen=True)
-class Categorical:
+class Categorical(_Labels):
     """P(y = c) = softmax(f)_c for y in {0, ..., C - 1}."""
-
-    @property
-    def hyper(self) -> tuple[str, ...]:
-        """Names of the per-trial hyper-parameters it needs: none."""
-        return ()
 
     def fits(self, n_classes: int) -> bool:
         """Tell whether the targets are labels."""
@@ -100,3 +185,24 @@ class Categorical:
     def log_prob(self, f: Tensor, y: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor) -> Tensor:
         """Log-probability of the labels: (M, C), (M,) -> (M,)."""
         return torch.log_softmax(f, -1).gather(-1, y.long().unsqueeze(-1)).squeeze(-1)
+
+    def predictive(self, f: Tensor, hyper: Mapping[str, Tensor]) -> distributions.Categorical:
+        """Give the categorical distributions of logits (..., C)."""
+        return distributions.Categorical(logits=f, validate_args=False)
+
+    def sample(self, f: Tensor, hyper: Mapping[str, Tensor], noise: Tensor) -> Tensor:
+        """Count the classes before the one in which Phi(noise) falls: (..., C), (...) -> (...)."""
+        before = torch.softmax(f, -1).cumsum(-1)[..., :-1]  # without the last, which rounding may leave below 1
+        passed: Tensor = torch.special.ndtr(noise).unsqueeze(-1) >= before
+        return passed.sum(-1).to(f.dtype)
+
+    def root_fisher(self, f: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor) -> Tensor:
+        """Give diag(s) - p s^T with s = sqrt(p), (M, C, C), whose product with its transpose is diag(p) - p p^T."""
+        p = torch.softmax(f, -1)
+        s = p.sqrt()
+        return torch.diag_embed(s) - p.unsqueeze(-1) * s.unsqueeze(-2)
+
+
+def _deviation(hyper: Mapping[str, Tensor]) -> Tensor:
+    """Standard deviation of the noise."""
+    return hyper["noise_precision"].rsqrt()

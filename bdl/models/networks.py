@@ -4,68 +4,46 @@ The vector holds, layer by layer, the weight matrix (out x in, row-major) and th
 a linear regression is the last entry.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Protocol, runtime_checkable
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 from annotated_types import Gt, MinLen
 from torch import Tensor
 
-
-class Model(Protocol):
-    """What a model must say about itself; a frozen dataclass whose fields are its YAML settings."""
-
-    def dim(self, d_in: int, d_out: int) -> int:
-        """Count the parameters, D."""
-        ...
-
-    def bias_mask(self, d_in: int, d_out: int) -> Tensor:
-        """Mark the biases: a boolean vector of shape (D,)."""
-        ...
-
-    def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
-        """Map parameters (D,) and inputs (M, d_in) to outputs (M, d_out)."""
-        ...
+from bdl.models.activations import ACTIVATIONS
+from bdl.models.base import Layers
 
 
-Layers = tuple[tuple[Tensor, Tensor], ...]
+class _Pass(NamedTuple):
+    """What a forward pass leaves for the way back."""
 
-
-@runtime_checkable
-class LayeredModel(Model, Protocol):
-    """A model of dense layers, each with its weights (out x in, row-major) and then its bias, if any, in theta."""
-
-    @property
-    def bias(self) -> bool:
-        """Whether the layers have biases."""
-        ...
-
-    def widths(self, d_in: int, d_out: int) -> tuple[int, ...]:
-        """Count the inputs, the units of each hidden layer and the outputs."""
-        ...
-
-    def backpropagate(self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]) -> Layers:
-        """Give each layer's inputs (M, in) and errors (M, out), from the first layer on.
-
-        `error` maps the outputs (M, d_out) to the derivative of each example's value by its own outputs; a
-        layer's errors are the derivative by what the layer puts out, before any activation function.
-        """
-        ...
+    weights: list[Tensor]
+    """Weights of each layer, (out, in)."""
+    inputs: list[Tensor]
+    """Inputs of each layer, (M, in)."""
+    kept: list[Tensor]
+    """What the derivative of each hidden layer's activation function reads, (M, units)."""
+    f: Tensor
+    """Outputs, (M, d_out)."""
 
 
 @dataclass(frozen=True)
 class Mlp:
-    """Multilayer perceptron with ReLU hidden layers and a linear output layer.
+    """Multilayer perceptron with a linear output layer.
 
     Parameters
     ----------
     hidden
         Units of each hidden layer, from the input upwards.
+    activation
+        Function of the hidden units; gelu is the exact one, x Phi(x).
     """
 
     hidden: Annotated[tuple[Annotated[int, Gt(0)], ...], MinLen(1)] = (50,)
+    activation: Literal["relu", "tanh", "sigmoid", "softplus", "gelu", "silu"] = "relu"
 
     def widths(self, d_in: int, d_out: int) -> tuple[int, ...]:
         """Count the inputs, the units of each hidden layer and the outputs."""
@@ -82,6 +60,10 @@ class Mlp:
         ]
         return torch.cat(layers)
 
+    def initial(self, noise: Tensor, d_in: int, d_out: int) -> Tensor:
+        """Start at weights noise / sqrt(inputs of their layer) and biases of 0: (D,) -> (D,)."""
+        return _scaled(noise, self.widths(d_in, d_out), self.bias)
+
     @property
     def bias(self) -> bool:
         """Whether the layers have biases: they do."""
@@ -89,29 +71,32 @@ class Mlp:
 
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
         """Map parameters (D,) and inputs (M, d_in) to outputs (M, d_out)."""
-        return self._forward(theta, x, d_out)[1][-1]
+        return self._forward(theta, x, d_out).f
 
     def backpropagate(self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]) -> Layers:
         """Give each layer's inputs and errors; see `LayeredModel`."""
-        weights, (*inputs, f) = self._forward(theta, x, d_out)
+        derivative = ACTIVATIONS[self.activation].derivative
+        weights, inputs, kept, f = self._forward(theta, x, d_out)
         errors = [error(f)]
-        for weight, active in zip(reversed(weights[1:]), reversed(inputs[1:]), strict=True):
-            errors.append(errors[-1] @ weight * (active > 0))
+        for weight, values in zip(reversed(weights[1:]), reversed(kept), strict=True):
+            errors.append(errors[-1] @ weight * derivative(values))
         return tuple(zip(inputs, reversed(errors), strict=True))
 
-    def _forward(self, theta: Tensor, x: Tensor, d_out: int) -> tuple[list[Tensor], list[Tensor]]:
-        """Give each layer's weights, and each layer's inputs followed by the outputs."""
+    def _forward(self, theta: Tensor, x: Tensor, d_out: int) -> _Pass:
+        activation = ACTIVATIONS[self.activation]
         widths = self.widths(x.shape[-1], d_out)
         # `split` rather than slices: its derivative is one concatenation, not a sum of padded vectors
         sizes = [size for n_in, n_out in pairwise(widths) for size in (n_out * n_in, n_out)]
         parts = iter(torch.split(theta, sizes))
-        weights, values = [], [x]
+        done = _Pass([], [], [], x)
         for layer, (n_in, n_out) in enumerate(pairwise(widths)):
-            weights.append(next(parts).view(n_out, n_in))
-            x = x @ weights[-1].T + next(parts)
-            x = torch.relu(x) if layer < len(self.hidden) else x
-            values.append(x)
-        return weights, values
+            done.weights.append(next(parts).view(n_out, n_in))
+            done.inputs.append(x)
+            x = before = x @ done.weights[-1].T + next(parts)
+            if layer < len(self.hidden):
+                x = activation.function(before)
+                done.kept.append(x if activation.of_output else before)
+        return done._replace(f=x)
 
 
 @dataclass(frozen=True)
@@ -138,6 +123,10 @@ class Linear:
         """Mark the biases: a boolean vector of shape (D,)."""
         return torch.arange(self.dim(d_in, d_out)) >= d_out * d_in
 
+    def initial(self, noise: Tensor, d_in: int, d_out: int) -> Tensor:
+        """Start at weights noise / sqrt(d_in) and biases of 0: (D,) -> (D,)."""
+        return _scaled(noise, self.widths(d_in, d_out), self.bias)
+
     def design(self, x: Tensor) -> Tensor:
         """Give the matrix X of a single output X theta: inputs (M, d_in) -> (M, d_in + 1), or (M, d_in)."""
         return torch.cat([x, torch.ones_like(x[:, : int(self.bias)])], dim=1)
@@ -152,3 +141,13 @@ class Linear:
     def backpropagate(self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]) -> Layers:
         """Give the layer's inputs and errors; see `LayeredModel`."""
         return ((x, error(self(theta, x, d_out))),)
+
+
+def _scaled(noise: Tensor, widths: Sequence[int], bias: bool) -> Tensor:
+    """Divide the noise of the weights by the square root of their layer's inputs, and set the biases to 0."""
+    factors = [
+        factor
+        for n_in, n_out in pairwise(widths)
+        for factor in (torch.full((n_out * n_in,), n_in**-0.5), torch.zeros(n_out * bias))
+    ]
+    return noise * torch.cat(factors).to(noise)

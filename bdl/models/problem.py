@@ -1,17 +1,19 @@
 """A Problem: everything needed to evaluate log p(D, theta) on a minibatch, for one model."""
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from bdl.errors import InputError
+from bdl.models.base import BufferedModel, LayeredModel, Layers, Model
 from bdl.models.likelihoods import Likelihood
-from bdl.models.networks import Model
+from bdl.models.priors import GaussianPrior, PrecisionPrior, Prior
 
 Hyper = Mapping[str, Tensor]
+Buffers = Mapping[str, Tensor]
 
 
 class Batch(NamedTuple):
@@ -29,7 +31,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """Model, likelihood and Gaussian prior of one kind of trial.
+    """Model, likelihood and prior of one kind of trial.
 
     Parameters
     ----------
@@ -37,19 +39,15 @@ class Problem:
         The components.
     d_in, d_out
         Numbers of inputs and outputs.
-    bias_precision
-        Prior precision of the biases; None gives them the same precision as the weights.
-
-    Notes
-    -----
-    The prior is N(0, 1/alpha) on every parameter, alpha being the hyper-parameter ``prior_precision``.
+    prior
+        The prior of the parameters.
     """
 
     model: Model
     likelihood: Likelihood
     d_in: int
     d_out: int = 1
-    bias_precision: float | None = None
+    prior: Prior = field(default_factory=GaussianPrior)
 
     @property
     def dim(self) -> int:
@@ -57,9 +55,32 @@ class Problem:
         return self.model.dim(self.d_in, self.d_out)
 
     @property
+    def latent_dim(self) -> int:
+        """Number of the prior's latent variables, P; D where they are the parameters."""
+        return self.prior.latent_dim(self.dim)
+
+    @property
+    def biases(self) -> Tensor:
+        """Mask of the parameters that are biases, bool, (D,)."""
+        return self.model.bias_mask(self.d_in, self.d_out)
+
+    @property
     def hyper(self) -> tuple[str, ...]:
         """Names of the per-trial hyper-parameters it needs."""
-        return ("prior_precision", *self.likelihood.hyper)
+        return (*self.prior.hyper, *self.likelihood.hyper)
+
+    @property
+    def widest(self) -> int:
+        """Values that the widest layer of the model puts out for one row, as far as the model says."""
+        if isinstance(self.model, BufferedModel):
+            return self.model.widest(self.d_in, self.d_out)
+        if isinstance(self.model, LayeredModel):
+            return max(self.model.widths(self.d_in, self.d_out))
+        return max(self.d_in, self.d_out)
+
+    def initial(self, noise: Tensor) -> Tensor:
+        """Give the model's own start, made of standard-normal noise: (D,) -> (D,)."""
+        return self.model.initial(noise, self.d_in, self.d_out)
 
     def log_likelihoods(self, theta: Tensor, batch: Batch, hyper: Hyper) -> Tensor:
         """Evaluate log p(y_i | x_i, theta) for each example: (D,) -> (M,), nats."""
@@ -71,14 +92,71 @@ class Problem:
         return batch.n * self.log_likelihoods(theta, batch, hyper).mean()
 
     def prior_precision(self, hyper: Hyper) -> Tensor:
-        """Prior precision: a scalar, or (D,) when the biases have their own."""
-        alpha = hyper["prior_precision"]
-        if self.bias_precision is None:
-            return alpha
-        mask = self.model.bias_mask(self.d_in, self.d_out).to(alpha.device)
-        return torch.where(mask, self.bias_precision, alpha)
+        """Prior precision: a scalar, or (D,) when the biases have their own.
 
-    def log_prior(self, theta: Tensor, hyper: Hyper) -> Tensor:
-        """Evaluate log p(theta), normalised: (D,) -> scalar, nats."""
-        alpha = self.prior_precision(hyper)
-        return 0.5 * (alpha.log() - math.log(2 * math.pi) - alpha * theta.square()).sum(-1)
+        Raises
+        ------
+        InputError
+            If the prior has none.
+        """
+        if not isinstance(self.prior, PrecisionPrior):
+            name = type(self.prior).__name__
+            raise InputError(f"prior {name} has no precision: use the prior 'gaussian', or a method that pushes draws")
+        return self.prior.precision(hyper, self.biases)
+
+    def push(self, phi: Tensor, hyper: Hyper) -> Tensor:
+        """Map the prior's latent variables to the parameters: (P,) -> (D,)."""
+        return self.prior.push(phi, hyper, self.biases)
+
+    def log_prior(self, phi: Tensor, hyper: Hyper) -> Tensor:
+        """Evaluate the prior's log-density, normalised: latent variables (P,) -> scalar, nats.
+
+        They are the parameters theta under a Gaussian prior; `push` gives theta under any.
+        """
+        return self.prior.log_prob(phi, hyper, self.biases)
+
+    def buffers(self) -> dict[str, Tensor]:
+        """Give the running statistics of the model before training, by name; {} if it has none."""
+        return self.model.buffers(self.d_in, self.d_out) if isinstance(self.model, BufferedModel) else {}
+
+    def predict(self, theta: Tensor, x: Tensor, buffers: Buffers) -> Tensor:
+        """Evaluate the model as trained, with its running statistics: (D,), (M, d_in) -> (M, d_out)."""
+        if isinstance(self.model, BufferedModel):
+            return self.model.predict(theta, x, self.d_out, buffers)
+        return self.model(theta, x, self.d_out)
+
+    def track(self, theta: Tensor, x: Tensor, buffers: Buffers) -> dict[str, Tensor]:
+        """Give the running statistics after one more minibatch of training inputs, (M, d_in)."""
+        if isinstance(self.model, BufferedModel):
+            return self.model.track(theta, x, self.d_out, buffers)
+        return dict(buffers)
+
+    def layers(self, theta: Tensor, batch: Batch, hyper: Hyper) -> Layers:
+        """Give each layer's inputs and the errors of each example's log-likelihood.
+
+        Parameters
+        ----------
+        theta
+            Parameters, (D,).
+        batch, hyper
+            As in `log_likelihoods`.
+
+        Returns
+        -------
+        Layers
+            From the first layer on, inputs (M, in) and the derivatives of log p(y_i | x_i, theta) by what the layer
+            puts out for example i, (M, out). An example's gradient of the weights is the outer product of both, that
+            of the bias the error.
+
+        Raises
+        ------
+        InputError
+            If the model is not made of dense layers.
+        """
+        if not isinstance(self.model, LayeredModel):
+            raise InputError(f"model {type(self.model).__name__} is not made of dense layers: use linear or mlp")
+
+        def value(f: Tensor) -> Tensor:
+            return self.likelihood.log_prob(f, batch.y, hyper, batch.y_unit).sum()
+
+        return self.model.backpropagate(theta, batch.x, self.d_out, torch.func.grad(value))

@@ -1,23 +1,18 @@
 """What cannot work is refused before anything is written."""
 
 import re
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import torch
 
 from bdl.errors import InputError
 from bdl.methods.base import StreamMethod
-from bdl.metrics import INFO
 from bdl.models import LIKELIHOODS
-
-if TYPE_CHECKING:
-    from bdl.plan.cell import Cell
-
-CHECKPOINTS = tuple(mantissa * 10**power for power in range(2, 9) for mantissa in (1, 2, 5))
-"""Numbers of observations after which the estimate from a stream is looked at."""
+from bdl.plan.cell import Cell
+from bdl.plan.cost import updates
 
 
-def check(cell: "Cell") -> None:
+def check(cell: Cell) -> None:
     """Refuse what cannot work.
 
     Raises
@@ -42,37 +37,43 @@ def check(cell: "Cell") -> None:
             f"entries.{cell.entry}.training.epochs: {cell.settings.training.epochs} epochs leave nothing after a "
             f"warm-up of {warmup}; raise epochs or lower warmup_epochs"
         )
-    search = cell.settings.search
     for rows in sizes:
-        smallest = rows if search is None else rows - -(-rows // search.folds)
-        if search is not None and search.folds > rows:
-            raise InputError(
-                f"entries.{cell.entry}.search.folds: {search.folds} folds but {cell.dataset} has {rows} "
-                f"training rows; choose at most {rows}"
-            )
-        if cell.updates(smallest) == 0:
-            raise InputError(
-                f"entries.{cell.entry}.training: no update fits into {smallest} rows of {cell.dataset}; "
-                "lower batch_size or raise epochs"
-            )
+        _check_rows(cell, rows)
 
 
-def _check_stream(cell: "Cell") -> None:
+def _check_rows(cell: Cell, rows: int) -> None:
+    """Refuse too few training rows for the folds, or for one update."""
+    search = cell.settings.search
+    smallest = rows if search is None else rows - -(-rows // search.folds)
+    if search is not None and search.folds > rows:
+        raise InputError(
+            f"entries.{cell.entry}.search.folds: {search.folds} folds but {cell.dataset} has {rows} "
+            f"training rows; choose at most {rows}"
+        )
+    if updates(cell, smallest) == 0:
+        raise InputError(
+            f"entries.{cell.entry}.training: no update fits into {smallest} rows of {cell.dataset}; "
+            "lower batch_size or raise epochs"
+        )
+
+
+def _check_stream(cell: Cell) -> None:
     if cell.device != "cpu":
         raise InputError(f"--device {cell.device}: methods that learn from a stream run on the CPU; use --device cpu")
-    if not cell.benchmark.measures_distances:
-        raise InputError("metrics: a stream has a distribution, but no targets; use distances")
+    if scores := [metric for metric in cell.benchmark.metrics if metric.info.kind in ("predictive", "posterior")]:
+        raise InputError(f"metrics: a stream has a distribution, but no targets for '{scores[0]}'; use distances")
     for split in cell.splits:
         cell.stream.model(split)
     cast(StreamMethod, cell.settings.method.build()).check_dim(cell.stream.dim)
-    if cell.stream.length < CHECKPOINTS[0]:
+    record = cell.benchmark.record_of(cell.dataset, cell.entry)
+    if record is not None and cell.stream.length < record.first:
         raise InputError(
-            f"preparation.rows.{cell.dataset}: the first look at a stream is after {CHECKPOINTS[0]} observations; "
+            f"preparation.rows.{cell.dataset}: the first look at a stream is after {record.first} observations; "
             "give at least so many"
         )
 
 
-def _check_task(cell: "Cell") -> None:
+def _check_task(cell: Cell) -> None:
     data, likelihood, search = cell.data, cell.settings.likelihood, cell.settings.search
     assert likelihood is not None, "only streams lack one"
     if not likelihood.build().fits(data.classes):
@@ -85,14 +86,14 @@ def _check_task(cell: "Cell") -> None:
     used = [("metrics", name) for name in cell.benchmark.metrics]
     used += [(f"entries.{cell.entry}.search.metric", search.metric)] if search else []
     for place, metric in used:
-        if INFO[metric].task not in (None, data.task):
+        if metric.info.task not in (None, data.task):
             raise InputError(
-                f"{place}: '{metric}' scores a {INFO[metric].task}, and dataset '{cell.dataset}' is a {data.task}; "
+                f"{place}: '{metric}' scores a {metric.info.task}, and dataset '{cell.dataset}' is a {data.task}; "
                 "use another metric"
             )
 
 
-def _check_hyper(cell: "Cell") -> None:
+def _check_hyper(cell: Cell) -> None:
     """Hold values and ranges against the limits that a method may state, `hyper_below`."""
     search = cell.settings.search
     given = {f"hyper.{name}": (name, value) for name, value in cell.settings.hyper.items()}

@@ -10,9 +10,10 @@ from bdl.errors import InputError
 from bdl.methods.base import Method
 from bdl.models.problem import Hyper
 from bdl.plan.cell import Cell
+from bdl.plan.programs import program
 from bdl.search.study import Setting
-from bdl.training.engine import initial_state
 from bdl.training.program import Program
+from bdl.training.states import initial_state
 from bdl.training.trials import View
 
 
@@ -29,9 +30,9 @@ def check(cells: Iterable[Cell]) -> None:
     for cell in cells:
         if cell.settings.training is None or cell.settings.from_reference:
             continue
-        program = cell.program()
+        shared = program(cell)
         for hyper in _ends(cell):
-            if not _finite(program, cell, hyper):
+            if not _finite(shared, cell, hyper):
                 values = ", ".join(f"{name} {value:g}" for name, value in hyper.items())
                 raise InputError(
                     f"entries.{cell.entry}: on {cell.dataset} the likelihood is not finite at the start, with "
@@ -48,14 +49,18 @@ def _ends(cell: Cell) -> list[Setting]:
     return [fixed | {name: ends[i] for name, ends in ranges.items()} for i in (0, 1)]
 
 
-def _finite(program: Program, cell: Cell, hyper: Setting) -> bool:
-    rows = cell.data.split(cell.splits[0]).train
-    trials = program.trials([(*cell.identity, "start")], [rows], [hyper])
-    state = initial_state(cast(Method, program.method), program.problem, trials, program.pool.device)
+def _finite(shared: Program, cell: Cell, hyper: Setting) -> bool:
+    rows = cell.data.split(cell.splits[0]).train[:_ROWS]
+    trials = shared.trials([(*cell.identity, "start")], [rows], [hyper])
+    state = initial_state(cast(Method, shared.method), shared.problem, trials, shared.pool.device)
 
     def likelihood(state: Any, view: View, values: Hyper) -> Tensor:
-        batch = view.batch(program.pool.x, program.pool.y, torch.as_tensor(rows, device=program.pool.device))
-        return program.problem.log_likelihood(program.posterior(state).mean(), batch, values)
+        batch = view.batch(shared.pool.x, shared.pool.y, torch.as_tensor(rows, device=shared.pool.device))
+        return shared.problem.log_likelihood(shared.posterior(state).mean(), batch, values)
 
     found = torch.func.vmap(likelihood)(state, trials.view, dict(trials.hyper))
     return bool(found.isfinite().all())
+
+
+_ROWS = 5000
+"""Rows that are looked at, the first of the training rows: enough to overflow, and little memory."""

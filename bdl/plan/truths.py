@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bdl.plan.cell import Cell
+from bdl.plan.reference import recipe, truth
 from bdl.references.cache import Recipe, files, read, state, write
 from bdl.references.certificate import RULES, Certificate
 
@@ -28,10 +29,10 @@ def sampled(cells: Iterable[Cell]) -> list[Reference]:
     found: dict[str, Reference] = {}
     for cell in cells:
         for split in cell.splits:
-            recipe = cell.recipe(split)
-            if recipe is None:
+            own = recipe(cell, split)
+            if own is None:
                 break
-            found.setdefault(recipe.key, Reference(cell.benchmark.name, cell.dataset, split, recipe))
+            found.setdefault(own.key, Reference(cell.benchmark.name, cell.dataset, split, own))
     return list(found.values())
 
 
@@ -66,7 +67,7 @@ def check(cells: Iterable[Cell]) -> None:
         What the reference says.
     """
     for cell in cells:
-        cell.truth(cell.splits[0])
+        truth(cell, cell.splits[0])
 
 
 def summary(certificate: Certificate) -> str:

@@ -3,18 +3,24 @@
 from bdl.posteriors.base import Gaussian, Posterior
 from bdl.posteriors.diagonal import DiagonalGaussian
 from bdl.posteriors.dropout import Dropout
+from bdl.posteriors.empirical import Empirical
 from bdl.posteriors.factor_analysis import FactorAnalysis
 from bdl.posteriors.full import FullGaussian
 from bdl.posteriors.kl import kl_divergence
 from bdl.posteriors.low_rank_precision import LowRankPrecision
+from bdl.posteriors.tensors import FAMILIES, from_tensors, to_tensors
 
 __all__ = [
+    "FAMILIES",
     "DiagonalGaussian",
     "Dropout",
+    "Empirical",
     "FactorAnalysis",
     "FullGaussian",
     "Gaussian",
     "LowRankPrecision",
     "Posterior",
+    "from_tensors",
     "kl_divergence",
+    "to_tensors",
 ]

@@ -5,7 +5,7 @@ passes in and out of `torch.func.vmap`, which is how thousands of posteriors are
 """
 
 from math import log, pi
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -52,6 +52,7 @@ class Posterior(Protocol):
         """
 
 
+@runtime_checkable
 class Gaussian(Posterior, Protocol):
     """A Gaussian posterior N(mean, S): the verbs that density, entropy and KL divergences are built from."""
 

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from bdl.errors import InputError
+from bdl.plan.cell import Cell
 from bdl.publishing.tracking import connection, open_ui
 from bdl.spec.merging import leaves
-from bdl.store.store import Row, Store
+from bdl.store.rows import Reading, Row
+from bdl.store.store import Store
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -47,7 +49,7 @@ class _Content:
 def mirror(
     benchmark: "Benchmark",
     store: Store,
-    cells: Iterable[tuple[str, str]],
+    cells: Iterable[Cell],
     *,
     tracking_uri: str,
     artifact_root: Path,
@@ -63,7 +65,7 @@ def mirror(
     store
         The rows.
     cells
-        (dataset, entry) pairs that the store knows.
+        Cells that the store knows.
     tracking_uri
         ``sqlite:///path`` or the ``http(s)://`` address of a server.
     artifact_root
@@ -92,13 +94,13 @@ def mirror(
     """
     contents = [
         _Content(
-            _identity(store, dataset, entry),
-            parameters(benchmark, dataset, entry),
-            measurements(store.rows("final", dataset, entry), benchmark.metrics),
+            _identity(store, cell),
+            parameters(cell),
+            measurements(store.rows("final", cell.key), benchmark.metrics, store.readings(cell.key)),
             tags,
             artifacts,
         )
-        for dataset, entry in cells
+        for cell in cells
     ]
     for path in artifacts:
         if not path.is_file():
@@ -108,16 +110,25 @@ def mirror(
         return [_replace(client, experiment, content) for content in contents]
 
 
-def parameters(benchmark: "Benchmark", dataset: str, entry: str) -> dict[str, str]:
+def parameters(cell: Cell) -> dict[str, str]:
     """List what a cell was run with: its entry with every default, dotted, and what the cells share."""
-    shared = {"dataset": dataset, "entry": entry, "seed": benchmark.seed, "splits": benchmark.splits}
-    evaluation = benchmark.evaluation_of(entry).model_dump(mode="json")
-    common = {"preparation": benchmark.preparation.dump_on(dataset), "evaluation": evaluation}
-    settings = shared | benchmark.entries[entry].dump_on(dataset) | common
+    benchmark, dataset = cell.benchmark, cell.dataset
+    settings = {
+        "dataset": str(dataset),
+        "entry": cell.entry,
+        "seed": benchmark.seed,
+        "splits": benchmark.splits,
+        **({"dataset_settings": dataset.settings} if dataset.settings else {}),
+        **benchmark.entries[cell.entry].dump_on(dataset),
+        "preparation": benchmark.preparation.dump_on(dataset),
+        "evaluation": benchmark.evaluation_of(cell.entry).model_dump(mode="json"),
+    }
     return {name: value if isinstance(value, str) else json.dumps(value) for name, value in leaves(settings)}
 
 
-def measurements(rows: Sequence[Row], metrics: Sequence[str]) -> list[Measurement]:
+def measurements(
+    rows: Sequence[Row], metrics: Sequence[str], readings: Sequence[tuple[int, Reading]] = ()
+) -> list[Measurement]:
     """List every number of a cell, none of which is NaN or infinite.
 
     Parameters
@@ -126,13 +137,16 @@ def measurements(rows: Sequence[Row], metrics: Sequence[str]) -> list[Measuremen
         Final rows.
     metrics
         Names of the metrics.
+    readings
+        Scores at recorded clocks, each with its split.
 
     Returns
     -------
     list of (name, value, step)
         ``n_trials``; ``n_failed``, trials that failed or lack a finite value; for each metric its series
         over the splits (step = split) and, over the finite values, ``_mean``, ``_median`` and, from two
-        values on, ``_se`` = sd / sqrt(n) with n - 1 degrees of freedom; the series ``hyper/<name>``.
+        values on, ``_se`` = sd / sqrt(n) with n - 1 degrees of freedom; the series ``hyper/<name>``; and for each
+        axis of recorded clocks the series ``<name>_by_<axis>``, the mean over the splits at each place.
     """
     values = {name: {row.split: _value(row, name) for row in rows} for name in metrics}
     n_failed = sum(
@@ -146,7 +160,17 @@ def measurements(rows: Sequence[Row], metrics: Sequence[str]) -> list[Measuremen
     found += [
         (f"hyper/{name}", value, row.split) for row in rows for name, value in row.hyper.items() if isfinite(value)
     ]
-    return found
+    return [*found, *_curves(readings)]
+
+
+def _curves(readings: Sequence[tuple[int, Reading]]) -> Iterator[Measurement]:
+    """Average the splits at each recorded clock."""
+    places: dict[tuple[str, int], list[float]] = {}
+    for _, reading in readings:
+        if isfinite(reading.value):
+            places.setdefault((f"{reading.metric}_by_{reading.axis}", reading.at), []).append(reading.value)
+    for (name, at), values in places.items():
+        yield name, float(np.mean(values)), at
 
 
 def _value(row: Row, metric: str) -> float:
@@ -162,11 +186,12 @@ def _statistics(values: Sequence[float]) -> Iterator[tuple[str, float]]:
         yield "se", float(np.std(values, ddof=1)) / sqrt(len(values))
 
 
-def _identity(store: Store, dataset: str, entry: str) -> dict[str, str]:
-    fingerprint = store.fingerprint(dataset, entry)
-    if fingerprint is None:
-        raise InputError(f"{store.path} has no rows of {dataset}/{entry}; run the benchmark first")
-    return {"bdl.dataset": dataset, "bdl.entry": entry, "bdl.fingerprint": fingerprint}
+def _identity(store: Store, cell: Cell) -> dict[str, str]:
+    fit_hash = store.fit_hash(cell.key)
+    if fit_hash is None:
+        raise InputError(f"{store.path} has no rows of {cell.label}; run the benchmark first")
+    swept = {"bdl.point": cell.point.text} if cell.point else {}
+    return {"bdl.dataset": str(cell.dataset), "bdl.entry": cell.entry, **swept, "bdl.fit_hash": fit_hash}
 
 
 def _experiment(client: "MlflowClient", benchmark: "Benchmark", artifact_root: Path) -> str:
@@ -191,9 +216,10 @@ def _experiment(client: "MlflowClient", benchmark: "Benchmark", artifact_root: P
 
 def _replace(client: "MlflowClient", experiment: str, content: _Content) -> str:
     """Write a run, then delete the runs that it replaces."""
-    found = client.search_runs([experiment], f"tags.`bdl.fingerprint` = '{content.identity['bdl.fingerprint']}'")
+    found = client.search_runs([experiment], f"tags.`bdl.fit_hash` = '{content.identity['bdl.fit_hash']}'")
     older = [run.info.run_id for run in found if content.identity.items() <= run.data.tags.items()]
-    name = f"{content.identity['bdl.dataset']}/{content.identity['bdl.entry']}"
+    place = [content.identity.get(f"bdl.{part}") for part in ("dataset", "entry", "point")]
+    name = "/".join(part for part in place if part)
     run_id: str = client.create_run(experiment, tags=content.identity, run_name=name).info.run_id
     try:
         _write(client, run_id, content)

@@ -10,11 +10,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bdl.plan.cell import Cell
+from bdl.plan.planning import cells_of
+from bdl.plan.reference import truth
 from bdl.plan.truths import publish_info, sampled
-from bdl.publishing.publish import final_frame, provenance, write_provenance, write_rows
+from bdl.publishing.frames import POINT_COLUMNS, final_frame, points_frame, write_frames
+from bdl.publishing.provenance import provenance, write_provenance
 from bdl.reports import Cell as TableCell
 from bdl.reports import Gaussians, compare, curve_figures, figures, moment_figures, paired_figures, render
 from bdl.spec import Benchmark
+from bdl.store import artefacts
 from bdl.store.folder import existing, folder
 from bdl.store.store import Store
 
@@ -22,25 +26,28 @@ Array = NDArray[np.float64]
 
 
 def stored_cells(benchmark: Benchmark, store: Store) -> list[Cell]:
-    """List the cells of a benchmark that have final rows in a store."""
-    found = {pair: tuple(row.split for row in store.rows("final", *pair)) for pair in benchmark.pairs}
-    return [Cell(benchmark, *pair, splits) for pair, splits in found.items() if splits]
+    """List the cells of a benchmark that have final rows in a store, with the splits that have them."""
+    found = ((cell, tuple(row.split for row in store.rows("final", cell.key))) for cell in cells_of(benchmark))
+    return [cell.with_splits(splits) for cell, splits in found if splits]
 
 
-def final_rows(benchmark: Benchmark, results: Path) -> pd.DataFrame:
-    """Read the final rows of a benchmark, from its store or else from the published ``trials.parquet``.
+def final_rows(benchmark: Benchmark, results: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Read the final rows of a benchmark and its scores at recorded clocks, from its store or else as published.
 
     Raises
     ------
     InputError
         If there is neither.
     """
-    published = folder(results, benchmark) / "trials.parquet"
-    if (folder(results, benchmark) / "store.sqlite").exists() or not published.exists():
+    place = folder(results, benchmark)
+    published, recorded = place / "trials.parquet", place / "points.parquet"
+    if (place / "store.sqlite").exists() or not published.exists():
         with existing(results, benchmark) as store:
-            return final_frame(stored_cells(benchmark, store), store)
+            cells = stored_cells(benchmark, store)
+            return final_frame(cells, store), points_frame(cells, store)
     rows = pd.read_parquet(published)
-    return rows[rows.stage == "final"]
+    points = pd.read_parquet(recorded) if recorded.exists() else pd.DataFrame(columns=POINT_COLUMNS)
+    return rows[rows.stage == "final"], points
 
 
 def compared(benchmark: Benchmark, rows: pd.DataFrame) -> list[TableCell]:
@@ -70,20 +77,21 @@ def publish(
         The comparison, and the files for people (table and figures).
     """
     place, cells = folder(results, benchmark), stored_cells(benchmark, store)
-    write_rows(cells, store, place)
-    write_provenance(provenance(cells, store, wall_seconds), place)
+    write_frames(cells, store, place)
+    write_provenance(provenance(benchmark, cells, store, wall_seconds), place)
     publish_info(sampled(cells), place)
-    rows = final_frame(cells, store)
+    rows, points = final_frame(cells, store), points_frame(cells, store)
     comparison = compared(benchmark, rows)
     files = [place / "table.md", place / "table.json"]
     for path, format in zip(files, ("markdown", "json"), strict=True):
         path.write_text(str(render(comparison, format)), encoding="utf-8")
-    return comparison, [*files, *draw(benchmark, rows, comparison, posteriors(cells, store), place)]
+    return comparison, [*files, *draw(benchmark, rows, points, comparison, posteriors(cells, store), place)]
 
 
 def draw(
     benchmark: Benchmark,
     rows: pd.DataFrame,
+    points: pd.DataFrame,
     comparison: Sequence[TableCell],
     pairs: Sequence[Gaussians],
     place: Path,
@@ -93,7 +101,7 @@ def draw(
     return [
         *figures(shown, comparison, target),
         *paired_figures(shown, rows, target),
-        *curve_figures(shown, rows, target),
+        *curve_figures(shown, points, target),
         *moment_figures(benchmark.name, pairs, target),
     ]
 
@@ -102,13 +110,14 @@ def posteriors(cells: Sequence[Cell], store: Store) -> list[Gaussians]:
     """Pair the stored posterior of each cell's first successful split with its reference, where it has one."""
     found = []
     for cell in (cell for cell in cells if cell.benchmark.measures_distances):
-        kept = ((split, store.predictions(cell.dataset, cell.entry, split)) for split in cell.splits)
-        split, moments = next(((split, values) for split, values in kept if values is not None), (0, None))
-        truth = None if moments is None else cell.truth(split)
-        if moments is not None and truth is not None:
-            ours = moments.astype(float)
-            theirs = (truth.mean.numpy(), truth.covariance.numpy(), _on_arrays(truth.log_density))
-            found.append(Gaussians(cell.dataset, cell.entry, ours[0], ours[1:], *theirs))
+        kept = [row for row in store.rows("final", cell.key) if row.artefact]
+        reference = truth(cell, kept[0].split) if kept else None
+        if reference is not None:
+            posterior, _ = artefacts.read(store.posteriors, str(kept[0].artefact))
+            moments = [part.double().numpy() for part in (posterior.mean(), posterior.covariance())]
+            known = reference.mean.numpy(), reference.covariance.numpy()
+            density = _on_arrays(reference.log_density)
+            found.append(Gaussians(str(cell.dataset), cell.entry, moments[0], moments[1], known[0], known[1], density))
     return found
 
 
@@ -117,11 +126,13 @@ def _on_arrays(log_density: Callable[[Tensor], Tensor] | None) -> Callable[[Arra
     return log_density and (lambda points: log_density(torch.from_numpy(points)).numpy())
 
 
-def mirror_run(cells: Sequence[Cell], store: Store, uri: str, results: Path, artifacts: Sequence[Path]) -> int:
+def mirror_run(
+    benchmark: Benchmark, cells: Sequence[Cell], store: Store, uri: str, results: Path, artifacts: Sequence[Path]
+) -> int:
     """Mirror cells to MLflow; gives the number of runs written."""
     from bdl.publishing.mirror import mirror
 
-    origin = provenance(cells, store, 0.0)
+    origin = provenance(benchmark, cells, store, 0.0)
     tags: Mapping[str, str] = {
         "bdl.spec_hash": origin["spec_hash"],
         "bdl.profile": origin["profile"],
@@ -130,11 +141,10 @@ def mirror_run(cells: Sequence[Cell], store: Store, uri: str, results: Path, art
         "bdl.processor": origin["machine"]["processor"],
         **{f"version.{name}": found for name, found in origin["packages"].items()},
     }
-    names = [(cell.dataset, cell.entry) for cell in cells]
     runs = mirror(
-        cells[0].benchmark,
+        benchmark,
         store,
-        names,
+        cells,
         tracking_uri=uri,
         artifact_root=results / "mlartifacts",
         tags=tags,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bdl.errors import unknown
-from bdl.metrics.base import INFO, MetricInfo
+from bdl.metrics import MetricInfo, info
 from bdl.reports.inputs import Benchmark
 from bdl.reports.papers import PaperValue, Printed, paper_values
 from bdl.reports.statistics import STATISTICS, Values
@@ -118,7 +117,7 @@ def compare(benchmark: Benchmark, rows: "pd.DataFrame") -> list[Cell]:
         of_truth = [_mean(good[f"{metric}_{suffix}"].to_numpy(dtype=float)) for suffix in _SAMPLED]
         for statistic in STATISTICS:
             paper = printed.get((dataset, entry, metric, statistic))
-            if statistic == "mean" or paper is not None or _info(metric).direction != "ratio":
+            if statistic == "mean" or paper is not None or info(metric).direction != "ratio":
                 place = (dataset, entry, metric, statistic)
                 cells.append(_cell(benchmark, place, values, len(trials), of_truth, paper))
     return cells
@@ -132,14 +131,14 @@ def _cell(
     of_truth: Sequence[float | None],
     paper: PaperValue | None,
 ) -> Cell:
-    info = _info(place[2])
+    about = info(place[2])
     ours, ours_se = summary(place[3], values)
     mc_se, floor = of_truth
-    z = None if info.direction == "ratio" else _z(ours, ours_se, values.size, mc_se or 0.0, paper)
+    z = None if about.direction == "ratio" else _z(ours, ours_se, values.size, mc_se or 0.0, paper)
     notes = list(_notes(benchmark, place))
     if floor is not None:
         notes.append(SAMPLED_TRUTH)
-    if ours is not None and paper is not None and z is None and info.direction != "ratio":
+    if ours is not None and paper is not None and z is None and about.direction != "ratio":
         notes.append(VALUES_ALONE)
     return Cell(
         benchmark.name,
@@ -154,7 +153,7 @@ def _cell(
         mc_se=mc_se,
         floor=floor,
         z=z,
-        verdict="not run" if n_trials == 0 else verdict(ours, z, paper.value if paper else None, info),
+        verdict="not run" if n_trials == 0 else verdict(ours, z, paper.value if paper else None, about),
         note="\n".join(notes) or None,
     )
 
@@ -222,9 +221,3 @@ def _notes(benchmark: Benchmark, place: tuple[str, str, str, str]) -> Iterator[s
         wanted = (note.dataset, note.entry, note.metric, note.statistic)
         if all(want in (None, have) for want, have in zip(wanted, place, strict=True)):
             yield " ".join(note.text.split())
-
-
-def _info(metric: str) -> MetricInfo:
-    if metric not in INFO:
-        raise unknown("metric", metric, INFO)
-    return INFO[metric]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bdl.metrics.base import INFO
+from bdl.metrics import info
 from bdl.reports.compare import summary
 from bdl.reports.figures import MAX_COLUMNS, PAPER, QUIET, label_logs, save
 from bdl.reports.inputs import Array, Benchmark
@@ -129,7 +129,7 @@ def _figure(benchmark: Benchmark, drawn: Sequence[Curve]) -> "Figure":
         _print(panel, own, looks, printed)
     _dress(panels, len(by_dataset))
     what = f"mean ± SE over {benchmark.splits} splits; solid: online, dashed: batch fits"
-    figure.suptitle("\n".join((benchmark.title, heading(INFO[drawn[0].metric]), what)), fontsize=11, x=0.01, ha="left")
+    figure.suptitle("\n".join((benchmark.title, heading(info(drawn[0].metric)), what)), fontsize=11, x=0.01, ha="left")
     _legend(figure, looks, drawn)
     return figure
 

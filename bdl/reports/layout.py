@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from bdl.metrics.base import INFO, MetricInfo
+from bdl.metrics import MetricInfo, info
 from bdl.reports.compare import Cell
 from bdl.reports.papers import Printed
 
@@ -53,16 +53,16 @@ class Shown(NamedTuple):
         """Show a column if any cell has something to say there."""
         medians = [cell for cell in cells if cell.statistic == "median"]
         return cls(
-            z=INFO[cells[0].metric].direction != "ratio",
+            z=info(cells[0].metric).direction != "ratio",
             median=bool(medians),
             printed_median=any(cell.paper is not None for cell in medians),
             sampled=any(cell.floor is not None for cell in cells),
         )
 
 
-def heading(info: MetricInfo) -> str:
+def heading(about: MetricInfo) -> str:
     """Write a metric with its unit and direction."""
-    return f"{info.label} ({info.unit}), {BETTER[info.direction]}"
+    return f"{about.label} ({about.unit}), {BETTER[about.direction]}"
 
 
 def footnotes(cells: Sequence[Cell]) -> list[str]:
@@ -125,7 +125,7 @@ def _tables(cells: Sequence[Cell]) -> list[list[Cell]]:
 
 
 def _section(cells: list[Cell], numbers: dict[str, int]) -> Section:
-    info = INFO[cells[0].metric]
+    about = info(cells[0].metric)
     shown = Shown.of(cells)
     columns = [Column("Dataset", "left"), Column("Method", "left")]
     columns += [Column("Mean ± SE", "right"), Column("Paper ± SE", "right")]
@@ -140,7 +140,7 @@ def _section(cells: list[Cell], numbers: dict[str, int]) -> Section:
     for place in dict.fromkeys((cell.dataset, cell.method) for cell in cells):
         row = {cell.statistic: cell for cell in cells if (cell.dataset, cell.method) == place}
         rows.append(_row(row, shown, numbers, shared))
-    title = f"{cells[0].benchmark}: {heading(info)}"
+    title = f"{cells[0].benchmark}: {heading(about)}"
     return Section(_marked(title, shared, numbers), tuple(columns), tuple(rows))
 
 

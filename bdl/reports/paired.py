@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from bdl.metrics.base import INFO
+from bdl.metrics import info
 from bdl.reports.figures import GRID, OURS, PAPER, QUIET, mark, panels, save
 from bdl.reports.inputs import Benchmark
 from bdl.reports.layout import heading
@@ -58,7 +58,7 @@ class PairedDifference(NamedTuple):
         """``"better"`` or ``"worse"`` than the baseline if the interval excludes 0, else ``"undecided"``."""
         if self.low is None or self.high is None or self.low <= 0 <= self.high:
             return "undecided"
-        return "better" if (self.high < 0) == (INFO[self.metric].direction == "lower") else "worse"
+        return "better" if (self.high < 0) == (info(self.metric).direction == "lower") else "worse"
 
 
 def paired_differences(benchmark: Benchmark, rows: "pd.DataFrame") -> list[PairedDifference]:
@@ -84,7 +84,7 @@ def paired_differences(benchmark: Benchmark, rows: "pd.DataFrame") -> list[Paire
     independent and the interval is somewhat too narrow (Nadeau and Bengio, "Inference for the generalization error",
     Machine Learning 52, 2003).
     """
-    metrics = [name for name in benchmark.metrics if INFO[name].kind == "predictive"]
+    metrics = [name for name in benchmark.metrics if info(name).kind == "predictive"]
     against = {dataset for dataset, entry in benchmark.pairs if entry == benchmark.baseline}
     pairs = [pair for pair in benchmark.pairs if pair[0] in against and pair[1] != benchmark.baseline]
     rows = rows.reindex(columns=["dataset", "entry", "split", "status", *metrics])
@@ -143,7 +143,7 @@ def _figure(benchmark: Benchmark, metric: str, differences: Sequence[PairedDiffe
     for name, panel in axes.items():
         _fill(panel, own[name], benchmark.splits)
     what = f"mean difference from {benchmark.baseline} over {benchmark.splits} splits"
-    lines = benchmark.title, heading(INFO[metric]), what
+    lines = benchmark.title, heading(info(metric)), what
     figure.suptitle("\n".join(lines), fontsize=11, x=0.01, ha="left")
     _legend(figure, benchmark, metric)
     return figure
@@ -164,7 +164,7 @@ def _legend(figure: "Figure", benchmark: Benchmark, metric: str) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    left, right = ("better", "worse") if INFO[metric].direction == "lower" else ("worse", "better")
+    left, right = ("better", "worse") if info(metric).direction == "lower" else ("worse", "better")
     labels = {
         left: f"left: {left} than {benchmark.baseline}",
         "undecided": "undecided: 95 % interval holds 0",

@@ -1,18 +1,24 @@
 """k-fold cross-validation of many settings as one program."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from math import inf, isfinite, nan
 from statistics import fmean
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from bdl.data import folds
 from bdl.data.splits import Rows
-from bdl.metrics import METRICS
+from bdl.metrics import Score
+from bdl.metrics.evaluation import Evaluation, Examples, Predictions
+from bdl.rng import trial_keys
 from bdl.search.study import Setting
-from bdl.training.engine import Fit, Progress
+from bdl.training.checkpoint import Checkpoint
+from bdl.training.direct import TrainingData
+from bdl.training.fitting import Progress, Snapshot, finished
+from bdl.training.predict import predict
 from bdl.training.program import Program
 from bdl.training.trials import Trials
 
@@ -37,10 +43,11 @@ def cross_validate(
     settings: Mapping[int, Mapping[int, Setting]],
     *,
     k: int,
-    metric: str,
+    score: Score,
     identity: Sequence[object],
     compile: bool,
     progress: Progress,
+    checkpoint: Checkpoint | None = None,
 ) -> list[FoldScore]:
     """Score every setting of every split on every fold, all trained together.
 
@@ -54,12 +61,12 @@ def cross_validate(
         Settings to score, by split and number of the trial.
     k
         Number of folds; contiguous, without shuffling.
-    metric
-        Name of the metric evaluated on the validation rows, lower is better.
+    score
+        Evaluated on the validation rows, lower is better.
     identity
         Start of the trials' identities; (split, trial, fold) is appended.
-    compile, progress
-        As for `bdl.training.engine.train`.
+    compile, progress, checkpoint
+        As for `bdl.training.engine.MinibatchFitting`.
 
     Returns
     -------
@@ -73,18 +80,52 @@ def cross_validate(
         [training[split][parts[split][fold][0]] for split, _, fold in names],
         [settings[split][trial] for split, trial, _ in names],
     )
-    fit = program.train(trials, compile=compile, progress=progress)
-    scores = torch.full((len(names),), torch.nan)
+    end = finished(program.fitting(trials, compile=compile), progress, checkpoint)
+    found = dict[int, float]()
     for split, rows in training.items():
         for fold in range(k):
             index = [i for i, name in enumerate(names) if name[0] == split and name[2] == fold]
-            scores[index] = _score(program, trials, fit, index, rows[parts[split][fold][1]], metric).cpu()
+            validation = rows[parts[split][fold][1]]
+            evaluations = _evaluations(program, trials, end, index, validation)
+            found |= {i: _value(score, evaluation) for i, evaluation in zip(index, evaluations, strict=True)}
     return [
-        FoldScore(*name, settings[name[0]][name[1]], score, failure(epoch, score), updates)
-        for name, score, epoch, updates in zip(
-            names, scores.tolist(), fit.diverged.tolist(), fit.updates.tolist(), strict=True
-        )
+        FoldScore(*name, settings[name[0]][name[1]], found[i], failure(epoch, found[i]), updates)
+        for i, (name, epoch, updates) in enumerate(zip(names, end.diverged.tolist(), end.updates.tolist(), strict=True))
     ]
+
+
+def _evaluations(program: Program, trials: Trials, end: Snapshot, index: list[int], rows: Rows) -> Iterator[Evaluation]:
+    """Predict rows that some trials share, all at once, and give each what it is scored by."""
+    targets = torch.from_numpy(program.dataset.y[rows])
+    predictions = predict(
+        *(program.posterior, program.problem, program.pool, trials, end.state, end.buffers),
+        *(index, rows, targets, program.samples),
+    )
+    for place, i in enumerate(index):
+        own = tree_map(lambda leaf, i=i: leaf[i], end.state)
+        training = trials.rows[i]
+        yield Evaluation(
+            posterior=program.posterior(own),
+            problem=program.problem,
+            hyper={name: float(value[i]) for name, value in trials.hyper.items()},
+            test=partial(_examples, program, training, rows),
+            training=partial(_examples, program, training, training),
+            samples=program.samples,
+            key=trial_keys([trials.identities[i]], "predict")[0],
+            buffers={name: value[i] for name, value in end.buffers.items()},
+            predicted=Predictions(*(field[place] for field in predictions)),
+        )
+
+
+def _examples(program: Program, training: Rows, rows: Rows) -> Examples:
+    """Standardise rows as a trial does that is trained on others."""
+    data = TrainingData.of(program.dataset, training, rows)
+    return Examples(data.x.float(), torch.from_numpy(program.dataset.y[rows]), data.y_unit, data.y_origin)
+
+
+def _value(score: Score, evaluation: Evaluation) -> float:
+    value = score(evaluation)
+    return value[""] if isinstance(value, Mapping) else value
 
 
 def failure(diverged: int, score: float) -> str | None:
@@ -143,11 +184,3 @@ def _by_trial(scores: Sequence[FoldScore]) -> dict[int, list[FoldScore]]:
     for score in scores:
         by_trial.setdefault(score.trial, []).append(score)
     return by_trial
-
-
-def _score(program: Program, trials: Trials, fit: Fit, index: list[int], rows: Rows, metric: str) -> Tensor:
-    """Evaluate a metric for some trials on rows they share: (len(index),)."""
-    f = program.predict(trials, fit, index, rows)
-    hyper = {name: value[index] for name, value in trials.hyper.items()}
-    scores: Tensor = torch.func.vmap(METRICS.get(metric), in_dims=(0, None, 0))(f, program.targets(rows), hyper)
-    return scores

@@ -1,25 +1,37 @@
 """What a benchmark file may say: reading, checking, profiles, overrides and hashes."""
 
+from bdl.spec.canonical import canonical, sha256
 from bdl.spec.editor import json_schema
-from bdl.spec.entry import Entry, Evaluation, Prior, Range, Search, Training
+from bdl.spec.entry import Entry, Evaluation
+from bdl.spec.labels import DatasetName, MetricName
 from bdl.spec.loading import list_benchmarks, list_profiles, load_benchmark
-from bdl.spec.schema import Benchmark, Note, PaperTables, Preparation
+from bdl.spec.point import Point
+from bdl.spec.preparation import Preparation
+from bdl.spec.schema import Benchmark
+from bdl.spec.search import Range, Search
 from bdl.spec.splits import parse_splits
+from bdl.spec.tables import Note, PaperTables
+from bdl.spec.training import Record, Training
 
 __all__ = [
     "Benchmark",
+    "DatasetName",
     "Entry",
     "Evaluation",
+    "MetricName",
     "Note",
     "PaperTables",
+    "Point",
     "Preparation",
-    "Prior",
     "Range",
+    "Record",
     "Search",
     "Training",
+    "canonical",
     "json_schema",
     "list_benchmarks",
     "list_profiles",
     "load_benchmark",
     "parse_splits",
+    "sha256",
 ]

@@ -1,14 +1,13 @@
-"""Models, likelihoods and methods as a benchmark file names them: ``{name: vifa, latent_dim: 1}``."""
+"""Models, priors, likelihoods, methods and so on as a benchmark file names them: ``{name: vifa, latent_dim: 1}``."""
 
 import json
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     GetJsonSchemaHandler,
-    TypeAdapter,
     model_serializer,
     model_validator,
 )
@@ -16,19 +15,22 @@ from pydantic_core import CoreSchema
 
 from bdl.errors import InputError
 from bdl.methods import METHODS
-from bdl.models import LIKELIHOODS, MODELS
+from bdl.models import LIKELIHOODS, MODELS, PRIORS
 from bdl.references import REFERENCES
 from bdl.registry import Registry
 from bdl.spec.explain import unknown_field
+from bdl.training.schedule import RATES
 
 if TYPE_CHECKING:
     from bdl.methods.base import Method
+    from bdl.models.base import Model
     from bdl.models.likelihoods import Likelihood
-    from bdl.models.networks import Model
+    from bdl.models.priors import Prior
     from bdl.references.base import Reference
+    from bdl.training.schedule import Rate
 else:
     # The types are for the reader and the type checker; importing them would import torch.
-    Method = Likelihood = Model = Reference = Any
+    Method = Likelihood = Model = Prior = Rate = Reference = Any
 
 T = TypeVar("T")
 
@@ -50,8 +52,7 @@ class Component(BaseModel, Generic[T]):
 
     def build(self) -> T:
         """Make the component: an instance of the registered dataclass."""
-        adapter = _adapter(self.registry, self.name)
-        component: T = adapter.validate_json(json.dumps(self.settings), strict=True)
+        component: T = self.registry.build(self.name, self.settings)
         return component
 
     @model_validator(mode="before")
@@ -60,7 +61,7 @@ class Component(BaseModel, Generic[T]):
         if not isinstance(raw, dict) or not isinstance(raw.get("name"), str):
             raise ValueError(f"should be a mapping with a name, one of: {', '.join(cls.registry.names())}")
         settings = {key: value for key, value in raw.items() if key != "name"}
-        return {"name": raw["name"], "settings": _resolve(cls.registry, raw["name"], settings)}
+        return {"name": raw["name"], "settings": resolve(cls.registry, raw["name"], settings)}
 
     @model_serializer
     def _flatten(self) -> dict[str, Any]:
@@ -69,7 +70,7 @@ class Component(BaseModel, Generic[T]):
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """Describe each registered component with its settings, and any other by its location."""
-        known = [_describe(cls.registry, name, handler) for name in cls.registry.names()]
+        known = [describe_component(cls.registry, name, handler) for name in cls.registry.names()]
         name = {"type": "string", "pattern": ":", "description": "module:Class or path/to/file.py:Class"}
         other = {"type": "object", "properties": {"name": name}, "required": ["name"]}
         return {"anyOf": [*known, other], "description": f"A {cls.registry.kind} and its settings."}
@@ -99,20 +100,46 @@ class ReferenceComponent(Component[Reference]):
     registry = REFERENCES
 
 
-def _adapter(registry: Registry, name: str) -> TypeAdapter[Any]:
-    component = registry.get(name)
-    if not (isinstance(component, type) and is_dataclass(component)):
-        raise InputError(f"{registry.kind} '{name}' is not a dataclass: give a frozen dataclass")
-    if lacking := registry.lacking(component):
-        raise InputError(f"{registry.kind} '{name}' lacks {lacking}")
-    return TypeAdapter(component)
+class PriorComponent(Component[Prior]):
+    """A prior; a mapping without a name is a Gaussian."""
+
+    registry = PRIORS
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gaussian(cls, raw: Any) -> Any:
+        return {"name": "gaussian"} | raw if isinstance(raw, dict) else raw
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Describe each prior; the name of the first may be left out."""
+        schema = super().__get_pydantic_json_schema__(core_schema, handler)
+        gaussian = describe_component(cls.registry, "gaussian", handler)
+        unnamed = gaussian | {"required": [name for name in gaussian["required"] if name != "name"]}
+        return schema | {"anyOf": [unnamed, *schema["anyOf"][1:]]}
 
 
-def _resolve(registry: Registry, name: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Check settings and fill in the defaults; problems are ValueErrors, which pydantic collects."""
+class RateComponent(Component[Rate]):
+    """How a learning rate changes in the course of a fit."""
+
+    registry = RATES
+
+
+def resolve(registry: Registry, name: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Check the settings of a component, and fill in the defaults.
+
+    Returns
+    -------
+    dict
+        Every setting as a JSON value.
+
+    Raises
+    ------
+    ValueError
+        If there is no such component or setting, or a value is wrong; pydantic's `ValidationError` for the latter.
+    """
     try:
-        adapter = _adapter(registry, name)
-        allowed = [field.name for field in fields(registry.get(name)) if field.init]
+        adapter, allowed = registry.adapter(name), names_of_settings(registry, name)
         for key in settings:
             if key not in allowed:
                 raise ValueError(unknown_field(key, allowed, f"setting of {registry.kind} '{name}'"))
@@ -124,8 +151,14 @@ def _resolve(registry: Registry, name: str, settings: dict[str, Any]) -> dict[st
     return resolved
 
 
-def _describe(registry: Registry, name: str, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-    schema = handler.resolve_ref_schema(handler(_adapter(registry, name).core_schema))
+def names_of_settings(registry: Registry, name: str) -> list[str]:
+    """List the settings of a registered dataclass, in its order."""
+    return [field.name for field in fields(registry.get(name)) if field.init]
+
+
+def describe_component(registry: Registry, name: str, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    """Give the JSON schema of a component as a mapping of its name and its settings."""
+    schema = handler.resolve_ref_schema(handler(registry.adapter(name).core_schema))
     return schema | {
         "properties": {"name": {"const": name}} | schema.get("properties", {}),
         "required": ["name", *schema.get("required", [])],

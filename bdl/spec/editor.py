@@ -27,7 +27,8 @@ def json_schema() -> dict[str, Any]:
         "additionalProperties": {"type": "object", "propertyNames": {"enum": [*fields]}},
     }
     entry = schema["$defs"]["Entry"]["properties"]
-    names = [name for name in entry if name not in ("by_dataset", "datasets")]
-    entry["by_dataset"]["additionalProperties"] |= {"propertyNames": {"enum": names}}
+    names = [name for name in entry if name not in ("by_dataset", "datasets", "evaluation")]
+    for changes in (entry["by_dataset"], fields["by_dataset"]):
+        changes["additionalProperties"] |= {"propertyNames": {"enum": names}}
     schema["description"] = "A benchmark of bdl-bench."
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

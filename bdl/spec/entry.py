@@ -1,112 +1,24 @@
 """One entry of a benchmark file: model, likelihood, prior, method, training, hyper-parameters and their search."""
 
-from collections.abc import Mapping, Sequence
-from math import prod
-from typing import Any, Literal, Self
+from collections.abc import Mapping
+from typing import Any, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from bdl.errors import unknown
-from bdl.spec.components import LikelihoodComponent, MethodComponent, ModelComponent, ReferenceComponent
-from bdl.spec.explain import unknown_field, within
-from bdl.spec.fields import Count, DatasetName, Items, NonEmpty, NonNegative, ScoreName, Settings, Text
-from bdl.spec.merging import overlay
-
-
-class Prior(Settings):
-    """Gaussian prior N(0, 1 / prior_precision) on every parameter."""
-
-    bias_precision: float | None = Field(None, gt=0)
-    """Prior precision of the biases; null gives them that of the weights."""
-
-
-class Training(Settings):
-    """How long one fit trains."""
-
-    epochs: Count
-    """Passes over the training rows."""
-    batch_size: Count
-    """Rows of a minibatch."""
-
-
-class Range(Settings):
-    """Where a hyper-parameter is searched."""
-
-    low: NonNegative
-    """Smallest value; above 0 if `scale` is log."""
-    high: NonNegative
-    """Largest value."""
-    scale: Literal["linear", "log"] = "linear"
-    """Uniform in the value, or in its logarithm."""
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.low >= self.high:
-            word = "empty" if self.low == self.high else "reversed"
-            raise ValueError(f"range {word}: low {self.low:g} must be below high {self.high:g}")
-        if self.scale == "log" and self.low == 0:
-            raise ValueError("a log range needs low above 0")
-        return self
-
-
-class Search(Settings):
-    """Choice of hyper-parameters by cross-validation on the training rows."""
-
-    sampler: Literal["random", "bayesian", "grid"] = "random"
-    """How configurations come: drawn uniformly from `space`; drawn where a Gaussian process expects the best score; or
-    all those of `grid`."""
-    trials: Count = 30
-    """Configurations scored; a grid has as many as it has."""
-    startup: Count = 5
-    """How many of them a Bayesian search draws uniformly before it follows the scores."""
-    penalty: float | None = Field(None, allow_inf_nan=False)
-    """What a Bayesian search counts for a failed fold; null stands for the worst score of the split so far."""
-    folds: int = Field(ge=2)
-    """Folds of the cross-validation."""
-    metric: ScoreName
-    """Validation metric; the trial with the best mean over the folds wins."""
-    space: Mapping[str, Range] = {}
-    """Hyper-parameter to its range. The order matters: values are drawn in this order."""
-    grid: Mapping[str, NonEmpty[NonNegative]] = {}
-    """Hyper-parameter to its values."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Hyper-parameters that are searched."""
-        return (*self.space, *self.grid)
-
-    @property
-    def idle(self) -> set[str]:
-        """Fields that the sampler does not heed."""
-        idle = {"random": {"startup", "penalty", "grid"}, "bayesian": {"grid"}, "grid": {"startup", "penalty"}}
-        return idle[self.sampler]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _count_grid(cls, raw: Any) -> Any:
-        """A grid has as many trials as the product of its sizes."""
-        grid = raw.get("grid") if isinstance(raw, Mapping) and raw.get("sampler") == "grid" else None
-        if isinstance(grid, Mapping) and all(isinstance(values, Sequence) and values for values in grid.values()):
-            return {**raw, "trials": prod(map(len, grid.values()))}
-        return raw
-
-    @model_validator(mode="after")
-    def _either_space_or_grid(self) -> Self:
-        wanted, other = ("grid", "space") if self.sampler == "grid" else ("space", "grid")
-        if not getattr(self, wanted):
-            raise ValueError(f"{wanted}: should not be empty, a {self.sampler} search needs it")
-        if getattr(self, other):
-            raise ValueError(f"{other}: a {self.sampler} search does not use it; remove it")
-        return self
-
-    @model_validator(mode="after")
-    def _startup_within_trials(self) -> Self:
-        if "startup" not in self.idle and self.startup > self.trials:
-            raise ValueError(
-                f"startup: {self.startup} evaluations at random are more than the {self.trials} trials; "
-                "lower startup or raise trials"
-            )
-        return self
+from bdl.errors import InputError, unknown
+from bdl.spec.components import (
+    LikelihoodComponent,
+    MethodComponent,
+    ModelComponent,
+    PriorComponent,
+    ReferenceComponent,
+)
+from bdl.spec.explain import unknown_field
+from bdl.spec.fields import Count, Items, NonNegative, Settings, Text
+from bdl.spec.labels import DatasetLabel
+from bdl.spec.merging import applicable, overlay
+from bdl.spec.search import Search
+from bdl.spec.training import Record, Training
 
 
 class Evaluation(Settings):
@@ -127,8 +39,8 @@ class Entry(Settings):
     """Model and its settings; null for a method that learns from a stream."""
     likelihood: LikelihoodComponent | None = None
     """Likelihood and its settings; null for a method that learns from a stream."""
-    prior: Prior = Prior()
-    """Prior over the parameters."""
+    prior: PriorComponent = Field(default_factory=lambda: PriorComponent.model_validate({"name": "gaussian"}))
+    """Prior over the parameters and its settings; a Gaussian where it has no name."""
     method: MethodComponent
     """Method and its settings."""
     training: Training | None = None
@@ -139,13 +51,15 @@ class Entry(Settings):
     """Reference posterior that distances are measured to."""
     from_reference: Items[Text] = ()
     """Hyper-parameters whose values the reference estimates."""
-    by_dataset: Mapping[DatasetName, Mapping[str, Any]] = {}
+    by_dataset: Mapping[DatasetLabel, Mapping[str, Any]] = {}
     """Data set to the fields of the entry that are different there, merged deeply over the others."""
     search: Search | None = None
     """Search for the other hyper-parameters; null if all are fixed."""
     evaluation: Evaluation | None = None
     """How the posterior is scored; null for what the benchmark says."""
-    datasets: Items[DatasetName] = ()
+    record: Record | None = None
+    """When a fit is looked at while it runs; null for what the benchmark says."""
+    datasets: Items[DatasetLabel] = ()
     """Data sets of the benchmark that the entry runs on; empty for all."""
     _on: dict[str, "Entry"] = PrivateAttr(default_factory=dict)
     """The entry as it is on each data set of `by_dataset`."""
@@ -155,7 +69,7 @@ class Entry(Settings):
         """Every hyper-parameter that must be fixed or searched."""
         if self.likelihood is None:
             return ()
-        return (*self.method.build().hyper, "prior_precision", *self.likelihood.build().hyper)
+        return (*self.method.build().hyper, *self.prior.build().hyper, *self.likelihood.build().hyper)
 
     @property
     def streams(self) -> bool:
@@ -165,11 +79,39 @@ class Entry(Settings):
     @property
     def direct(self) -> bool:
         """Whether the method works without minibatches."""
-        return hasattr(self.method.build(), "fit")
+        return self.external or hasattr(self.method.build(), "fit")
+
+    @property
+    def external(self) -> bool:
+        """Whether the method is one without minibatches that gives estimates on its way."""
+        return hasattr(self.method.build(), "fits")
 
     def on(self, dataset: str) -> "Entry":
         """Give the entry as it is on one data set."""
         return self._on.get(dataset, self)
+
+    def lay(self, dataset: str, shared: Mapping[str, Any]) -> None:
+        """Lay changes over the entry for one data set; `on` gives the result, which is checked like any entry.
+
+        Parameters
+        ----------
+        dataset
+            Its label.
+        shared
+            Changes before those of the entry's own `by_dataset`; what the entry does not have is left out.
+
+        Raises
+        ------
+        ValueError
+            If a field does not exist, or the result is not allowed.
+        """
+        settings = self.dump()
+        for key in (own := self.by_dataset.get(dataset, {})):
+            if key not in settings:
+                raise ValueError(unknown_field(key, settings))
+        for changes in (applicable(shared, settings), own):
+            settings = overlay(settings, changes, settings)
+        self._on[dataset] = Entry.model_validate(settings)
 
     def dump(self) -> dict[str, Any]:
         """List every setting as JSON values, without what is different on some data sets."""
@@ -179,7 +121,7 @@ class Entry(Settings):
         """List every setting on one data set as JSON values, without what concerns other data sets
         or has no effect."""
         entry = self.on(dataset)
-        settings = entry.dump() | {"by_dataset": {}}  # which old hashes have
+        settings = entry.dump()
         for name in entry.search.idle if entry.search else ():
             del settings["search"][name]
         return settings
@@ -203,6 +145,21 @@ class Entry(Settings):
             raise ValueError(f"method '{self.method.name}' works without minibatches: remove training and search")
         if not self.direct and not self.streams and self.training is None:
             raise ValueError("training is missing: give epochs and batch_size")
+        if self.training is None:
+            return self
+        try:
+            self.training.build().check(self.method.build())
+        except InputError as error:
+            raise ValueError(f"training: {error}") from None
+        return self
+
+    @model_validator(mode="after")
+    def _record_counts_what_there_is(self) -> Self:
+        if self.record and self.streams != (self.record.unit == "observations"):
+            wanted = "observations" if self.streams else "epochs or updates"
+            raise ValueError(f"record.unit: method '{self.method.name}' counts {wanted}, not {self.record.unit}")
+        if self.record and self.direct and not self.external:
+            raise ValueError(f"method '{self.method.name}' has no course to look at: remove record")
         return self
 
     @model_validator(mode="after")
@@ -228,19 +185,3 @@ class Entry(Settings):
         if missing:
             raise ValueError(f"no value for {', '.join(missing)}: add to hyper or to search.space")
         return self
-
-    @model_validator(mode="after")
-    def _valid_on_data_sets(self) -> Self:
-        for dataset, changes in self.by_dataset.items():
-            try:
-                self._on[dataset] = self._merged(changes)
-            except ValueError as error:
-                raise within(("by_dataset", dataset), error) from None
-        return self
-
-    def _merged(self, changes: Mapping[str, Any]) -> "Entry":
-        settings = self.dump()
-        for key in changes:
-            if key not in settings:
-                raise ValueError(unknown_field(key, settings))
-        return Entry.model_validate(overlay(settings, changes, settings))

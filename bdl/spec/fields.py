@@ -5,7 +5,6 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from bdl.errors import InputError, unknown
 from bdl.spec.explain import unknown_field
 
 T = TypeVar("T")
@@ -37,46 +36,6 @@ def _unique(values: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
     return values
 
 
-def _datasets() -> list[str]:
-    from bdl.data import DATASETS
-
-    return DATASETS.names()
-
-
-def _metrics() -> list[str]:
-    from bdl.metrics import INFO
-
-    return list(INFO)
-
-
-def _scores() -> list[str]:
-    from bdl.metrics import INFO
-
-    return [info.name for info in INFO.values() if info.kind == "predictive" and info.direction == "lower"]
-
-
-def _dataset(name: str) -> str:
-    from bdl.data import DATASETS
-
-    try:
-        DATASETS.get(name)
-    except InputError as error:
-        raise ValueError(str(error)) from None
-    return name
-
-
-def _metric(name: str) -> str:
-    if name not in _metrics():
-        raise ValueError(str(unknown("metric", name, _metrics())))
-    return name
-
-
-def _score(name: str) -> str:
-    if name not in _scores():
-        raise ValueError(f"'{name}' cannot steer a search: choose one of {', '.join(_scores())}")
-    return name
-
-
 Items = Annotated[tuple[T, ...], BeforeValidator(_as_tuple)]
 NonEmpty = Annotated[Items[T], Field(min_length=1)]
 Unique = Annotated[NonEmpty[T], AfterValidator(_unique)]
@@ -86,14 +45,3 @@ Index = Annotated[int, Field(ge=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 Text = Annotated[str, Field(min_length=1)]
-
-# The names that exist are looked up when a schema is asked for, since finding them imports the rooms.
-DatasetName = Annotated[
-    str, AfterValidator(_dataset), Field(json_schema_extra=lambda schema: schema.update(examples=_datasets()))
-]
-MetricName = Annotated[
-    str, AfterValidator(_metric), Field(json_schema_extra=lambda schema: schema.update(enum=_metrics()))
-]
-ScoreName = Annotated[
-    str, AfterValidator(_score), Field(json_schema_extra=lambda schema: schema.update(enum=_scores()))
-]

@@ -63,15 +63,16 @@ def load_benchmark(name_or_path: str, profile: str = "paper", overrides: Sequenc
     if "profile" in content:
         raise InputError(f"{path}: profile is not a field of the file: remove it")
     benchmark = _validate(content, profile, str(path))
+    labels = benchmark.labels
     if changes := profiles[profile]:
         source = f"{path}, profile {profile}"
         content = overlay(content, changes, fields_of(benchmark), source)
-        benchmark = _validate(content, profile, source)
+        benchmark = _validate(content, profile, source, labels)
     if overrides:
         known = fields_of(benchmark)
         for text in overrides:
             content = overlay(content, parse_override(text), known, f"--set {text}")
-        benchmark = _validate(content, profile, " ".join(f"--set {text}" for text in overrides))
+        benchmark = _validate(content, profile, " ".join(f"--set {text}" for text in overrides), labels)
     return benchmark
 
 
@@ -113,8 +114,9 @@ def _profiles(content: Any, path: Path) -> dict[str, dict[str, Any]]:
     return {"paper": {}} | given
 
 
-def _validate(content: Mapping[str, Any], profile: str, source: str) -> Benchmark:
+def _validate(content: Mapping[str, Any], profile: str, source: str, labels: frozenset[str] = frozenset()) -> Benchmark:
+    """Check a content; it may refer to the `labels` of the file, too."""
     try:
-        return Benchmark.model_validate({**content, "profile": profile})
+        return Benchmark.model_validate({**content, "profile": profile}, context={"labels": labels})
     except ValidationError as error:
         raise InputError(f"{source}: {explain(error)}") from None

@@ -1,6 +1,7 @@
 """Changes laid over settings, deeply: by a profile, by ``--set``, or by an entry for one data set."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from bdl.errors import InputError
@@ -51,7 +52,49 @@ def overlay(
 
 
 def _renamed(changes: Tree, component: Tree) -> bool:
-    return "name" in changes and changes["name"] != component.get("name")
+    if "name" in changes:
+        return bool(changes["name"] != component.get("name"))
+    # A mapping of components takes the place of one component.
+    return "name" in component and any(isinstance(value, Mapping) and "name" in value for value in changes.values())
+
+
+def applicable(changes: Tree, settings: Tree) -> dict[str, Any]:
+    """Keep the changes of what the settings have.
+
+    Parameters
+    ----------
+    changes
+        What to change. A mapping with a name concerns components of that name.
+    settings
+        All that there is, defaults included.
+
+    Returns
+    -------
+    dict
+        The part of the changes whose leaves exist; values that are not mappings are leaves.
+    """
+    found: dict[str, Any] = {}
+    for key in changes.keys() & settings.keys():
+        value, there = changes[key], settings[key]
+        if not isinstance(value, Mapping):
+            found[key] = value
+        elif isinstance(there, Mapping) and value.get("name") in (None, there.get("name")):
+            found |= {key: inner} if (inner := applicable(value, there)) else {}
+    return {key: found[key] for key in changes if key in found}
+
+
+def nested(keys: Sequence[str], value: Any) -> Any:
+    """Put a value under keys, the first outermost: a, b and 1 give ``{a: {b: 1}}``."""
+    return reduce(lambda inner, key: {key: inner}, reversed(keys), value)
+
+
+def without(settings: Tree, keys: Sequence[str]) -> dict[str, Any]:
+    """Leave out what lies under keys, and the mappings that are empty then."""
+    first, *rest = keys
+    if first not in settings or (rest and not isinstance(settings[first], Mapping)):
+        return dict(settings)
+    inner = without(settings[first], rest) if rest else {}
+    return {key: inner if key == first else value for key, value in settings.items() if key != first or inner}
 
 
 def leaves(settings: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:

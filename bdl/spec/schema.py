@@ -1,77 +1,25 @@
 """What a benchmark file may say. Every field is described in ``docs/spec.md``."""
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
 from bdl.errors import InputError, unknown
-from bdl.metrics.base import INFO
+from bdl.spec import parts
+from bdl.spec.checks import check_changes, check_distances, check_references, check_sweep, labels_of
 from bdl.spec.entry import Entry, Evaluation
-from bdl.spec.fields import (
-    Count,
-    DatasetName,
-    Index,
-    Items,
-    MetricName,
-    NonEmpty,
-    Settings,
-    Slug,
-    Text,
-    Unique,
-)
+from bdl.spec.explain import within
+from bdl.spec.fields import Count, Index, Items, NonEmpty, Settings, Slug, Text, Unique
+from bdl.spec.labels import DatasetLabel, DatasetName, MetricName
+from bdl.spec.point import Point, points
+from bdl.spec.preparation import Preparation
+from bdl.spec.sweep import lay_over
+from bdl.spec.tables import Note, PaperTables
+from bdl.spec.training import STREAM_RECORD, Record
 
-
-class Preparation(Settings):
-    """How data are split and standardised."""
-
-    split: Literal["published", "first", "half"] = "published"
-    """The data set's own splits; or replicates of the first of them, or of one fixed half of the rows."""
-    standardise: Literal["both", "inputs", "none"] = "both"
-    """What is scaled by the training rows: inputs and targets (but not labels), inputs alone, or nothing."""
-    rows: Mapping[DatasetName, Count] = {}
-    """Data set to the number of training rows that are kept, the first of each split; the others keep all."""
-
-    def dump_on(self, dataset: str) -> dict[str, Any]:
-        """List the settings for one data set as JSON values; rows only where some are left out."""
-        rows = {"rows": self.rows[dataset]} if dataset in self.rows else {}
-        return self.model_dump(mode="json", exclude={"rows"}) | rows
-
-
-class PaperTables(Settings):
-    """Printed tables that the benchmark reproduces."""
-
-    paper: Text
-    """Identifier of the paper."""
-    tables: NonEmpty[Text]
-    """Tables, the preferred first."""
-    task: Text
-    """The paper's experiment."""
-    methods: Mapping[str, Text]
-    """Entry to the paper's method; with a space and its setting where the paper has several: `vifa latent_dim=1`."""
-    datasets: Mapping[DatasetName, Text] = {}
-    """Our data set to the paper's and its setting, `synthetic obs_dim=100`, those listed alone; empty where the names
-    are the same."""
-    metrics: Mapping[MetricName, Text] = {}
-    """Our metric to the paper's, with a leading `-` for one of opposite sign, those listed alone; empty for all
-    metrics that have the same name."""
-
-
-class Note(Settings):
-    """A remark shown with the cells it names; null stands for any."""
-
-    dataset: DatasetName | None = None
-    """Data set of the cells."""
-    entry: str | None = None
-    """Entry of the cells."""
-    metric: MetricName | None = None
-    """Metric of the cells."""
-    statistic: Literal["mean", "median"] | None = None
-    """Statistic of the cells."""
-    text: Text
-    """The remark."""
+PART = {"part": True}
+"""Context of the validation of a part, or of a point, of a benchmark that was checked as a whole."""
 
 
 class Benchmark(Settings):
@@ -91,18 +39,26 @@ class Benchmark(Settings):
     """Splits of each data set, numbered from 0."""
     entries: Mapping[Slug, Entry] = Field(min_length=1)
     """Entries by name, in table order."""
+    by_dataset: Mapping[DatasetLabel, Mapping[str, Any]] = {}
+    """Data set to what is different there for all entries that have it, before their own `by_dataset`."""
+    sweep: Mapping[Text, NonEmpty[Any]] = {}
+    """Dotted path of a setting to its values; every combination is run."""
     baseline: Slug | None = None
     """Entry that the others are held against, split by split, in figures of their own; null for no such figures."""
     preparation: Preparation = Preparation()
     """How data are split and standardised."""
     evaluation: Evaluation = Evaluation()
     """How a posterior is scored, unless its entry says otherwise."""
+    record: Record | None = None
+    """When a fit is looked at while it runs, unless its entry says otherwise."""
     metrics: Unique[MetricName]
     """Metrics, in table order."""
     papers: Items[PaperTables] = ()
     """Printed tables that the benchmark reproduces, the preferred first."""
     notes: Items[Note] = ()
     """Remarks about cells."""
+    _at: dict[str, "Benchmark"] = PrivateAttr(default_factory=dict)
+    """The benchmark at points of its sweep."""
 
     @model_validator(mode="after")
     def _entries_exist(self) -> Self:
@@ -115,15 +71,46 @@ class Benchmark(Settings):
         return self
 
     @model_validator(mode="after")
+    def _labels_exist(self, info: ValidationInfo) -> Self:
+        context = info.context or {}
+        if "part" not in context:
+            check_references(self, context.get("labels", frozenset()))
+        return self
+
+    @model_validator(mode="after")
     def _entries_have_datasets(self) -> Self:
         idle = [name for name in self.datasets if not any(entry.runs_on(name) for entry in self.entries.values())]
         if idle:
             raise ValueError(f"datasets: no entry runs on '{idle[0]}': remove it, or name it in an entry's datasets")
         return self
 
+    @model_validator(mode="after")
+    def _valid_on_data_sets(self, info: ValidationInfo) -> Self:
+        if "part" not in (info.context or {}):
+            check_changes(self)
+        for name, entry in self.entries.items():
+            for dataset in dict.fromkeys((*self.by_dataset, *entry.by_dataset)):
+                try:
+                    entry.lay(dataset, self.by_dataset.get(dataset, {}))
+                except ValueError as error:
+                    own = ("entries", name) if dataset in entry.by_dataset else ()
+                    raise within((*own, "by_dataset", dataset), error) from None
+        return self
+
+    @model_validator(mode="after")
+    def _distances_have_references(self) -> Self:
+        check_distances(self)
+        return self
+
+    @model_validator(mode="after")
+    def _valid_at_points(self, info: ValidationInfo) -> Self:
+        if "part" not in (info.context or {}):
+            check_sweep(self)
+        return self
+
     @property
-    def pairs(self) -> tuple[tuple[str, str], ...]:
-        """The cells, (data set, entry): each entry on the data sets that it runs on, in table order."""
+    def pairs(self) -> tuple[tuple[DatasetName, str], ...]:
+        """(Data set, entry): each entry on the data sets that it runs on, in table order."""
         return tuple(
             (dataset, name)
             for dataset in self.datasets
@@ -132,20 +119,66 @@ class Benchmark(Settings):
         )
 
     @property
-    def measures_distances(self) -> bool:
-        """Whether posteriors are held against references, rather than predictions against targets."""
-        return any(INFO[name].kind == "distance" for name in self.metrics)
+    def axes(self) -> tuple[str, ...]:
+        """Paths of the sweep."""
+        return tuple(self.sweep)
 
-    @model_validator(mode="after")
-    def _distances_have_references(self) -> Self:
-        if self.measures_distances and any(INFO[name].kind == "predictive" for name in self.metrics):
-            raise ValueError("metrics: distances and predictive scores cannot be mixed; make two benchmarks")
-        for dataset, name in self.pairs if self.measures_distances else ():
-            entry = self.entries[name].on(dataset)
-            if entry.reference is None and not entry.streams:
-                own = f".by_dataset.{dataset}" if self.entries[name].reference else ""
-                raise ValueError(f"entries.{name}{own}.reference is missing: distances need one")
-        return self
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """Every combination of the values of the sweep, the last axis fastest; one empty point without a sweep."""
+        return points(self.sweep)
+
+    @property
+    def cells(self) -> tuple[tuple[DatasetName, str, Point], ...]:
+        """(Data set, entry, point) in table order: by data set, then by point, then by entry."""
+        return tuple(
+            (dataset, name, point)
+            for dataset in self.datasets
+            for point in self.points
+            for name, entry in self.entries.items()
+            if entry.runs_on(dataset)
+        )
+
+    def at(self, point: Point) -> "Benchmark":
+        """Give the benchmark at a point of its sweep: checked, without a sweep, with the same labels.
+
+        An entry or a data set that lacks the setting of an axis stays as it is.
+        """
+        if not point:
+            return self.model_copy(update={"sweep": {}}) if self.sweep else self
+        if point.text not in self._at:
+            content = lay_over(self.model_dump(mode="json"), point) | {"sweep": {}}
+            self._at[point.text] = Benchmark.model_validate(content, context=PART)
+        return self._at[point.text]
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Copy, with changes that are not checked."""
+        copy = super().model_copy(update=update, deep=deep)
+        copy._at = {}
+        return copy
+
+    def dataset(self, label: str) -> DatasetName:
+        """Give a data set with its settings by its label.
+
+        Raises
+        ------
+        InputError
+            If the benchmark has no such data set.
+        """
+        for dataset in self.datasets:
+            if dataset == label:
+                return dataset
+        raise unknown("dataset", label, self.datasets)
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """What its data sets and metrics are called."""
+        return labels_of(self)
+
+    @property
+    def measures_distances(self) -> bool:
+        """Whether posteriors are held against references."""
+        return any(metric.info.kind == "distance" for metric in self.metrics)
 
     def select(self, datasets: Sequence[str] = (), entries: Sequence[str] = ()) -> Self:
         """Narrow the benchmark; an empty argument keeps everything of its kind.
@@ -185,40 +218,36 @@ class Benchmark(Settings):
         }
         return self.model_copy(update=changes)
 
-    def cell_hash(self, dataset: str, entry: str) -> str:
-        """Identify everything here that changes the numbers of one (dataset, entry) cell.
-
-        Returns
-        -------
-        str
-            SHA-256 (hex) of the canonical JSON of the benchmark's name and seed, the data set's name, the
-            entry with its name and every default, preparation and evaluation. Splits, other entries and what
-            concerns other data sets have no part.
-        """
-        settings, preparation = self.entries[entry].dump_on(dataset), self.preparation.dump_on(dataset)
-        if settings["search"]:
-            # The order matters, of draws and of the grid's points; the sorted keys of canonical JSON would hide it.
-            for name in {"space", "grid"} & settings["search"].keys():
-                settings["search"][name] = list(settings["search"][name].items())
-        return _sha256(
-            {
-                "benchmark": self.name,
-                "seed": self.seed,
-                "dataset": dataset,
-                "entry": [entry, settings],
-                "preparation": preparation,
-                "evaluation": self.evaluation_of(entry).model_dump(mode="json"),
-            }
-        )
-
     def evaluation_of(self, entry: str) -> Evaluation:
         """How the posterior of an entry is scored."""
         return self.entries[entry].evaluation or self.evaluation
 
+    def record_of(self, dataset: str, entry: str) -> Record | None:
+        """When fits of an entry are looked at while they run; None if only their end counts.
+
+        A method that learns from a stream heeds a benchmark's record of observations, the others one of epochs or
+        updates.
+        """
+        settings = self.entries[entry].on(dataset)
+        given = settings.record or self.record
+        if given and settings.streams != (given.unit == "observations"):
+            given = None
+        if settings.streams:
+            return given or STREAM_RECORD
+        return None if settings.direct and not settings.external else given
+
+    def fit_part(self, dataset: str, entry: str) -> dict[str, Any]:
+        """List everything here that decides the fits of an entry on a data set; see `bdl.spec.parts.fit_part`."""
+        return parts.fit_part(self, dataset, entry)
+
+    def score_part(self, dataset: str, entry: str) -> dict[str, Any]:
+        """List everything here that decides the scores of a posterior; see `bdl.spec.parts.score_part`."""
+        return parts.score_part(self, dataset, entry)
+
     @property
     def content_hash(self) -> str:
-        """SHA-256 (hex) of the number of splits and the hashes of all cells, whatever their order."""
-        return _sha256({"splits": self.splits, "cells": sorted(self.cell_hash(*pair) for pair in self.pairs)})
+        """SHA-256 (hex) of the number of splits and what decides the numbers of all cells, whatever their order."""
+        return parts.content_hash(self)
 
 
 def _keep(kind: str, wanted: Sequence[str], known: Iterable[str]) -> tuple[str, ...]:
@@ -227,8 +256,3 @@ def _keep(kind: str, wanted: Sequence[str], known: Iterable[str]) -> tuple[str, 
         if name not in known:
             raise unknown(kind, name, known)
     return tuple(name for name in known if name in wanted or not wanted)
-
-
-def _sha256(content: Any) -> str:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -2,15 +2,15 @@
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from bdl.errors import InputError
-from bdl.plan.cell import Cell
 from bdl.spec import Benchmark
+from bdl.store.rows import CellKey
 from bdl.store.store import Store
 
 
@@ -62,12 +62,11 @@ def existing(results: Path, benchmark: Benchmark) -> Store:
     return Store(path)
 
 
-def start_afresh(store: Store, cells: list[Cell]) -> Path | None:
+def start_afresh(store: Store, cells: Sequence[CellKey]) -> Path | None:
     """Forget the cells' rows, keeping a copy of the store beside it; None if there was nothing to forget."""
-    names = [(cell.dataset, cell.entry) for cell in cells]
-    if not any(store.fingerprint(*name) for name in names):
+    if not any(store.fit_hash(cell) for cell in cells):
         return None
     copy = store.path.with_name(f"store.sqlite.{time.strftime('%Y%m%dT%H%M%S')}")
     shutil.copy2(store.path, copy)
-    store.forget(names)
+    store.forget(cells)
     return copy

@@ -1,76 +1,43 @@
-"""The append-only store of a run: one SQLite file, one transaction a group of trials.
+"""The store of a run: an append-only SQLite file, one transaction a group of trials, and posteriors beside it.
 
-A group's rows and predictions appear together or not at all, also after SIGKILL or a power cut; the primary
-key makes a second copy of a row impossible. The one thing that is written anew is the metrics of a row.
+A posterior is written and synced before the row that names it; a group's rows appear together or not at all, also
+after SIGKILL or a power cut; the primary key makes a second copy of a row impossible. A fit is never written anew:
+its scores are in a table of their own, each with the hash of what computed it.
 """
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from io import BytesIO
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from math import isfinite, nan
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, Self
 
 from bdl.errors import InputError
+from bdl.store import artefacts
+from bdl.store.rows import CellKey, Outcome, Reading, Row, Stage
 
-Stage = Literal["search", "final"]
+_CELL = ("dataset", "entry", "point")
+_KEY = (*_CELL, "stage", "split", "trial", "fold")
+_BODY = ("reason", "hyper", "seconds", "details")
+_KEY_COLUMNS = "dataset TEXT, entry TEXT, point TEXT, stage TEXT, split INTEGER, trial INTEGER, fold INTEGER"
 
-_SCHEMA = """
+_FORMAT = 2
+"""Of the tables; a store of another format is refused."""
+
+_SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS cells (
-    dataset TEXT, entry TEXT, fingerprint TEXT NOT NULL, PRIMARY KEY (dataset, entry));
-CREATE TABLE IF NOT EXISTS trials (
-    dataset TEXT, entry TEXT, stage TEXT, split INTEGER, trial INTEGER, fold INTEGER,
-    status TEXT NOT NULL, row TEXT NOT NULL, predictions BLOB,
-    PRIMARY KEY (dataset, entry, stage, split, trial, fold));
+    dataset TEXT, entry TEXT, point TEXT, fit_hash TEXT NOT NULL, PRIMARY KEY (dataset, entry, point));
+CREATE TABLE IF NOT EXISTS fits (
+    {_KEY_COLUMNS}, status TEXT NOT NULL, body TEXT NOT NULL, artefact TEXT, PRIMARY KEY ({", ".join(_KEY)}));
+CREATE TABLE IF NOT EXISTS scores (
+    {_KEY_COLUMNS}, metric TEXT, value REAL, code TEXT NOT NULL, PRIMARY KEY ({", ".join(_KEY)}, metric));
+CREATE TABLE IF NOT EXISTS points (
+    {_KEY_COLUMNS}, axis TEXT, at INTEGER, metric TEXT, value REAL,
+    PRIMARY KEY ({", ".join(_KEY)}, axis, at, metric));
 """
-
-
-@dataclass(frozen=True)
-class Row:
-    """Outcome of one trial.
-
-    Parameters
-    ----------
-    dataset, entry, stage, split, trial, fold
-        Which trial: a fold of a search setting, or the final fit of a split (trial 0, fold 0).
-    status
-        ``"ok"`` or ``"failed"``.
-    reason
-        Why it failed.
-    hyper
-        Hyper-parameters.
-    metrics
-        Values by metric; for a search row the validation score.
-    seconds
-        Its share of the wall time of its group.
-    details
-        How it was run: updates, group width, device, compiled, traceback.
-    predictions
-        Model outputs (S, n_test), original units; kept for final fits.
-    """
-
-    dataset: str
-    entry: str
-    stage: Stage
-    split: int
-    trial: int
-    fold: int
-    status: Literal["ok", "failed"]
-    reason: str | None
-    hyper: dict[str, float]
-    metrics: dict[str, float | None]
-    seconds: float
-    details: dict[str, Any]
-    predictions: NDArray[np.floating[Any]] | None = field(default=None, repr=False, compare=False)
-
-
-_KEY = ("dataset", "entry", "stage", "split", "trial", "fold", "status")
-_BODY = ("reason", "hyper", "metrics", "seconds", "details")
 
 
 class Store:
@@ -79,12 +46,12 @@ class Store:
     Parameters
     ----------
     path
-        The SQLite file; made with its folder if missing.
+        The SQLite file; made with its folder if missing. Posteriors are in the folder ``posteriors`` beside it.
 
     Raises
     ------
     InputError
-        If the file cannot be written or is not a store.
+        If the file cannot be written, is not a store, or is one of another version.
     """
 
     def __init__(self, path: Path) -> None:
@@ -92,6 +59,7 @@ class Store:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(path, isolation_level=None)
+            self._check_format()
             self._db.executescript(_SCHEMA)
         except OSError as error:
             raise InputError(f"cannot write {path}: {error.strerror}; choose another --results") from None
@@ -106,91 +74,127 @@ class Store:
     def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
         self._db.close()
 
-    def fingerprint(self, dataset: str, entry: str) -> str | None:
-        """Give the fingerprint that a cell's rows were made under, None if it has none."""
-        found = self._db.execute(
-            "SELECT fingerprint FROM cells WHERE dataset = ? AND entry = ?", (dataset, entry)
-        ).fetchone()
+    @property
+    def posteriors(self) -> Path:
+        """Folder of the artefacts."""
+        return self.path.parent / "posteriors"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of what long fits go on from after an interruption."""
+        return self.path.parent / "checkpoints"
+
+    def fit_hash(self, cell: CellKey) -> str | None:
+        """Give the hash that a cell's fits were made under, None if it has none."""
+        found = self._db.execute(f"SELECT fit_hash FROM cells WHERE {_where(_CELL)}", cell).fetchone()
         return found[0] if found else None
 
-    def claim(self, dataset: str, entry: str, fingerprint: str) -> None:
-        """Record the fingerprint of a cell before its first row."""
-        self._db.execute("INSERT INTO cells VALUES (?, ?, ?)", (dataset, entry, fingerprint))
+    def claim(self, cell: CellKey, fit_hash: str) -> None:
+        """Record the hash of a cell before its first row."""
+        self._db.execute("INSERT INTO cells VALUES (?, ?, ?, ?)", (*cell, fit_hash))
 
-    def forget(self, cells: Iterable[tuple[str, str]]) -> None:
-        """Remove the cells' rows and fingerprints."""
+    def forget(self, cells: Iterable[CellKey]) -> None:
+        """Remove the cells' rows, scores and hashes; posteriors stay."""
         with self._transaction():
             for cell in cells:
-                self._db.execute("DELETE FROM trials WHERE dataset = ? AND entry = ?", cell)
-                self._db.execute("DELETE FROM cells WHERE dataset = ? AND entry = ?", cell)
+                for table in ("points", "scores", "fits", "cells"):
+                    self._db.execute(f"DELETE FROM {table} WHERE {_where(_CELL)}", cell)
 
-    def append(self, rows: Sequence[Row]) -> None:
-        """Add a group of rows, all or none."""
+    def append(self, outcomes: Sequence[Outcome]) -> None:
+        """Add what a group hands over, all or nothing; posteriors are safe before the rows that name them."""
+        kept = [
+            replace(row, artefact=artefacts.write(self.posteriors, content)) if content else row
+            for row, _, content in outcomes
+        ]
         with self._transaction():
-            self._db.executemany(
-                "INSERT INTO trials VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [
-                    (
-                        *(getattr(row, name) for name in _KEY),
-                        _body(row),
-                        _packed(row.predictions),
-                    )
-                    for row in rows
-                ],
-            )
+            for row, (_, readings, _) in zip(kept, outcomes, strict=True):
+                key = _key(row)
+                body = json.dumps({name: getattr(row, name) for name in _BODY})
+                self._insert("fits", [(*key, row.status, body, row.artefact)])
+                self._insert("scores", _score_rows(row))
+                self._insert("points", [(*key, *reading[:3], _finite(reading.value)) for reading in readings])
 
-    def update(self, rows: Sequence[Row]) -> None:
-        """Write the metrics of rows that are there anew, all or none; status and predictions stay."""
+    def rescore(self, rows: Sequence[Row]) -> None:
+        """Write the scores of rows anew, all or none; their fits stay as they are."""
         with self._transaction():
-            self._db.executemany(
-                f"UPDATE trials SET row = ? WHERE {' AND '.join(f'{name} = ?' for name in _KEY)}",
-                [(_body(row), *(getattr(row, name) for name in _KEY)) for row in rows],
-            )
+            for row in rows:
+                self._insert("scores", _score_rows(row), "OR REPLACE")
 
-    def rows(self, stage: Stage, dataset: str, entry: str) -> list[Row]:
-        """Read a cell's rows of one stage, in the order split, trial, fold; without predictions."""
+    def rows(self, stage: Stage, cell: CellKey) -> list[Row]:
+        """Read a cell's rows of one stage with their scores, in the order split, trial, fold."""
+        scores: dict[tuple[Any, ...], dict[str, tuple[float | None, str]]] = {}
+        where = f"WHERE stage = ? AND {_where(_CELL)}"
+        names = ", ".join(_KEY)
+        query = f"SELECT {names}, metric, value, code FROM scores {where} ORDER BY rowid"
+        for *key, metric, value, code in self._db.execute(query, (stage, *cell)):
+            scores.setdefault(tuple(key), {})[metric] = (value, code)
+        query = f"SELECT {names}, status, body, artefact FROM fits {where} ORDER BY split, trial, fold"
+        return [
+            _row(tuple(key), status, json.loads(body), artefact, scores.get(tuple(key), {}))
+            for *key, status, body, artefact in self._db.execute(query, (stage, *cell))
+        ]
+
+    def readings(self, cell: CellKey) -> list[tuple[int, Reading]]:
+        """Read the scores at recorded clocks of a cell's final fits, each with its split."""
         found = self._db.execute(
-            f"SELECT {', '.join(_KEY)}, row FROM trials WHERE stage = ? AND dataset = ? AND entry = ? "
-            "ORDER BY split, trial, fold",
-            (stage, dataset, entry),
+            f"SELECT split, axis, at, metric, value FROM points WHERE stage = 'final' AND {_where(_CELL)} "
+            "ORDER BY split, axis, at, rowid",
+            cell,
         )
-        return [Row(*key, **json.loads(body)) for *key, body in found]
+        return [
+            (split, Reading(axis, at, metric, nan if value is None else value))
+            for split, axis, at, metric, value in found
+        ]
 
-    def predictions(self, dataset: str, entry: str, split: int) -> NDArray[np.floating[Any]] | None:
-        """Read the predictions of a final fit, None if it failed or is not there."""
-        found = self._db.execute(
-            "SELECT predictions FROM trials WHERE stage = 'final' AND dataset = ? AND entry = ? AND split = ?",
-            (dataset, entry, split),
-        ).fetchone()
-        if found is None or found[0] is None:
-            return None
-        values: NDArray[np.floating[Any]] = np.load(BytesIO(found[0]), allow_pickle=False)
-        return values
+    def _check_format(self) -> None:
+        (found,) = self._db.execute("PRAGMA user_version").fetchone()
+        (tables,) = self._db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+        if tables and found != _FORMAT:
+            raise InputError(f"{self.path} was written by another version of bdl-bench; move it away and run again")
+        if not tables:
+            self._db.execute(f"PRAGMA user_version = {_FORMAT}")
 
-    def _transaction(self) -> "_Transaction":
-        return _Transaction(self._db)
+    def _insert(self, table: str, rows: Sequence[tuple[Any, ...]], conflict: str = "") -> None:
+        if rows:
+            marks = ", ".join("?" * len(rows[0]))
+            self._db.executemany(f"INSERT {conflict} INTO {table} VALUES ({marks})", rows)
 
-
-class _Transaction:
-    """BEGIN and COMMIT, or ROLLBACK if the block raises."""
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
-
-    def __enter__(self) -> None:
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """BEGIN and COMMIT, or ROLLBACK if the block raises."""
         self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
 
-    def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
-        self._db.execute("COMMIT" if kind is None else "ROLLBACK")
+
+def _where(names: Iterable[str]) -> str:
+    return " AND ".join(f"{name} = ?" for name in names)
 
 
-def _body(row: Row) -> str:
-    return json.dumps({name: getattr(row, name) for name in _BODY})
+def _key(row: Row) -> tuple[Any, ...]:
+    return tuple(getattr(row, name) for name in _KEY)
 
 
-def _packed(predictions: NDArray[np.floating[Any]] | None) -> bytes | None:
-    if predictions is None:
-        return None
-    buffer = BytesIO()
-    np.save(buffer, predictions, allow_pickle=False)
-    return buffer.getvalue()
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not isfinite(value) else value
+
+
+def _score_rows(row: Row) -> list[tuple[Any, ...]]:
+    return [(*_key(row), name, _finite(value), row.codes.get(name, "")) for name, value in row.metrics.items()]
+
+
+def _row(
+    key: tuple[Any, ...],
+    status: Any,
+    body: dict[str, Any],
+    artefact: str | None,
+    scores: dict[str, tuple[float | None, str]],
+) -> Row:
+    metrics = {name: value for name, (value, _) in scores.items()}
+    codes = {name: code for name, (_, code) in scores.items()}
+    named = dict(zip(_KEY, key, strict=True))
+    return Row(**named, **body, status=status, metrics=metrics, codes=codes, artefact=artefact)

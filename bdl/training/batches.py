@@ -1,4 +1,4 @@
-"""The order in which a trial sees its rows: shuffled every epoch, without replacement."""
+"""The order in which a trial sees its rows: shuffled every epoch, or drawn with replacement."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -8,13 +8,14 @@ from torch import Tensor
 
 from bdl.data.splits import Rows
 from bdl.rng import random_bits
+from bdl.training.schedule import Schedule
 
 Bits = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
 _LAST = torch.iinfo(torch.int64).max
 
 _DRAWN_AT_ONCE = 100_000
-"""Positions shuffled together: enough to hide the cost of a call, and no more than a megabyte."""
+"""Positions drawn together: enough to hide the cost of a call, and no more than a megabyte."""
 
 
 def shuffled(keys: Tensor, epoch: int | Tensor, lengths: Tensor, bits: Bits = random_bits) -> Tensor:
@@ -37,11 +38,8 @@ def shuffled(keys: Tensor, epoch: int | Tensor, lengths: Tensor, bits: Bits = ra
         Permutations, int64, (R, max n_r): row r starts with a permutation of 0..n_r-1; what follows is
         padding without meaning.
     """
-    n = int(lengths.max())
-    step = torch.as_tensor(epoch, dtype=torch.int32, device=keys.device)
-    # word i belongs to position i, however many positions the companions have
-    words = torch.stack(bits(keys, step, (n + 1) // 2), dim=2).flatten(1)[:, :n].long()
-    position = torch.arange(n, device=keys.device)
+    words = _words(keys, epoch, int(lengths.max()), bits)
+    position = torch.arange(words.shape[1], device=keys.device)
     # the position in the low bits breaks ties, so that every sorting routine gives the same order
     packed = torch.where(position < lengths.unsqueeze(1), (words << 32) | position, _LAST)
     if packed.device.type == "cpu":
@@ -51,65 +49,83 @@ def shuffled(keys: Tensor, epoch: int | Tensor, lengths: Tensor, bits: Bits = ra
     return ordered & 0xFFFFFFFF
 
 
-def updates_per_fit(n: int, batch_size: int, epochs: int, batches_per_step: int) -> int:
-    """Count the updates of one fit: incomplete minibatches and a last incomplete update are dropped."""
-    return epochs * (n // batch_size) // batches_per_step
+def drawn(keys: Tensor, epoch: int | Tensor, lengths: Tensor, bits: Bits = random_bits) -> Tensor:
+    """Draw positions with replacement, as many as a trial has; arguments as in `shuffled`.
+
+    Returns
+    -------
+    Tensor
+        Positions, int64, (R, max n_r), each uniform on 0..n_r-1: the integer part of n_r times a 32-bit fraction.
+    """
+    words = _words(keys, epoch, int(lengths.max()), bits) & 0xFFFFFFFF
+    return (words * lengths.unsqueeze(1)) >> 32
+
+
+def _words(keys: Tensor, epoch: int | Tensor, n: int, bits: Bits) -> Tensor:
+    """Draw n words a trial; word i belongs to position i, however many positions the companions have."""
+    step = torch.as_tensor(epoch, dtype=torch.int32, device=keys.device)
+    return torch.stack(bits(keys, step, (n + 1) // 2), dim=2).flatten(1)[:, :n].long()
 
 
 def minibatches(
     rows: Sequence[Rows],
     keys: Tensor,
+    schedule: Schedule,
     *,
-    batch_size: int,
-    epochs: int,
     batches_per_step: int,
+    done: int = 0,
     bits: Bits = random_bits,
-) -> Iterator[Tensor]:
+) -> Iterator[tuple[int, tuple[Tensor, ...]]]:
     """Yield, after each epoch, the row numbers of the updates that are complete by then.
 
     Parameters
     ----------
     rows
-        Training rows of each trial; all trials have the same number of whole minibatches.
+        Training rows of each trial; all have the same number of minibatches, and if incomplete ones are kept the same
+        number of rows.
     keys
         Generator keys of the shuffle stream, int32, (R, 2).
-    batch_size
-        Rows in a minibatch, M; the last incomplete one of an epoch is dropped.
-    epochs
-        Passes over the rows.
+    schedule
+        Passes over the rows, rows in a minibatch, and how they are drawn.
     batches_per_step
         Minibatches in an update, L. An update may mix two epochs; leftovers at the end are dropped.
+    done
+        Updates that were made before; what follows is the same as without.
     bits
         The generator, possibly compiled.
 
     Yields
     ------
-    Tensor
-        Row numbers, int64, contiguous, (updates, R, L, M).
+    tuple
+        Number of the epoch, from 1, and for each update the row numbers, int64, contiguous, (R, L, M); those of an
+        incomplete minibatch have fewer than M.
     """
     table, lengths = _padded(rows, keys.device)
-    per_epoch = int(lengths.min()) // batch_size
-    pending = table.new_empty(len(rows), 0, batch_size)
-    for order in _orders(keys, epochs, lengths, bits):
-        drawn = table.gather(1, order[:, : per_epoch * batch_size])
-        own = drawn.view(len(rows), per_epoch, batch_size)
-        pending = torch.cat([pending, own], dim=1)
+    size, per_epoch = schedule.batch_size, schedule.batches(int(lengths.min()))
+    first, skipped = divmod(done * batches_per_step, per_epoch) if per_epoch else (0, 0)
+    pending = table.new_empty(len(rows), 0, size)
+    for epoch, order in enumerate(_orders(keys, range(first, schedule.epochs), lengths, schedule, bits), first + 1):
+        own = table.gather(1, order[:, : per_epoch * size])
+        whole = own[:, : own.shape[1] // size * size]
+        pending = torch.cat([pending, whole.reshape(len(rows), whole.shape[1] // size, size)[:, skipped:]], dim=1)
+        skipped = 0
         ready = pending.shape[1] // batches_per_step
         complete = pending[:, : ready * batches_per_step]
-        updates = complete.reshape(len(rows), ready, batches_per_step, batch_size)
+        updates = complete.reshape(len(rows), ready, batches_per_step, size).transpose(0, 1).contiguous().unbind()
         pending = pending[:, ready * batches_per_step :]
-        yield updates.transpose(0, 1).contiguous()
+        rest = own[:, whole.shape[1] :]  # of this epoch, unless its rows were whole minibatches or are dropped
+        yield epoch, (*updates, *([rest.unsqueeze(1).contiguous()] if rest.shape[1] else []))
 
 
-def _orders(keys: Tensor, epochs: int, lengths: Tensor, bits: Bits) -> Iterator[Tensor]:
-    """Yield the permutations of each epoch, (R, longest); short ones are drawn many epochs at a time."""
+def _orders(keys: Tensor, epochs: range, lengths: Tensor, schedule: Schedule, bits: Bits) -> Iterator[Tensor]:
+    """Yield the positions of each epoch, (R, longest); those of few rows are drawn many epochs at a time."""
+    draw = shuffled if schedule.sampling == "without_replacement" else drawn
     trials = len(keys)
     block = max(1, _DRAWN_AT_ONCE // (trials * int(lengths.max())))
-    for start in range(0, epochs, block):
-        count = min(block, epochs - start)
-        counters = torch.arange(start, start + count, dtype=torch.int32, device=keys.device)
+    for start in epochs[::block]:
+        counters = torch.arange(start, min(start + block, epochs.stop), dtype=torch.int32, device=keys.device)
         steps = counters.repeat_interleave(trials).unsqueeze(1)
-        orders = shuffled(keys.repeat(count, 1), steps, lengths.repeat(count), bits)
+        orders = draw(keys.repeat(len(counters), 1), steps, lengths.repeat(len(counters)), bits)
         yield from torch.split(orders, trials)
 
 

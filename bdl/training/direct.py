@@ -1,7 +1,9 @@
 """Fits by methods without minibatches, and the data that they and reference posteriors see."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -9,14 +11,23 @@ from torch.utils._pytree import tree_map
 
 from bdl.data import Dataset
 from bdl.data.splits import Rows
-from bdl.methods.base import DirectMethod
+from bdl.errors import InputError
+from bdl.methods.base import DirectMethod, ExternalMethod
+from bdl.methods.clock import Clock
 from bdl.models.problem import Problem
-from bdl.training.engine import Fit
+from bdl.posteriors.base import Posterior
+from bdl.rng import trial_keys
+from bdl.training.checkpoint import Checkpoint
+from bdl.training.fitting import Looks, Progress, Snapshot, silent
+from bdl.training.states import stacked_buffers
 from bdl.training.trials import Trials, fitted_scaling
+
+if TYPE_CHECKING:
+    from bdl.training.program import Program
 
 
 class TrainingData(NamedTuple):
-    """Training rows as a model sees them, float64."""
+    """Rows as the model of a trial sees them, float64."""
 
     x: Tensor
     """Inputs, (n, d)."""
@@ -24,37 +35,91 @@ class TrainingData(NamedTuple):
     """Targets, (n,)."""
     y_unit: float
     """Unit of `y` in original target units."""
+    y_origin: float
+    """Where `y` is zero, original target units."""
 
     @classmethod
-    def of(cls, dataset: Dataset, rows: Rows) -> "TrainingData":
-        """Standardise rows by themselves, as far as the data set says."""
-        scaling = fitted_scaling(dataset, [rows])
-        x = (dataset.x[rows] - scaling.x_mean[0]) / scaling.x_scale[0]
-        y = (dataset.y[rows] - scaling.y_mean[0]) / scaling.y_scale[0]
-        return cls(torch.from_numpy(x), torch.from_numpy(y), float(scaling.y_scale[0]))
+    def of(cls, dataset: Dataset, training: Rows, rows: Rows | None = None) -> "TrainingData":
+        """Standardise the training rows, or others, by the training rows, as far as the data set says."""
+        scaling, chosen = fitted_scaling(dataset, [training]), training if rows is None else rows
+        x = (dataset.x[chosen].reshape(len(chosen), -1) - scaling.x_mean[0]) / scaling.x_scale[0]
+        y = (dataset.y[chosen] - scaling.y_mean[0]) / scaling.y_scale[0]
+        return cls(torch.from_numpy(x), torch.from_numpy(y), float(scaling.y_scale[0]), float(scaling.y_mean[0]))
 
-    def hyper(self, values: Mapping[str, float]) -> dict[str, Tensor]:
-        """Give hyper-parameters, float64, with the noise precision in the unit of `y`."""
-        units = {"noise_precision": self.y_unit**2}
-        return {name: torch.tensor(value * units.get(name, 1), dtype=torch.float64) for name, value in values.items()}
+    def hyper(self, values: Mapping[str, float], problem: Problem) -> dict[str, Tensor]:
+        """Give hyper-parameters, float64, in the unit of `y`."""
+        own = problem.likelihood.to_model_units(values, self.y_unit)
+        return {name: torch.tensor(value, dtype=torch.float64) for name, value in own.items()}
 
 
-def fit_directly(method: DirectMethod, problem: Problem, dataset: Dataset, trials: Trials) -> Fit:
-    """Fit every trial, one after the other.
+@dataclass(frozen=True, eq=False)
+class DirectFitting:
+    """Fit every trial, one after the other, by a direct or an external method.
 
-    Returns
-    -------
-    Fit
-        The state of a trial is its posterior; nothing diverges and there are no updates.
+    Parameters
+    ----------
+    program
+        What is fitted, and to what.
+    trials
+        Rows, hyper-parameters and identities; each trial's seed is made of its identity.
+
+    Notes
+    -----
+    The state of a trial is its posterior, nothing diverges, and there is one snapshot a trial. A fit that is cut off
+    begins again: there is no checkpoint.
     """
-    found: dict[tuple[bytes, tuple[float, ...]], Any] = {}  # replicates on the same rows have the same posterior
-    posteriors = []
-    for index, rows in enumerate(trials.rows):
-        values = {name: float(value[index]) for name, value in trials.hyper.items()}
-        key = (rows.tobytes(), tuple(values.values()))
-        if key not in found:
-            data = TrainingData.of(dataset, rows)
-            found[key] = method.fit(problem, data.x, data.y, data.hyper(values))
-        posteriors.append(found[key])
-    none = torch.zeros(len(posteriors), dtype=torch.int64)
-    return Fit(tree_map(lambda *leaves: torch.stack(leaves), *posteriors), none, none)
+
+    program: "Program"
+    trials: Trials
+
+    def run(
+        self, looks: Looks | None = None, progress: Progress = silent, checkpoint: Checkpoint | None = None
+    ) -> Iterator[Snapshot]:
+        """Yield each trial as it is done, and where it shows itself before that and a look is due."""
+        made: dict[object, Posterior] = {}  # replicates on the same rows have the same posterior
+        for index, rows in enumerate(self.trials.rows):
+            values = {name: float(value[index]) for name, value in self.trials.hyper.items()}
+            key = (rows.tobytes(), *values.values()) if getattr(self.program.method, "deterministic", False) else index
+            if key in made:
+                yield self._snapshot(index, 0, made[key], last=True)
+                continue
+            shown: Iterator[tuple[int, Posterior] | None] = chain(self._shown(index, rows, values), [None])
+            for found, later in pairwise(shown):
+                assert found is not None, "None stands at the end"
+                updates, posterior = found
+                if later is None:
+                    made[key] = posterior
+                if later is None or (looks and looks.due(_clock(updates))):
+                    yield self._snapshot(index, updates, posterior, last=later is None)
+            if key not in made:
+                raise InputError(f"method {type(self.program.method).__name__} showed no posterior: let fits yield one")
+
+    def posterior(self, snapshot: Snapshot, position: int) -> Posterior:
+        """Give the posterior of the trial at a position of the snapshot's `index`."""
+        posterior: Posterior = tree_map(lambda leaf: leaf[position], snapshot.state)
+        return posterior
+
+    def _shown(self, index: int, rows: Rows, values: Mapping[str, float]) -> Iterator[tuple[int, Posterior]]:
+        """Give the updates made and the posterior, as often as the method does."""
+        data, problem = TrainingData.of(self.program.dataset, rows), self.program.problem
+        seed = seed_of(self.trials, index)
+        given = problem, data.x, data.y, data.hyper(values, problem), seed
+        if hasattr(self.program.method, "fits"):
+            yield from cast(ExternalMethod, self.program.method).fits(*given)
+        else:
+            yield 0, cast(DirectMethod, self.program.method).fit(*given)
+
+    def _snapshot(self, index: int, updates: int, posterior: Posterior, last: bool) -> Snapshot:
+        state = tree_map(lambda leaf: leaf.unsqueeze(0), posterior)
+        count, none = torch.tensor([updates]), torch.zeros(1, dtype=torch.int64)
+        buffers = stacked_buffers(self.program.problem, 1, self.program.pool)
+        return Snapshot(_clock(updates), (index,), state, buffers, none, count, last)
+
+
+def seed_of(trials: Trials, index: int) -> int:
+    """Give the seed of a trial for random numbers that are not ours, 31 bits that libraries of any kind take."""
+    return int(trial_keys([trials.identities[index]], "fit")[0, 0]) & 0x7FFFFFFF
+
+
+def _clock(updates: int) -> Clock:
+    return Clock(updates, 0, True, 0.0)

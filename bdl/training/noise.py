@@ -13,8 +13,8 @@ def pairs(shapes: Shapes) -> int:
     return (sum(map(prod, shapes.values())) + 1) // 2
 
 
-def shaped(halves: tuple[Tensor, Tensor], shapes: Shapes) -> dict[str, Tensor]:
-    """Cut one trial's normals, two tensors (pairs,), into named tensors."""
+def shaped(halves: tuple[Tensor, ...], shapes: Shapes) -> dict[str, Tensor]:
+    """Cut one trial's normals, tensors of one axis end to end, into named tensors."""
     sizes = [prod(shape) for shape in shapes.values()]
     flat = torch.cat(halves)[: sum(sizes)]
     parts = torch.split(flat, sizes)

@@ -1,6 +1,6 @@
-"""Predictions of trained trials: the model's outputs under samples of the posterior."""
+"""Predictions of trained trials: what samples of each posterior say of rows that the trials share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -8,13 +8,13 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from bdl.data.splits import Rows
-from bdl.models.problem import Problem
+from bdl.metrics.predictions import VALUES_AT_ONCE, Draws, Examples, Predictions
+from bdl.metrics.predictions import predict as predict_one
+from bdl.models.problem import Hyper, Problem
 from bdl.posteriors.base import Posterior
-from bdl.rng import random_normals, trial_keys
+from bdl.posteriors.tensors import as_type
+from bdl.rng import trial_keys
 from bdl.training.trials import Pool, Trials, View
-
-_OUTPUTS_AT_ONCE = 200_000
-"""Outputs evaluated together; with 50 hidden units their activations take 40 MB and stay near the cache."""
 
 
 def predict(
@@ -23,48 +23,50 @@ def predict(
     pool: Pool,
     trials: Trials,
     state: Any,
+    buffers: Mapping[str, Tensor],
     index: Sequence[int],
     rows: Rows,
+    targets: Tensor,
     samples: int,
-) -> Tensor:
-    """Evaluate the models of some trials on rows they share.
+) -> Predictions:
+    """Predict rows that some trials share.
 
     Parameters
     ----------
     posterior_of
         Gives the posterior of one trial's state.
-    problem, pool, trials, state
-        As for `bdl.training.engine.train`, and the stacked states it gave.
+    problem, pool, trials
+        What was trained on what.
+    state, buffers
+        The states and the running statistics of all trials, stacked.
     index
-        Positions of the trials.
+        Positions of the trials that predict.
     rows
         Row numbers of the data set, (n,).
+    targets
+        Targets of these rows in original units, (n,).
     samples
         Posterior samples, S; each trial draws its own from its stream "predict".
 
     Returns
     -------
-    Tensor
-        Outputs in original target units, (len(index), S, n).
+    Predictions
+        Stacked over the trials, on the device of the pool.
     """
     chosen = trials.take(index)
     device = pool.device
     where = torch.as_tensor(index, device=device)
-    states = tree_map(lambda leaf: leaf[where].float(), state)
+    states = as_type(tree_map(lambda leaf: leaf[where], state), torch.float32)
+    statistics = {name: value[where] for name, value in buffers.items()}
+    view = as_type(chosen.view, torch.float32)
     keys = trial_keys(chosen.identities, "predict").to(device)
-    x = pool.x[torch.as_tensor(rows, device=device)]
+    x, y = pool.x[torch.as_tensor(rows, device=device)], targets.to(device, torch.float64)
 
-    def one(state: Any, view: View, halves: tuple[Tensor, Tensor]) -> Tensor:
-        posterior = posterior_of(state)
-        size = samples * posterior.noise_dim
-        theta = posterior.sample(torch.cat(halves)[:size].view(samples, -1))
-        inputs = view.inputs(x)
-        f = torch.func.vmap(lambda sample: problem.model(sample, inputs, problem.d_out))(theta)
-        return f.squeeze(-1) * view.y_unit + view.y_origin
+    def one(state: Any, buffers: Mapping[str, Tensor], view: View, hyper: Hyper, key: Tensor) -> Predictions:
+        examples = Examples(view.inputs(x), y, view.y_unit, view.y_origin)
+        return predict_one(problem, posterior_of(state), examples, hyper, buffers, Draws(samples, key))
 
-    noise_dim = posterior_of(tree_map(lambda leaf: leaf[0], states)).noise_dim
-    step = torch.zeros((), dtype=torch.int32, device=device)
-    normals = random_normals(keys, step, (samples * noise_dim + 1) // 2)
-    chunk = max(1, _OUTPUTS_AT_ONCE // (samples * len(rows)))
-    outputs: Tensor = torch.func.vmap(one, chunk_size=chunk)(states, chosen.view, normals)
-    return outputs
+    values = samples * max(len(rows) * problem.widest, problem.dim)
+    chunk = max(1, VALUES_AT_ONCE // max(1, values))
+    predictions: Predictions = torch.func.vmap(one, chunk_size=chunk)(states, statistics, view, chosen.hyper, keys)
+    return predictions

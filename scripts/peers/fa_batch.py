@@ -21,7 +21,7 @@ METHODS: Mapping[str, StreamMethod] = {
     "batch-svd": BatchFa(solver="sklearn"),
     "batch-exact": BatchFa(solver="exact"),
 }
-_TINY = Stream("fa_20_10", 20, 10, length=HANDED)
+_TINY = Stream(20, 10, length=HANDED)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def measure(sizes: Sizes, threads: int) -> Iterator[BatchPoint]:
     """Measure all points, one after the other."""
     for dim in sizes.dims:
         for method in sizes.methods:
-            yield alone(threads, point, method, Stream(f"fa_{dim}_10", dim, 10, length=sizes.rows))
+            yield alone(threads, point, method, Stream(dim, 10, length=sizes.rows))
 
 
 def point(method: str, stream: Stream) -> BatchPoint:

@@ -6,10 +6,10 @@ from time import perf_counter
 from typing import Any
 
 import torch
+from bdl.execution.streaming import BLOCK, BLOCKS
 from torch.utils._pytree import tree_leaves
 
 from bdl.data.streams import LENGTH, Stream, draw
-from bdl.execution.streaming import BLOCK, BLOCKS
 from bdl.methods.base import StreamMethod
 from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_fa import OnlineEstimator
@@ -97,7 +97,7 @@ class _Drawn:
     """The latest observations of all streams of a size, (S, `HANDED`, D)."""
 
     def __init__(self, dim: int) -> None:
-        streams = [Stream(f"fa_{dim}_{spread:g}", dim, spread) for spread in SPREADS]
+        streams = [Stream(dim, spread) for spread in SPREADS]
         splits = range(Stream.splits)
         self.dim, self.streams = dim, len(streams) * len(splits)
         self._blocks = zip(*(draw(streams, split, HANDED) for split in splits), strict=True)

@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bdl.data import DATASETS, FetchCount, about, fetch, load, load_stream, status
+from bdl.data import DATASETS, FetchCount, Stream, about, fetch, load, load_stream, status
 from bdl.errors import InputError
+from bdl.registry import Label
 
 from .conftest import CONTENT, NOWHERE, write
 
+COLUMNS = Label("mine", "fa", {"dim": 100, "top": 10, "scaling": "columns"})
 THIRD_PARTY = f"""
 import numpy as np
 from bdl.data import Dataset, RemoteFile
@@ -44,16 +46,14 @@ def toy(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_names() -> None:
     uci = {"boston", "concrete", "energy", "kin8nm", "naval", "power", "protein", "wine", "yacht"}
     classifications = {"australian", "breast_cancer", "a1a", "usps_3v5", "mnist", "synthetic_logistic"}
-    streams = {name for name in DATASETS.builtin if name.startswith("fa_")}
-    assert set(DATASETS.builtin) == uci | {"diabetes", "synthetic"} | classifications | streams
-    assert len(streams) == 12
+    assert set(DATASETS.builtin) == uci | {"diabetes", "synthetic", "fa"} | classifications
 
 
 @pytest.mark.parametrize("name", DATASETS.builtin)
 def test_every_name_resolves_to_its_own_set(name: str) -> None:
     component = DATASETS.get(name)
     assert callable(component)
-    assert getattr(component, "name", component.__class__.__name__) in (name, "function")
+    assert getattr(component, "name", component.__class__.__name__) in (name, "function") or component is Stream
 
 
 def test_unknown_name() -> None:
@@ -75,16 +75,48 @@ def test_about_reads_no_file(cache: Path) -> None:
 
 
 def test_streams_and_tables_are_told_apart() -> None:
-    assert (load_stream("fa_1000_100").dim, load_stream("fa_100_10_columns").scaling) == (1000, "columns")
-    assert about("fa_100_10") == [
-        "100000 vectors of 100 parameters from a factor-analysis model of rank 10, rows scaled by 1 to 10"
+    assert load_stream(COLUMNS) == Stream(100, 10, "columns")
+    assert about(COLUMNS) == [
+        "100000 vectors of 100 parameters from a factor-analysis model of rank 10, columns scaled by 1 to 10"
     ]
-    with pytest.raises(InputError, match="dataset 'fa_100_10' is a stream of parameter vectors: use a method that"):
-        load("fa_100_10")
+    (line,) = about("fa")
+    assert line.startswith("Streams of parameter vectors, each from a factor-analysis model of its own")
+    with pytest.raises(InputError, match="dataset 'mine' is a stream of parameter vectors: use a method that"):
+        load(COLUMNS)
     with pytest.raises(
         InputError, match="dataset 'diabetes' is a table: methods that learn from a stream need a stream"
     ):
         load_stream("diabetes")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("fa", "dataset 'fa': dim: Field required"),
+        (Label("x", "fa", {"dim": 100, "top": 0.5}), "dataset 'fa': top: Input should be greater than or equal to 1"),
+        (Label("x", "fa", {"dim": 10, "top": 2}), "dataset 'fa': dim: Input should be greater than or equal to 11"),
+        (Label("x", "diabetes", {"dim": 10}), "dataset 'diabetes' has no settings: remove dim"),
+    ],
+)
+def test_settings_are_checked(name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        load_stream(name)
+
+
+def test_a_set_with_settings_knows_its_files_when_it_has_them(tmp_path: Path) -> None:
+    (tmp_path / "set.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from bdl.data import RemoteFile\n"
+        "@dataclass(frozen=True)\n"
+        "class Parts:\n"
+        "    count: int\n"
+        "    @property\n"
+        "    def files(self):\n"
+        "        return [RemoteFile('parts', f'parts/{i}', '', '') for i in range(self.count)]\n"
+    )
+    name = f"{tmp_path}/set.py:Parts"
+    assert status(name) == []
+    assert status(Label("parts_2", name, {"count": 2})) == [("parts/0", "missing"), ("parts/1", "missing")]
 
 
 def test_load_fetches_only_what_it_reads(toy: str) -> None:

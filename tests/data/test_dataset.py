@@ -3,6 +3,7 @@
 import hashlib
 import pickle
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from bdl.data import Dataset, Split, load
 from bdl.errors import InputError
 
+IMAGES = np.arange(48, dtype=np.uint8).reshape(3, 2, 2, 4)
 X = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
 Y = np.array([7.0, 8.0, 9.0])
 
@@ -35,7 +37,15 @@ def test_checksum_sees_the_last_bit(entry: int) -> None:
         (X, Y[:2], r"x is \(3, 2\) and y \(2,\)"),
         (X[:, 0], Y, r"x is \(3,\)"),
         (X, Y[:, None], r"y \(3, 1\)"),
-        (X.astype(np.float32), Y, "x is float32 and y float64; convert both"),
+        (
+            X.astype(np.float32),
+            Y,
+            "x is float32 and y float64; convert both to float64, or x to uint8 if it has images",
+        ),
+        (X.astype(np.uint8), Y.astype(np.uint8), "x is uint8 and y uint8; convert both"),
+        (X[:, :, None], Y, r"x is \(3, 2, 1\)"),
+        (IMAGES[..., None], Y, r"x is \(3, 2, 2, 4, 1\)"),
+        (IMAGES[:2], Y, r"x is \(2, 2, 2, 4\) and y \(3,\)"),
         (np.where(X == 4, np.nan, X), Y, "NaN or infinite"),
         (X, np.where(Y == 8, np.inf, Y), "NaN or infinite"),
     ],
@@ -43,6 +53,28 @@ def test_checksum_sees_the_last_bit(entry: int) -> None:
 def test_bad_arrays(x: np.ndarray, y: np.ndarray, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Dataset("toy", x, y)
+
+
+@pytest.mark.parametrize("shape", [(3, 16), (3, 4, 4), (3, 2, 2, 4)])
+def test_images_stay_bytes(shape: tuple[int, ...]) -> None:
+    dataset = Dataset("toy", IMAGES.reshape(shape), Y)
+    assert (dataset.images, dataset.d, dataset.x.dtype) == (True, 16, np.uint8)
+    assert [replace(dataset, standardise=way).x_unit for way in ("both", "inputs", "none")] == [255, 255, 1]
+    expected = hashlib.sha256(bytes(range(48)) + struct.pack("<3d", 7, 8, 9)).hexdigest()
+    assert dataset.checksum == expected
+
+
+def test_tables_are_no_images() -> None:
+    dataset = Dataset("toy", X, Y)
+    assert (dataset.images, dataset.d, dataset.x_unit) == (False, 2, 1)
+
+
+def test_augmentation_needs_its_function() -> None:
+    augmented = Dataset("toy", IMAGES, Y, augment=lambda x, noise: x + noise[:, :1], augment_noise=1)
+    assert augmented.augment_noise == 1
+    for count, augment in ((1, None), (-1, augmented.augment)):
+        with pytest.raises(InputError, match=f"augment_noise is {count}; give the number of normals that augment"):
+            Dataset("toy", IMAGES, Y, augment=augment, augment_noise=count)
 
 
 def test_classes_are_counted() -> None:

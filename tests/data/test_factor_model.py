@@ -1,8 +1,11 @@
 """Random factor models: what is drawn in which order, and the observations' law."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+from bdl.data import Stream, draw
 from bdl.data.factor_model import factor_model, observations
 from bdl.errors import InputError
 
@@ -74,3 +77,29 @@ def test_impossible_number_of_factors(latent_dim):
 def test_impossible_spectrum(spectrum):
     with pytest.raises(InputError, match=r"is no range of variances: give 0 < low <= high"):
         factor_model(0, 5, 2, spectrum)
+
+
+STREAM = Stream(20, 10, length=150, splits=2)
+
+
+def test_a_stream_has_the_model_of_its_settings_and_its_seed():
+    expected = factor_model(1, 20, 10, (1, 10))
+    torch.testing.assert_close(STREAM.model(1).factors, expected.factors, rtol=0, atol=0)
+    assert (STREAM(), STREAM.name, Stream(20, 2.5, "columns").name) == (STREAM, "fa_20_10", "fa_20_2.5_columns")
+    with pytest.raises(InputError, match="dataset 'fa_20_10' has no split 2; choose 0 to 1"):
+        STREAM.model(2)
+
+
+def test_a_stream_ends_after_its_length():
+    """What comes before does not depend on it."""
+    assert [block.shape for block in STREAM.blocks(0, 64)] == [(64, 20), (64, 20), (22, 20)]
+    ours, theirs = (torch.cat(list(replace(STREAM, length=n).blocks(0, 64))) for n in (100, 150))
+    torch.testing.assert_close(ours, theirs[:100], rtol=0, atol=0)
+    (alone,) = STREAM.blocks(0, 160)
+    (both,) = draw([STREAM, replace(STREAM, top=1000)], 0, 160)
+    torch.testing.assert_close(both[0], alone, rtol=0, atol=0)
+
+
+def test_the_checksum_follows_what_is_drawn():
+    others = [replace(STREAM, **change) for change in ({"top": 11}, {"scaling": "columns"}, {"length": 9})]
+    assert len({stream.checksum for stream in (STREAM, Stream(20, 10, length=150, splits=2), *others)}) == 4

@@ -1,17 +1,25 @@
-"""A score that is added to a benchmark needs no training."""
+"""A score that is added to a benchmark, or has changed, needs no training."""
 
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
+import torch
 
-from bdl.execution.executor import InProcessExecutor
+from bdl.errors import InputError
+from bdl.execution import rescoring, scoring
+from bdl.execution.groups import FinalGroup
 from bdl.execution.rescoring import rescore
-from bdl.execution.runner import run
-from bdl.plan.cell import plan
+from bdl.metrics.regression import Rmse
+from bdl.plan.fingerprint import score_hash
+from bdl.plan.planning import plan
+from bdl.posteriors import DiagonalGaussian
 from bdl.spec import load_benchmark
-from bdl.store.store import Row, Store
+from bdl.store import artefacts
+from bdl.store.rows import Outcome, Row
+from bdl.store.store import Store
+
+from .listeners import run_here
 
 SMALL = [
     "splits=3",
@@ -20,48 +28,79 @@ SMALL = [
     "entries.vifa-lr.training.epochs=1",
     "evaluation.samples=5",
 ]
-QUIET = type("Quiet", (), {name: lambda self, *args: None for name in ("begin", "advance")})
+CELL = ("diabetes", "vifa-lr", "{}")
 
 
-class Ear(QUIET):
-    """A listener that remembers which splits were fitted."""
-
-    def __init__(self):
-        self.fitted = []
-
-    def stored(self, cell, rows):
-        self.fitted += [row.split for row in rows]
-
-
-def cells(metrics, splits=(0, 1)):
-    benchmark = load_benchmark("uci-regression", "quick", [*SMALL, f"metrics={json.dumps(metrics)}"])
+def cells(metrics, splits=(0, 1), *overrides):
+    benchmark = load_benchmark("uci-regression", "quick", [*SMALL, f"metrics={json.dumps(metrics)}", *overrides])
     return plan(benchmark.select(entries=["vifa-lr"]), splits=splits, compile=False)
 
 
-def go(store, metrics, splits=(0, 1)):
-    ear = Ear()
-    run(cells(metrics, splits), store, InProcessExecutor(), ear)
-    return store.rows("final", "diabetes", "vifa-lr"), ear.fitted
+def go(store, metrics, splits=(0, 1), *overrides):
+    """Run; the final rows, and the splits that were fitted."""
+    ear = run_here(cells(metrics, splits, *overrides), store)
+    return store.rows("final", CELL), [row.split for rows in ear.stored_rows for row in rows]
 
 
-@pytest.fixture
-def store(tmp_path):
-    with Store(tmp_path / "store.sqlite") as opened:
-        yield opened
+def fits(store):
+    """The table of fits and the files of posteriors, byte for byte."""
+    files = {path.name: path.read_bytes() for path in store.posteriors.iterdir()}
+    return store._db.execute("SELECT * FROM fits").fetchall(), files
 
 
-def test_an_added_metric_is_that_of_a_run_which_had_it_from_the_start(store, tmp_path):
+def test_an_added_metric_is_that_of_a_run_which_had_it_from_the_start(store, tmp_path, monkeypatch):
     before, fitted = go(store, ["nmll", "runtime"])
     assert fitted == [0, 1]
-    kept = store.predictions("diabetes", "vifa-lr", 0)
-    after, fitted = go(store, ["joint_nll", "nmll", "rmse", "runtime"])
+    kept = fits(store)
+    with monkeypatch.context() as patch:
+        patch.delattr(FinalGroup, "run")
+        after, fitted = go(store, ["joint_nll", "nmll", "rmse", "neg_elbo", "runtime"])
     assert fitted == []
+    assert fits(store) == kept
     with Store(tmp_path / "other.sqlite") as other:
-        expected, _ = go(other, ["joint_nll", "nmll", "rmse", "runtime"])
+        expected, _ = go(other, ["joint_nll", "nmll", "rmse", "neg_elbo", "runtime"])
+    assert "neg_elbo_mcse" in expected[0].metrics
     for row, old, fresh in zip(after, before, expected, strict=True):
         assert row.metrics == fresh.metrics | {"runtime": old.metrics["runtime"]}
+        assert row.codes == fresh.codes
         assert replace(row, metrics=old.metrics) == old, "all else is as it was"
-    np.testing.assert_array_equal(store.predictions("diabetes", "vifa-lr", 0), kept)
+
+
+def test_settings_of_a_score_make_it_another(store):
+    first, _ = go(store, ["rmse", {"name": "neg_elbo", "samples": 3}])
+    both, fitted = go(store, ["rmse", {"name": "neg_elbo", "samples": 3}, {"name": "neg_elbo", "samples": 4}])
+    assert fitted == []
+    for old, row in zip(first, both, strict=True):
+        assert old.metrics.keys() == {"rmse", "neg_elbo_3", "neg_elbo_3_mcse", "runtime"}
+        assert row.metrics.keys() - old.metrics.keys() == {"neg_elbo_4", "neg_elbo_4_mcse"}
+        assert row.metrics["neg_elbo_4"] != row.metrics["neg_elbo_3"] == old.metrics["neg_elbo_3"]
+
+
+def test_a_score_whose_code_has_changed_is_computed_again(store, monkeypatch):
+    before, _ = go(store, ["nmll", "rmse"])
+    kept = fits(store)
+
+    def changed(cell, metric):
+        return "changed" if metric == "rmse" else score_hash(cell, metric)
+
+    original = Rmse.__call__
+    monkeypatch.setattr(Rmse, "__call__", lambda self, evaluation: 2 * original(self, evaluation))
+    again, _ = go(store, ["nmll", "rmse"])
+    assert again == before, "unless its hash says so, it is not"
+    for module in (rescoring, scoring):
+        monkeypatch.setattr(module, "score_hash", changed)
+    after, fitted = go(store, ["nmll", "rmse"])
+    assert (fitted, fits(store)) == ([], kept)
+    for old, row in zip(before, after, strict=True):
+        assert row.metrics == old.metrics | {"rmse": 2 * old.metrics["rmse"]}
+        assert row.codes == old.codes | {"rmse": "changed"}
+
+
+def test_more_samples_of_a_prediction_are_drawn_without_training(store):
+    before, _ = go(store, ["nmll"])
+    after, fitted = go(store, ["nmll"], (0, 1), "evaluation.samples=50")
+    assert fitted == []
+    assert all(row.metrics["nmll"] != old.metrics["nmll"] for row, old in zip(after, before, strict=True))
 
 
 def test_the_other_splits_are_fitted_and_all_are_scored(store):
@@ -78,21 +117,33 @@ def test_a_metric_that_is_taken_away_stays_in_the_rows(store):
 
 def row(split=0, **changes):
     known = {"status": "ok", "reason": None, "hyper": {"noise_precision": 1.0}, "metrics": {"rmse": 3.0}}
-    return Row("diabetes", "vifa-lr", "final", split, 0, 0, seconds=1.0, details={}, **(known | changes))
+    return Row(*CELL, "final", split, 0, 0, seconds=1.0, details={}, **(known | changes))
 
 
-def test_rows_that_failed_and_rows_with_moments_are_left_alone(store):
-    """The distances of a benchmark are not part of its hash, so that its store may be met with predictive metrics."""
-    failed = row(0, status="failed", reason="diverged", metrics={})
-    moments = row(1, metrics={"rel_mean_dist": 0.1, "rel_mean_dist_mcse": 0.01}, predictions=np.eye(12)[:, :11])
-    store.append([failed, moments])
+def test_rows_that_failed_are_left_alone(store):
+    failed, bare = row(0, status="failed", reason="diverged", metrics={}), row(1)
+    store.append([Outcome(failed), Outcome(bare)])
     rescore(cells(["nmll", "rmse"])[0], store)
-    assert store.rows("final", "diabetes", "vifa-lr") == [failed, moments]
+    assert store.rows("final", CELL) == [failed, bare]
 
 
 def test_what_there_is_is_not_overwritten_and_a_score_that_is_not_finite_is_none(store):
     (cell,) = cells(["rmse", "nmll"])
-    outputs = np.full((2, len(cell.data.split(0).test)), np.inf, dtype=np.float32)
-    store.append([row(0, predictions=outputs)])
+    far = DiagonalGaussian(torch.full((11,), 1e38), torch.ones(11))
+    content = artefacts.encode(far, {})
+    known = {"rmse": score_hash(cell, cell.benchmark.metrics[0])}
+    store.append([Outcome(row(0, codes=known), (), content), Outcome(row(1), (), content)])
     rescore(cell, store)
-    assert [found.metrics for found in store.rows("final", "diabetes", "vifa-lr")] == [{"rmse": 3.0, "nmll": None}]
+    assert [found.metrics for found in store.rows("final", CELL)] == [
+        {"rmse": 3.0, "nmll": None},
+        {"rmse": None, "nmll": None},
+    ]
+
+
+def test_a_damaged_posterior_is_told(store):
+    before, _ = go(store, ["nmll"])
+    path = store.posteriors / f"{before[1].artefact}.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(InputError, match="damaged: fit again with --fresh"):
+        go(store, ["nmll", "rmse"])
+    assert store.rows("final", CELL) == before

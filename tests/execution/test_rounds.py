@@ -6,14 +6,17 @@ import pytest
 from rich.console import Console
 
 from bdl.execution import groups as work
-from bdl.execution.executor import InProcessExecutor
 from bdl.execution.groups import SearchGroup
-from bdl.execution.runner import remaining, run
-from bdl.plan.cell import plan
+from bdl.execution.queue import remaining
+from bdl.plan.cost import unit
+from bdl.plan.planning import plan
 from bdl.progress import Display
 from bdl.search import cross_validate, propose
 from bdl.spec import Benchmark, load_benchmark
-from bdl.store.store import Row, Store
+from bdl.store.rows import Row
+from bdl.store.store import Store
+
+from .listeners import Ear, run_here
 
 SMALL = [
     "splits=3",
@@ -25,25 +28,9 @@ SMALL = [
     "evaluation.samples=5",
 ]
 FOLDS, TRIALS = 2, 4
+CELL = ("diabetes", "vifa-lr", "{}")
 IN_A_FOLD, IN_A_FIT = 16, 36
 """Minibatches: 199 rows make 19, and 398 make 39, which updates take by four."""
-
-
-class Ear:
-    """A listener that remembers."""
-
-    def __init__(self) -> None:
-        self.total, self.done, self.groups = 0, 0, []
-
-    def begin(self, work):
-        self.total = work
-
-    def advance(self, work):
-        self.done += work
-
-    def stored(self, cell, rows):
-        trials = [[row.trial for row in rows if row.split == split] for split in sorted({row.split for row in rows})]
-        self.groups += [(rows[0].stage, trials)] if rows else []
 
 
 def load(*changes: str) -> Benchmark:
@@ -51,14 +38,13 @@ def load(*changes: str) -> Benchmark:
 
 
 def go(benchmark: Benchmark, store: Store, splits: Sequence[int]) -> Ear:
-    ear = Ear()
-    run(plan(benchmark, splits=splits, compile=False), store, InProcessExecutor(), ear)
+    ear = run_here(plan(benchmark, splits=splits, compile=False), store)
     assert ear.total == ear.done
     return ear
 
 
 def rows_of(store: Store) -> list[Row]:
-    return [row for stage in ("search", "final") for row in store.rows(stage, "diabetes", "vifa-lr")]
+    return [row for stage in ("search", "final") for row in store.rows(stage, CELL)]
 
 
 def outcomes(store: Store) -> list[tuple[object, ...]]:
@@ -77,21 +63,15 @@ def calm(tmp_path_factory):
         return outcomes(store), ear
 
 
-@pytest.fixture
-def store(tmp_path):
-    with Store(tmp_path / "store.sqlite") as opened:
-        yield opened
-
-
 def interrupted(monkeypatch, rounds, store, splits):
     """Run, but die when one round more is begun."""
     search, done = SearchGroup.run, []
 
-    def sometimes(self, progress):
+    def sometimes(self, report):
         if len(done) == rounds:
             raise KeyboardInterrupt
         done.append(self)
-        return search(self, progress)
+        return search(self, report)
 
     with monkeypatch.context() as patch:
         patch.setattr(SearchGroup, "run", sometimes)
@@ -102,7 +82,7 @@ def interrupted(monkeypatch, rounds, store, splits):
 def test_each_round_trains_every_split_as_one_program(calm):
     outcome, ear = calm
     rounds = [("search", [[trial] * FOLDS] * 3) for trial in range(TRIALS)]
-    assert ear.groups == [*rounds, ("final", [[0]] * 3)]
+    assert ear.rounds == [*rounds, ("final", [[0]] * 3)]
     assert ear.total == (200 + 11) * 3 * (TRIALS * FOLDS * IN_A_FOLD + IN_A_FIT)
     assert len(outcome) == 3 * (TRIALS * FOLDS + 1)
 
@@ -141,7 +121,7 @@ def test_an_interrupted_search_goes_on_as_it_would_have(calm, store, monkeypatch
     interrupted(monkeypatch, rounds, store, (0, 1, 2))
     (cell,) = plan(load(), splits=(0, 1, 2))
     assert len(rows_of(store)) == 3 * FOLDS * rounds
-    assert remaining(cell, store) == cell.cost * 3 * ((TRIALS - rounds) * FOLDS * IN_A_FOLD + IN_A_FIT)
+    assert remaining(cell, store) == unit(cell) * 3 * ((TRIALS - rounds) * FOLDS * IN_A_FOLD + IN_A_FIT)
     assert len(go(load(), store, (0, 1, 2)).groups) == TRIALS - rounds + 1
     assert outcomes(store) == calm[0]
     assert go(load(), store, (0, 1, 2)).groups == []
@@ -152,15 +132,15 @@ def test_a_split_that_lags_behind_joins_the_others(store, monkeypatch):
     ear = go(load(), store, (0, 2))
     both = [("search", [[2] * FOLDS, [0] * FOLDS]), ("search", [[3] * FOLDS, [1] * FOLDS])]
     alone = [("search", [[2] * FOLDS]), ("search", [[3] * FOLDS])]
-    assert ear.groups == [*both, *alone, ("final", [[0]] * 2)]
+    assert ear.rounds == [*both, *alone, ("final", [[0]] * 2)]
 
 
 def test_the_death_of_a_round_ends_the_search_of_its_splits(store, monkeypatch):
-    def die(self, progress):
+    def die(self, report):
         raise RuntimeError("out of memory")
 
     monkeypatch.setattr(SearchGroup, "run", die)
-    run(plan(load(), splits=(0, 1), compile=False), store, InProcessExecutor(), Ear())
+    run_here(plan(load(), splits=(0, 1), compile=False), store)
     assert [(row.stage, row.status, row.reason) for row in rows_of(store)] == [
         ("final", "failed", "RuntimeError: out of memory")
     ] * 2
@@ -179,7 +159,7 @@ def test_failed_folds_are_counted_and_penalised(store, monkeypatch, penalty):
     monkeypatch.setattr(work, "cross_validate", some_folds_fail)
     benchmark = load(f"entries.vifa-lr.search.penalty={'null' if penalty is None else penalty}")
     go(benchmark, store, (0,))
-    search = store.rows("search", "diabetes", "vifa-lr")
+    search = store.rows("search", CELL)
     lost = [row for row in search if row.status == "failed"]
     assert 0 < len(lost) == sum(row.hyper["prior_precision"] > 1 for row in search) / FOLDS < TRIALS
     assert all((row.reason, row.metrics["nmll"]) == ("why", None) for row in lost)
@@ -190,14 +170,14 @@ def test_failed_folds_are_counted_and_penalised(store, monkeypatch, penalty):
         scores = [worst if row in lost else row.metrics["nmll"] for row in before]
         told = [(before[i].hyper, sum(scores[i : i + FOLDS]) / FOLDS) for i in range(0, len(before), FOLDS)]
         assert [search[trial * FOLDS].hyper] == propose(benchmark.entries["vifa-lr"].search, 0, told)
-    (final,) = store.rows("final", "diabetes", "vifa-lr")
+    (final,) = store.rows("final", CELL)
     assert final.hyper["prior_precision"] <= 1, "a setting with a failed fold is not chosen"
 
 
 def test_a_search_in_which_everything_fails_ends(store):
     """Learning rates that overflow."""
     rates = "entries.vifa-lr.search.space.learning_rate={low: 1e30, high: 1e38}"
-    run(plan(load(rates), splits=(0,), compile=False), store, InProcessExecutor(), Ear())
+    run_here(plan(load(rates), splits=(0,), compile=False), store)
     *search, final = rows_of(store)
     assert len({row.hyper["learning_rate"] for row in search}) == TRIALS
     assert {row.status for row in search} == {"failed"}
@@ -228,5 +208,5 @@ def test_a_split_counts_as_searched_after_its_last_round(store):
 
     for trial in range(TRIALS):
         assert searched() == 0
-        shown.stored(cell, [Row("diabetes", "vifa-lr", "search", 1, trial, 0, "ok", None, {}, {}, 0.0, {})])
+        shown.stored(cell, [Row(*CELL, "search", 1, trial, 0, "ok", None, {}, {}, 0.0, {})])
     assert searched() == 1

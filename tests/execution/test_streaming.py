@@ -3,87 +3,116 @@
 import pytest
 import torch
 
-from bdl.data import load_stream
 from bdl.errors import InputError
-from bdl.execution.executor import InProcessExecutor
-from bdl.execution.groups import attempt
-from bdl.execution.runner import claim, run
-from bdl.execution.streaming import StreamGroup, batches
+from bdl.execution.groups import Chosen, FinalGroup, attempt
+from bdl.execution.queue import claim
 from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm
 from bdl.metrics.distances import rel_cov_dist, scaled_w2
-from bdl.plan.cell import Cell, plan
+from bdl.plan.cell import Cell
 from bdl.plan.checks import check
+from bdl.plan.cost import minibatches, unit
+from bdl.plan.planning import plan, together
+from bdl.posteriors import FactorAnalysis
 from bdl.spec import load_benchmark
+from bdl.store import artefacts
 from bdl.store.store import Store
 
-QUICK = ("datasets=[fa_100_100]", "preparation.rows={fa_100_100: 1100}")
+from .listeners import run_here
+
+QUICK = ("datasets=[{name: fa, dim: 100, top: 100}]", "preparation.rows={fa_100_100: 1100}")
 
 
-class Quiet:
-    """A listener that does not listen."""
-
-    def begin(self, work): ...
-
-    def advance(self, work): ...
-
-    def stored(self, cell, rows): ...
+def silent(work):
+    """Listen to nothing."""
 
 
-def rows(*overrides, entry="online-em", splits=(0, 1)):
+def group(members):
+    return FinalGroup(tuple(Chosen(cell, split, {}) for cell, split in members))
+
+
+def learnt(*overrides, entry="online-em", splits=(0, 1)):
+    """Outcomes of some streams of one cell."""
     benchmark = load_benchmark("online-fa", overrides=[*QUICK, *overrides]).select([], [entry])
     (cell,) = plan(benchmark, splits=splits)
     done: list[int] = []
-    found = StreamGroup(tuple((cell, split) for split in splits)).run(done.append)
-    assert sum(done) == cell.minibatches("final") * len(splits)
+    found = group([(cell, split) for split in splits]).run(done.append)
+    assert sum(done) == minibatches(cell, "final") * len(splits) * unit(cell) > 0
     return found
 
 
-def test_is_the_estimator_fed_with_the_stream():
+def curve(outcome, metric):
+    return {reading.at: reading.value for reading in outcome.readings if reading.metric == metric}
+
+
+def test_is_the_estimator_fed_with_the_stream(tmp_path):
     """One stream after the other, in one piece, from the published seeds."""
-    stream = load_stream("fa_100_100")
-    for split, row in enumerate(rows()):
+    (cell,) = plan(load_benchmark("online-fa", overrides=QUICK).select([], ["online-em"]), splits=(0,))
+    for split, outcome in enumerate(learnt()):
         noise = torch.randn(100, 10, generator=torch.Generator().manual_seed(split + 1))
-        estimator, truth = OnlineEm(10), stream.model(split)
+        estimator, truth = OnlineEm(10), cell.stream.model(split)
         state = estimator.init({"F": noise})
         for seen in range(100, 1101, 100):
-            state = estimator.update_block(state, next(stream.blocks(split, seen))[seen - 100 :])
+            state = estimator.update_block(state, next(cell.stream.blocks(split, seen))[seen - 100 :])
             if seen in (100, 500, 1100):
                 q, p = (
                     (fa.mean().double(), type(fa)(*(leaf.double() for leaf in fa)).covariance())
                     for fa in (estimator.posterior(state), truth)
                 )
-                name = "rel_cov_dist" if seen == 1100 else f"rel_cov_dist_at_{seen}"
-                assert row.metrics[name] == pytest.approx(float(rel_cov_dist(q[1], p[1])), rel=2e-4)
-                name = "scaled_w2" if seen == 1100 else f"scaled_w2_at_{seen}"
-                assert row.metrics[name] == pytest.approx(float(scaled_w2(*q, *p)), rel=2e-4)
+                for name, distance in (("rel_cov_dist", rel_cov_dist(q[1], p[1])), ("scaled_w2", scaled_w2(*q, *p))):
+                    found = outcome.row.metrics[name] if seen == 1100 else curve(outcome, name)[seen]
+                    assert found == pytest.approx(float(distance), rel=2e-4)
+        kept, _ = artefacts.read(tmp_path, artefacts.write(tmp_path, outcome.posterior))
+        assert isinstance(kept, FactorAnalysis)
+        torch.testing.assert_close(kept.mean().double(), q[0], rtol=1e-4, atol=1e-6)
 
 
 def test_looks_at_every_checkpoint_and_at_the_end():
-    (row,) = rows(splits=(3,))
-    seen = {int(name.rpartition("_")[2]) for name in row.metrics if name.startswith("rel_cov_dist_at")}
-    assert seen == {100, 200, 500, 1000, 1100}
-    assert row.metrics["rel_cov_dist"] == row.metrics["rel_cov_dist_at_1100"]
-    assert (row.split, row.status, row.hyper) == (3, "ok", {})
+    (outcome,) = learnt(splits=(3,))
+    assert {reading.axis for reading in outcome.readings} == {"observations"}
+    for name in ("rel_cov_dist", "scaled_w2"):
+        assert list(curve(outcome, name)) == [100, 200, 500, 1000]
+        assert outcome.row.metrics[name] not in curve(outcome, name).values(), "after 1100"
+    row = outcome.row
+    assert (row.split, row.status, row.hyper, row.details["updates"]) == (3, "ok", {}, 1100)
     assert row.metrics["runtime"] == row.seconds / 60 > 0
+
+
+def test_a_benchmark_may_say_when_to_look():
+    (often,) = learnt("record={unit: observations, every: 300}", splits=(0,))
+    (seldom,) = learnt("record={unit: observations, every: 900}", splits=(0,))
+    assert list(curve(often, "rel_cov_dist")) == [300, 600, 900]
+    assert list(curve(seldom, "rel_cov_dist")) == [900]
+    assert often.row.metrics["rel_cov_dist"] == seldom.row.metrics["rel_cov_dist"], "looking changes nothing"
+    assert curve(often, "rel_cov_dist")[900] == curve(seldom, "rel_cov_dist")[900]
 
 
 @pytest.mark.parametrize("entry", ["online-sga", "online-px-em", "batch-exact"])
 def test_a_stream_does_not_depend_on_its_companions(entry):
-    alone, together = rows(entry=entry, splits=(1,)), rows(entry=entry, splits=(0, 1, 2))
-    for name, value in alone[0].metrics.items():
-        if name != "runtime":
-            assert together[1].metrics[name] == pytest.approx(value, rel=1e-4), name
+    alone, among = learnt(entry=entry, splits=(1,)), learnt(entry=entry, splits=(0, 1, 2))
+    for name in ("rel_cov_dist", "scaled_w2"):
+        assert among[1].row.metrics[name] == pytest.approx(alone[0].row.metrics[name], rel=1e-4), name
+        ours, theirs = curve(among[1], name), curve(alone[0], name)
+        assert ours == {at: pytest.approx(value, rel=1e-4) for at, value in theirs.items()}
+
+
+SETTINGS = {
+    "fa_100_10": "{name: fa, dim: 100, top: 10}",
+    "fa_100_100": "{name: fa, dim: 100, top: 100}",
+    "fa_100_1000": "{name: fa, dim: 100, top: 1000}",
+    "fa_100_10_columns": "{name: fa, dim: 100, top: 10, scaling: columns}",
+}
 
 
 def cells_of(lengths, splits):
-    overrides = [f"datasets=[{', '.join(lengths)}]", f"preparation.rows={lengths}".replace("'", "")]
+    datasets = ", ".join(SETTINGS[name] for name in lengths)
+    overrides = [f"datasets=[{datasets}]", f"preparation.rows={lengths}".replace("'", "")]
     return plan(load_benchmark("online-fa", overrides=overrides).select([], ["online-px-em"]), splits=splits)
 
 
 def test_streams_that_differ_in_their_spectrum_alone_run_as_one():
     cells = cells_of({"fa_100_10": 200, "fa_100_1000": 200, "fa_100_10_columns": 200, "fa_100_100": 300}, (0,))
-    assert [[cell.dataset for cell in batch] for batch in batches(cells)] == [
+    assert [[cell.dataset for cell in batch] for batch in together(cells)] == [
         ["fa_100_10", "fa_100_1000"],
         ["fa_100_10_columns"],
         ["fa_100_100"],
@@ -93,34 +122,39 @@ def test_streams_that_differ_in_their_spectrum_alone_run_as_one():
 def test_a_batch_of_data_sets_gives_the_rows_of_each_alone(tmp_path):
     """Also when one of them has its first stream already."""
     first, second = cells_of({"fa_100_10": 200, "fa_100_1000": 200}, (0, 1))
-    alone = [row for cell in (first, second) for row in StreamGroup(((cell, 0), (cell, 1))).run(lambda work: None)]
+    alone = [outcome for cell in (first, second) for outcome in group([(cell, 0), (cell, 1)]).run(silent)]
     with Store(tmp_path / "store.sqlite") as store:
-        done = StreamGroup(((first, 0),)).run(lambda work: None)
+        done = group([(first, 0)]).run(silent)
         claim([first], store)
         store.append(done)
-        run([first, second], store, InProcessExecutor(), Quiet())
-        together = [row for cell in (first, second) for row in store.rows("final", cell.dataset, cell.entry)]
-    assert [(row.dataset, row.split) for row in together] == [(row.dataset, row.split) for row in alone]
-    assert [row.details["width"] for row in together] == [1, 3, 3, 3]
-    for ours, theirs in zip(together, alone, strict=True):
-        for name in ("rel_cov_dist_at_100", "rel_cov_dist", "scaled_w2"):
-            assert ours.metrics[name] == pytest.approx(theirs.metrics[name], rel=1e-4)
+        ear = run_here([first, second], store)
+        assert ear.done == ear.total == 3 * 200 * unit(first)
+        assert [rows[0].cell[0] for rows in ear.stored_rows] == ["fa_100_10", "fa_100_1000"]
+        among = [row for cell in (first, second) for row in store.rows("final", cell.key)]
+        assert [len(store.readings(cell.key)) for cell in (first, second)] == [2 * 2 * 2] * 2
+    assert [(row.dataset, row.split) for row in among] == [(one.row.dataset, one.row.split) for one in alone]
+    assert [row.details["width"] for row in among] == [1, 3, 3, 3]
+    for ours, theirs in zip(among, alone, strict=True):
+        for name in ("rel_cov_dist", "scaled_w2"):
+            assert ours.metrics[name] == pytest.approx(theirs.row.metrics[name], rel=1e-4)
 
 
 def test_the_death_of_a_batch_is_a_failed_row_of_every_stream(monkeypatch):
     cells = cells_of({"fa_100_10": 200, "fa_100_1000": 200}, (0, 1))
-    group = StreamGroup(tuple((cell, split) for split in (0, 1) for cell in cells))
+    batch = group([(cell, split) for split in (0, 1) for cell in cells])
     monkeypatch.setattr(OnlinePxEm, "update_block", lambda *arguments: 1 / 0)
-    rows = attempt(group, lambda work: None)
+    rows = [outcome.row for outcome in attempt(batch, silent)]
     assert [(row.dataset, row.split, row.status) for row in rows] == [
-        (cell.dataset, split, "failed") for cell, split in group.members
+        (cell.dataset, split, "failed") for cell, split in batch.members
     ]
     assert rows[0].reason == "ZeroDivisionError: division by zero"
 
 
 def test_an_estimate_that_is_not_finite_is_a_failed_trial():
-    (row,) = rows("entries.online-sga.method.learning_rate=1.0e30", entry="online-sga", splits=(0,))
-    assert (row.status, row.reason, row.metrics) == ("failed", "non-finite estimate", {})
+    (outcome,) = learnt("entries.online-sga.method.learning_rate=1.0e30", entry="online-sga", splits=(0,))
+    row = outcome.row
+    assert (row.status, row.reason, row.metrics) == ("failed", "non-finite metric", {})
+    assert outcome.posterior is None
 
 
 @pytest.mark.parametrize(
@@ -128,8 +162,10 @@ def test_an_estimate_that_is_not_finite_is_a_failed_trial():
     [
         ("entries.online-em.method.latent_dim=100", "latent_dim 100 does not suit 100 dimensions: give one of 1 to 99"),
         ("entries.online-em.method.latent_dim=0", "Input should be greater than or equal to 1"),
-        ("metrics=[nmll]", "metrics: a stream has a distribution, but no targets; use distances"),
+        ("metrics=[nmll]", "metrics: a stream has a distribution, but no targets for 'nmll'; use distances"),
+        ("metrics=[rel_cov_dist, neg_elbo]", "metrics: a stream has a distribution, but no targets for 'neg_elbo'"),
         ("preparation.rows={fa_100_100: 99}", "preparation.rows.fa_100_100: the first look at a stream is after 100"),
+        ("record={unit: observations, log: true, first: 2000}", "the first look at a stream is after 2000"),
         ("datasets=[diabetes]", "dataset 'diabetes' is a table: methods that learn from a stream need a stream"),
         ("entries.online-em.training={epochs: 1, batch_size: 1}", "learns from a stream: remove training"),
         ("entries.online-em.method={name: vifa}", "entries.online-em: model is missing"),
@@ -142,7 +178,7 @@ def test_bad_input(override, message):
 
 
 def test_a_table_method_refuses_a_stream():
-    overrides = ["datasets=[fa_100_10]", "papers=[]"]
+    overrides = ["datasets=[{name: fa, dim: 100, top: 10}]", "papers=[]"]
     with pytest.raises(InputError, match="dataset 'fa_100_10' is a stream of parameter vectors: use a method that"):
         plan(load_benchmark("uci-regression", overrides=overrides), splits=(0,))
 
@@ -155,4 +191,4 @@ def test_there_are_ten_streams():
 def test_streams_are_for_the_cpu():
     benchmark = load_benchmark("online-fa", overrides=QUICK)
     with pytest.raises(InputError, match="--device cuda: methods that learn from a stream run on the CPU"):
-        check(Cell(benchmark, "fa_100_100", "online-em", (0,), device="cuda"))
+        check(Cell(benchmark, benchmark.dataset("fa_100_100"), "online-em", (0,), device="cuda"))

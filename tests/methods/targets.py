@@ -8,6 +8,7 @@ from torch import Tensor
 
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear
+from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
 from bdl.posteriors import FullGaussian
 
@@ -49,7 +50,7 @@ def linear_gaussian(
         return torch.as_tensor(value, dtype=dtype)
 
     return Target(
-        Problem(Linear(), Gaussian(), d_in, bias_precision=bias_precision),
+        Problem(Linear(), Gaussian(), d_in, prior=GaussianPrior(bias_precision)),
         Batch(cast(x), cast(y), cast(n), cast(unit)),
         {"prior_precision": cast(alpha), "noise_precision": cast(beta)},
         FullGaussian.from_covariance(loc, 0.5 * (covariance + covariance.T)),

@@ -9,6 +9,7 @@ from torch.nn.functional import softplus
 from bdl.methods.bbb import BayesByBackprop, elbo_gradients
 from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
 from bdl.models.networks import Linear, Mlp
+from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
 from bdl.posteriors import DiagonalGaussian, kl_divergence
 from bdl.spec.components import MethodComponent
@@ -44,7 +45,7 @@ def sigma_points(dim: int) -> torch.Tensor:
 def test_gradients_equal_autograd_of_the_negative_elbo(draw, samples, bias_precision, likelihood):
     """The KL divergence by the general formula of two Gaussians; sigma from about 0.1 to 2."""
     family, d_out, labels = LIKELIHOODS[likelihood]
-    problem = Problem(Mlp(hidden=(3,)), family, 2, d_out, bias_precision)
+    problem = Problem(Mlp(hidden=(3,)), family, 2, d_out, GaussianPrior(bias_precision))
     params, z = {"mu": draw(problem.dim), "rho": draw(problem.dim)}, draw(samples, problem.dim)
     n, unit = torch.tensor([40.0, 2.5], dtype=torch.float64)
     batch = Batch(draw(5, 2), labels(draw(5)), n, unit)

@@ -11,6 +11,7 @@ from bdl.errors import InputError
 from bdl.methods.mc_dropout import McDropout, sources
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear, Mlp
+from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
 from bdl.posteriors import Dropout
 from bdl.spec.components import MethodComponent
@@ -83,7 +84,7 @@ def test_steps_are_those_of_plain_torch(draw, decay):
     hyper = {"learning_rate": 0.05, "dropout_rate": rate, "prior_precision": length**2, "noise_precision": 0.6}
     tau, scale = hyper["noise_precision"], n * hyper["noise_precision"] * unit**2 / 2
     method = McDropout(gradients_per_update=batches, decay=decay)
-    problem = Problem(NET.model, Gaussian(), 2, bias_precision=0.7)
+    problem = Problem(NET.model, Gaussian(), 2, prior=GaussianPrior(0.7))
     torch.manual_seed(0)
     net = Dropped()
     noise = {"theta": parameters_to_vector(net.parameters()).detach() / method.initial_scale}

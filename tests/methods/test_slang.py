@@ -10,6 +10,7 @@ from bdl.methods.slang_online_eig import SlangOnlineEig
 from bdl.models.gradients import gradient_matrix
 from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
 from bdl.models.networks import Linear, Mlp
+from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
 from bdl.posteriors import FullGaussian, kl_divergence
 from bdl.spec.components import MethodComponent
@@ -19,7 +20,10 @@ from .targets import normals
 
 PROBLEMS = {
     "linear-gaussian": (Problem(Linear(), Gaussian(), 3), lambda y: y),
-    "mlp-bernoulli": (Problem(Mlp(hidden=(2,)), Bernoulli(), 2, bias_precision=0.3), lambda y: (y > 0).to(y.dtype)),
+    "mlp-bernoulli": (
+        Problem(Mlp(hidden=(2,)), Bernoulli(), 2, prior=GaussianPrior(0.3)),
+        lambda y: (y > 0).to(y.dtype),
+    ),
     "mlp-categorical": (Problem(Mlp(hidden=(2,)), Categorical(), 2, 3), lambda y: (y > 0).long() + (y > 1).long()),
 }
 ROWS, N = 4, 30.0

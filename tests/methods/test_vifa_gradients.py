@@ -9,6 +9,7 @@ from torch import Tensor
 from bdl.methods.vifa import elbo_gradients
 from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
 from bdl.models.networks import Linear, Mlp
+from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
 from bdl.posteriors import DiagonalGaussian, FactorAnalysis, kl_divergence
 
@@ -50,7 +51,7 @@ def negative_elbo(params, batches: Batch, hyper, noise, problem: Problem) -> Ten
 @pytest.mark.parametrize("rank", [1, 3, None], ids=["K=1", "K=3", "K=D"])
 def test_equal_autograd_of_the_negative_elbo(draw, rank, n_batches, bias_precision, likelihood):
     family, d_out, labels = LIKELIHOODS[likelihood]
-    problem = Problem(Mlp(hidden=(3,)), family, 2, d_out, bias_precision)
+    problem = Problem(Mlp(hidden=(3,)), family, 2, d_out, GaussianPrior(bias_precision))
     rank = rank or problem.dim
     params = variational(draw, problem.dim, rank)
     noise = {"h": draw(n_batches, rank), "z": draw(n_batches, problem.dim)}

@@ -1,4 +1,4 @@
-"""Problem: likelihood scaling and the prior."""
+"""Problem: likelihood scaling, the prior, layers, and what models without statistics answer."""
 
 from itertools import combinations
 
@@ -8,6 +8,7 @@ from torch.distributions import Normal
 
 from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.networks import Linear, Mlp
+from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
 
 MODEL = Mlp(hidden=(3,))
@@ -65,7 +66,7 @@ def test_minibatches_are_unbiased(draw, batch, size):
 
 @pytest.mark.parametrize("bias_precision", [None, 0.25])
 def test_log_prior_matches_torch(draw, bias_precision):
-    problem, theta = Problem(MODEL, Gaussian(), 2, bias_precision=bias_precision), draw(13)
+    problem, theta = Problem(MODEL, Gaussian(), 2, prior=GaussianPrior(bias_precision)), draw(13)
     biases = [6, 7, 8, 12]  # 3 x 2 weights, 3 biases, 1 x 3 weights, 1 bias
     precision = torch.full((13,), 2.5, dtype=torch.float64)
     if bias_precision is not None:
@@ -80,7 +81,7 @@ def test_log_prior_matches_torch(draw, bias_precision):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("bias_precision", [None, 0.25])
 def test_the_dtype_is_that_of_the_hyper_parameters(dtype, bias_precision):
-    problem = Problem(MODEL, Gaussian(), 2, bias_precision=bias_precision)
+    problem = Problem(MODEL, Gaussian(), 2, prior=GaussianPrior(bias_precision))
     hyper = {name: value.to(dtype) for name, value in HYPER.items()}
     assert problem.prior_precision(hyper).dtype == dtype
     assert problem.log_prior(torch.ones(13, dtype=dtype), hyper).dtype == dtype
@@ -88,7 +89,7 @@ def test_the_dtype_is_that_of_the_hyper_parameters(dtype, bias_precision):
 
 @pytest.mark.parametrize("bias_precision", [None, 0.25])
 def test_vmap_over_trials_equals_the_loop(draw, bias_precision):
-    problem = Problem(MODEL, Gaussian(), 2, bias_precision=bias_precision)
+    problem = Problem(MODEL, Gaussian(), 2, prior=GaussianPrior(bias_precision))
     theta = draw(4, 13)
     batches = Batch(draw(4, 5, 2), draw(4, 5), draw(4).exp(), draw(4).exp())
     hyper = {name: draw(4).exp() for name in problem.hyper}
@@ -102,3 +103,37 @@ def test_vmap_over_trials_equals_the_loop(draw, bias_precision):
     ]
     actual = torch.func.vmap(log_joint)(theta, batches, hyper)
     torch.testing.assert_close(actual, torch.stack(expected), rtol=1e-12, atol=0)
+
+
+def test_layers_give_the_gradients_of_each_example(draw, batch):
+    """Outer products of errors and inputs, and the errors for biases, are the gradient of log p(y_i | x_i, theta)."""
+    problem, theta = Problem(MODEL, Gaussian(), d_in=2), draw(13)
+    layers = problem.layers(theta, batch, HYPER)
+    assert [(inputs.shape, errors.shape) for inputs, errors in layers] == [((6, 2), (6, 3)), ((6, 3), (6, 1))]
+    jacobian = torch.func.jacrev(problem.log_likelihoods)(theta, batch, HYPER)
+    parts = [part for inputs, errors in layers for part in (torch.einsum("mo,mi->moi", errors, inputs), errors)]
+    torch.testing.assert_close(torch.cat([part.flatten(1) for part in parts], 1), jacobian, rtol=1e-11, atol=1e-12)
+
+
+def test_a_model_without_statistics_predicts_as_it_trains(draw, batch):
+    problem, theta = Problem(MODEL, Gaussian(), d_in=2), draw(13)
+    assert problem.buffers() == {}
+    assert problem.track(theta, batch.x, {}) == {}
+    assert torch.equal(problem.predict(theta, batch.x, {}), MODEL(theta, batch.x, 1))
+
+
+def test_the_start_is_the_models_own(draw):
+    noise = draw(13)
+    assert torch.equal(Problem(MODEL, Gaussian(), d_in=2).initial(noise), MODEL.initial(noise, 2, 1))
+
+
+@pytest.mark.parametrize(("model", "widest"), [(Linear(), 5), (Mlp((3,)), 5), (Mlp((7, 9)), 9)])
+def test_the_widest_layer_counts_inputs_and_outputs(model, widest):
+    assert Problem(model, Gaussian(), d_in=5).widest == widest
+
+
+def test_problems_are_keys():
+    """Programs are kept by problem: equal ones have one program."""
+    one, same = (Problem(Mlp((3,)), Gaussian(), 2, prior=GaussianPrior(0.5)) for _ in range(2))
+    assert {one: 1}[same] == 1
+    assert one != Problem(Mlp((3,)), Gaussian(), 2)

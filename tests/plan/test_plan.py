@@ -1,17 +1,17 @@
 """Which cells a plan has, and what it refuses before anything is written."""
 
+import pickle
+
 import pytest
-import torch
 import yaml
 
 from bdl.errors import InputError
-from bdl.execution.executor import InProcessExecutor
-from bdl.execution.runner import run
-from bdl.plan.cell import plan
-from bdl.spec import load_benchmark
-from bdl.store.store import Store
-
-QUIET = type("Quiet", (), {name: lambda self, *args: None for name in ("begin", "advance", "stored")})
+from bdl.plan.cost import minibatches, remaining_work, updates
+from bdl.plan.fingerprint import fit_hash
+from bdl.plan.planning import cells_of, plan
+from bdl.plan.programs import final_fitting
+from bdl.plan.reference import truth
+from bdl.spec import Point, load_benchmark
 
 PARTS = """
 from dataclasses import dataclass
@@ -86,18 +86,13 @@ def test_entries_run_on_their_own_data_sets_only(load, three):
     assert [(cell.dataset, cell.entry) for cell in cells] == [(three, "classes"), ("diabetes", "numbers")]
 
 
-def test_outputs_are_counted_by_the_classes_of_the_data(load, three, tmp_path):
-    """A linear model of two inputs and three classes has 3 (2 + 1) parameters, and such a cell runs."""
+def test_outputs_are_counted_by_the_classes_of_the_data(load, three):
+    """A linear model of two inputs and three classes has 3 (2 + 1) parameters, and such a cell can be fitted."""
     (cell,) = plan(load().select([three]), splits=[0], compile=False)
     assert (cell.problem.d_out, cell.problem.dim) == (3, 9)
-    with Store(tmp_path / "store.sqlite") as store:
-        run([cell], store, InProcessExecutor(), QUIET())
-        (row,) = store.rows("final", three, "classes")
-        assert row.status == "ok"
-        moments = torch.from_numpy(store.predictions(three, "classes", 0))
-        assert moments.shape == (10, 9)
-    expected = (1 - moments[0]).norm() / 3
-    assert row.metrics["rel_mean_dist"] == pytest.approx(float(expected), rel=1e-12)
+    fitting = final_fitting([(cell, 0)], [RATES], compile=False)
+    (end,) = fitting.run()
+    assert fitting.posterior(end, 0).mean().shape == truth(cell, 0).mean.shape == (9,)
 
 
 SPACE = {"learning_rate": {"low": 1, "high": 2}, "prior_precision": {"low": 1, "high": 2}}
@@ -214,4 +209,67 @@ def test_rows_and_the_first_split_reach_the_data(load):
     (whole,) = plan(load().select(["diabetes"]), splits=[0])
     for split in (0, 5):
         assert cell.data.split(split).train.tolist() == whole.data.split(0).train[:40].tolist()
-    assert cell.fingerprint() != whole.fingerprint()
+    assert fit_hash(cell) != fit_hash(whole)
+
+
+SWEEP = {"training.epochs": [1, 3], "preparation.rows": [40, 50]}
+
+
+def test_each_point_of_a_sweep_is_a_cell_of_its_own(load, three):
+    cells = plan(load(("sweep", SWEEP)), splits=[1])
+    points = [(1, 40), (1, 50), (3, 40), (3, 50)]
+    assert [(cell.dataset, cell.entry, *cell.point.values()) for cell in cells] == [
+        *((three, "classes", *values) for values in points),
+        *(("diabetes", "numbers", *values) for values in points),
+    ]
+    assert cells[1].key == (three, "classes", '{"preparation.rows":50,"training.epochs":1}')
+    assert cells[1].label.endswith('/classes {"preparation.rows":50,"training.epochs":1}')
+    for cell, (epochs, rows) in zip(cells, points * 2, strict=True):
+        assert cell.settings.training.epochs == epochs
+        assert len(cell.data.split(1).train) == rows
+        assert cell.splits == (1,)
+    assert len({fit_hash(cell) for cell in cells}) == len({cell.identity for cell in cells}) == len(cells)
+
+
+def test_without_a_sweep_a_trial_is_called_as_it_was_before_there_were_any(load):
+    (cell,) = plan(load().select(["diabetes"]), splits=[0])
+    assert cell.identity == (0, "labels", "diabetes", "numbers")
+    assert (cell.key, cell.label) == (("diabetes", "numbers", "{}"), "diabetes/numbers")
+
+
+def test_the_same_settings_at_a_point_and_without_a_sweep_decide_the_same(load):
+    """All but the name of the trial: the hash is that of what is fitted."""
+    changes = ("entries.numbers.training", {"epochs": 3, "batch_size": 10})
+    (plain,) = plan(load(changes).select(["diabetes"]), splits=[0])
+    swept = plan(load(("sweep", {"training.epochs": [1, 3]})).select(["diabetes"]), splits=[0])
+    assert [fit_hash(cell) == fit_hash(plain) for cell in swept] == [False, True]
+    assert swept[1].identity == (*plain.identity, '{"training.epochs":3}')
+
+
+def test_a_data_set_may_have_other_settings_at_each_point(load):
+    """Under one label: its data are told apart."""
+    streams = load_benchmark("online-fa", "quick", ["sweep={dataset.top: [1, 1000]}"]).select([], ["online-em"])
+    low, high = plan(streams, splits=[0])
+    assert (low.dataset, low.point) == (high.dataset, Point({"dataset.top": 1}))
+    assert (low.stream.top, high.stream.top) == (1, 1000)
+    assert fit_hash(low) != fit_hash(high)
+
+
+def test_cells_are_sent_to_other_processes_without_their_data(load):
+    cells = cells_of(load(("sweep", SWEEP)))
+    for cell in cells:
+        assert cell.problem.dim == 9 or cell.entry == "numbers"
+        text = pickle.dumps(cell)
+        assert len(text) < 20_000
+        back = pickle.loads(text)
+        assert (back.key, back.identity, back.splits, back.label) == (cell.key, cell.identity, (0, 1), cell.label)
+        assert fit_hash(back) == fit_hash(cell)
+        assert back.data.checksum == cell.data.checksum
+
+
+def test_work_is_counted_in_minibatches_and_the_size_of_the_model(load):
+    """398 rows make 39 minibatches an epoch, of which an update takes four; a model of 11 parameters."""
+    (cell,) = plan(load().select(["diabetes"]), splits=[0])
+    assert minibatches(cell, "final") == 2 * 39 // 4 * 4
+    assert minibatches(cell, "final") == updates(cell, 398) * 4
+    assert remaining_work(cell, 0, 2) == 2 * (200 + 11) * minibatches(cell, "final")

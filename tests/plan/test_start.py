@@ -3,8 +3,8 @@
 import pytest
 
 from bdl.errors import InputError
-from bdl.plan.cell import plan
 from bdl.plan.first_look import check
+from bdl.plan.planning import plan
 from bdl.spec import load_benchmark
 
 
@@ -14,7 +14,7 @@ def cells(*overrides, name="uci-regression", entry="vifa-nn"):
 
 def test_sound_ranges_pass():
     check(cells(entry=None))
-    check(cells("datasets=[fa_100_10]", name="online-fa", entry=None))
+    check(cells("datasets=[{name: fa, dim: 100, top: 10}]", name="online-fa", entry=None))
 
 
 @pytest.mark.parametrize("entry", ["vifa-nn", "slang-nn", "swag-nn"])

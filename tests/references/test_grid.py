@@ -12,6 +12,7 @@ from scipy.special import digamma, polygamma
 from bdl.errors import InputError
 from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.networks import Linear
+from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.references import grid
 from bdl.references.certificate import certify, monte_carlo_errors
@@ -105,7 +106,7 @@ def test_linear_regression_has_the_conjugate_posterior():
 
 def test_the_bias_has_its_own_precision():
     """One weight and a bias whose prior is so strong that it is its posterior."""
-    problem = Problem(Linear(), Bernoulli(), 1, bias_precision=1e8)
+    problem = Problem(Linear(), Bernoulli(), 1, prior=GaussianPrior(1e8))
     truth = GridReference().fit(problem, FEW_X[:, :1], FEW_Y, hyper(prior_precision=1.0))
     assert float(truth.covariance[1, 1]) == pytest.approx(1e-8, rel=1e-6)
 

@@ -8,6 +8,7 @@ from bdl.errors import InputError
 from bdl.models import LIKELIHOODS, MODELS
 from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
 from bdl.models.networks import Linear, Mlp
+from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.references.linear import ConjugateReference
 from bdl.references.nuts import NutsReference
@@ -29,7 +30,7 @@ def test_a_recipe_holds_what_the_problem_says():
 
 def test_a_bias_is_a_column_of_ones_with_its_own_prior():
     recipe = NutsReference().recipe(
-        Problem(Linear(), Bernoulli(), 3, bias_precision=1e-5), X, LABELS, {"prior_precision": ALPHA}
+        Problem(Linear(), Bernoulli(), 3, prior=GaussianPrior(1e-5)), X, LABELS, {"prior_precision": ALPHA}
     )
     np.testing.assert_array_equal(recipe.regression.x, np.column_stack([X.numpy(), np.ones(40)]))
     np.testing.assert_array_equal(recipe.regression.prior_precision, [0.5, 0.5, 0.5, 1e-5])
@@ -56,7 +57,7 @@ def test_the_truth_is_the_conjugate_posterior_within_its_error(tmp_path, monkeyp
     from bdl.references.certificate import monte_carlo_errors
 
     monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path))
-    problem = Problem(Linear(), Gaussian(), 3, bias_precision=0.1)
+    problem = Problem(Linear(), Gaussian(), 3, prior=GaussianPrior(0.1))
     hyper = {"prior_precision": ALPHA, "noise_precision": torch.tensor(2.0, dtype=torch.float64)}
     y = X @ torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64) + 0.3
     sampled = NutsReference(draws=2000, tune=500).fit(problem, X, y, hyper)

@@ -22,6 +22,8 @@ class Own:
         return self.size
     def bias_mask(self, d_in, d_out):
         return None
+    def initial(self, noise, d_in, d_out):
+        return noise
     def __post_init__(self):
         if self.even % 2:
             raise InputError(f"even is {self.even}; give an even number")
@@ -114,5 +116,5 @@ def test_component_of_a_file(tmp_path):
         ModelComponent.model_validate({"name": f"{path}:Own", "size": 1, "even": 3})
     with pytest.raises(ValueError, match="is not a dataclass"):
         ModelComponent.model_validate({"name": f"{path}:Plain"})
-    with pytest.raises(ValueError, match=r"Half' lacks dim; see bdl\.models\.networks:Model"):
+    with pytest.raises(ValueError, match=r"Half' lacks dim, initial; see bdl\.models\.base:Model"):
         ModelComponent.model_validate({"name": f"{path}:Half"})

@@ -41,7 +41,7 @@ def test_overrides_come_last_and_in_order(load, text):
         ),
         (
             "entries.fixed.prior.bias_precision=1e-6",
-            lambda b: b.entries["fixed"].prior.bias_precision == 1e-6,
+            lambda b: b.entries["fixed"].prior.build().bias_precision == 1e-6,
         ),
         ("evaluation.samples=7", lambda b: b.evaluation.samples == 7),
         ("datasets=[yacht]", lambda b: b.datasets == ("yacht",)),

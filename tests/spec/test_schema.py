@@ -25,7 +25,7 @@ def test_fields_and_defaults(load, text):
     assert benchmark.metrics == ("rmse", "nmll")
     assert list(benchmark.entries) == ["searched", "fixed"]
     searched, fixed = benchmark.entries.values()
-    assert searched.prior.bias_precision is None
+    assert searched.prior.settings == {"bias_precision": None}
     assert searched.hyper == {}
     assert searched.hyper_names == ("learning_rate", "prior_precision", "noise_precision")
     assert searched.search.sampler == "random"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bdl.data import load, prepare
 from bdl.errors import InputError
-from bdl.plan.cell import plan
 from bdl.reports import paper_values
 from bdl.reports.inputs import Benchmark as ReportBenchmark
 from bdl.spec import json_schema, list_benchmarks, load_benchmark
@@ -44,7 +44,7 @@ def test_uci_regression_follows_the_paper():
         assert (method.optimizer, method.lr_factors) == ("adam", (1, 1, 1))
         assert (entry.training.epochs, entry.training.batch_size) == (120, 10)
         assert (search.trials, search.folds, search.metric) == (30, 5, "nmll")
-        assert entry.prior.bias_precision is None
+        assert entry.prior.settings == {"bias_precision": None}
         ranges = [(key, found.low, found.high, found.scale) for key, found in search.space.items()]
         assert ranges == [
             ("learning_rate", *rates[name], "log"),
@@ -86,7 +86,7 @@ def test_slang_uci_follows_the_paper_and_its_code(dataset):
         assert (entry.training.epochs, entry.training.batch_size) == (120, 100 if dataset in LARGE else 10)
         if name in ("slang", "bbb"):
             assert entry.method.build().samples == (2 if dataset in LARGE else 4)
-            assert entry.prior.bias_precision == 1e-6
+            assert entry.prior.settings == {"bias_precision": 1e-6}
             search = entry.search
             assert (search.trials, search.startup, search.folds, search.metric) == (30, 5, 5, "joint_nll")
             assert (search.sampler, search.penalty) == ("bayesian", 5)
@@ -160,13 +160,26 @@ def test_json_schema():
     assert vifa["properties"]["latent_dim"]["minimum"] == 1
     assert vifa["additionalProperties"] is False
     assert re.search(other["properties"]["name"]["pattern"], "own.py:Own")
-    assert "diabetes" in schema["properties"]["datasets"]["items"]["examples"]
-    assert schema["$defs"]["Search"]["properties"]["metric"]["enum"] == ["nmll", "joint_nll", "rmse"]
+    name, stream, other = schema["properties"]["datasets"]["items"]["anyOf"]
+    assert {"diabetes", "fa"} <= set(name["enum"])
+    assert stream["properties"]["name"] == {"const": "fa"}
+    assert set(stream["required"]) == {"name", "dim", "top"}
+    assert "label" in stream["properties"]
+    assert re.search(other["pattern"], "own.py:Own")
+    steering = schema["$defs"]["Search"]["properties"]["metric"]["examples"]
+    assert {"nmll", "joint_nll", "rmse"} <= set(steering)
+    assert not {"runtime", "scaled_w2"} & set(steering)
+    gaussian = schema["$defs"]["PriorComponent"]["anyOf"][0]
+    assert gaussian["required"] == []
+    assert gaussian["properties"]["bias_precision"]["default"] is None
+    one, groups = schema["$defs"]["Training"]["properties"]["schedule"]["anyOf"]
+    assert groups["additionalProperties"] == one == {"$ref": "#/$defs/RateComponent"}
     changes = schema["properties"]["profiles"]["additionalProperties"]["propertyNames"]["enum"]
     assert set(changes) == set(schema["properties"]) - {"profiles"}
     entry = schema["$defs"]["Entry"]["properties"]
     by_dataset = entry["by_dataset"]["additionalProperties"]
-    assert set(by_dataset["propertyNames"]["enum"]) == set(entry) - {"by_dataset", "datasets"}
+    assert set(by_dataset["propertyNames"]["enum"]) == set(entry) - {"by_dataset", "datasets", "evaluation"}
+    assert schema["properties"]["by_dataset"]["additionalProperties"]["propertyNames"] == by_dataset["propertyNames"]
     assert "yacht" in entry["by_dataset"]["propertyNames"]["examples"]
 
 
@@ -223,11 +236,12 @@ def test_logistic_posterior_follows_the_paper():
     }
     assert benchmark.datasets == tuple(settings)
     for dataset, (rows, dim, precision, epochs) in settings.items():
-        (cell,) = plan(benchmark.select([dataset], ["vifa"]), splits=(0,))
-        entry, method = cell.settings, cell.settings.method.build()
-        assert (len(cell.data.split(0).train), cell.problem.dim) == (rows, dim)
+        entry, preparation = benchmark.entries["vifa"].on(dataset), benchmark.preparation
+        data = prepare(load(dataset), preparation.split, preparation.standardise, preparation.rows_of(dataset))
+        method = entry.method.build()
+        assert (len(data.split(0).train), entry.model.build().dim(data.d, 1)) == (rows, dim)
         assert entry.hyper == {"learning_rate": 0.001, "prior_precision": precision}
         assert (method.latent_dim, method.gradients_per_update, method.max_grad_norm) == (5, 10, 10)
         assert (method.optimizer, entry.training.batch_size) == ("sgd", 100)
         kept_last = epochs * -(-rows // 100) // 10
-        assert abs(cell.updates(rows) - kept_last) <= 1
+        assert abs(entry.training.build().updates(rows, method.batches_per_step) - kept_last) <= 1

@@ -4,15 +4,22 @@ import sqlite3
 
 import numpy as np
 import pytest
+import torch
 
 from bdl.errors import InputError
-from bdl.store.store import Row, Store
+from bdl.posteriors import DiagonalGaussian
+from bdl.store import artefacts
+from bdl.store.rows import Outcome, Reading, Row
+from bdl.store.store import Store
+
+CELL, OTHER = ("yacht", "vifa", "{}"), ("yacht", "other", "{}")
 
 
 def make_row(split: int = 0, stage: str = "final", trial: int = 0, fold: int = 0, **changes: object) -> Row:
     fields = {
         "dataset": "yacht",
         "entry": "vifa",
+        "point": "{}",
         "status": "ok",
         "reason": None,
         "hyper": {"learning_rate": 0.1 + 0.2},
@@ -21,6 +28,10 @@ def make_row(split: int = 0, stage: str = "final", trial: int = 0, fold: int = 0
         "details": {"updates": 7, "compiled": False, "device": "cpu"},
     } | changes
     return Row(stage=stage, split=split, trial=trial, fold=fold, **fields)
+
+
+def append(store: Store, *rows: Row) -> None:
+    store.append([Outcome(row) for row in rows])
 
 
 @pytest.fixture
@@ -33,71 +44,105 @@ def test_rows_come_back_as_they_were_in_the_order_of_split_trial_and_fold(store)
     names = [(split, trial, fold) for split in (0, 2, 10) for trial in (0, 1, 11) for fold in range(2)]
     rows = [make_row(split, "search", trial, fold, seconds=i / 7) for i, (split, trial, fold) in enumerate(names)]
     failed = make_row(3, status="failed", reason="a 'quoted' reason\nof two lines", metrics={}, hyper={})
-    store.append(rows[::-1])
-    store.append([failed])
-    assert store.rows("search", "yacht", "vifa") == rows
-    assert store.rows("final", "yacht", "vifa") == [failed]
-    assert store.rows("final", "yacht", "other") == []
+    append(store, *rows[::-1])
+    append(store, failed)
+    assert store.rows("search", CELL) == rows
+    assert store.rows("final", CELL) == [failed]
+    assert store.rows("final", OTHER) == []
 
 
 def test_rows_outlive_the_process(store):
-    store.append([make_row()])
+    append(store, make_row())
     with Store(store.path) as again:
-        assert again.rows("final", "yacht", "vifa") == [make_row()]
+        assert again.rows("final", CELL) == [make_row()]
 
 
-def test_predictions_come_back_bit_by_bit(store):
-    values = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
-    values[0, 0] = np.float32(1e-42)
-    store.append([make_row(0, predictions=values), make_row(1)])
-    back = store.predictions("yacht", "vifa", 0)
-    assert back.dtype == np.float32
-    np.testing.assert_array_equal(back, values)
-    assert store.predictions("yacht", "vifa", 1) is None
-    assert store.predictions("yacht", "vifa", 2) is None
+def test_posteriors_are_kept_under_their_digest(store):
+    posterior = DiagonalGaussian(torch.tensor([1.0, -2.0]), torch.tensor([0.5, 1e-42]))
+    content = artefacts.encode(posterior, {"count": torch.tensor(3)})
+    store.append([Outcome(make_row(0), (), content), Outcome(make_row(1))])
+    first, second = store.rows("final", CELL)
+    assert second.artefact is None
+    back, buffers = artefacts.read(store.posteriors, first.artefact)
+    torch.testing.assert_close(back.loc, posterior.loc, rtol=0, atol=0)
+    torch.testing.assert_close(back.var, posterior.var, rtol=0, atol=0)
+    assert int(buffers["count"]) == 3
+
+
+def test_readings_come_back_in_the_order_of_the_clock(store):
+    early, late, lost = (
+        Reading("epochs", at, "nmll", value) for at, value in [(1, 2.0), (10, 1 / 3), (2, float("nan"))]
+    )
+    store.append([Outcome(make_row(0), (late, early, lost)), Outcome(make_row(1), (late,))])
+    found = store.readings(CELL)
+    assert [(split, reading.at) for split, reading in found] == [(0, 1), (0, 2), (0, 10), (1, 10)]
+    assert found[2] == (0, late)
+    assert np.isnan(found[1][1].value)
 
 
 @pytest.mark.parametrize(
     "bad", [{"metrics": {"nmll": object()}}, {"status": None}, {"hyper": object()}], ids=["metric", "status", "hyper"]
 )
 def test_a_group_with_a_bad_row_leaves_none(store, bad):
-    store.append([make_row(9)])
+    append(store, make_row(9))
     with pytest.raises((TypeError, sqlite3.Error)):
-        store.append([make_row(0), make_row(1), make_row(2, **bad)])
-    assert store.rows("final", "yacht", "vifa") == [make_row(9)]
-    store.append([make_row(0)])  # the store is usable afterwards
-    assert [row.split for row in store.rows("final", "yacht", "vifa")] == [0, 9]
+        append(store, make_row(0), make_row(1), make_row(2, **bad))
+    assert store.rows("final", CELL) == [make_row(9)]
+    append(store, make_row(0))  # the store is usable afterwards
+    assert [row.split for row in store.rows("final", CELL)] == [0, 9]
 
 
 def test_a_second_copy_of_a_row_is_refused_with_its_group(store):
-    store.append([make_row(1, seconds=1.0)])
+    append(store, make_row(1, seconds=1.0))
     with pytest.raises(sqlite3.IntegrityError):
-        store.append([make_row(0), make_row(1, seconds=2.0)])
-    assert store.rows("final", "yacht", "vifa") == [make_row(1, seconds=1.0)]
+        append(store, make_row(0), make_row(1, seconds=2.0))
+    assert store.rows("final", CELL) == [make_row(1, seconds=1.0)]
     with pytest.raises(sqlite3.IntegrityError):
-        store.append([make_row(3), make_row(3)])
-    assert len(store.rows("final", "yacht", "vifa")) == 1
+        append(store, make_row(3), make_row(3))
+    assert len(store.rows("final", CELL)) == 1
 
 
-def test_forgetting_removes_a_cell_and_nothing_else(store):
-    for entry in ("vifa", "other"):
-        store.claim("yacht", entry, f"print-{entry}")
-        store.append([make_row(entry=entry), make_row(stage="search", entry=entry)])
-    store.forget([("yacht", "vifa"), ("yacht", "never seen")])
-    assert store.rows("final", "yacht", "vifa") == store.rows("search", "yacht", "vifa") == []
-    assert store.fingerprint("yacht", "vifa") is None
-    assert store.fingerprint("yacht", "other") == "print-other"
-    assert len(store.rows("final", "yacht", "other")) == len(store.rows("search", "yacht", "other")) == 1
-    store.claim("yacht", "vifa", "new")
-    store.append([make_row()])
-    assert store.fingerprint("yacht", "vifa") == "new"
+READING = Reading("epochs", 1, "nmll", 2.0)
+
+
+@pytest.mark.parametrize("other", [OTHER, ("yacht", "vifa", '{"model.hidden":[5]}'), ("energy", "vifa", "{}")])
+def test_forgetting_removes_a_cell_and_nothing_else(store, other):
+    for cell in (CELL, other):
+        own = dict(zip(("dataset", "entry", "point"), cell, strict=True))
+        store.claim(cell, f"print-{cell == CELL}")
+        append(store, make_row(stage="search", **own))
+        store.append([Outcome(make_row(**own), (READING,))])
+    store.forget([CELL, ("yacht", "never seen", "{}")])
+    assert store.rows("final", CELL) == store.rows("search", CELL) == store.readings(CELL) == []
+    assert store.fit_hash(CELL) is None
+    assert store.fit_hash(other) == "print-False"
+    assert len(store.rows("final", other)) == len(store.rows("search", other)) == len(store.readings(other)) == 1
+    assert store.rows("final", other)[0].metrics == make_row().metrics
+    store.claim(CELL, "new")
+    store.append([Outcome(make_row(), (READING,))])
+    assert store.fit_hash(CELL) == "new"
+
+
+def test_a_posterior_that_cannot_be_written_leaves_no_row(store):
+    """Rows are written after the posteriors that they name."""
+    (store.path.parent / "posteriors").write_text("in the way")
+    with pytest.raises(InputError, match="choose another --results"):
+        store.append([Outcome(make_row(0)), Outcome(make_row(1), (READING,), b"content")])
+    assert store.rows("final", CELL) == store.readings(CELL) == []
+
+
+def test_readings_go_with_their_group(store):
+    """The same place twice cannot be: the rows of the group are not stored either."""
+    with pytest.raises(sqlite3.IntegrityError):
+        store.append([Outcome(make_row(0)), Outcome(make_row(1), (READING, READING))])
+    assert store.rows("final", CELL) == store.readings(CELL) == []
 
 
 def test_a_cell_is_claimed_once(store):
-    store.claim("yacht", "vifa", "first")
+    store.claim(CELL, "first")
     with pytest.raises(sqlite3.IntegrityError):
-        store.claim("yacht", "vifa", "second")
-    assert store.fingerprint("yacht", "vifa") == "first"
+        store.claim(CELL, "second")
+    assert store.fit_hash(CELL) == "first"
 
 
 def test_a_file_that_is_no_store_is_left_alone(tmp_path):
@@ -115,16 +160,26 @@ def test_a_file_in_the_way_of_the_folder_is_told(tmp_path):
         Store(tmp_path / "results/yacht/store.sqlite")
 
 
-def test_an_update_writes_the_metrics_and_leaves_the_rest(store):
-    values = np.arange(6, dtype=np.float32).reshape(2, 3)
-    store.append([make_row(0, predictions=values), make_row(1)])
-    store.update([make_row(0, metrics={"nmll": 2.5, "rmse": 1.5})])
-    assert store.rows("final", "yacht", "vifa") == [make_row(0, metrics={"nmll": 2.5, "rmse": 1.5}), make_row(1)]
-    np.testing.assert_array_equal(store.predictions("yacht", "vifa", 0), values)
+def test_scores_are_written_anew_and_fits_stay(store):
+    append(store, make_row(0, codes={"nmll": "old", "rmse": "old"}), make_row(1))
+    before = store._db.execute("SELECT * FROM fits").fetchall()
+    store.rescore([make_row(0, metrics={"nmll": 2.5, "extra": float("inf")}, codes={"nmll": "new", "extra": "new"})])
+    first, second = store.rows("final", CELL)
+    assert first.metrics == {"nmll": 2.5, "rmse": None, "extra": None}
+    assert first.codes == {"nmll": "new", "rmse": "old", "extra": "new"}
+    assert second == make_row(1)
+    assert store._db.execute("SELECT * FROM fits").fetchall() == before
 
 
-def test_an_update_of_several_rows_is_all_or_none(store):
-    store.append([make_row(0), make_row(1)])
+def test_rescoring_several_rows_is_all_or_none(store):
+    append(store, make_row(0), make_row(1))
     with pytest.raises(TypeError):
-        store.update([make_row(0, metrics={}), make_row(1, metrics={"nmll": object()})])
-    assert store.rows("final", "yacht", "vifa") == [make_row(0), make_row(1)]
+        store.rescore([make_row(0, metrics={"nmll": 9.0}), make_row(1, metrics={"nmll": object()})])
+    assert store.rows("final", CELL) == [make_row(0), make_row(1)]
+
+
+def test_a_store_of_another_version_is_refused(tmp_path):
+    with sqlite3.connect(tmp_path / "store.sqlite") as db:
+        db.execute("CREATE TABLE trials (row TEXT)")
+    with pytest.raises(InputError, match="another version of bdl-bench; move it away"):
+        Store(tmp_path / "store.sqlite")

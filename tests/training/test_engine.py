@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
+from bdl.metrics.predictive import nmll, rmse
 from scipy import stats
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
@@ -14,7 +15,6 @@ from torch.utils._pytree import tree_leaves, tree_map
 from bdl.data import Dataset, folds, load
 from bdl.methods.optim import OptimState
 from bdl.methods.vifa import Vifa, VifaState
-from bdl.metrics.predictive import nmll, rmse
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.problem import Batch, Problem

@@ -1,0 +1,203 @@
+"""Runs a plan: whatever is ready is done, on any executor, and stored as it finishes.
+
+A search goes in rounds. What the store holds of the earlier rounds decides the next, so it is all that a run that was
+interrupted needs. Groups of different cells wait for nothing but their own earlier rounds. Workers hand over rows and
+posteriors; the calling process alone writes.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from bdl.errors import InputError
+from bdl.execution.executors import Crew
+from bdl.execution.groups import Chosen, FinalGroup, Group, SearchGroup, attempt, failed_row
+from bdl.execution.rescoring import rescore
+from bdl.plan.cell import Cell
+from bdl.plan.cost import fits, remaining_work
+from bdl.plan.fingerprint import fit_hash
+from bdl.plan.planning import together
+from bdl.search import FoldScore, best_setting, per_round
+from bdl.store.rows import Outcome, Row
+from bdl.store.store import Store
+
+_POLL = 0.1
+"""Seconds after which the reports of workers are looked at."""
+
+
+class Listener(Protocol):
+    """Hears how the run goes."""
+
+    def begin(self, work: int) -> None:
+        """Start; so much work is to be done, in the units of `advance`."""
+
+    def advance(self, work: int) -> None:
+        """Count work that is done: model-minibatches times `bdl.plan.cost.unit`."""
+
+    def stored(self, cell: Cell, rows: Sequence[Row]) -> None:
+        """Take note of rows that are safe in the store."""
+
+
+@dataclass(eq=False)
+class _Street:
+    """Cells whose groups follow one another; a group of the next stage is ready when all before it are stored."""
+
+    cells: Sequence[Cell]
+    stages: Iterator[list[Group]]
+    ready: deque[Group] = field(default_factory=deque)
+    running: int = 0
+
+    def advance(self) -> bool:
+        """Ask for the next stage if nothing is left of the last; tell whether a group is ready."""
+        while not self.ready and not self.running:
+            stage = next(self.stages, None)
+            if stage is None:
+                return False
+            self.ready.extend(stage)
+        return bool(self.ready)
+
+
+def run(cells: Sequence[Cell], store: Store, crew: Crew, listener: Listener) -> None:
+    """Do what the store lacks.
+
+    Parameters
+    ----------
+    cells
+        The plan.
+    store
+        Where rows go; what it holds is not done again. A score that final rows lack, or whose code has changed, needs
+        no training: it is computed from the posteriors.
+    crew
+        Where groups run.
+    listener
+        Progress.
+
+    Raises
+    ------
+    InputError
+        If the store holds a cell's rows made under another spec, other data or other code, or a worker dies.
+    """
+    claim(cells, store)
+    for cell in cells:
+        rescore(cell, store)
+    listener.begin(sum(remaining(cell, store) for cell in cells))
+    streets = [_Street(batch, _stages(batch, store, listener)) for batch in together(cells)]
+    running: dict[Future[list[Outcome]], tuple[_Street, Group]] = {}
+    while True:
+        while len(running) < crew.size and (street := next((own for own in streets if own.advance()), None)):
+            group = street.ready.popleft()
+            street.running += 1
+            running[crew.submit(attempt, group, listener.advance)] = street, group
+        if not running:
+            return
+        done, _ = wait(running, timeout=_POLL, return_when=FIRST_COMPLETED)
+        crew.collect(listener.advance)
+        for future in done:
+            street, group = running.pop(future)
+            street.running -= 1
+            _keep(_result(future), street.cells, store, listener)
+            if isinstance(group, FinalGroup) and (checkpoint := group.checkpoint()):
+                checkpoint.remove()
+
+
+def claim(cells: Sequence[Cell], store: Store) -> None:
+    """Check that the store's rows belong to these cells, and register new cells."""
+    hashes = {cell: fit_hash(cell) for cell in cells}
+    for cell, own in hashes.items():
+        found = store.fit_hash(cell.key)
+        if found not in (None, own):
+            raise InputError(
+                f"{store.path} holds {cell.label} of another spec, data or code "
+                f"({found[:12]}, now {own[:12]}); --fresh starts anew and keeps a copy"
+            )
+    for cell, own in hashes.items():
+        if store.fit_hash(cell.key) is None:
+            store.claim(cell.key, own)
+
+
+def remaining(cell: Cell, store: Store) -> int:
+    """Count the work that a cell still needs."""
+    todo, searched = _pending(cell, store), _searched(cell, store)
+    folds = sum(fits(cell, "search") - len(searched.get(split, ())) for split in todo)
+    return remaining_work(cell, folds, len(todo))
+
+
+def _result(future: "Future[list[Outcome]]") -> list[Outcome]:
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        raise InputError(
+            "a worker process died, perhaps for want of memory; the same command goes on from here, with fewer --jobs"
+        ) from None
+
+
+def _keep(outcomes: Sequence[Outcome], cells: Sequence[Cell], store: Store, listener: Listener) -> None:
+    store.append(outcomes)
+    for cell in cells:
+        listener.stored(cell, [outcome.row for outcome in outcomes if outcome.row.cell == cell.key])
+
+
+def _pending(cell: Cell, store: Store) -> list[int]:
+    done = {row.split for row in store.rows("final", cell.key)}
+    return [split for split in cell.splits if split not in done]
+
+
+def _searched(cell: Cell, store: Store) -> dict[int, list[Row]]:
+    by_split: dict[int, list[Row]] = {}
+    for row in store.rows("search", cell.key):
+        by_split.setdefault(row.split, []).append(row)
+    return by_split
+
+
+def _stages(batch: Sequence[Cell], store: Store, listener: Listener) -> Iterator[list[Group]]:
+    """Yield the groups of each round of the search, once the round before it is stored, and of the final fits."""
+    for cell in batch:
+        while groups := _search_groups(cell, store):
+            yield groups
+    yield _final_groups(batch, store, listener)
+
+
+def _search_groups(cell: Cell, store: Store) -> list[Group]:
+    """Next round of the splits that have one: all together, or one a group where it fills the cache of a CPU."""
+    search = cell.settings.search
+    if search is None:
+        return []
+    searched = _searched(cell, store)
+    scores = {
+        split: [_fold_score(row, search.metric) for row in searched.get(split, ())]
+        for split in _pending(cell, store)
+        if len(searched.get(split, ())) < fits(cell, "search")
+    }
+    if cell.device == "cpu" and per_round(search) == search.trials:
+        return [SearchGroup(cell, {split: own}) for split, own in scores.items()]
+    return [SearchGroup(cell, scores)] if scores else []
+
+
+def _final_groups(batch: Sequence[Cell], store: Store, listener: Listener) -> list[Group]:
+    """All splits of all cells of the batch together, each with the best setting of its search."""
+    chosen = [fit for cell in batch for fit in _chosen(cell, store, listener)]
+    chosen.sort(key=lambda fit: fit.split)  # the cells of a split side by side: those of streams share what is drawn
+    return [FinalGroup(tuple(chosen), store.checkpoints)] if chosen else []
+
+
+def _chosen(cell: Cell, store: Store, listener: Listener) -> list[Chosen]:
+    """Choose the setting of each split that lacks its final fit; a split without any becomes a failed row."""
+    todo, search = _pending(cell, store), cell.settings.search
+    if search is None:
+        return [Chosen(cell, split, dict(cell.settings.hyper)) for split in todo]
+    searched = _searched(cell, store)
+    best = {split: best_setting([_fold_score(row, search.metric) for row in searched[split]]) for split in todo}
+    reason = f"all {search.trials} search settings failed"
+    hopeless = [Outcome(failed_row(cell, split, reason, {})) for split, found in best.items() if found is None]
+    _keep(hopeless, [cell], store, listener)
+    seconds = {split: sum(row.seconds for row in searched[split]) for split in todo}
+    return [Chosen(cell, split, found, seconds[split]) for split, found in best.items() if found is not None]
+
+
+def _fold_score(row: Row, metric: str) -> FoldScore:
+    value = row.metrics[metric]
+    score = float("nan") if value is None else value
+    return FoldScore(row.split, row.trial, row.fold, row.hyper, score, row.reason, row.details["updates"])

@@ -1,0 +1,107 @@
+"""Scores of labels, from the probabilities of classes averaged over posterior samples."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import torch
+import torch.nn.functional as F
+from annotated_types import Ge
+from torch import Tensor
+
+from bdl.metrics.base import MetricInfo
+from bdl.metrics.evaluation import Evaluation
+
+
+@dataclass(frozen=True)
+class Error:
+    """Fraction of the test rows whose most probable class is not the label; the first class wins a tie."""
+
+    info: ClassVar = MetricInfo("Error", "fraction of test points", "lower", "predictive", "classification")
+
+    def __call__(self, evaluation: Evaluation) -> float:
+        """Score a fit."""
+        return float((1 - _hits(evaluation)).mean())
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Fraction of the test rows whose most probable class is the label; the first class wins a tie."""
+
+    info: ClassVar = MetricInfo("Accuracy", "fraction of test points", "higher", "predictive", "classification")
+
+    def __call__(self, evaluation: Evaluation) -> float:
+        """Score a fit."""
+        return float(_hits(evaluation).mean())
+
+
+@dataclass(frozen=True)
+class ErrorPercent:
+    """`Error` in percent, as papers print it (SLANG paper 2018, Table 3)."""
+
+    info: ClassVar = MetricInfo("Test error", "%", "lower", "predictive", "classification")
+
+    def __call__(self, evaluation: Evaluation) -> float:
+        """Score a fit."""
+        return 100 * Error()(evaluation)
+
+
+@dataclass(frozen=True)
+class Ece:
+    """Expected calibration error: how far confidence is from accuracy (Guo et al. 2017, equation 3).
+
+    The confidence of a row is the probability of its most probable class. Rows fall into bins of equal width by
+    confidence, each without its lower bound; the score is the mean over rows of |accuracy - mean confidence| of their
+    bin.
+
+    Parameters
+    ----------
+    bins
+        Number of bins.
+    """
+
+    info: ClassVar = MetricInfo("ECE", "probability", "lower", "predictive", "classification")
+
+    bins: Annotated[int, Ge(1)] = 15
+
+    def __call__(self, evaluation: Evaluation) -> float:
+        """Score a fit."""
+        confidence, hits = evaluation.predictions.probabilities.amax(-1), _hits(evaluation)
+        place = (confidence * self.bins).ceil().long().clamp(1, self.bins) - 1
+        gaps = torch.zeros(self.bins, dtype=torch.float64).index_add(0, place, hits - confidence)
+        return float(gaps.abs().sum()) / len(hits)
+
+
+@dataclass(frozen=True)
+class Brier:
+    """Mean over rows of sum_c (p_c - [y = c])^2, from 0 to 2 (Brier 1950).
+
+    For two classes it is twice the mean of (p_1 - y)^2.
+    """
+
+    info: ClassVar = MetricInfo("Brier score", "squared probability", "lower", "predictive", "classification")
+
+    def __call__(self, evaluation: Evaluation) -> float:
+        """Score a fit."""
+        probabilities = evaluation.predictions.probabilities
+        truth = F.one_hot(evaluation.tested.y.long(), probabilities.shape[-1])
+        return float((probabilities - truth).square().sum(-1).mean())
+
+
+@dataclass(frozen=True)
+class Entropy:
+    """Mean over rows of the entropy of the averaged probabilities, nats: what is left uncertain.
+
+    It does not look at labels: read it beside the error. Of two fits that err equally, the lower is the more certain.
+    """
+
+    info: ClassVar = MetricInfo("Predictive entropy", "nats per test point", "lower", "predictive", "classification")
+
+    def __call__(self, evaluation: Evaluation) -> float:
+        """Score a fit."""
+        probabilities = evaluation.predictions.probabilities
+        return -float(torch.xlogy(probabilities, probabilities).sum(-1).mean())
+
+
+def _hits(evaluation: Evaluation) -> Tensor:
+    """Mark with 1 the rows whose most probable class is the label, (n,)."""
+    return (evaluation.predictions.probabilities.argmax(-1) == evaluation.tested.y).double()

@@ -1,0 +1,131 @@
+"""One fit as its scores see it: everything is computed when it is asked for, and once."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from bdl.errors import InputError
+from bdl.metrics.predictions import Draws, Examples, Predictions, predict, tensors_of
+from bdl.models.problem import Problem
+from bdl.posteriors.base import Posterior
+from bdl.posteriors.tensors import as_type
+from bdl.references.base import Truth
+
+_CPU = torch.device("cpu")
+
+
+class Moments(NamedTuple):
+    """Of a posterior, float64."""
+
+    mean: Tensor
+    """Shape (D,)."""
+    covariance: Tensor
+    """Shape (D, D), or (d, d) of the first parameters where no more is known."""
+
+
+def _no_truth() -> Truth | None:
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What a score is a function of.
+
+    Parameters
+    ----------
+    posterior
+        Of one trial, as stored.
+    problem
+        What it is a posterior of; None where observations come from a stream.
+    hyper
+        Hyper-parameters by name, original units.
+    test, training
+        Give the rows that are predicted, and those that the fit has seen.
+    samples
+        Posterior samples of a prediction, S.
+    key
+        Of the trial's random stream "predict", int32, (2,).
+    buffers
+        Running statistics of the model after the fit, by name.
+    truth
+        Gives the reference posterior; None if there is none.
+    predicted
+        The predictions of the test rows, where they are made already.
+    """
+
+    posterior: Posterior
+    problem: Problem | None
+    hyper: Mapping[str, float]
+    test: Callable[[], Examples]
+    training: Callable[[], Examples]
+    samples: int
+    key: Tensor
+    buffers: Mapping[str, Tensor] = field(default_factory=dict)
+    truth: Callable[[], Truth | None] = _no_truth
+    predicted: Predictions | None = None
+
+    @cached_property
+    def tested(self) -> Examples:
+        """The rows that are predicted."""
+        return self.test()
+
+    @cached_property
+    def trained(self) -> Examples:
+        """The rows that the fit has seen."""
+        return self.training()
+
+    @cached_property
+    def predictions(self) -> Predictions:
+        """Predictions of the test rows, on the CPU.
+
+        Raises
+        ------
+        InputError
+            If observations come from a stream.
+        """
+        found = self.predicted or self.predict(self.tested, Draws(self.samples, self.key))
+        return as_type(found, torch.float64, _CPU)
+
+    @cached_property
+    def moments(self) -> Moments:
+        """Mean and covariance of the posterior, on the CPU."""
+        posterior = as_type(self.posterior, torch.float64, _CPU)
+        return Moments(posterior.mean(), posterior.covariance())
+
+    @cached_property
+    def reference(self) -> Truth:
+        """The reference posterior.
+
+        Raises
+        ------
+        InputError
+            If there is none.
+        """
+        truth = self.truth()
+        if truth is None:
+            raise InputError("distances need the true posterior: give the entry a reference, or leave the metric out")
+        return truth
+
+    @property
+    def model(self) -> Problem:
+        """The problem.
+
+        Raises
+        ------
+        InputError
+            If observations come from a stream.
+        """
+        if self.problem is None:
+            raise InputError("a stream has no rows to predict: leave out metrics of predictions, or use a data set")
+        return self.problem
+
+    def predict(self, examples: Examples, draws: Draws) -> Predictions:
+        """Predict any rows, on the device of the posterior; errors as in `predictions`."""
+        return predict(self.model, self.posterior, examples, tensors_of(self.hyper), self.buffers, draws)
+
+
+__all__ = ["Draws", "Evaluation", "Examples", "Moments", "Predictions"]

@@ -1,0 +1,203 @@
+"""What scores need of predictions: sums over posterior samples, made without holding all outputs at once."""
+
+from collections.abc import Iterator, Mapping
+from math import log
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+from torch.utils._pytree import tree_leaves
+
+from bdl.models.problem import Buffers, Hyper, Problem
+from bdl.posteriors.base import Posterior
+from bdl.posteriors.tensors import as_type
+from bdl.rng import normal_slice
+
+_PARAMETERS_AT_ONCE = 1 << 22
+"""Parameters sampled together; their noise takes about ten times as many bytes as they do, 160 MB."""
+
+VALUES_AT_ONCE = 1 << 22
+"""Values of the widest layer evaluated together; a few layers of them take some 64 MB and stay near the cache."""
+
+
+class Examples(NamedTuple):
+    """Rows of a data set."""
+
+    x: Tensor
+    """Inputs as the model sees them, (n, d)."""
+    y: Tensor
+    """Targets in original units, float64, (n,)."""
+    y_unit: Tensor | float
+    """Original target units per unit of the model's outputs."""
+    y_origin: Tensor | float
+    """Where the model's outputs are zero, original target units."""
+
+
+class Predictions(NamedTuple):
+    """What S posterior samples predict of n rows; float64, original target units.
+
+    There are C classes; C is 0 where targets are numbers.
+    """
+
+    log_likelihood: Tensor
+    """log (1/S) sum_s p(y_i | theta_s), nats, (n,)."""
+    sample_log_likelihood: Tensor
+    """sum_i log p(y_i | theta_s), nats, (S,)."""
+    mean: Tensor
+    """Predictive mean, (n,); (0,) for labels."""
+    probabilities: Tensor
+    """(1/S) sum_s p(class c | theta_s), (n, C)."""
+    votes: Tensor
+    """Share of the samples whose most probable class it is, (n, C)."""
+
+
+class Draws(NamedTuple):
+    """Which samples of the posterior are taken."""
+
+    samples: int
+    """Number of samples, S."""
+    key: Tensor
+    """Key of the trial's stream "predict", int32, (2,)."""
+    step: int = 0
+    """First counter word: draws of different steps are independent."""
+
+
+def predict(
+    problem: Problem, posterior: Posterior, examples: Examples, hyper: Hyper, buffers: Buffers, draws: Draws
+) -> Predictions:
+    """Predict rows by samples of the posterior; float32 outputs of the model, float64 thereafter.
+
+    Samples and rows are handled in pieces, so that memory does not grow with S or with the activations of n rows. The
+    pieces change nothing but rounding. It works under `vmap`, over one trial each.
+
+    Parameters
+    ----------
+    problem
+        The model and its likelihood.
+    posterior
+        Over its parameters; it also says on which device the work is done.
+    examples
+        The rows.
+    hyper
+        Hyper-parameters of the likelihood by name, original units, scalars.
+    buffers
+        Running statistics of the model.
+    draws
+        Number and key of the samples. Sample s takes the normals s * noise_dim to (s + 1) * noise_dim of the flat
+        stream of ceil(S * noise_dim / 2) pairs.
+
+    Returns
+    -------
+    Predictions
+        On the device of the posterior.
+    """
+    device = tree_leaves(posterior)[0].device
+    posterior = as_type(posterior, torch.float32)
+    x, y = examples.x.to(device, torch.float32), examples.y.to(device, torch.float64)
+    unit, origin = (
+        torch.as_tensor(value, dtype=torch.float32, device=device) for value in (examples.y_unit, examples.y_origin)
+    )
+    state = as_type(dict(buffers), torch.float32, device)
+    values = {name: value.to(device) for name, value in hyper.items()}
+
+    def outputs(theta: Tensor, rows: slice) -> Tensor:
+        f = torch.func.vmap(lambda sample: problem.predict(sample, x[rows], state))(theta)
+        return problem.likelihood.restore(f, unit, origin)
+
+    total: Predictions | None = None
+    for theta in _samples(posterior, draws, device):
+        size = max(1, VALUES_AT_ONCE // (len(theta) * problem.widest))
+        rows = [slice(start, start + size) for start in range(0, len(y), size)]
+        parts = [_sums(problem, outputs(theta, part), y[part], values) for part in rows]
+        piece = _beside(parts)
+        total = piece if total is None else _together(total, piece)
+    assert total is not None
+    return _averages(total, draws.samples)
+
+
+def summarise(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Predictions:
+    """Sum up given outputs; pure, works under `vmap`.
+
+    Parameters
+    ----------
+    problem
+        Whose likelihood is meant.
+    f
+        Outputs of S samples in original units, (S, n, d_out).
+    y
+        Targets in original units, (n,).
+    hyper
+        Hyper-parameters of the likelihood by name, original units, scalars.
+    """
+    return _averages(_sums(problem, f, y, hyper), len(f))
+
+
+def tensors_of(hyper: Mapping[str, float]) -> dict[str, Tensor]:
+    """Give hyper-parameters as float64 scalars."""
+    return {name: torch.tensor(value, dtype=torch.float64) for name, value in hyper.items()}
+
+
+def _samples(posterior: Posterior, draws: Draws, device: torch.device) -> Iterator[Tensor]:
+    """Draw the samples in pieces, (s, D) each, so that few parameters and their noise exist at a time."""
+    width = posterior.noise_dim
+    pairs = (draws.samples * width + 1) // 2
+    keys = draws.key.to(device).unsqueeze(0)
+    step = torch.tensor(draws.step, dtype=torch.int32, device=device)
+    size = max(1, _PARAMETERS_AT_ONCE // max(posterior.dim, width))
+    for start in range(0, draws.samples, size):
+        stop = min(start + size, draws.samples)
+        noise = normal_slice(keys, step, pairs, start * width, stop * width)
+        yield posterior.sample(noise.view(stop - start, width))
+
+
+def _sums(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Predictions:
+    """Add up over samples: fields as in `Predictions`, times S; the first is the logarithm of a sum."""
+    values = {name: value.double() for name, value in hyper.items()}
+    target = problem.likelihood.predictive(f.double(), values)
+    densities = target.log_prob(y.double())
+    if problem.likelihood.fits(0):
+        none = torch.zeros_like(y, dtype=torch.float64).unsqueeze(-1)[:, :0]
+        return Predictions(densities.logsumexp(0), densities.sum(1), target.mean.sum(0), none, none)
+    probabilities = _probabilities(target)
+    classes = torch.arange(probabilities.shape[-1], device=f.device)
+    votes = (probabilities.argmax(-1, keepdim=True) == classes).double()
+    none = torch.zeros_like(y, dtype=torch.float64)[:0]
+    return Predictions(densities.logsumexp(0), densities.sum(1), none, probabilities.sum(0), votes.sum(0))
+
+
+def _probabilities(target: Distribution) -> Tensor:
+    """Probability of each class, (S, n, C), of whatever distribution over labels."""
+    labels = target.enumerate_support(expand=False)
+    return target.log_prob(labels).exp().movedim(0, -1)
+
+
+def _beside(parts: list[Predictions]) -> Predictions:
+    """Join sums over the same samples of successive rows."""
+    if len(parts) == 1:
+        return parts[0]
+    joined = [torch.cat(field) for field in zip(*parts, strict=True)]
+    per_sample = torch.stack([part.sample_log_likelihood for part in parts]).sum(0)
+    return Predictions(*joined)._replace(sample_log_likelihood=per_sample)
+
+
+def _together(first: Predictions, second: Predictions) -> Predictions:
+    """Join sums over successive samples of the same rows."""
+    return Predictions(
+        torch.logaddexp(first.log_likelihood, second.log_likelihood),
+        torch.cat([first.sample_log_likelihood, second.sample_log_likelihood]),
+        first.mean + second.mean,
+        first.probabilities + second.probabilities,
+        first.votes + second.votes,
+    )
+
+
+def _averages(sums: Predictions, count: int) -> Predictions:
+    """Divide by the number of samples."""
+    return Predictions(
+        sums.log_likelihood - log(count),
+        sums.sample_log_likelihood,
+        sums.mean / count,
+        sums.probabilities / count,
+        sums.votes / count,
+    )

@@ -1,0 +1,128 @@
+"""Any `torch.nn.Module` as a function of a flat parameter vector."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Annotated, Any
+
+import torch
+from annotated_types import Gt
+from torch import Tensor
+from torch.func import functional_call
+
+from bdl.models.skeleton import Skeleton, build, factory_of
+
+
+@dataclass(frozen=True)
+class Module:
+    """A network that a function makes.
+
+    In training, batch normalisation uses the statistics of the minibatch; predictions use running averages of them,
+    which `track` makes. Training changes no statistic of its own accord, so that gradients and `vmap` work.
+
+    Parameters
+    ----------
+    factory
+        ``module:function`` or ``path/to/file.py:function``. It is called with the number of inputs (or `shape`, if
+        there is one) and that of outputs, and `settings` by name; it gives a module that maps (M, inputs) or
+        (M, *shape) to (M, outputs).
+    settings
+        Further arguments of the function.
+    shape
+        Shape of one row, such as (channels, height, width); null leaves it flat.
+
+    Notes
+    -----
+    The parameters are in the order of `named_parameters`, each flattened row by row; those named ``bias`` are biases.
+    They may start at weights noise * sqrt(2 / fan_in), fan_in being the size of a weight over its first dimension (He
+    et al. 2015), biases 0, and other vectors, such as scales of normalisations, as the function leaves them.
+    """
+
+    factory: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    shape: tuple[Annotated[int, Gt(0)], ...] | None = None
+
+    def __hash__(self) -> int:
+        return hash((self.factory, self._settings, self.shape))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave the network behind when pickled; it is built again."""
+        return type(self), (self.factory, self.settings, self.shape)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Names of the modules, beside this one, whose code decides what it computes."""
+        return (factory_of(self.factory).__module__,)
+
+    def dim(self, d_in: int, d_out: int) -> int:
+        """Count the parameters, D."""
+        return sum(self._skeleton(d_in, d_out).sizes)
+
+    def bias_mask(self, d_in: int, d_out: int) -> Tensor:
+        """Mark the biases: a boolean vector of shape (D,)."""
+        return self._skeleton(d_in, d_out).biases
+
+    def initial(self, noise: Tensor, d_in: int, d_out: int) -> Tensor:
+        """Start as the class docstring says: (D,) -> (D,)."""
+        skeleton = self._skeleton(d_in, d_out)
+        return noise * skeleton.spread.to(noise) + skeleton.centre.to(noise)
+
+    def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
+        """Map parameters (D,) and inputs (M, d_in) to outputs (M, d_out), as in training."""
+        skeleton = self._skeleton(x.shape[-1], d_out)
+        outputs: Tensor = functional_call(skeleton.training, skeleton.tensors(theta), (self._rows(x),))
+        return outputs
+
+    def buffers(self, d_in: int, d_out: int) -> dict[str, Tensor]:
+        """Give the running means and variances of batch normalisations before training."""
+        return {name: value.clone() for name, value in self._skeleton(d_in, d_out).statistics.items()}
+
+    def predict(self, theta: Tensor, x: Tensor, d_out: int, buffers: Mapping[str, Tensor]) -> Tensor:
+        """Map parameters, inputs and running statistics to outputs: (M, d_in) -> (M, d_out)."""
+        skeleton = self._skeleton(x.shape[-1], d_out)
+        statistics = {name: buffers[name].to(theta.dtype) for name in skeleton.statistics}
+        tensors = skeleton.tensors(theta) | statistics
+        outputs: Tensor = functional_call(skeleton.evaluation, tensors, (self._rows(x),))
+        return outputs
+
+    def track(self, theta: Tensor, x: Tensor, d_out: int, buffers: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Average the minibatch's statistics into the running ones as `torch.nn.BatchNorm1d` does.
+
+        Under `vmap`, parameters, inputs and statistics have to be mapped alike.
+        """
+        skeleton = self._skeleton(x.shape[-1], d_out)
+        # batch normalisation writes into these copies
+        statistics = {name: buffers[name].to(theta.dtype, copy=True) for name in skeleton.statistics}
+        with torch.no_grad():
+            functional_call(skeleton.tracking, skeleton.tensors(theta) | statistics, (self._rows(x),))
+        return {name: value.to(buffers[name].dtype) for name, value in statistics.items()}
+
+    def widest(self, d_in: int, d_out: int) -> int:
+        """Count the values that the widest layer puts out for one row."""
+        return self._skeleton(d_in, d_out).widest
+
+    @property
+    def _settings(self) -> str:
+        return json.dumps(self.settings, sort_keys=True)
+
+    @cached_property
+    def _skeletons(self) -> dict[tuple[int, int], Skeleton]:
+        """What was built before, where a compiler finds it without a call that it would trace."""
+        return {}
+
+    def _skeleton(self, d_in: int, d_out: int) -> Skeleton:
+        key = (d_in, d_out)
+        if key not in self._skeletons:
+            self._skeletons[key] = _build(self.factory, self._settings, self.shape, d_in, d_out)
+        return self._skeletons[key]
+
+    def _rows(self, x: Tensor) -> Tensor:
+        """Give each row its shape: (M, d_in) -> (M, *shape)."""
+        return x if self.shape is None else x.view(*x.shape[:-1], *self.shape)
+
+
+@lru_cache(maxsize=16)
+def _build(factory: str, settings: str, shape: tuple[int, ...] | None, d_in: int, d_out: int) -> Skeleton:
+    """Build once what equal models share."""
+    return build(factory, json.loads(settings), shape, d_in, d_out)

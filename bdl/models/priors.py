@@ -1,0 +1,94 @@
+"""Priors: log p(phi) of latent variables phi, and the parameters theta that they stand for.
+
+A Gaussian prior has phi = theta and a precision, which methods for Gaussians use directly. Any other prior says how to
+draw phi, what its density is, and how to push it to theta: with scales among the latent variables, for example, the
+parameters are scale times standard normal, and methods need no case for it.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Protocol, runtime_checkable
+
+import torch
+from annotated_types import Gt
+from torch import Tensor
+
+
+class Prior(Protocol):
+    """What a prior must say about itself; a frozen dataclass whose fields are its YAML settings.
+
+    `biases` is in every verb the mask of the parameters that are biases, bool, (D,).
+    """
+
+    @property
+    def hyper(self) -> tuple[str, ...]:
+        """Names of the per-trial hyper-parameters it needs."""
+        ...
+
+    def latent_dim(self, dim: int) -> int:
+        """Count the latent variables of so many parameters D: P."""
+        ...
+
+    def push(self, phi: Tensor, hyper: Mapping[str, Tensor], biases: Tensor) -> Tensor:
+        """Map latent variables (P,) to parameters (D,)."""
+        ...
+
+    def log_prob(self, phi: Tensor, hyper: Mapping[str, Tensor], biases: Tensor) -> Tensor:
+        """Log-density of the latent variables, normalised: (..., P) -> (...), nats."""
+        ...
+
+    def sample(self, noise: Tensor, hyper: Mapping[str, Tensor], biases: Tensor) -> Tensor:
+        """Map standard-normal noise (..., P) to draws of the latent variables, (..., P)."""
+        ...
+
+
+@runtime_checkable
+class PrecisionPrior(Prior, Protocol):
+    """A prior N(0, 1 / precision) of each parameter, independently; the latent variables are the parameters."""
+
+    def precision(self, hyper: Mapping[str, Tensor], biases: Tensor) -> Tensor:
+        """Precision: a scalar, or one of each parameter, (D,)."""
+        ...
+
+
+@dataclass(frozen=True)
+class GaussianPrior:
+    """N(0, 1/alpha) on every parameter, alpha being the hyper-parameter ``prior_precision``.
+
+    Parameters
+    ----------
+    bias_precision
+        Prior precision of the biases; null gives them that of the weights.
+    """
+
+    bias_precision: Annotated[float, Gt(0)] | None = None
+
+    @property
+    def hyper(self) -> tuple[str, ...]:
+        """Names of the per-trial hyper-parameters it needs."""
+        return ("prior_precision",)
+
+    def latent_dim(self, dim: int) -> int:
+        """Count the latent variables: they are the parameters."""
+        return dim
+
+    def push(self, phi: Tensor, hyper: Mapping[str, Tensor], biases: Tensor) -> Tensor:
+        """Give the parameters, which are the latent variables: (D,) -> (D,)."""
+        return phi
+
+    def precision(self, hyper: Mapping[str, Tensor], biases: Tensor) -> Tensor:
+        """Precision: a scalar, or (D,) when the biases have their own."""
+        alpha = hyper["prior_precision"]
+        if self.bias_precision is None:
+            return alpha
+        return torch.where(biases.to(alpha.device), self.bias_precision, alpha)
+
+    def log_prob(self, phi: Tensor, hyper: Mapping[str, Tensor], biases: Tensor) -> Tensor:
+        """Log-density of the parameters, normalised: (..., D) -> (...), nats."""
+        alpha = self.precision(hyper, biases)
+        return 0.5 * (alpha.log() - math.log(2 * math.pi) - alpha * phi.square()).sum(-1)
+
+    def sample(self, noise: Tensor, hyper: Mapping[str, Tensor], biases: Tensor) -> Tensor:
+        """Map standard-normal noise to draws of the parameters: (..., D) -> (..., D)."""
+        return noise * self.precision(hyper, biases).rsqrt()

@@ -1,0 +1,181 @@
+"""Networks without parameters: what a `torch.nn.Module` does, given the tensors that it works with."""
+
+import copy
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+from torch.nn.modules.dropout import _DropoutNd
+
+from bdl.errors import InputError
+from bdl.registry import Registry
+
+FACTORIES = Registry("module", {})
+
+
+@dataclass(frozen=True, eq=False)
+class Skeleton:
+    """A network in three states, its parameters taken out.
+
+    Parameters
+    ----------
+    training, tracking, evaluation
+        Batch normalisation by the minibatch; the same, writing running statistics; by running statistics.
+    shapes
+        Shape of each parameter by name, in their order.
+    statistics
+        Running statistics before training, by name.
+    constants
+        Other buffers by name.
+    centre, spread
+        Mean and standard deviation of each parameter at the start, (D,).
+    biases
+        Mask of the biases, bool, (D,).
+    widest
+        Values that the widest layer puts out for one row.
+    """
+
+    training: nn.Module
+    tracking: nn.Module
+    evaluation: nn.Module
+    shapes: Mapping[str, torch.Size]
+    statistics: Mapping[str, Tensor]
+    constants: Mapping[str, Tensor]
+    centre: Tensor
+    spread: Tensor
+    biases: Tensor
+    widest: int
+
+    @property
+    def sizes(self) -> list[int]:
+        """Entries of each parameter."""
+        return [shape.numel() for shape in self.shapes.values()]
+
+    def tensors(self, theta: Tensor) -> dict[str, Tensor]:
+        """Name the parameters in a vector (D,), and the constants, on its device and floats in its type."""
+        parts = zip(self.shapes.items(), torch.split(theta, self.sizes), strict=True)
+        named = {name: part.view(shape) for (name, shape), part in parts}
+        dtypes = {name: theta.dtype if value.is_floating_point() else None for name, value in self.constants.items()}
+        return named | {name: value.to(theta.device, dtypes[name]) for name, value in self.constants.items()}
+
+
+def factory_of(name: str) -> Callable[..., Any]:
+    """Import a function that makes modules: ``module:function`` or ``path/to/file.py:function``."""
+    if ":" not in name and name not in FACTORIES.targets:
+        raise InputError(f"factory '{name}': give module:function or path/to/file.py:function")
+    factory: Callable[..., Any] = FACTORIES.get(name)
+    return factory
+
+
+def build(factory: str, settings: Mapping[str, Any], shape: tuple[int, ...] | None, d_in: int, d_out: int) -> Skeleton:
+    """Call a factory and take the network apart; arguments as in `bdl.models.modules.Module`.
+
+    Raises
+    ------
+    InputError
+        If the factory fails, or makes something that does not fit.
+    """
+    if shape is not None and math.prod(shape) != d_in:
+        raise InputError(f"shape {list(shape)} has {math.prod(shape)} values a row: the data have {d_in}; mend shape")
+    make = factory_of(factory)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        try:
+            net = make(d_in if shape is None else shape, d_out, **settings)
+        except Exception as error:
+            raise InputError(f"factory '{factory}' fails: {type(error).__name__}: {error}") from error
+    if not isinstance(net, nn.Module):
+        raise InputError(f"factory '{factory}' gives {type(net).__name__}: let it return a torch.nn.Module")
+    _check_layers(factory, net)
+    return _take_apart(net, _widest(factory, net, (d_in,) if shape is None else shape, d_out))
+
+
+def _check_layers(factory: str, net: nn.Module) -> None:
+    """Refuse layers that need what a pure function has not."""
+    for name, part in net.named_modules():
+        if isinstance(part, _DropoutNd) and part.p > 0:
+            raise InputError(f"factory '{factory}': {name} draws random numbers of its own; leave dropout to a method")
+        if isinstance(part, _NormBase) and part.track_running_stats:
+            if not isinstance(part, _BatchNorm):
+                raise InputError(f"factory '{factory}': {name} gathers statistics; give track_running_stats=False")
+            if part.momentum is None:
+                raise InputError(f"factory '{factory}': {name} averages all minibatches; give it a momentum")
+
+
+def _widest(factory: str, net: nn.Module, row: tuple[int, ...], d_out: int) -> int:
+    """Try two rows of zeros and count the values that each layer puts out for one."""
+    found = [math.prod(row)]
+
+    def look(part: nn.Module, given: Any, output: Any) -> None:
+        if isinstance(output, Tensor):
+            found.append(output.numel() // 2)
+
+    handles = [part.register_forward_hook(look) for part in net.modules()]
+    try:
+        with torch.no_grad():
+            outputs = net.eval()(torch.zeros(2, *row))
+    except Exception as error:
+        raise InputError(f"factory '{factory}': rows of shape {row} fail: {type(error).__name__}: {error}") from error
+    finally:
+        for handle in handles:
+            handle.remove()
+    if outputs.shape != (2, d_out):
+        raise InputError(f"factory '{factory}' gives outputs {tuple(outputs.shape)} for 2 rows: make it (2, {d_out})")
+    return max(found)
+
+
+def _take_apart(net: nn.Module, widest: int) -> Skeleton:
+    norms = {name: part for name, part in net.named_modules() if isinstance(part, _BatchNorm)}
+    for part in norms.values():
+        part.num_batches_tracked = None
+    statistics = {
+        f"{name}.{kind}".removeprefix("."): getattr(part, kind).clone()
+        for name, part in norms.items()
+        for kind in ("running_mean", "running_var")
+        if part.track_running_stats
+    }
+    parameters = {name: value.detach() for name, value in net.named_parameters()}
+    return Skeleton(
+        training=_without_statistics(net).train(),
+        tracking=_hollow(net).train(),
+        evaluation=_hollow(net).eval(),
+        shapes={name: value.shape for name, value in parameters.items()},
+        statistics=statistics,
+        constants={name: value.clone() for name, value in net.named_buffers() if name not in statistics},
+        centre=_flat(parameters, lambda name, value: value if value.ndim < 2 and not _is_bias(name) else 0 * value),
+        spread=_flat(parameters, lambda name, value: torch.full_like(value, _he(name, value))),
+        biases=_flat(parameters, lambda name, value: torch.full(value.shape, _is_bias(name))),
+        widest=widest,
+    )
+
+
+def _hollow(net: nn.Module) -> nn.Module:
+    """Copy a network without the numbers in it."""
+    return copy.deepcopy(net).to("meta")
+
+
+def _without_statistics(net: nn.Module) -> nn.Module:
+    hollow = _hollow(net)
+    for part in hollow.modules():
+        if isinstance(part, _BatchNorm):
+            part.track_running_stats, part.running_mean, part.running_var = False, None, None
+    return hollow
+
+
+def _flat(parameters: Mapping[str, Tensor], values: Callable[[str, Tensor], Tensor]) -> Tensor:
+    return torch.cat([values(name, value).flatten() for name, value in parameters.items()])
+
+
+def _is_bias(name: str) -> bool:
+    return name.rpartition(".")[2] == "bias"
+
+
+def _he(name: str, value: Tensor) -> float:
+    """Standard deviation of a weight's entries at the start; 0 for vectors."""
+    if value.ndim < 2 or _is_bias(name):
+        return 0.0
+    return math.sqrt(2 / (value.numel() / value.shape[0]))

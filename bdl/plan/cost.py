@@ -1,0 +1,62 @@
+"""How much work a cell is, for progress and to decide what is compiled."""
+
+from bdl.plan.cell import Cell
+from bdl.plan.programs import schedule
+from bdl.store.rows import Stage
+from bdl.training.compiling import worthwhile
+
+
+def updates(cell: Cell, rows: int) -> int:
+    """Count the updates of one fit on so many rows."""
+    plan = schedule(cell)
+    return 0 if plan is None else plan.updates(rows, batches_per_step(cell))
+
+
+def batches_per_step(cell: Cell) -> int:
+    """Minibatches of an update; 1 for a method that has none."""
+    return 1 if cell.settings.training is None else cell.settings.method.build().batches_per_step
+
+
+def fits(cell: Cell, stage: Stage) -> int:
+    """Count the fits of one split in a stage."""
+    search = cell.settings.search
+    if stage == "final":
+        return 1
+    return search.trials * search.folds if search else 0
+
+
+def minibatches(cell: Cell, stage: Stage) -> int:
+    """Count the minibatches of one fit in a stage; the observations of a stream."""
+    if cell.settings.streams:
+        return cell.stream.length
+    search = cell.settings.search
+    rows = len(cell.data.split(cell.splits[0]).train)
+    if stage == "search" and search:
+        rows -= -(-rows // search.folds)
+    return updates(cell, rows) * batches_per_step(cell)
+
+
+def unit(cell: Cell) -> int:
+    """Relative time that a model-minibatch takes; a small model costs as much as 200 parameters at least."""
+    return 200 + (cell.stream.dim if cell.settings.streams else cell.problem.dim)
+
+
+def remaining_work(cell: Cell, search_fits: int, final_fits: int) -> int:
+    """Work of so many fits of each stage, in the units that progress is told in."""
+    todo = search_fits * minibatches(cell, "search") if search_fits else 0
+    return unit(cell) * (todo + final_fits * minibatches(cell, "final"))
+
+
+def compiles(cell: Cell, stage: Stage, width: int) -> bool:
+    """Decide whether a stage is compiled, whose groups have `width` fits each.
+
+    The decision rests on all splits of the benchmark, whichever of them run now, so that a split run alone gives what
+    it gives among the others.
+    """
+    if cell.compile is not None:
+        return cell.compile
+    if cell.settings.training is None:
+        return False
+    per_step = batches_per_step(cell)
+    total = fits(cell, stage) * minibatches(cell, stage) * cell.benchmark.splits // (width * per_step)
+    return worthwhile(total, width * per_step, cell.problem.dim)

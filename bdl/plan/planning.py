@@ -1,0 +1,52 @@
+"""Laying out what a command will do."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from bdl.plan.cell import Cell
+from bdl.plan.checks import check, check_device
+from bdl.spec import Benchmark
+
+
+def plan(
+    benchmark: Benchmark,
+    *,
+    splits: Sequence[int],
+    device: str = "cpu",
+    compile: bool | None = None,
+) -> list[Cell]:
+    """Lay out the cells of a run, in the order of the spec, and check each.
+
+    Raises
+    ------
+    InputError
+        If the device or data are missing, or a cell cannot work.
+    """
+    check_device(device)
+    cells = [replace(cell, splits=tuple(splits), device=device, compile=compile) for cell in cells_of(benchmark)]
+    for cell in cells:
+        check(cell)
+    return cells
+
+
+def cells_of(benchmark: Benchmark) -> list[Cell]:
+    """List all cells of a benchmark with all its splits, in table order, unchecked."""
+    at = {point.text: benchmark.at(point) for point in benchmark.points}
+    splits = tuple(range(benchmark.splits))
+    return [
+        Cell(own, own.dataset(dataset), entry, splits, point)  # the label is the same, its settings may not be
+        for dataset, entry, point in benchmark.cells
+        for own in (at[point.text],)
+    ]
+
+
+def together(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Put together the cells that run as one: those of an entry whose streams differ in their spectrum alone."""
+    batches: dict[object, list[Cell]] = {}
+    for cell in cells:
+        alike = cell.settings.streams and (
+            *(cell.entry, cell.settings.method.build()),
+            replace(cell.stream, top=1),
+        )
+        batches.setdefault(alike or cell, []).append(cell)
+    return list(batches.values())

@@ -1,0 +1,41 @@
+"""The truth that a cell's posteriors are held against."""
+
+from typing import Any
+
+from bdl.plan.cell import Cell
+from bdl.references.base import SampledReference, Truth
+from bdl.references.cache import Recipe
+from bdl.training.direct import TrainingData
+
+
+def truth(cell: Cell, split: int) -> Truth | None:
+    """Find the reference posterior of a split, None if the entry has none; hyper-parameters in original units.
+
+    The truth of a stream is the distribution that it is drawn from.
+    """
+    if cell.settings.streams:
+        model = cell.stream.model(split)
+        return Truth(model.mean().double(), model.covariance().double(), {})
+    if cell.settings.reference is None:
+        return None
+    data = training_data(cell, split)
+    found: Truth = cell.settings.reference.build().fit(cell.problem, data.x, data.y, _hyper(cell, data))
+    return found._replace(hyper=cell.problem.likelihood.to_original_units(found.hyper, data.y_unit))
+
+
+def recipe(cell: Cell, split: int) -> Recipe | None:
+    """Say what the reference of a split samples; None if it does not sample, or there is none."""
+    reference = cell.settings.reference.build() if cell.settings.reference else None
+    if not isinstance(reference, SampledReference):
+        return None
+    data = training_data(cell, split)
+    return reference.recipe(cell.problem, data.x, data.y, _hyper(cell, data))
+
+
+def training_data(cell: Cell, split: int) -> TrainingData:
+    """Give the training rows of a split as a model sees them, float64."""
+    return TrainingData.of(cell.data, cell.data.split(split).train)
+
+
+def _hyper(cell: Cell, data: TrainingData) -> Any:
+    return data.hyper(cell.settings.hyper, cell.problem)

@@ -1,0 +1,91 @@
+"""Posteriors as named tensors, and back: what is stored, sent and moved to other devices and types."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map
+
+from bdl.errors import InputError
+from bdl.posteriors.base import Posterior
+from bdl.registry import Registry
+
+FAMILIES = Registry(
+    "posterior",
+    {
+        "diagonal": "bdl.posteriors.diagonal:DiagonalGaussian",
+        "factor-analysis": "bdl.posteriors.factor_analysis:FactorAnalysis",
+        "full": "bdl.posteriors.full:FullGaussian",
+        "low-rank-precision": "bdl.posteriors.low_rank_precision:LowRankPrecision",
+        "dropout": "bdl.posteriors.dropout:Dropout",
+        "empirical": "bdl.posteriors.empirical:Empirical",
+    },
+)
+"""Families by name; each is a NamedTuple of tensors."""
+
+Tree = TypeVar("Tree")
+
+
+def to_tensors(posterior: Posterior) -> tuple[str, dict[str, Tensor]]:
+    """Take a posterior apart.
+
+    Parameters
+    ----------
+    posterior
+        Of a registered family, or any NamedTuple of tensors that can be imported.
+
+    Returns
+    -------
+    tuple
+        Name of the family, ``module:Class`` or ``path/to/file.py:Class`` if it is not registered; tensors by field.
+
+    Raises
+    ------
+    InputError
+        If it is not a NamedTuple of tensors.
+    """
+    kind: Any = type(posterior)
+    fields = posterior._asdict() if hasattr(posterior, "_asdict") else {}
+    if not fields or not all(isinstance(value, Tensor) for value in fields.values()):
+        raise InputError(f"posterior {kind.__name__} cannot be stored: make it a NamedTuple of tensors")
+    target = f"{_place(kind.__module__)}:{kind.__qualname__}"
+    names = {where: name for name, where in FAMILIES.targets.items()}
+    return names.get(target, target), fields
+
+
+def from_tensors(family: str, tensors: Mapping[str, Tensor]) -> Posterior:
+    """Put a posterior together again.
+
+    Parameters
+    ----------
+    family, tensors
+        What `to_tensors` gave.
+
+    Raises
+    ------
+    InputError
+        If there is no such family, or it has other fields.
+    """
+    kind = FAMILIES.get(family)
+    wanted = getattr(kind, "_fields", ())
+    if set(wanted) != set(tensors):
+        raise InputError(f"posterior '{family}' has the fields {', '.join(wanted)}, not {', '.join(sorted(tensors))}")
+    posterior: Posterior = kind(**tensors)
+    return posterior
+
+
+def as_type(tree: Tree, dtype: torch.dtype, device: torch.device | None = None) -> Tree:
+    """Convert the floating-point tensors of a posterior, or of any tree; whole numbers only change device."""
+
+    def convert(leaf: Tensor) -> Tensor:
+        return leaf.to(device=device, dtype=dtype if leaf.is_floating_point() else None)
+
+    converted: Tree = tree_map(convert, tree)
+    return converted
+
+
+def _place(module: str) -> str:
+    """Where to import a module from: files that were named by path have no importable name."""
+    return str(sys.modules[module].__file__) if module.startswith("bdl_user_") else module

@@ -1,0 +1,72 @@
+"""Rows of a run as tables, and the parquet files that are published: ``trials.parquet`` and ``points.parquet``."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from bdl.plan.cell import Cell
+from bdl.store.rows import Row
+from bdl.store.store import Store
+
+_COLUMNS = ["dataset", "entry", "stage", "split", "trial", "fold", "status", "reason", "seconds"]
+POINT_COLUMNS = ["dataset", "entry", "split", "axis", "at", "metric", "value"]
+
+
+def frame(cells: Sequence[Cell], rows: Iterable[tuple[Cell, Row]]) -> pd.DataFrame:
+    """Lay rows out as a table: a column an axis of the sweep and a metric, ``hyper_<name>`` and the details."""
+    records = [
+        {
+            **{name: getattr(row, name) for name in ("dataset", "entry")},
+            **cell.point.texts,
+            **{name: getattr(row, name) for name in _COLUMNS[2:]},
+            **{f"hyper_{name}": value for name, value in row.hyper.items()},
+            **{name: float("nan") if value is None else value for name, value in row.metrics.items()},
+            **{name: value for name, value in row.details.items() if name != "traceback"},
+        }
+        for cell, row in rows
+    ]
+    columns = [*_COLUMNS[:2], *axes(cells), *_COLUMNS[2:]]
+    return pd.DataFrame(records) if records else pd.DataFrame(columns=columns)
+
+
+def final_frame(cells: Sequence[Cell], store: Store) -> pd.DataFrame:
+    """Lay out the final rows of the cells, with a column for each metric of the benchmark."""
+    table = frame(cells, ((cell, row) for cell in cells for row in store.rows("final", cell.key)))
+    wanted = cells[0].benchmark.metrics if cells else ()
+    return table.reindex(columns=[*table.columns, *(str(name) for name in wanted if name not in table.columns)])
+
+
+def points_frame(cells: Sequence[Cell], store: Store) -> pd.DataFrame:
+    """Lay out the scores at recorded clocks, one row a score."""
+    records: list[dict[str, Any]] = [
+        {
+            **dict(zip(("dataset", "entry"), cell.key, strict=False)),
+            **cell.point.texts,
+            "split": split,
+            **reading._asdict(),
+        }
+        for cell in cells
+        for split, reading in store.readings(cell.key)
+    ]
+    columns = [*POINT_COLUMNS[:2], *axes(cells), *POINT_COLUMNS[2:]]
+    return pd.DataFrame(records, columns=columns)
+
+
+def write_frames(cells: Sequence[Cell], store: Store, folder: Path) -> list[Path]:
+    """Write every row of the cells, search folds too, to ``trials.parquet``, and what was recorded beside it."""
+    rows = ((cell, row) for cell in cells for stage in ("search", "final") for row in store.rows(stage, cell.key))
+    tables = {"trials": frame(cells, rows), "points": points_frame(cells, store)}
+    paths = []
+    for name, table in tables.items():
+        path = folder / f"{name}.parquet"
+        if len(table) or name == "trials":
+            table.to_parquet(path, compression="zstd", index=False)
+            paths.append(path)
+    return paths
+
+
+def axes(cells: Sequence[Cell]) -> list[str]:
+    """Name the axes of the sweep."""
+    return list(cells[0].point.texts) if cells else []

@@ -1,0 +1,69 @@
+"""Where published rows came from."""
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from bdl.plan.cell import Cell
+from bdl.plan.fingerprint import fit_hash
+from bdl.spec import Benchmark
+from bdl.store.store import Store
+
+_PACKAGES = ("bdl-bench", "torch", "numpy", "scipy", "scikit-learn", "pandas", "optuna", "pydantic", "mlflow")
+
+
+def provenance(benchmark: Benchmark, cells: Sequence[Cell], store: Store, wall_seconds: float) -> dict[str, Any]:
+    """Say where the rows came from: spec, versions, seeds, machine, wall time of the last command."""
+    rows = [row for cell in cells for row in store.rows("final", cell.key)]
+    return {
+        "benchmark": benchmark.name,
+        "profile": benchmark.profile,
+        "spec_hash": benchmark.content_hash,
+        "fit_hashes": {cell.label: fit_hash(cell) for cell in cells},
+        "seed": benchmark.seed,
+        "splits": [int(split) for split in cells[0].splits],
+        "written": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command_wall_minutes": round(wall_seconds / 60, 3),
+        "work_minutes": round(sum(row.metrics.get("runtime") or 0.0 for row in rows), 3),
+        "git_commit": _git_commit(),
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in _PACKAGES},
+        "machine": {
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "system": f"{platform.system()} {platform.machine()}",
+            "device": cells[0].device,
+        },
+    }
+
+
+def write_provenance(content: dict[str, Any], folder: Path) -> Path:
+    """Write ``provenance.json``."""
+    path = folder / "provenance.json"
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    return path
+
+
+def _git_commit() -> str | None:
+    try:
+        found = subprocess.run(
+            ["git", "rev-parse", "HEAD"],
+            cwd=Path(__file__).parent, capture_output=True, text=True, timeout=5, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip()
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -1,0 +1,176 @@
+"""Data sets and metrics as a benchmark file names them: ``yacht``, or ``{name: ece, bins: 20}``."""
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+
+from pydantic import AfterValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from bdl.errors import InputError
+from bdl.metrics import METRICS
+from bdl.registry import Label, Registry
+from bdl.spec.components import describe_component, names_of_settings, resolve
+
+if TYPE_CHECKING:
+    from bdl.metrics import MetricInfo
+
+
+class NamedComponent(Label):
+    """A label as a field of a benchmark file: a registered name, or a mapping of a name and settings.
+
+    The label is the name and the values of the settings that are given, joined by ``_``; or what ``label`` says.
+    """
+
+    about: ClassVar[str]
+
+    @classmethod
+    def registry(cls) -> Registry:
+        """Give the registry of its kind."""
+        raise NotImplementedError
+
+    def build(self) -> Any:
+        """Make the component; errors as in `bdl.registry.Registry.build`."""
+        return self.registry().build(self.name, self.settings)
+
+    @property
+    def plain(self) -> Any:
+        """What a file says for it: the name, or the name with every setting and the label."""
+        if self == self.name and not self.settings:
+            return self.name
+        return {"name": self.name, **self.settings, "label": str(self)}
+
+    @classmethod
+    def read(cls, raw: Any) -> Self:
+        """Check what a file says.
+
+        Raises
+        ------
+        ValueError
+            If there is no such component, or a setting or the label is wrong.
+        """
+        if isinstance(raw, cls):
+            return raw
+        given = {"name": raw} if isinstance(raw, str) else dict(raw) if isinstance(raw, dict) else {}
+        name, label = given.pop("name", None), given.pop("label", None)
+        if not isinstance(name, str):
+            raise ValueError("should be a name, or a mapping with a name and settings")
+        settings, order = _settings(cls, name, given)
+        text = label or "_".join([cls.stem(name), *(_shown(given[key]) for key in order if key in given)])
+        cls.check_label(text, name)
+        return cls(text, name, settings)
+
+    @classmethod
+    def stem(cls, name: str) -> str:
+        """Give what the label of a component begins with."""
+        return name
+
+    @classmethod
+    def check_label(cls, label: Any, name: str) -> None:
+        """Raise `ValueError` if a component cannot be called so."""
+        if not isinstance(label, str):
+            raise ValueError(f"label: should be text (got {label})")
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        plain = core_schema.plain_serializer_function_ser_schema(lambda label: label.plain)
+        return core_schema.no_info_plain_validator_function(cls.read, serialization=plain)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Describe the names, and each component that has settings."""
+        label = {"label": {"type": "string", "description": "What rows and tables call it."}}
+        registry, mappings = cls.registry(), []
+        for name in registry.names():
+            if isinstance(registry.get(name), type):
+                described = describe_component(registry, name, handler)
+                mappings.append(described | {"properties": described["properties"] | label})
+        other = {"type": "string", "pattern": ":", "description": "module:Class or path/to/file.py:Class"}
+        return {"description": cls.about, "anyOf": [{"type": "string", "enum": registry.names()}, *mappings, other]}
+
+
+class DatasetName(NamedComponent):
+    """A data set of a benchmark; `build` gives what loads it when it is called."""
+
+    about = "A data set: its name, or its name and settings."
+
+    @classmethod
+    def registry(cls) -> Registry:
+        """Give the data sets."""
+        from bdl.data import DATASETS  # imports NumPy, which files that are not checked can do without
+
+        return DATASETS
+
+
+class MetricName(NamedComponent):
+    """A metric of a benchmark; `build` gives the score itself."""
+
+    about = "A metric: its name, or its name and settings."
+
+    @classmethod
+    def registry(cls) -> Registry:
+        """Give the metrics."""
+        return METRICS
+
+    @property
+    def info(self) -> "MetricInfo":
+        """What its numbers mean."""
+        info: MetricInfo = METRICS.get(self.name).info
+        return info
+
+    @classmethod
+    def stem(cls, name: str) -> str:
+        """Give the name; of ``path/to/file.py:Class`` the class in lower case, fit for columns and file names."""
+        return name.rpartition(":")[2].lower() if ":" in name else name
+
+    @classmethod
+    def check_label(cls, label: Any, name: str) -> None:
+        """Raise `ValueError` unless the label begins with the name, which says what a column has."""
+        super().check_label(label, name)
+        stem = cls.stem(name)
+        if label != stem and not label.startswith(f"{stem}_"):
+            raise ValueError(f"label: '{label}' should be {stem}, or begin with {stem}_")
+
+
+def _settings(kind: type[NamedComponent], name: str, given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Fill in the defaults, and tell the order of the settings; all problems are ValueErrors."""
+    registry = kind.registry()
+    try:
+        if isinstance(registry.get(name), type):
+            return resolve(registry, name, given), names_of_settings(registry, name)
+        registry.build(name, given)
+    except InputError as error:
+        raise ValueError(str(error)) from None
+    return {}, []
+
+
+def _shown(value: Any) -> str:
+    """Write a setting within a label."""
+    if isinstance(value, list):
+        return "-".join(map(_shown, value))
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def steers() -> list[str]:
+    """List the scores that a search can go by: those of predictions of which less is better."""
+    infos = {name: METRICS.get(name).info for name in METRICS.names()}
+    return [name for name, info in infos.items() if info.kind == "predictive" and info.direction == "lower"]
+
+
+def _steering(metric: MetricName) -> MetricName:
+    if metric.info.kind != "predictive" or metric.info.direction != "lower":
+        raise ValueError(f"'{metric}' cannot steer a search: choose one of {', '.join(steers())}")
+    return metric
+
+
+ScoreName = Annotated[
+    MetricName,
+    AfterValidator(_steering),
+    Field(json_schema_extra=lambda schema: schema.update(examples=steers())),
+]
+
+# Where a file refers to data sets and metrics that it has, they are plain labels; the benchmark checks them.
+DatasetLabel = Annotated[
+    str, Field(json_schema_extra=lambda schema: schema.update(examples=DatasetName.registry().names()))
+]
+MetricLabel = Annotated[str, Field(json_schema_extra=lambda schema: schema.update(examples=METRICS.names()))]

@@ -1,0 +1,38 @@
+"""How data are split and standardised, as a benchmark file describes it."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter, WrapValidator
+
+from bdl.spec.fields import Count, Settings
+from bdl.spec.labels import DatasetLabel
+
+_ALL: TypeAdapter[Any] = TypeAdapter(Count)
+_EACH: TypeAdapter[Any] = TypeAdapter(Mapping[DatasetLabel, Count])
+
+
+def _all_or_each(raw: Any, handler: object) -> Any:
+    """Read one number or a mapping; problems are those of the form that is meant."""
+    return (_EACH if isinstance(raw, Mapping) else _ALL).validate_python(raw, strict=True)
+
+
+class Preparation(Settings):
+    """How data are split and standardised."""
+
+    split: Literal["published", "first", "half"] = "published"
+    """The data set's own splits; or replicates of the first of them, or of one fixed half of the rows."""
+    standardise: Literal["both", "inputs", "none"] = "both"
+    """What is scaled by the training rows: inputs and targets (but not labels), inputs alone, or nothing."""
+    rows: Annotated[Count | Mapping[DatasetLabel, Count], WrapValidator(_all_or_each)] = Field(default_factory=dict)
+    """Training rows that are kept, the first of each split: one number for all data sets, or data set to number; those
+    without a number keep all."""
+
+    def rows_of(self, dataset: str) -> int | None:
+        """Give the number of training rows that are kept of a data set; None for all."""
+        return self.rows if isinstance(self.rows, int) else self.rows.get(dataset)
+
+    def dump_on(self, dataset: str) -> dict[str, Any]:
+        """List the settings for one data set as JSON values; rows only where some are left out."""
+        rows = self.rows_of(dataset)
+        return self.model_dump(mode="json", exclude={"rows"}) | ({} if rows is None else {"rows": rows})

@@ -1,0 +1,72 @@
+"""How one fit trains and when it is looked at, as a benchmark file describes it."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, TypeAdapter, WrapValidator, model_validator
+
+from bdl.spec.components import RateComponent
+from bdl.spec.fields import Count, Settings
+from bdl.training.schedule import Incomplete, Precision, Sampling, Schedule
+
+
+def _rate_or_groups(raw: Any, handler: object) -> Any:
+    """Read one rate, which has a name, or else a rate for each group; problems are those of the form that is meant."""
+    if isinstance(raw, RateComponent):
+        return raw
+    named = not isinstance(raw, Mapping) or isinstance(raw.get("name"), str) or not raw
+    return RateComponent.model_validate(raw) if named else _GROUPS.validate_python(raw)
+
+
+_GROUPS: TypeAdapter[Any] = TypeAdapter(Mapping[str, RateComponent])
+
+
+class Training(Settings):
+    """How long one fit trains, and on what."""
+
+    epochs: Count
+    """Passes over the training rows."""
+    batch_size: Count
+    """Rows of a minibatch."""
+    schedule: Annotated[RateComponent | Mapping[str, RateComponent], WrapValidator(_rate_or_groups)] = Field(
+        default_factory=lambda: RateComponent.model_validate({"name": "constant"})
+    )
+    """What multiplies the learning rate in the course of a fit: one for all parameters, or one for each group that the
+    method has."""
+    sampling: Sampling = "without_replacement"
+    """Whether an epoch is a permutation of the rows, or every row of a minibatch is drawn from all."""
+    incomplete: Incomplete = "drop"
+    """What becomes of the last rows of an epoch that do not fill a minibatch."""
+    dtype: Precision = "float32"
+    """Precision of the numbers that are trained."""
+
+    def build(self) -> Schedule:
+        """Make what the engine trains by; a rate for all parameters is under the empty name."""
+        groups = {"": self.schedule} if isinstance(self.schedule, RateComponent) else self.schedule
+        rates = {group: rate.build() for group, rate in groups.items()}
+        return Schedule(self.epochs, self.batch_size, rates, self.sampling, self.incomplete, self.dtype)
+
+
+class Record(Settings):
+    """When a fit is looked at while it runs."""
+
+    unit: Literal["epochs", "updates", "observations"]
+    """What is counted; observations are those of a stream."""
+    every: Count | None = None
+    """Looks are this far apart; null with `log`."""
+    log: bool = False
+    """Looks are at 1, 2, 5, 10, 20, 50 and so on."""
+    first: Count = 1
+    """The first look of those that `log` gives."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.log == (self.every is not None):
+            raise ValueError("give either every, or log: true")
+        if self.first != 1 and not self.log:
+            raise ValueError("first: looks every so often begin with every itself; remove first, or use log: true")
+        return self
+
+
+STREAM_RECORD = Record(unit="observations", log=True, first=100)
+"""When a stream is looked at, unless a benchmark says otherwise."""

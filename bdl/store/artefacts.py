@@ -1,0 +1,129 @@
+"""Posteriors on disk, addressed by the SHA-256 of their file: identical content is one file."""
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from bdl.errors import InputError
+from bdl.posteriors import Posterior, from_tensors, to_tensors
+
+_POSTERIOR, _BUFFERS = "posterior.", "buffers."
+
+
+def encode(posterior: Posterior, buffers: Mapping[str, Tensor]) -> bytes:
+    """Give the content of an artefact, in the safetensors format; equal tensors give equal bytes.
+
+    Parameters
+    ----------
+    posterior
+        Of any family, on any device, in any type of numbers; all digits are kept.
+    buffers
+        Running statistics of its model by name.
+
+    Raises
+    ------
+    InputError
+        If the posterior is not a NamedTuple of tensors.
+    """
+    family, fields = to_tensors(posterior)
+    named = {_POSTERIOR + name: value for name, value in fields.items()}
+    named |= {_BUFFERS + name: value for name, value in buffers.items()}
+    # A copy each, since the format takes no tensors that share memory; one key only, since it does not order them.
+    own = {name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in named.items()}
+    return save(own, metadata={"family": family})
+
+
+def write(folder: Path, content: bytes) -> str:
+    """Store an artefact so that it is there whole or not at all, also after a power cut.
+
+    Parameters
+    ----------
+    folder
+        Made if missing.
+    content
+        What `encode` gave.
+
+    Returns
+    -------
+    str
+        SHA-256 (hex) of the content, which is its name. A file that has the content already is left alone.
+
+    Raises
+    ------
+    InputError
+        If the folder is not writable.
+    """
+    sha = sha256(content).hexdigest()
+    path = _path(folder, sha)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (path.is_file() and path.read_bytes() == content):
+            _replace(path, content)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}; choose another --results") from None
+    return sha
+
+
+def read(folder: Path, sha: str) -> tuple[Posterior, dict[str, Tensor]]:
+    """Read an artefact: the posterior and the buffers, on the CPU.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, or is not what was written.
+    """
+    path = _path(folder, sha)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}; fit again with --fresh") from None
+    if sha256(content).hexdigest() != sha:
+        raise InputError(f"{path} is damaged: fit again with --fresh")
+    try:
+        tensors = load(content)
+    except SafetensorError as error:
+        raise InputError(f"{path} is no posterior ({error}): fit again with --fresh") from None
+    posterior = from_tensors(_family(content), _named(tensors, _POSTERIOR))
+    return posterior, _named(tensors, _BUFFERS)
+
+
+def _path(folder: Path, sha: str) -> Path:
+    return folder / f"{sha}.safetensors"
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write beside the file, sync, rename, and sync the folder, which holds the name."""
+    handle, name = tempfile.mkstemp(prefix=".", suffix=".partial", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _family(content: bytes) -> str:
+    """Read the metadata: a little-endian length of 8 bytes, then JSON."""
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    family: str = header["__metadata__"]["family"]
+    return family
+
+
+def _named(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,79 @@
+"""What a run keeps of each trial."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+Stage = Literal["search", "final"]
+
+CellKey = tuple[str, str, str]
+"""Data set, entry, and the values of the sweep's axes as canonical JSON, ``"{}"`` without a sweep."""
+
+
+class Reading(NamedTuple):
+    """A score at a recorded clock of one fit."""
+
+    axis: str
+    """Unit of the clock: epochs, updates or observations."""
+    at: int
+    """Where the clock stood."""
+    metric: str
+    value: float
+    """In the unit of the metric; NaN where it is not finite."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """Outcome of one trial.
+
+    Parameters
+    ----------
+    dataset, entry, point, stage, split, trial, fold
+        Which trial: a fold of a search setting, or the final fit of a split (trial 0, fold 0); `point` has the values
+        of the sweep's axes, as in `CellKey`.
+    status
+        ``"ok"`` or ``"failed"``.
+    reason
+        Why it failed.
+    hyper
+        Hyper-parameters.
+    metrics
+        Values by metric; for a search row the validation score.
+    seconds
+        Its share of the wall time of its group.
+    details
+        How it was run: updates, group width, device, compiled, traceback.
+    codes
+        Hash of the code and the settings that each metric was computed by.
+    artefact
+        SHA-256 (hex) of the file that holds the posterior of a final fit; None where there is none.
+    """
+
+    dataset: str
+    entry: str
+    point: str
+    stage: Stage
+    split: int
+    trial: int
+    fold: int
+    status: Literal["ok", "failed"]
+    reason: str | None
+    hyper: dict[str, float]
+    metrics: dict[str, float | None]
+    seconds: float
+    details: dict[str, Any]
+    codes: dict[str, str] = field(default_factory=dict, compare=False)
+    artefact: str | None = field(default=None, compare=False)
+
+    @property
+    def cell(self) -> CellKey:
+        """The cell that it belongs to."""
+        return self.dataset, self.entry, self.point
+
+
+class Outcome(NamedTuple):
+    """What a group of trials hands over for one of them: everything that is to be kept."""
+
+    row: Row
+    readings: tuple[Reading, ...] = ()
+    posterior: bytes | None = None
+    """Content of the artefact that the row is to name."""

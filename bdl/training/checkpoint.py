@@ -1,0 +1,95 @@
+"""What a fit that is cut off goes on from: its states on disk, replaced as a whole now and then."""
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+
+class Kept(NamedTuple):
+    """What was found on disk."""
+
+    tensors: dict[str, Tensor]
+    numbers: dict[str, int]
+
+
+class Checkpoint:
+    """Files of one fit in a folder, one for each part of it.
+
+    Parameters
+    ----------
+    folder
+        Where the files are; made when needed.
+    key
+        Everything that decides the fit, as text: a checkpoint of another fit is not found.
+    every_seconds
+        Time between two savings.
+
+    Attributes
+    ----------
+    text
+        What the owner wants kept beside the states, such as scores of the curve so far: saved with each part, and after
+        an interruption what was saved last.
+    """
+
+    def __init__(self, folder: Path, key: str, every_seconds: float = 60.0) -> None:
+        self.folder, self.every_seconds = folder, every_seconds
+        self._stem = sha256(key.encode()).hexdigest()[:32]
+        self._saved_at = time.monotonic()
+        texts = (_metadata(path).get("text", "") for path in reversed(self._files()))  # parts are fitted in order
+        self.text = next((text for text in texts if text), "")
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to save."""
+        return time.monotonic() - self._saved_at >= self.every_seconds
+
+    def save(self, part: int, tensors: Mapping[str, Tensor], numbers: Mapping[str, int]) -> None:
+        """Replace what is kept of a part; a process that dies meanwhile leaves the old file."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self._path(part)
+        own = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
+        unfinished = path.with_suffix(f".{os.getpid()}")
+        save_file(own, unfinished, {"text": self.text, "numbers": json.dumps(dict(numbers))})
+        _sync(unfinished)
+        unfinished.replace(path)
+        self._saved_at = time.monotonic()
+
+    def load(self, part: int) -> Kept | None:
+        """Give what is kept of a part; None if there is nothing, or nothing that can be read."""
+        path = self._path(part)
+        numbers = _metadata(path).get("numbers")
+        if numbers is None:
+            return None
+        with safe_open(path, "pt") as file:
+            return Kept({name: file.get_tensor(name) for name in file.keys()}, json.loads(numbers))  # noqa: SIM118
+
+    def remove(self) -> None:
+        """Remove the files, of a fit whose result is safe elsewhere."""
+        for path in self.folder.glob(f"{self._stem}-*"):
+            path.unlink(missing_ok=True)
+
+    def _path(self, part: int) -> Path:
+        return self.folder / f"{self._stem}-{part:04d}.safetensors"
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.glob(f"{self._stem}-*.safetensors"))
+
+
+def _metadata(path: Path) -> dict[str, str]:
+    with suppress(FileNotFoundError, SafetensorError), safe_open(path, "pt") as file:
+        return file.metadata() or {}
+    return {}
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

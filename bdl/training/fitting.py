@@ -1,0 +1,124 @@
+"""A fit is an iterator of snapshots: the last is the result, earlier ones are the curve."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map
+
+from bdl.errors import InputError
+from bdl.methods.clock import Clock
+from bdl.posteriors.base import Posterior
+from bdl.training.checkpoint import Checkpoint
+
+Progress = Callable[[int], None]
+"""Hears of model-minibatches done."""
+
+
+def silent(done: int) -> None:
+    """Hear of work done and say nothing."""
+
+
+@dataclass(frozen=True)
+class Looks:
+    """When a fit is looked at while it runs, beside its end.
+
+    Parameters
+    ----------
+    unit
+        What is counted; observations are those of a stream.
+    every
+        Looks are this far apart; None with `log`.
+    log
+        Looks are at 1, 2, 5, 10, 20, 50 and so on.
+    first
+        The first look of those that `log` gives.
+
+    Raises
+    ------
+    InputError
+        If it says both, or neither.
+    """
+
+    unit: Literal["epochs", "updates", "observations"]
+    every: int | None = None
+    log: bool = False
+    first: int = 1
+
+    def __post_init__(self) -> None:
+        if self.log == (self.every is not None):
+            raise InputError("looks: give either every, or log: true")
+
+    def due(self, clock: Clock) -> int | None:
+        """Give the place on the axis if a look is due, else None."""
+        if self.unit == "epochs" and not clock.ended:
+            return None
+        place = clock.epochs if self.unit == "epochs" else clock.updates
+        return place if place > 0 and self._takes(place) else None
+
+    def _takes(self, place: int) -> bool:
+        if self.every is not None:
+            return place % self.every == 0
+        return place >= self.first and str(place).rstrip("0") in {"1", "2", "5"}
+
+    def within(self, before: int, after: int) -> Iterator[int]:
+        """Give the places above `before` and up to `after`."""
+        return (place for place in range(before + 1, after + 1) if self._takes(place))
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """Some trials at one time."""
+
+    clock: Clock
+    index: tuple[int, ...]
+    """Positions of the trials among all that are fitted."""
+    state: Any
+    """The method's states, stacked over these trials; for a direct fit its posteriors."""
+    buffers: dict[str, Tensor]
+    """Running statistics of the model, stacked."""
+    diverged: Tensor
+    """Epoch (from 1) at whose end a trial's state was first found non-finite, 0 if it never was; int64, (R,)."""
+    updates: Tensor
+    """Updates made by each trial, int64, (R,)."""
+    last: bool
+    """Whether these trials are finished."""
+
+
+class Fitting(Protocol):
+    """Trials that are to be fitted."""
+
+    def run(
+        self, looks: Looks | None = None, progress: Progress = silent, checkpoint: Checkpoint | None = None
+    ) -> Iterator[Snapshot]:
+        """Fit, and yield the trials whenever a look is due, and in the end.
+
+        Parameters
+        ----------
+        looks
+            When to yield beside the end; what is fitted does not depend on it.
+        progress
+            Called now and then with the number of model-minibatches done since.
+        checkpoint
+            Where to keep what is done and to go on from: a fit that was cut off gives the same bits as one that was
+            not. The last snapshots of trials that were finished by then are yielded once more.
+        """
+        ...
+
+    def posterior(self, snapshot: Snapshot, position: int) -> Posterior:
+        """Give the posterior of the trial at a position of the snapshot's `index`."""
+        ...
+
+
+def finished(fitting: Fitting, progress: Progress = silent, checkpoint: Checkpoint | None = None) -> Snapshot:
+    """Run to the end, and give all trials in their order; `clock` is that of those that were finished last."""
+    parts = [part for part in fitting.run(None, progress, checkpoint) if part.last]
+    index = [position for part in parts for position in part.index]
+    order = torch.tensor(index).argsort().to(parts[0].diverged.device)
+    state, buffers, diverged, updates = tree_map(
+        lambda *leaves: torch.cat(leaves)[order],
+        *((part.state, part.buffers, part.diverged, part.updates) for part in parts),
+    )
+    return Snapshot(parts[-1].clock, tuple(sorted(index)), state, buffers, diverged, updates, last=True)

@@ -1,0 +1,123 @@
+"""Fits of methods that learn from streams of parameter vectors: all streams of one dimension as one batch."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+
+from bdl.data import Stream, draw
+from bdl.errors import InputError
+from bdl.methods.base import Shapes, StreamMethod
+from bdl.methods.clock import Clock
+from bdl.posteriors.base import Posterior
+from bdl.training.checkpoint import Checkpoint
+from bdl.training.fitting import Looks, Progress, Snapshot, silent
+
+_DRAWN, _LEARNT = 100, 1000
+"""Observations that are drawn, and that are learnt from, at a time; the second is a multiple of the first."""
+
+
+class StreamTrial(NamedTuple):
+    """One stream to learn from."""
+
+    stream: Stream
+    split: int
+    seed: int
+    """Of the method's initial normals, and of libraries with random numbers of their own."""
+
+
+@dataclass(frozen=True, eq=False)
+class StreamFitting:
+    """Learn from streams of one dimension and length as one batch.
+
+    Parameters
+    ----------
+    method
+        What learns.
+    trials
+        The streams, those of a split side by side: they share what is drawn.
+    """
+
+    method: StreamMethod
+    trials: Sequence[StreamTrial]
+
+    def run(
+        self, looks: Looks | None = None, progress: Progress = silent, checkpoint: Checkpoint | None = None
+    ) -> Iterator[Snapshot]:
+        """Learn, and yield all streams where looks are due and in the end; `Clock.updates` counts observations.
+
+        Observations are learnt from a thousand at a time. A look between two thousands learns from the part on the side
+        and forgets it again, so that it finds what a stream of that length gives, and leaves no trace.
+
+        Raises
+        ------
+        InputError
+            If looks count anything but observations.
+        """
+        if looks is not None and looks.unit != "observations":
+            raise InputError(f"looks: a stream has no {looks.unit}; count observations")
+        length = self.trials[0].stream.length
+        state, done = self._begin(checkpoint)
+        progress(done * len(self.trials))
+        for seen, observations in self._observations(done):
+            after = seen + observations.shape[1]
+            for place in looks.within(seen, min(after, length - 1)) if looks else ():
+                part = observations[:, : place - seen]
+                yield self._snapshot(self.method.update_block(state, part), place, last=False)
+            state = self.method.update_block(state, observations)
+            progress(observations.shape[1] * len(self.trials))
+            if checkpoint and checkpoint.due:
+                checkpoint.save(0, {str(i): leaf for i, leaf in enumerate(tree_leaves(state))}, {"seen": after})
+        yield self._snapshot(state, length, last=True)
+
+    def posterior(self, snapshot: Snapshot, position: int) -> Posterior:
+        """Give the estimate of the stream at a position of the snapshot's `index`."""
+        return self.method.posterior(tree_map(lambda leaf: leaf[position] if leaf.ndim else leaf, snapshot.state))
+
+    def _begin(self, checkpoint: Checkpoint | None) -> tuple[Any, int]:
+        state = self.method.init(self._noise())
+        kept = checkpoint.load(0) if checkpoint else None
+        if kept is None:
+            return state, 0
+        leaves, tree = tree_flatten(state)
+        return tree_unflatten([kept.tensors[str(i)] for i in range(len(leaves))], tree), kept.numbers["seen"]
+
+    def _observations(self, done: int) -> Iterator[tuple[int, Tensor]]:
+        """Yield the number drawn before and the observations, (R, up to 1000, D), after those that are done."""
+        seen, waiting = 0, list[Tensor]()
+        for blocks in zip(*self._drawn(), strict=True):
+            waiting.append(torch.cat(blocks))
+            drawn = sum(block.shape[1] for block in waiting)
+            if drawn >= _LEARNT or seen + drawn == self.trials[0].stream.length:
+                if seen >= done:
+                    yield seen, torch.cat(waiting, 1)
+                seen += drawn
+                waiting.clear()
+
+    def _drawn(self) -> Iterator[Iterator[Tensor]]:
+        for split, members in groupby(self.trials, key=lambda trial: trial.split):
+            yield draw([trial.stream for trial in members], split, _DRAWN)
+
+    def _noise(self) -> dict[str, Tensor]:
+        """Draw the initial normals by PyTorch's generator, as published."""
+        dim, seeds = self.trials[0].stream.dim, [trial.seed for trial in self.trials]
+        drawn = [_normals(self.method.init_noise(dim), seed) for seed in seeds]
+        return {"seed": torch.tensor(seeds)} | {
+            name: torch.stack([noise[name] for noise in drawn]) for name in drawn[0]
+        }
+
+    def _snapshot(self, state: Any, seen: int, last: bool) -> Snapshot:
+        count = len(self.trials)
+        updates = torch.full((count,), seen)
+        return Snapshot(
+            Clock(seen, 0, True, 0.0), tuple(range(count)), state, {}, torch.zeros_like(updates), updates, last
+        )
+
+
+def _normals(shapes: Shapes, seed: int) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}

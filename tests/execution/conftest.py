@@ -1,0 +1,62 @@
+"""A store, and a benchmark of which everything is tiny."""
+
+import pytest
+
+from bdl.plan.planning import plan
+from bdl.spec import load_benchmark
+from bdl.store.store import Store
+
+TINY = """
+name: tiny
+title: Everything is tiny
+datasets: [diabetes, synthetic]
+splits: 2
+preparation: {rows: 40}
+entries:
+  rounds:
+    model: {name: linear}
+    likelihood: {name: gaussian}
+    method: {name: vifa, gradients_per_update: 2}
+    training: {epochs: 2, batch_size: 5}
+    hyper: {learning_rate: 0.01, noise_precision: 0.001}
+    search:
+      sampler: bayesian
+      trials: 3
+      startup: 1
+      folds: 2
+      metric: nmll
+      space: {prior_precision: {low: 0.1, high: 1}}
+  random:
+    model: {name: mlp, hidden: [3]}
+    likelihood: {name: gaussian}
+    method: {name: swag, rank: 2, warmup_epochs: 2}
+    training: {epochs: 4, batch_size: 5}
+    hyper: {learning_rate: 0.001, noise_precision: 0.001}
+    search: {sampler: random, trials: 2, folds: 2, metric: nmll, space: {prior_precision: {low: 0.1, high: 1}}}
+  exact:
+    model: {name: linear}
+    likelihood: {name: gaussian}
+    method: {name: conjugate}
+    hyper: {prior_precision: 1, noise_precision: 0.001}
+evaluation: {samples: 5}
+metrics: [nmll, rmse, runtime]
+"""
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "results/store.sqlite") as opened:
+        yield opened
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """Lay out cells of the tiny benchmark, with changes; of all entries or some."""
+
+    def cells(*overrides, entries=(), splits=(0, 1)):
+        path = tmp_path / "tiny.yaml"
+        path.write_text(TINY)
+        benchmark = load_benchmark(str(path), overrides=list(overrides)).select(entries=entries)
+        return plan(benchmark, splits=[split for split in splits if split < benchmark.splits], compile=False)
+
+    return cells

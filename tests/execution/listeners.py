@@ -1,0 +1,59 @@
+"""What the tests of this room run with: a listener that remembers, and how rows are compared."""
+
+from collections.abc import Sequence
+
+from bdl.execution.executors import crew
+from bdl.execution.queue import run
+from bdl.plan.cell import Cell
+from bdl.store.rows import Row
+from bdl.store.store import Store
+
+
+class Ear:
+    """A listener that remembers."""
+
+    def __init__(self) -> None:
+        self.total, self.done = 0, 0
+        self.stored_rows: list[list[Row]] = []
+
+    def begin(self, work: int) -> None:
+        self.total = work
+
+    def advance(self, work: int) -> None:
+        self.done += work
+
+    def stored(self, cell: Cell, rows: Sequence[Row]) -> None:
+        self.stored_rows += [list(rows)] if rows else []
+
+    @property
+    def groups(self) -> list[tuple[str, list[int]]]:
+        """Stage and splits of the rows that came together."""
+        return [(rows[0].stage, sorted({row.split for row in rows})) for rows in self.stored_rows]
+
+    @property
+    def rounds(self) -> list[tuple[str, list[list[int]]]]:
+        """Stage and, split by split, the trials of the rows that came together."""
+        return [
+            (rows[0].stage, [[row.trial for row in rows if row.split == split] for split in splits])
+            for rows, (_, splits) in zip(self.stored_rows, self.groups, strict=True)
+        ]
+
+
+def run_here(cells: Sequence[Cell], store: Store) -> Ear:
+    """Do what the store lacks, in this process."""
+    ear = Ear()
+    with crew(1) as here:
+        run(cells, store, here, ear)
+    return ear
+
+
+def outcome(row: Row) -> dict[str, object]:
+    """All of a row but the times, and details of a failure; with its posterior by its digest."""
+    metrics = {name: value for name, value in row.metrics.items() if name != "runtime"}
+    names = ("dataset", "entry", "point", "stage", "split", "trial", "fold", "status", "reason", "hyper", "artefact")
+    return {name: getattr(row, name) for name in names} | {"metrics": metrics, "updates": row.details.get("updates")}
+
+
+def outcomes(store: Store, cells: Sequence[Cell]) -> list[dict[str, object]]:
+    """Every row of the cells, search folds first."""
+    return [outcome(row) for cell in cells for stage in ("search", "final") for row in store.rows(stage, cell.key)]

@@ -1,0 +1,139 @@
+"""Scores in the course of fits: what a look finds is what a fit of that length gives, also after an interruption."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from bdl.execution import groups
+from bdl.execution.groups import Chosen, FinalGroup
+from bdl.execution.log import Log
+from bdl.store.rows import Reading
+from bdl.store.store import Store
+from bdl.training.checkpoint import Checkpoint
+
+from .listeners import outcomes, run_here
+
+FIXED = (
+    "datasets=[diabetes]",
+    "entries.rounds.search=null",
+    "entries.rounds.hyper={learning_rate: 0.01, prior_precision: 1, noise_precision: 0.001}",
+)
+EPOCHS = "entries.rounds.training.epochs"
+
+
+@pytest.fixture
+def recorded(tiny):
+    """One cell that is looked at while it runs."""
+
+    def cell(record, epochs, *more):
+        overrides = (*FIXED, f"{EPOCHS}={epochs}", f"record={record}", *more)
+        (found,) = tiny(*overrides, entries=["rounds"])
+        return found
+
+    return cell
+
+
+def values(store, cell, metric="nmll"):
+    """Score by split and place."""
+    return {(split, found.at): found.value for split, found in store.readings(cell.key) if found.metric == metric}
+
+
+def test_a_look_finds_what_a_fit_of_that_length_gives(recorded, store, tmp_path):
+    """40 rows, 2 minibatches of 5 an update: 4 updates an epoch."""
+    cell = recorded("{unit: epochs, every: 2}", 6)
+    run_here([cell], store)
+    found = values(store, cell)
+    assert found.keys() == {(split, at) for split in (0, 1) for at in (2, 4, 6)}
+    for epochs in (2, 4):
+        short = recorded("null", epochs)
+        with Store(tmp_path / f"{epochs}.sqlite") as other:
+            run_here([short], other)
+            assert other.readings(short.key) == []
+            for row in other.rows("final", short.key):
+                assert row.metrics["nmll"] == found[row.split, epochs]
+    for row in store.rows("final", cell.key):
+        assert row.metrics["nmll"] == found[row.split, 6]
+        assert row.metrics["rmse"] == values(store, cell, "rmse")[row.split, 6]
+
+
+def test_updates_are_counted_on_their_own_axis(recorded, store):
+    cell = recorded("{unit: updates, log: true, first: 2}", 3)
+    run_here([cell], store)
+    assert {split_and_at[1] for split_and_at in values(store, cell)} == {2, 5, 10}
+    assert {reading.axis for _, reading in store.readings(cell.key)} == {"updates"}
+    assert {reading.metric for _, reading in store.readings(cell.key)} == {"nmll", "rmse"}, "no time is recorded"
+
+
+def test_looking_changes_nothing(recorded, store, tmp_path):
+    cell, plain = recorded("{unit: updates, every: 1}", 3), recorded("null", 3)
+    ear = run_here([cell], store)
+    assert ear.done == ear.total
+    with Store(tmp_path / "plain.sqlite") as other:
+        run_here([plain], other)
+        assert outcomes(store, [cell]) == outcomes(other, [plain])
+
+
+def test_a_fit_that_was_cut_off_goes_on_in_its_midst(recorded, store, tmp_path, monkeypatch):
+    """With the same bits, and with the scores of before; nothing is left of the checkpoint."""
+    cell = recorded("{unit: epochs, every: 1}", 6)
+    with Store(tmp_path / "calm/store.sqlite") as calm:
+        run_here([cell], calm)
+        expected, curve = outcomes(calm, [cell]), calm.readings(cell.key)
+    monkeypatch.setattr(groups, "Checkpoint", partial(Checkpoint, every_seconds=0))
+    read, looked = FinalGroup._read, []
+
+    def dying(self, snapshot, *rest):
+        looked.append(snapshot.clock.epochs)
+        if len(looked) == 7:
+            raise KeyboardInterrupt
+        return read(self, snapshot, *rest)
+
+    monkeypatch.setattr(FinalGroup, "_read", dying)
+    with pytest.raises(KeyboardInterrupt):
+        run_here([cell], store)
+    assert store.rows("final", cell.key) == []
+    assert list(store.checkpoints.iterdir())
+
+    ear = run_here([cell], store)
+    assert ear.done == ear.total > 0
+    assert outcomes(store, [cell]) == expected
+    assert store.readings(cell.key) == curve
+    assert looked == [1, 1, 2, 2, 3, 3, 4, 4, 4, 5, 5, 6, 6], "two splits side by side; the fourth epoch was lost"
+    assert list(store.checkpoints.iterdir()) == []
+
+
+def test_a_checkpoint_of_other_settings_is_not_gone_on_from(recorded, tmp_path):
+    two, three = recorded("null", 2), recorded("null", 3)
+    fits = [Chosen(two, 0, {}), Chosen(three, 0, {}), Chosen(two, 1, {}), Chosen(two, 0, {"learning_rate": 0.1})]
+    paths = [FinalGroup((fit,), tmp_path).checkpoint()._path(0) for fit in fits]
+    assert len(set(paths)) == 4
+    assert FinalGroup((Chosen(recorded("null", 2), 0, {}, 1.0),), tmp_path).checkpoint()._path(0) == paths[0]
+    assert FinalGroup((fits[0],)).checkpoint() is None
+
+
+def test_a_diverged_fit_keeps_its_curve(recorded, store):
+    cell = recorded("{unit: updates, every: 1}", 1, "entries.rounds.hyper.learning_rate=1.0e37")
+    run_here([cell], store)
+    rows, found = store.rows("final", cell.key), values(store, cell)
+    assert {row.status for row in rows} == {"failed"}
+    assert all(row.artefact is None for row in rows)
+    assert found.keys() == {(split, at) for split in (0, 1) for at in (1, 2, 3, 4)}
+    assert np.isnan(found[0, 4])
+
+
+def test_a_log_comes_back_from_its_text():
+    log = Log()
+    assert Log.parse("").text == log.text
+    log.seconds = 1.5
+    log.add(1, [Reading("epochs", 2, "nmll", 1 / 3), Reading("epochs", 2, "rmse", float("nan"))])
+    log.add(1, [Reading("epochs", 4, "nmll", 0.5)])
+    log.add(1, [Reading("epochs", 2, "nmll", 7.0)])
+    back = Log.parse(log.text)
+    assert back.seconds == 1.5
+    assert back.readings(0) == ()
+    assert [reading[:3] for reading in back.readings(1)] == [
+        ("epochs", 2, "nmll"), ("epochs", 2, "rmse"), ("epochs", 4, "nmll")
+    ]  # fmt: skip
+    assert [back.readings(1)[i].value for i in (0, 2)] == [7.0, 0.5]
+    assert np.isnan(back.readings(1)[1].value)

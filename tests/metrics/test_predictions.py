@@ -1,0 +1,225 @@
+"""Predictions: the outputs of a model under samples of its posterior, however they are cut into pieces."""
+
+import math
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+
+from bdl.errors import InputError
+from bdl.metrics import predictions as module
+from bdl.metrics.evaluation import Draws, Examples, Predictions
+from bdl.metrics.likelihoods import Nmll
+from bdl.metrics.predictions import predict, summarise, tensors_of
+from bdl.metrics.regression import Rmse
+from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
+from bdl.models.networks import Linear, Mlp
+from bdl.models.problem import Problem
+from bdl.posteriors import DiagonalGaussian, Dropout, Empirical, FactorAnalysis
+from bdl.rng import random_normals
+
+from .fits import KEY, examples, fit, normal
+
+S, N = 7, 23
+HYPER = tensors_of({"prior_precision": 1.0, "noise_precision": 0.5, "learning_rate": 0.1})
+PROBLEMS = {
+    "gaussian": Problem(Mlp((8,)), Gaussian(), 3),
+    "bernoulli": Problem(Mlp((8,)), Bernoulli(), 3),
+    "categorical": Problem(Mlp((8,)), Categorical(), 3, 4),
+}
+CLASSES = {"gaussian": 0, "bernoulli": 2, "categorical": 4}
+
+
+def posterior_of(problem: Problem) -> FactorAnalysis:
+    dim = problem.dim
+    return FactorAnalysis(normal(0, dim), 0.3 * normal(1, dim, 2), 0.1 * normal(2, dim).exp())
+
+
+def rows_of(kind: str) -> Examples:
+    y = torch.arange(N) % CLASSES[kind] if CLASSES[kind] else normal(3, N)
+    unit, origin = (2.5, -1.0) if kind == "gaussian" else (1.0, 0.0)
+    return examples(normal(4, N, 3), y.double(), unit, origin)
+
+
+def outputs(problem: Problem, posterior: FactorAnalysis, rows: Examples) -> Tensor:
+    """All outputs at once, (S, n, d_out), by the definition of a sample's noise."""
+    single = FactorAnalysis(*(tensor.float() for tensor in posterior))
+    noise = torch.cat(random_normals(KEY[None], torch.tensor(0), (S * posterior.noise_dim + 1) // 2), 1)[0]
+    theta = single.sample(noise[: S * posterior.noise_dim].view(S, -1))
+    f = torch.stack([problem.model(sample, rows.x.float(), problem.d_out) for sample in theta])
+    return f * rows.y_unit + rows.y_origin
+
+
+def by_definition(problem: Problem, f: Tensor, y: Tensor) -> Predictions:
+    """Of float64 outputs, without any streaming."""
+    f = f.double()
+    if isinstance(problem.likelihood, Gaussian):
+        law = torch.distributions.Normal(f.squeeze(-1), HYPER["noise_precision"] ** -0.5)
+        densities, none = law.log_prob(y), torch.zeros(N, 0).double()
+        return Predictions(densities.exp().mean(0).log(), densities.sum(1), f.squeeze(-1).mean(0), none, none)
+    two = isinstance(problem.likelihood, Bernoulli)
+    logarithms = torch.nn.functional.logsigmoid(torch.cat([-f, f], -1)) if two else f.log_softmax(-1)
+    chosen, probabilities = logarithms[:, torch.arange(N), y.long()], logarithms.exp()
+    votes = torch.nn.functional.one_hot(probabilities.argmax(-1), probabilities.shape[-1]).double().mean(0)
+    empty = torch.zeros(0).double()
+    return Predictions(chosen.exp().mean(0).log(), chosen.sum(1), empty, probabilities.mean(0), votes)
+
+
+def close(found: Predictions, expected: Predictions, tolerance: float) -> None:
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_summaries_are_the_definitions(kind):
+    problem, rows = PROBLEMS[kind], rows_of(kind)
+    f = outputs(problem, posterior_of(problem), rows)
+    close(summarise(problem, f, rows.y, HYPER), by_definition(problem, f, rows.y), 1e-12)
+
+
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_predictions_sum_up_the_outputs_of_the_samples(kind):
+    problem, rows = PROBLEMS[kind], rows_of(kind)
+    posterior = posterior_of(problem)
+    expected = summarise(problem, outputs(problem, posterior, rows), rows.y, HYPER)
+    close(predict(problem, posterior, rows, HYPER, {}, Draws(S, KEY)), expected, 2e-6)
+
+
+@pytest.mark.parametrize("kind", PROBLEMS)
+@pytest.mark.parametrize(("parameters", "values"), [(1, 1 << 22), (200, 1 << 22), (1 << 22, 1), (100, 100), (1, 1)])
+def test_pieces_change_nothing_but_rounding(kind, parameters, values, monkeypatch):
+    """Samples one by one, by threes, or all; rows likewise."""
+    problem, rows = PROBLEMS[kind], rows_of(kind)
+    whole = predict(problem, posterior_of(problem), rows, HYPER, {}, Draws(S, KEY))
+    monkeypatch.setattr(module, "_PARAMETERS_AT_ONCE", parameters)
+    monkeypatch.setattr(module, "VALUES_AT_ONCE", values)
+    close(predict(problem, posterior_of(problem), rows, HYPER, {}, Draws(S, KEY)), whole, 1e-6)
+
+
+def test_likelihoods_that_underflow_in_one_piece_do_not_spoil_the_others(monkeypatch):
+    """Log-densities of -2e8 and -0.5e8: the second alone counts, without a zero or a NaN."""
+    monkeypatch.setattr(module, "_PARAMETERS_AT_ONCE", 1)
+    draws = Empirical(torch.tensor([[2e4, 0.0], [1e4, 0.0]]))
+    rows = examples(torch.ones(1, 1), torch.zeros(1))
+    hyper = {"noise_precision": torch.tensor(1.0)}
+    found = predict(Problem(Linear(), Gaussian(), 1), draws, rows, hyper, {}, Draws(8, KEY))
+    picked = (found.sample_log_likelihood > -1e8).sum().item()
+    assert 0 < picked < 8
+    expected = -0.5e8 - 0.5 * math.log(2 * math.pi) + math.log(picked / 8)
+    assert found.log_likelihood.item() == pytest.approx(expected, rel=1e-14)
+
+
+def test_vmap_predicts_for_each_trial():
+    """Posteriors, keys, units and hyper-parameters of their own; the rows and targets are shared."""
+    problem, rows = PROBLEMS["gaussian"], rows_of("gaussian")
+    posteriors = [posterior_of(problem), posterior_of(problem)._replace(loc=normal(9, problem.dim))]
+    stacked = FactorAnalysis(*map(torch.stack, zip(*posteriors, strict=True)))
+    keys, units, betas = torch.stack([KEY, KEY + 1]), torch.tensor([1.0, 3.0]), torch.tensor([0.5, 2.0])
+
+    def one(posterior: FactorAnalysis, key: Tensor, unit: Tensor, beta: Tensor) -> Predictions:
+        own = Examples(rows.x, rows.y, unit, torch.tensor(0.5))
+        return predict(problem, posterior, own, {"noise_precision": beta}, {}, Draws(S, key))
+
+    together = torch.func.vmap(one)(stacked, keys, units, betas)
+    for i in range(2):
+        alone = one(posteriors[i], keys[i], units[i], betas[i])
+        close(Predictions(*(field[i] for field in together)), alone, 2e-6)
+
+
+def test_steps_are_independent_draws():
+    problem, rows = PROBLEMS["gaussian"], rows_of("gaussian")
+    first, second = (
+        predict(problem, posterior_of(problem), rows, HYPER, {}, Draws(S, KEY, step)).sample_log_likelihood
+        for step in (0, 1)
+    )
+    assert not torch.isclose(first, second).any()
+
+
+def test_posteriors_with_whole_numbers_keep_them():
+    """The units of dropout are indices."""
+    problem = Problem(Linear(), Gaussian(), 3)
+    posterior = Dropout(normal(0, 4), torch.tensor([0, 1, 2, 3]), torch.tensor([0.5, 0.5, 0.5], dtype=torch.float64))
+    found = predict(problem, posterior, rows_of("gaussian"), HYPER, {}, Draws(S, KEY))
+    assert found.mean.isfinite().all()
+
+
+def test_nothing_is_predicted_before_a_score_asks_and_then_once():
+    calls = []
+    rows = rows_of("gaussian")
+    hyper = {name: value.item() for name, value in HYPER.items()}
+    problem = PROBLEMS["gaussian"]
+    evaluation = fit(posterior_of(problem), problem, hyper=hyper, samples=S, test=lambda: calls.append(1) or rows)
+    assert not calls
+    assert Nmll()(evaluation) > 0
+    assert Rmse()(evaluation) > 0
+    assert calls == [1]
+    assert evaluation.predictions is evaluation.predictions
+
+
+def test_a_stream_has_no_predictions():
+    with pytest.raises(InputError, match="a stream has no rows to predict: leave out metrics of predictions"):
+        Rmse()(fit())
+
+
+@dataclass(frozen=True)
+class Watched(Mlp):
+    """Notes the rows that it gets."""
+
+    rows: ClassVar[list[int]] = []
+
+    def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
+        self.rows.append(len(x))
+        return super().__call__(theta, x, d_out)
+
+
+@pytest.mark.parametrize(("count", "n"), [(1, 3000), (100, 5), (100, 3000)])
+def test_pieces_are_small_whatever_is_asked(count, n, monkeypatch):
+    """At most a million values of samples and their noise, or one sample; at most so many of the widest layer."""
+    limit, drawn, draw = 1 << 20, [], module.normal_slice
+
+    def noted(keys: Tensor, step: Tensor, pairs: int, start: int, stop: int) -> Tensor:
+        drawn.append(stop - start)
+        return draw(keys, step, pairs, start, stop)
+
+    Watched.rows.clear()
+    monkeypatch.setattr(module, "normal_slice", noted)
+    monkeypatch.setattr(module, "_PARAMETERS_AT_ONCE", limit)
+    monkeypatch.setattr(module, "VALUES_AT_ONCE", limit)
+    problem = Problem(Watched((60,)), Categorical(), 300, 10)
+    posterior = DiagonalGaussian(torch.zeros(problem.dim), torch.ones(problem.dim))
+    rows = examples(torch.zeros(n, 300), torch.zeros(n))
+    predict(problem, posterior, rows, {}, {}, Draws(count, KEY))
+    assert sum(drawn) == count * problem.dim
+    assert max(drawn) <= limit
+    samples = max(drawn) // problem.dim
+    assert samples * Watched.rows[0] * 300 <= limit
+    assert sum(Watched.rows) == n * len(drawn)
+
+
+MNIST = """
+import resource, torch
+from bdl.metrics.evaluation import Draws, Examples
+from bdl.metrics.predictions import predict
+from bdl.models.likelihoods import Categorical
+from bdl.models.networks import Mlp
+from bdl.models.problem import Problem
+from bdl.posteriors import DiagonalGaussian
+problem = Problem(Mlp((400, 400)), Categorical(), 784, 10)
+posterior = DiagonalGaussian(torch.randn(problem.dim) / 20, torch.full((problem.dim,), 1e-4))
+rows = Examples(torch.randn(10_000, 784), torch.arange(10_000).double() % 10, 1.0, 0.0)
+found = predict(problem, posterior, rows, {}, {}, Draws(100, torch.tensor([1, 2], dtype=torch.int32)))
+assert found.sample_log_likelihood.shape == (100,)
+assert torch.allclose(found.probabilities.sum(1), torch.ones(10_000).double())
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+"""
+
+
+@pytest.mark.slow
+def test_mnist_is_predicted_in_little_memory():
+    """By 100 samples; all their parameters would take 0.2 GB, and the activations of 10,000 rows 6 GB."""
+    done = subprocess.run([sys.executable, "-c", MNIST], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 1.5

@@ -1,0 +1,82 @@
+"""Posteriors taken apart and put together again."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from bdl.errors import InputError
+from bdl.posteriors import FAMILIES, Dropout, Empirical, Gaussian, from_tensors, to_tensors
+from bdl.posteriors.tensors import as_type
+from bdl.registry import Registry
+
+from .conftest import build
+
+
+class Point(NamedTuple):
+    """A family that nobody registered."""
+
+    loc: torch.Tensor
+
+
+DROPOUT = Dropout(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0, 1, 1]), torch.tensor([0.5]))
+ALL = {
+    "diagonal": build("diagonal"),
+    "factor-analysis": build("factor"),
+    "full": build("full"),
+    "low-rank-precision": build("precision"),
+    "dropout": DROPOUT,
+    "empirical": Empirical(torch.ones(2, 3)),
+}
+
+
+def test_every_registered_family_is_tried_here():
+    assert set(FAMILIES.names()) == set(ALL)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_round_trip(name):
+    family, tensors = to_tensors(ALL[name])
+    assert family == name
+    again = from_tensors(family, tensors)
+    assert type(again) is type(ALL[name])
+    assert all(one is other for one, other in zip(again, ALL[name], strict=True))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_gaussians_are_told_by_their_verbs(name):
+    assert isinstance(ALL[name], Gaussian) == (name not in {"dropout", "empirical"})
+
+
+def test_other_families_are_named_by_their_place():
+    family, tensors = to_tensors(Point(torch.ones(2)))
+    assert family == f"{__name__}:Point"
+    assert from_tensors(family, tensors) == Point(tensors["loc"])
+
+
+def test_families_of_a_file_are_named_by_the_file(tmp_path: Path):
+    """As where a method is given as path/to/file.py:Method and has a posterior of its own."""
+    file = tmp_path / "mine.py"
+    file.write_text("from collections import namedtuple\nclass Mine(namedtuple('Mine', 'loc')):\n    pass\n")
+    mine = Registry("method", {}).get(f"{file}:Mine")
+    assert to_tensors(mine(torch.ones(2)))[0] == f"{file}:Mine"
+
+
+@pytest.mark.parametrize("posterior", [object(), Point("text"), torch.ones(2)])
+def test_what_is_no_tuple_of_tensors_is_refused(posterior):
+    with pytest.raises(InputError, match="cannot be stored: make it a NamedTuple of tensors"):
+        to_tensors(posterior)
+
+
+def test_unknown_families_and_other_fields_are_refused():
+    with pytest.raises(InputError, match="unknown posterior 'diagnal': did you mean diagonal"):
+        from_tensors("diagnal", {})
+    with pytest.raises(InputError, match="posterior 'diagonal' has the fields loc, var, not loc, scale"):
+        from_tensors("diagonal", {"loc": torch.ones(2), "scale": torch.ones(2)})
+
+
+def test_only_floating_point_tensors_change_type():
+    changed = as_type(DROPOUT, torch.float64)
+    assert [tensor.dtype for tensor in changed] == [torch.float64, torch.int64, torch.float64]
+    assert changed.check() is changed

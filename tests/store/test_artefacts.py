@@ -1,0 +1,117 @@
+"""Posteriors on disk: what is read is what was written, or an error."""
+
+import hashlib
+import os
+
+import pytest
+import torch
+
+from bdl.errors import InputError
+from bdl.posteriors import DiagonalGaussian, Dropout, Empirical, FactorAnalysis, FullGaussian, LowRankPrecision
+from bdl.store.artefacts import encode, read, write
+
+LOC = torch.tensor([0.1, -2.0, 1e-30], dtype=torch.float64)
+FACTORS = torch.arange(6, dtype=torch.float64).view(3, 2) / 7
+POSTERIORS = [
+    DiagonalGaussian(LOC.float(), LOC.float().abs()),
+    FactorAnalysis(LOC, FACTORS, LOC.abs()),
+    FullGaussian(LOC, torch.eye(3, dtype=torch.float64)),
+    LowRankPrecision(LOC, FACTORS, LOC.abs()),
+    Dropout(LOC.float(), torch.tensor([0, 2, 1]), torch.tensor([0.5, 0.25])),
+    Empirical(torch.stack([LOC, LOC + 1])),
+]
+BUFFERS = {"norm.running_mean": torch.tensor([0.25]), "count": torch.tensor(3)}
+
+
+def same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.dtype == other.dtype and torch.equal(one, other)
+
+
+@pytest.mark.parametrize("posterior", POSTERIORS, ids=lambda posterior: type(posterior).__name__)
+@pytest.mark.parametrize("buffers", [{}, BUFFERS], ids=["pure", "buffers"])
+def test_round_trip(tmp_path, posterior, buffers):
+    """Every bit and every type comes back."""
+    again, kept = read(tmp_path, write(tmp_path, encode(posterior, buffers)))
+    assert type(again) is type(posterior)
+    assert all(map(same, again, posterior))
+    assert kept.keys() == buffers.keys()
+    assert all(same(kept[name], buffers[name]) for name in buffers)
+
+
+def test_views_and_shared_memory_are_stored_as_what_they_show(tmp_path):
+    whole = torch.arange(12.0).view(3, 4)
+    posterior = FactorAnalysis(whole[:, 0], whole[:, 1:3], whole[:, 0])
+    again, _ = read(tmp_path, write(tmp_path, encode(posterior, {})))
+    assert all(map(same, again, posterior))
+
+
+def test_the_name_is_the_digest_of_the_file(tmp_path):
+    content = encode(POSTERIORS[0], {})
+    sha = write(tmp_path / "new" / "folder", content)
+    (file,) = (tmp_path / "new" / "folder").iterdir()
+    assert file.name == f"{sha}.safetensors"
+    assert sha == hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def test_other_programs_can_read_it(tmp_path):
+    from safetensors import safe_open
+
+    sha = write(tmp_path, encode(POSTERIORS[0], BUFFERS))
+    with safe_open(tmp_path / f"{sha}.safetensors", framework="np") as file:
+        assert file.metadata() == {"family": "diagonal"}
+        assert set(file.keys()) == {
+            "posterior.loc",
+            "posterior.var",
+            "buffers.norm.running_mean",
+            "buffers.count",
+        }
+
+
+def test_equal_content_is_equal_bytes():
+    """Whatever order buffers come in."""
+    assert encode(POSTERIORS[1], dict(reversed(BUFFERS.items()))) == encode(POSTERIORS[1], BUFFERS)
+
+
+def test_identical_content_is_written_once(tmp_path):
+    content = encode(POSTERIORS[0], {})
+    sha = write(tmp_path, content)
+    (file,) = tmp_path.iterdir()
+    before = file.stat()
+    assert write(tmp_path, content) == sha
+    assert [path.name for path in tmp_path.iterdir()] == [file.name]
+    assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert write(tmp_path, encode(POSTERIORS[1], {})) != sha
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("damage", [lambda content: content[:-1], lambda content: content[:-1] + b"?", lambda _: b""])
+def test_a_damaged_file_is_refused_and_mended_by_writing_again(tmp_path, damage):
+    content = encode(POSTERIORS[0], {})
+    sha = write(tmp_path, content)
+    file = tmp_path / f"{sha}.safetensors"
+    file.write_bytes(damage(content))
+    with pytest.raises(InputError, match=f"{sha}.safetensors is damaged: fit again with --fresh"):
+        read(tmp_path, sha)
+    write(tmp_path, content)
+    assert type(read(tmp_path, sha)[0]) is DiagonalGaussian
+
+
+def test_a_missing_file_is_told(tmp_path):
+    with pytest.raises(InputError, match="No such file or directory; fit again with --fresh"):
+        read(tmp_path, "0" * 64)
+
+
+def test_another_file_under_its_own_digest_is_told(tmp_path):
+    sha = write(tmp_path, b"nothing of the kind")
+    with pytest.raises(InputError, match="is no posterior"):
+        read(tmp_path, sha)
+
+
+def test_nothing_is_left_of_a_write_that_fails(tmp_path, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(InputError, match="No space left on device; choose another --results"):
+        write(tmp_path, encode(POSTERIORS[0], {}))
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,81 @@
+"""Components made from their settings, and labels that stand for them."""
+
+import pickle
+
+import pytest
+
+from bdl.errors import InputError
+from bdl.registry import Label, Registry
+
+OWN = """
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class Own:
+    size: int
+    sides: tuple[int, ...] = ()
+
+class Plain:
+    pass
+
+def function():
+    return 3
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Give a registry of a file of components."""
+    path = tmp_path / "own.py"
+    path.write_text(OWN, "utf-8")
+    return Registry("thing", {name.lower(): f"{path}:{name}" for name in ("Own", "Plain", "function")})
+
+
+def test_a_dataclass_is_made_from_json_values(own):
+    made = own.build("own", {"size": 3, "sides": [1, 2]})
+    assert (type(made).__name__, made.size, made.sides) == ("Own", 3, (1, 2))
+    assert own.build("own", {"size": 3}).sides == ()
+    assert made == own.build("own", {"size": 3, "sides": [1, 2]})
+
+
+def test_what_is_no_class_is_given_as_it_is(own):
+    assert own.build("function", {})() == 3
+    with pytest.raises(InputError, match="thing 'function' has no settings: remove size, top"):
+        own.build("function", {"size": 3, "top": 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("own", {}, "thing 'own': size: Field required"),
+        ("own", {"size": 1.0}, "thing 'own': size: Input should be a valid integer"),
+        ("own", {"size": 1, "sides": [1, "x"]}, "thing 'own': sides.1: Input should be a valid integer"),
+        ("plain", {}, "thing 'plain' is not a dataclass: give a frozen dataclass"),
+        ("onw", {}, "unknown thing 'onw': did you mean own"),
+    ],
+)
+def test_refusals(own, name, settings, message):
+    with pytest.raises(InputError, match=message):
+        own.build(name, settings)
+
+
+def test_a_contract_is_asked_for(own):
+    asking = Registry("thing", own.builtin, contracts=("bdl.training.schedule:Rate",))
+    with pytest.raises(InputError, match=r"thing 'own' lacks factor; see bdl\.training\.schedule:Rate"):
+        asking.build("own", {"size": 3})
+
+
+def test_a_label_is_text_that_knows_more():
+    label = Label("own_3", "own", {"size": 3})
+    assert (label, hash(label), f"{label}") == ("own_3", hash("own_3"), "own_3")
+    assert {"own_3": 1}[label] == 1
+    again = pickle.loads(pickle.dumps(label))
+    assert (again, again.name, again.settings) == ("own_3", "own", {"size": 3})
+    assert Label("own").name == "own"
+    assert Label("own").settings == {}
+
+
+def test_labels_that_read_the_same_have_different_keys():
+    labels = [Label("x", "own", {"size": 3}), Label("x", "own", {"size": 4}), Label("x", "other", {"size": 3})]
+    assert len({label.key for label in labels}) == 3
+    assert labels[0].key == '["x","own",{"size":3}]'

@@ -1,0 +1,77 @@
+"""The order of the rooms, and the size of files."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+CONFIG = ROOT / "pyproject.toml"
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """The package, to be changed."""
+    pytest.importorskip("importlinter", reason="comes with the extra dev")
+    shutil.copytree(ROOT / "bdl", tmp_path / "bdl", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(CONFIG, tmp_path)
+    return tmp_path
+
+
+def lint_imports(folder):
+    return subprocess.run(
+        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as main; main()", "--no-cache"],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(folder), "NO_COLOR": "1", "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_every_room_imports_lower_rooms_only(copy):
+    done = lint_imports(copy)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_an_import_of_a_higher_room_is_found(copy):
+    with (copy / "bdl/models/base.py").open("a", encoding="utf-8") as file:
+        file.write(
+            "\n\ndef _names() -> list[str]:\n    from bdl.methods import METHODS\n\n    return METHODS.names()\n"
+        )
+    done = lint_imports(copy)
+    assert done.returncode == 1
+    assert "bdl.models.base -> bdl.methods" in done.stdout
+
+
+def test_a_circle_within_a_room_is_found(copy):
+    with (copy / "bdl/models/priors.py").open("a", encoding="utf-8") as file:
+        file.write("\n\nimport bdl.models.problem\n")
+    done = lint_imports(copy)
+    assert done.returncode == 1
+    assert "No cycles are allowed in bdl.models." in done.stdout
+
+
+def test_a_module_without_a_place_is_found(copy):
+    (copy / "bdl/whatever.py").write_text('"""Whatever."""\n', "utf-8")
+    done = lint_imports(copy)
+    assert done.returncode == 1
+    assert "bdl.whatever" in done.stdout + done.stderr
+
+
+def test_architecture_page_has_the_order_that_is_checked():
+    page = (ROOT / "docs/architecture.md").read_text("utf-8").partition("## Rooms")[2].partition("## ")[0]
+    printed = re.findall(r"`(\w+)(?:/|\.py)`", "\n".join(re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)))
+    rooms, _ = tomllib.loads(CONFIG.read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    layers = [room for layer in rooms["layers"] for room in layer.split(" | ")]
+    assert printed == layers[:0:-1]  # from low to high, without __main__
+
+
+def test_no_file_has_more_than_300_lines():
+    lengths = {path: len(path.read_text("utf-8").splitlines()) for path in (ROOT / "bdl").rglob("*.py")}
+    assert {str(path.relative_to(ROOT)): length for path, length in lengths.items() if length > 300} == {}
