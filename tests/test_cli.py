@@ -1,8 +1,12 @@
 """The command line: bad input in one line with code 2, failed trials with code 1, and nothing heavy for help."""
 
+import os
 import shutil
+import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
@@ -312,7 +316,7 @@ def test_an_interrupted_run_says_how_to_go_on(tiny, tmp_path, run, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("bdl.execution.runner.run", interrupt)
+        patch.setattr("bdl.execution.queue.run", interrupt)
         code, _, err = run(tiny)
     assert code == 130
     assert err == "interrupted; the same command goes on from here\n"
@@ -342,10 +346,127 @@ def test_a_baseline_adds_paired_figures(tiny, tmp_path, run, invoke):
     assert_refused(invoke("figures", tiny, "--set", "baseline=fixd"), "baseline: unknown entry 'fixd': did you mean")
 
 
+def test_a_sweep_from_the_command_line_to_the_figures(tiny, tmp_path, run, invoke):
+    """Three widths of a hidden layer: a column of the rows and of the tables, and the axis of the figures."""
+    tiny.write_text(TINY.replace("{name: linear}", "{name: mlp, hidden: [2]}"), "utf-8")
+    sweep = "--set", "sweep={model.hidden: [[2], [4], [8]]}"
+    code, out, err = run(tiny, *sweep, "--method", "fixed")
+    assert (code, err) == (0, "")
+    assert "model.hidden" in out
+    rows = raw(tmp_path)
+    assert list(rows.columns)[:4] == ["dataset", "entry", "model.hidden", "stage"]
+    assert rows.groupby("model.hidden").split.apply(list).to_dict() == {f"[{n}]": [0, 1] for n in (2, 4, 8)}
+    assert rows.nmll.nunique() == 6
+    assert set(rows.status) == {"ok"}
+
+    folder = tmp_path / "results/tiny"
+    assert {"tiny-nmll.png", "tiny-rmse.png", "tiny-nmll.pdf"} <= {path.name for path in (folder / "figures").iterdir()}
+    table = (folder / "table.md").read_text("utf-8").splitlines()
+    cells = [[cell.strip() for cell in line.split("|")] for line in table if line.startswith("|")]
+    assert [line[1:4] for line in cells if line[1] == "Dataset"] == [["Dataset", "model.hidden", "Method"]] * 3
+    assert [line[1:4] for line in cells if line[1] == "diabetes"][:3] == [["diabetes", n, "fixed"] for n in "248"]
+
+    ours = [path.name for path in (folder / "posteriors").iterdir()]
+    assert len(ours) == 6
+    assert "Everything is in the store already" in run(tiny, *sweep, "--method", "fixed")[1]
+    more = "--set", "sweep={model.hidden: [[4], [2], [8], [3]]}"
+    assert run(tiny, *more, "--method", "fixed")[0] == 0, "values are added, in any order"
+    again = raw(tmp_path)
+    assert again["model.hidden"].tolist() == ["[4]", "[4]", "[2]", "[2]", "[8]", "[8]", "[3]", "[3]"]
+    for value, group in rows.groupby("model.hidden"):
+        assert again[again["model.hidden"] == value].nmll.tolist() == group.nmll.tolist()
+
+    (folder / "store.sqlite").unlink()
+    code, published, _ = invoke("table", tiny, *more, "--format", "csv")
+    assert code == 0
+    assert "model.hidden" in published.splitlines()[0]
+    shutil.rmtree(folder / "figures")
+    assert invoke("figures", tiny, *more)[0] == 0
+    assert (folder / "figures/tiny-nmll.png").exists()
+
+
+def test_a_sweep_that_cannot_be_is_refused(tiny, run):
+    assert_refused(run(tiny, "--set", "sweep={model.hiden: [[2]]}"), "model.hiden")
+    assert_refused(run(tiny, "--set", "sweep={training.epochs: [1, 0]}"), "training.epochs", "greater than or equal")
+
+
+def test_scores_in_the_course_of_fits(tiny, tmp_path, run, invoke):
+    """Beside the rows, as a curve, and what is recorded is no other fit."""
+    assert run(tiny, "--method", "fixed", "--set", "entries.fixed.training.epochs=3")[0] == 0
+    plain = raw(tmp_path)
+    assert not (tmp_path / "results/tiny/points.parquet").exists()
+    changes = "--set", "entries.fixed.training.epochs=3", "--set", "record={unit: epochs, every: 1}"
+    assert run(tiny, "--method", "fixed", *changes, "--fresh")[0] == 0
+    rows = raw(tmp_path)
+    assert rows.nmll.tolist() == plain.nmll.tolist()
+    points = pd.read_parquet(tmp_path / "results/tiny/points.parquet")
+    assert list(points.columns) == ["dataset", "entry", "split", "axis", "at", "metric", "value"]
+    assert set(points.metric) == {"nmll", "rmse"}
+    nmll = points[points.metric == "nmll"].pivot(index="split", columns="at", values="value")
+    assert list(nmll.columns) == [1, 2, 3]
+    assert nmll[3].tolist() == rows.nmll.tolist()
+    assert (nmll[1] > nmll[3]).all()
+    drawn = {path.name for path in (tmp_path / "results/tiny/figures").iterdir()}
+    assert {"tiny-nmll-curve.png", "tiny-rmse-curve.pdf"} <= drawn
+    assert run(tiny, "--method", "fixed", "--fresh")[0] == 0
+    assert not (tmp_path / "results/tiny/points.parquet").exists(), "nothing was recorded"
+
+
+def test_a_score_that_is_added_needs_no_training(tiny, tmp_path, run):
+    assert run(tiny)[0] == 0
+    before = raw(tmp_path)
+    code, out, _ = run(tiny, "--set", "metrics=[nmll, rmse, joint_nll, runtime]")
+    assert code == 0
+    assert "Everything is in the store already" in out
+    after = raw(tmp_path)
+    assert after[after.stage == "final"].joint_nll.notna().all()
+    pd.testing.assert_frame_equal(after[list(before.columns)], before)
+    assert "joint_nll" in (tmp_path / "results/tiny/table.json").read_text("utf-8")
+
+
+def test_jobs_give_the_same_rows(tiny, tmp_path, run, invoke):
+    assert run(tiny)[0] == 0
+    alone = raw(tmp_path).drop(columns=["seconds", "runtime"])
+    code, _, err = run(tiny, "--jobs", "2", "--results", "pool")
+    assert (code, err) == (0, "")
+    pool = pd.read_parquet(tmp_path / "pool/tiny/trials.parquet").drop(columns=["seconds", "runtime"])
+    pd.testing.assert_frame_equal(pool, alone)
+    names = [{path.name for path in (tmp_path / place / "tiny/posteriors").iterdir()} for place in ("results", "pool")]
+    assert names[0] == names[1]
+    assert len(names[0]) == 4
+    assert invoke("run", tiny, "--jobs", "0")[0] == 2
+
+
+@pytest.mark.slow  # a process of its own, with two more
+def test_ctrl_c_ends_the_workers_and_the_same_command_goes_on(tiny, tmp_path, run):
+    """As a terminal interrupts: the signal goes to all processes of the group."""
+    many = "--set", "splits=20", "--set", "entries.lr.search.trials=40", "--jobs", "2"
+    command = [sys.executable, "-u", "-m", "bdl", "run", str(tiny), *many, "--no-compile", "--tracking", "none"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        while "search" not in (line := process.stdout.readline()):
+            assert line, process.stderr.read()
+        os.killpg(process.pid, signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+            pytest.fail("a process of the group is left")
+    assert process.returncode == 130
+    assert error == "interrupted; the same command goes on from here\n"
+    folder = tmp_path / "results/tiny"
+    assert "trials.parquet" not in {path.name for path in folder.iterdir()}
+    with sqlite3.connect(folder / "store.sqlite") as db:
+        (done,) = db.execute("SELECT COUNT(*) FROM fits").fetchone()
+    assert done > 0
+    assert run(tiny, "--set", "splits=20", "--set", "entries.lr.search.trials=40", "--splits", "1")[0] == 0
+    assert len(raw(tmp_path)) >= done
+
+
 STREAMS = """
 name: streams
 title: A short stream
-datasets: [fa_100_10]
+datasets: [{name: fa, dim: 100, top: 10}]
 splits: 2
 preparation: {rows: {fa_100_10: 200}}
 entries:

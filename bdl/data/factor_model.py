@@ -1,17 +1,20 @@
 """Factor-analysis models drawn at random, and observations from them (Brownlie 2022, section 4.4.1, Algorithm 3)."""
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from bdl.data.streams import Scaling
 from bdl.errors import InputError
 from bdl.posteriors import FactorAnalysis
 
+if TYPE_CHECKING:
+    from bdl.data.streams import Scaling
+
 
 def factor_model(
-    seed: int, dim: int, latent_dim: int, spectrum: tuple[float, float], scaling: Scaling = "rows"
+    seed: int, dim: int, latent_dim: int, spectrum: tuple[float, float], scaling: "Scaling" = "rows"
 ) -> FactorAnalysis:
     """Draw a model N(c, F F^T + diag(psi)), float32.
 

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from bdl.execution.executors import Report
 from bdl.execution.log import Log
-from bdl.execution.scoring import Buffers, codes, computed, evaluation, finite, scores
+from bdl.execution.scoring import Buffers, Scored, codes, computed, evaluation, finite, scores
 from bdl.plan.cell import Cell
 from bdl.plan.cost import compiles, unit
 from bdl.plan.fingerprint import fit_hash
@@ -103,17 +103,20 @@ class FinalGroup:
         cell, count = self.chosen[0].cell, len(self.chosen)
         compile = compiles(cell, "final", count)
         work = final_fitting(self.members, self.hyper, compile)
-        checkpoint = self.checkpoint()
+        checkpoint, when = self.checkpoint(), looks(cell)
         log = Log.parse(checkpoint.text if checkpoint else "")
         ends: dict[int, _End] = {}
         for spent, snapshot in _timed(work, cell, report, checkpoint):
             log.seconds += spent
-            for place, position in enumerate(snapshot.index):
+            at = None if when is None else when.place(snapshot.clock) if snapshot.last else when.due(snapshot.clock)
+            for place, position in enumerate(snapshot.index) if snapshot.last or at is not None else ():
                 posterior, buffers = work.posterior(snapshot, place), _of(snapshot.buffers, place)
-                log.add(position, self._read(snapshot, position, posterior, buffers))
+                scored = self._scores(posterior, buffers, position)
+                if when is not None and at is not None:
+                    log.add(position, [Reading(when.unit, at, *score) for score in scored.values.items()])
                 if snapshot.last:
                     numbers = int(snapshot.diverged[place]), int(snapshot.updates[place])
-                    ends[position] = _End(posterior, buffers, *numbers)
+                    ends[position] = _End(posterior, buffers, scored, *numbers)
             if checkpoint:
                 checkpoint.text = log.text
         details = {"width": count, "device": cell.device, "compiled": compile}
@@ -139,28 +142,20 @@ class FinalGroup:
         """Chosen settings, with what references estimate."""
         return tuple(own.setting | _estimated(own.cell, own.split) for own in self.chosen)
 
-    def _read(self, snapshot: Snapshot, position: int, posterior: Posterior, buffers: Buffers) -> list[Reading]:
-        """Score one member where the clock is to be looked at."""
-        when = looks(self.chosen[position].cell)
-        at = None if when is None else when.due(snapshot.clock)
-        if when is None or at is None:
-            return []
-        return [Reading(when.unit, at, *score) for score in self._scores(posterior, buffers, position).items()]
-
-    def _scores(self, posterior: Posterior, buffers: Buffers, position: int) -> dict[str, float]:
-        """Compute all scores; NaN for what is not finite itself."""
+    def _scores(self, posterior: Posterior, buffers: Buffers, position: int) -> Scored:
+        """Compute all scores; NaN for a posterior that is not finite itself."""
         cell, split, *_ = self.chosen[position]
         if not _is_finite(posterior):
-            return {str(metric): nan for metric in computed(cell)}
+            return Scored({str(metric): nan for metric in computed(cell)})
         return scores(evaluation(cell, split, posterior, buffers, self.hyper[position]), computed(cell))
 
     def _outcome(
         self, position: int, end: "_End", readings: tuple[Reading, ...], seconds: float, details: dict[str, Any]
     ) -> Outcome:
         cell, split, _, searched = self.chosen[position]
-        found = self._scores(end.posterior, end.buffers, position)
+        found, refused = end.scored
         worst = min((value for value in found.values() if not isfinite(value)), default=0.0)
-        reason = failure(end.diverged, worst)
+        reason = refused or failure(end.diverged, worst)
         runtime = {"runtime": (seconds + searched) / 60}
         row = Row(
             *(*cell.key, "final", split, 0, 0),
@@ -180,6 +175,7 @@ class _End(NamedTuple):
 
     posterior: Posterior
     buffers: Buffers
+    scored: Scored
     diverged: int
     updates: int
 

@@ -20,6 +20,6 @@ def rescore(cell: Cell, store: Store) -> None:
         wanted = [metric for metric, code in current.items() if row.codes.get(str(metric)) != code]
         if row.artefact and wanted:
             posterior, buffers = artefacts.read(store.posteriors, row.artefact)
-            found = scores(evaluation(cell, row.split, posterior, buffers, row.hyper), wanted)
+            found = scores(evaluation(cell, row.split, posterior, buffers, row.hyper), wanted).values
             stale.append(replace(row, metrics=finite(found), codes=codes(cell, found)))
     store.rescore(stale)

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from math import isfinite
-from typing import Literal
+from math import isfinite, nan
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from bdl.errors import InputError
 from bdl.metrics.evaluation import Evaluation, Examples
 from bdl.plan.cell import Cell
 from bdl.plan.fingerprint import score_hash
@@ -48,14 +49,27 @@ def evaluation(cell: Cell, split: int, posterior: Posterior, buffers: Buffers, h
     )
 
 
-def scores(evaluated: Evaluation, metrics: Iterable[MetricName]) -> dict[str, float]:
-    """Compute metrics; what a score gives beside its value stands under ``<name>_<suffix>``."""
-    found: dict[str, float] = {}
+class Scored(NamedTuple):
+    """Scores of a fit."""
+
+    values: dict[str, float]
+    """By metric; what a score gives beside its value stands under ``<name>_<suffix>``."""
+    refused: str | None = None
+    """Why a score could not be computed, whose value is then NaN."""
+
+
+def scores(evaluated: Evaluation, metrics: Iterable[MetricName]) -> Scored:
+    """Compute metrics; one that refuses the fit does not stop the others."""
+    values: dict[str, float] = {}
+    refused = None
     for metric in metrics:
-        value = metric.build()(evaluated)
+        try:
+            value = metric.build()(evaluated)
+        except InputError as error:
+            value, refused = nan, refused or f"{metric}: {error}"
         parts = value if isinstance(value, Mapping) else {"": value}
-        found |= {f"{metric}_{suffix}" if suffix else str(metric): float(part) for suffix, part in parts.items()}
-    return found
+        values |= {f"{metric}_{suffix}" if suffix else str(metric): float(part) for suffix, part in parts.items()}
+    return Scored(values, refused)
 
 
 def computed(cell: Cell) -> list[MetricName]:

@@ -91,6 +91,12 @@ def _check_task(cell: Cell) -> None:
                 f"{place}: '{metric}' scores a {metric.info.task}, and dataset '{cell.dataset}' is a {data.task}; "
                 "use another metric"
             )
+    predictive = [metric for metric in cell.benchmark.metrics if metric.info.kind == "predictive"]
+    if predictive and any(len(data.split(split).test) == 0 for split in cell.splits):
+        raise InputError(
+            f"metrics: '{predictive[0]}' scores predictions, and dataset '{cell.dataset}' has no test rows; use "
+            "metrics of the posterior"
+        )
 
 
 def _check_hyper(cell: Cell) -> None:

@@ -61,6 +61,7 @@ def write_frames(cells: Sequence[Cell], store: Store, folder: Path) -> list[Path
     paths = []
     for name, table in tables.items():
         path = folder / f"{name}.parquet"
+        path.unlink(missing_ok=True)  # an earlier run may have recorded what this one has not
         if len(table) or name == "trials":
             table.to_parquet(path, compression="zstd", index=False)
             paths.append(path)

@@ -1,14 +1,15 @@
 """Our numbers beside the printed ones, with a verdict."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bdl.metrics import MetricInfo, info
+from bdl.reports.axes import at
 from bdl.reports.inputs import Benchmark
 from bdl.reports.papers import PaperValue, Printed, paper_values
 from bdl.reports.statistics import STATISTICS, Values
@@ -53,6 +54,9 @@ class Cell:
         ``"not run"`` (no trial), or for durations a ratio such as ``"53x faster"``.
     note
         Remarks, one a line, or None.
+    point
+        Path of each axis of a sweep to the JSON of the cell's value there; empty without a sweep, and printed numbers
+        are those of cells without one.
     """
 
     benchmark: str
@@ -72,6 +76,7 @@ class Cell:
     z: float | None
     verdict: str
     note: str | None
+    point: Mapping[str, str] = field(default_factory=dict)
 
 
 def compare(benchmark: Benchmark, rows: "pd.DataFrame") -> list[Cell]:
@@ -82,12 +87,13 @@ def compare(benchmark: Benchmark, rows: "pd.DataFrame") -> list[Cell]:
     benchmark
         Says which cells there are and which tables they reproduce.
     rows
-        One row a trial: `dataset`, `entry`, `status` (``"ok"`` or ``"failed"``) and a column a metric.
+        One row a trial: `dataset`, `entry`, `status` (``"ok"`` or ``"failed"``), a column a metric, and one an axis of
+        the sweep.
 
     Returns
     -------
     list of Cell
-        In the order dataset, entry, metric, statistic of the benchmark. Durations are shown by their mean;
+        In the order of the benchmark's cells, then metric and statistic. Durations are shown by their mean;
         their median is there only where the paper prints one.
 
     Raises
@@ -107,19 +113,20 @@ def compare(benchmark: Benchmark, rows: "pd.DataFrame") -> list[Cell]:
     """
     printed = paper_values(benchmark.papers)
     sampled = [f"{metric}_{suffix}" for metric in benchmark.metrics for suffix in _SAMPLED]
-    rows = rows.reindex(columns=["dataset", "entry", "status", *benchmark.metrics, *sampled])
+    rows = rows.reindex(columns=["dataset", "entry", *benchmark.axes, "status", *benchmark.metrics, *sampled])
     cells = []
-    for (dataset, entry), metric in product(benchmark.pairs, benchmark.metrics):
-        trials = rows[(rows["dataset"] == dataset) & (rows["entry"] == entry)]
+    for (dataset, entry, point), metric in product(benchmark.cells, benchmark.metrics):
+        trials = at(rows[(rows["dataset"] == dataset) & (rows["entry"] == entry)], point.texts)
         good = trials[trials["status"] == "ok"]
         values = good[metric].to_numpy(dtype=float)
         values = values[np.isfinite(values)]
         of_truth = [_mean(good[f"{metric}_{suffix}"].to_numpy(dtype=float)) for suffix in _SAMPLED]
         for statistic in STATISTICS:
-            paper = printed.get((dataset, entry, metric, statistic))
+            paper = None if point.texts else printed.get((dataset, entry, metric, statistic))
             if statistic == "mean" or paper is not None or info(metric).direction != "ratio":
                 place = (dataset, entry, metric, statistic)
-                cells.append(_cell(benchmark, place, values, len(trials), of_truth, paper))
+                cell = _cell(benchmark, place, values, len(trials), of_truth, paper)
+                cells.append(replace(cell, point=dict(point.texts)))
     return cells
 
 

@@ -1,7 +1,6 @@
-"""What estimators of a stream have learned after so many observations, one figure a distance."""
+"""Scores at recorded clocks: what fits have learned after so many epochs, updates or observations."""
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import cycle
@@ -11,12 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bdl.metrics import info
+from bdl.reports.axes import at, named
 from bdl.reports.compare import summary
-from bdl.reports.figures import MAX_COLUMNS, PAPER, QUIET, label_logs, save
+from bdl.reports.figures import LOG_FROM, MAX_COLUMNS, PAPER, QUIET, label_logs, save
 from bdl.reports.inputs import Array, Benchmark
 from bdl.reports.layout import heading
 from bdl.reports.papers import Key, PaperValue, paper_values
 from bdl.reports.statistics import Values
+from bdl.reports.swept import COLORS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#222222", "#56b4e9")
-"""Palette of Okabe and Ito (2008) without its yellow, which is too pale for lines."""
 ONLINE, BATCH = "-", (0, (4, 1.5))
 DOTS: dict[str, Any] = {"marker": "o", "markersize": 2.4, "linewidth": 1.4}
 PRINTED = PAPER | {"markersize": 4.5, "markeredgewidth": 1.2}
@@ -40,55 +39,62 @@ Looks = Mapping[str, Mapping[str, Any]]
 
 
 class Curve(NamedTuple):
-    """Mean over splits of one metric at every checkpoint, for one entry on one dataset."""
+    """Mean over splits of one metric at every recorded clock, for one entry on one dataset at one point of a sweep."""
 
     dataset: str
     entry: str
     metric: str
-    observations: Array
-    """Numbers of observations seen, ascending, (n,)."""
+    axis: str
+    """What the clock counts: epochs, updates or observations."""
+    places: Array
+    """Where it stood, ascending, (n,)."""
     mean: Array
     """In the metric's unit, (n,)."""
     se: Array
-    """Standard error of the mean, (n,); NaN at checkpoints that fewer than two splits have."""
+    """Standard error of the mean, (n,); NaN at clocks that fewer than two splits have."""
+    point: str = ""
+    """The values of the sweep's axes, for people; empty without a sweep."""
 
 
-def curves(benchmark: Benchmark, rows: "pd.DataFrame") -> list[Curve]:
-    """Average each metric over the successful splits, checkpoint by checkpoint.
+def curves(benchmark: Benchmark, points: "pd.DataFrame") -> list[Curve]:
+    """Average each metric over the splits, clock by clock.
 
     Parameters
     ----------
     benchmark
-        Gives the names and the order of metrics, datasets and entries.
-    rows
-        One row a trial: `dataset`, `entry`, `status` (``"ok"`` or ``"failed"``) and columns such as
-        ``rel_cov_dist_at_1000``, the metric after 1000 observations.
+        Gives the names and the order of metrics and cells.
+    points
+        One row a score: `dataset`, `entry`, a column an axis of the sweep, `split`, `axis` (what the clock counts),
+        `at` (where it stood), `metric` and `value`.
 
     Returns
     -------
     list of Curve
-        In the order metric, dataset, entry, where there is any finite value; checkpoints without one are left out.
+        In the order metric, cell, axis, where there is any finite value; clocks without one are left out.
     """
     found = []
     for metric in benchmark.metrics:
-        matches = (re.fullmatch(rf"{metric}_at_(\d+)", str(name)) for name in rows.columns)
-        columns = sorted((int(match[1]), match[0]) for match in matches if match)
-        for dataset, entry in benchmark.pairs if columns else ():
-            good = rows[(rows["dataset"] == dataset) & (rows["entry"] == entry) & (rows["status"] == "ok")]
-            points = [_point(seen, good[name].to_numpy(dtype=float)) for seen, name in columns]
-            known = [point for point in points if point[1] is not None]
-            if known:
-                found.append(Curve(dataset, entry, metric, *np.array(known, dtype=np.float64).T))
+        for dataset, entry, point in benchmark.cells if len(points) else ():
+            own = (points["dataset"] == dataset) & (points["entry"] == entry) & (points["metric"] == metric)
+            for axis, scores in at(points[own], point.texts).groupby("axis"):
+                places = np.unique(scores["at"].to_numpy(dtype=np.int64))
+                means = [_mean(place, scores.loc[scores["at"] == place, "value"]) for place in places]
+                known = np.array([mean for mean in means if mean[1] is not None], dtype=np.float64)
+                if known.size:
+                    at_clocks, mean, se = known.T
+                    swept = named(point.texts)
+                    found.append(Curve(dataset, entry, metric, str(axis), at_clocks, mean, se, swept))
     return found
 
 
-def curve_figures(benchmark: Benchmark, rows: "pd.DataFrame", folder: Path) -> list[Path]:
-    """Draw the curves on logarithmic axes: a panel a dataset, a line an entry, a figure a metric.
+def curve_figures(benchmark: Benchmark, points: "pd.DataFrame", folder: Path) -> list[Path]:
+    """Draw the curves: a panel a dataset (and point of a sweep), a line an entry, a figure a metric.
 
     Parameters
     ----------
-    benchmark, rows
-        As in `curves`. Lines are solid for entries whose method is called ``online-...``, and dashed for batch fits.
+    benchmark, points
+        As in `curves`. Where there are streams, lines are solid for entries whose method is called ``online-...``, and
+        dashed for batch fits.
     folder
         Where the files go; created if need be.
 
@@ -96,65 +102,76 @@ def curve_figures(benchmark: Benchmark, rows: "pd.DataFrame", folder: Path) -> l
     -------
     list of Path
         ``<benchmark>-<metric>-curve.png`` (200 dpi) and ``.pdf`` for every metric that has a curve. Panels follow each
-        other downwards, as in Figures 4.1 and B.1 of Brownlie (2022). The printed values, which are those at the end
-        of a stream, stand beside the last checkpoint. The same rows give the same bytes under one version of
-        matplotlib.
+        other downwards, as in Figures 4.1 and B.1 of Brownlie (2022). Axes that span a wide range are logarithmic. The
+        printed values, which are those at the end of a fit, stand beside the last clock. The same rows give the same
+        bytes under one version of matplotlib.
     """
     groups: dict[str, list[Curve]] = {}
-    for curve in curves(benchmark, rows):
+    for curve in curves(benchmark, points):
         groups.setdefault(curve.metric, []).append(curve)
     names = {metric: f"{benchmark.name}-{metric}-curve" for metric in groups}
     return save({names[metric]: partial(_figure, benchmark, own) for metric, own in groups.items()}, folder)
 
 
-def _point(seen: int, values: Values) -> tuple[float | None, ...]:
-    return seen, *summary("mean", values[np.isfinite(values)])
+def _mean(place: int, values: "pd.Series[float]") -> tuple[float | None, ...]:
+    known: Values = values.to_numpy(dtype=np.float64)
+    return place, *summary("mean", known[np.isfinite(known)])
 
 
 def _figure(benchmark: Benchmark, drawn: Sequence[Curve]) -> "Figure":
     from matplotlib.figure import Figure
 
-    by_dataset: dict[str, list[Curve]] = {}
+    by_panel: dict[str, list[Curve]] = {}
     for curve in drawn:
-        by_dataset.setdefault(curve.dataset, []).append(curve)
-    lines = 1 if len(by_dataset) <= MAX_COLUMNS else max(LINES, math.ceil(len(by_dataset) / MAX_COLUMNS))
-    columns = math.ceil(len(by_dataset) / lines)
+        by_panel.setdefault(" ".join(part for part in (curve.dataset, curve.point) if part), []).append(curve)
+    lines = 1 if len(by_panel) <= MAX_COLUMNS else max(LINES, math.ceil(len(by_panel) / MAX_COLUMNS))
+    columns = math.ceil(len(by_panel) / lines)
     size = max(WIDTH * columns + 0.4, MIN_WIDTH), HEIGHT * lines + 1.4
     figure = Figure(figsize=size, layout="constrained", facecolor="white")
     panels = figure.subplots(lines, columns, sharex=True, sharey="row", squeeze=False)
     looks, printed = _looks(benchmark), paper_values(benchmark.papers)
-    for panel, (dataset, own) in zip(panels.T.ravel(), by_dataset.items(), strict=False):
-        panel.set_title(dataset, fontsize=10, fontweight="bold", loc="left")
+    for panel, (title, own) in zip(panels.T.ravel(), by_panel.items(), strict=False):
+        panel.set_title(title, fontsize=10, fontweight="bold", loc="left")
         _fill(panel, own, looks)
         _print(panel, own, looks, printed)
-    _dress(panels, len(by_dataset))
-    what = f"mean ± SE over {benchmark.splits} splits; solid: online, dashed: batch fits"
+    _dress(panels, len(by_panel), drawn)
+    streams = drawn[0].axis == "observations"
+    what = f"mean ± SE over {benchmark.splits} splits" + ("; solid: online, dashed: batch fits" if streams else "")
     figure.suptitle("\n".join((benchmark.title, heading(info(drawn[0].metric)), what)), fontsize=11, x=0.01, ha="left")
     _legend(figure, looks, drawn)
     return figure
 
 
-def _dress(panels: "NDArray[Any]", used: int) -> None:
+def _dress(panels: "NDArray[Any]", used: int, drawn: Sequence[Curve]) -> None:
     """Scale and label the first panels, from the top downwards, and remove the others."""
     ordered = panels.T.ravel()
+    places, means = (np.concatenate([getattr(curve, name) for curve in drawn]) for name in ("places", "mean"))
     for panel in ordered[used:]:
         panel.remove()
     for panel in ordered[:used]:
-        panel.set(xscale="log", yscale="log")
+        panel.set(xscale=_scale(places), yscale=_scale(means))
         panel.grid()
         panel.tick_params(which="both", length=0)
         panel.spines[:].set_visible(False)
     for panel in (*panels[-1, :-1], ordered[used - 1]):  # the lowest of each column
-        panel.set_xlabel("observations", color=QUIET)
+        panel.set_xlabel(drawn[0].axis, color=QUIET)
         panel.tick_params(labelbottom=True)
     for panel in panels[:, 0]:
         low, high = panel.get_ylim()
-        label_logs(panel.yaxis, high / low)
+        if panel.get_yscale() == "log":
+            label_logs(panel.yaxis, high / low)
+
+
+def _scale(values: Array) -> str:
+    """Choose a logarithmic axis for positive values that span a wide range."""
+    return "log" if values.min() > 0 and values.max() / values.min() > LOG_FROM else "linear"
 
 
 def _looks(benchmark: Benchmark) -> dict[str, dict[str, Any]]:
-    """Give each entry a colour, and a line that tells online estimators from batch fits."""
+    """Give each entry a colour; dashed lines are batch fits beside online estimators."""
     online = {name: entry.method.name.startswith("online-") for name, entry in benchmark.entries.items()}
+    if not any(online.values()):
+        online = dict.fromkeys(online, True)
     return {
         name: {"color": color, "linestyle": ONLINE if online[name] else BATCH}
         for name, color in zip(online, cycle(COLORS), strict=False)
@@ -164,16 +181,16 @@ def _looks(benchmark: Benchmark) -> dict[str, dict[str, Any]]:
 def _fill(panel: "Axes", own: Sequence[Curve], looks: Looks) -> None:
     for curve in own:
         look = looks[curve.entry]
-        panel.plot(curve.observations, curve.mean, **DOTS, **look)
+        panel.plot(curve.places, curve.mean, **DOTS, **look)
         ends = curve.mean - curve.se, curve.mean + curve.se
-        panel.fill_between(curve.observations, *ends, color=look["color"], alpha=0.22, linewidth=0)
+        panel.fill_between(curve.places, *ends, color=look["color"], alpha=0.22, linewidth=0)
 
 
 def _print(panel: "Axes", own: Sequence[Curve], looks: Looks, printed: Mapping[Key, PaperValue]) -> None:
     """Mark the printed values beside the last checkpoint, from left to right, as they may lie close together."""
-    place = max(curve.observations[-1] for curve in own)
+    place = max(curve.places[-1] for curve in own)
     for curve in own:
-        value = printed.get((curve.dataset, curve.entry, curve.metric, "mean"))
+        value = None if curve.point else printed.get((curve.dataset, curve.entry, curve.metric, "mean"))
         if value is not None:
             place *= BESIDE
             style = PRINTED | {"color": looks[curve.entry]["color"]}

@@ -10,6 +10,7 @@ from bdl.metrics import info
 from bdl.reports.compare import Cell
 from bdl.reports.inputs import Benchmark
 from bdl.reports.layout import heading
+from bdl.reports.swept import swept_figure
 
 # Matplotlib is imported on use: it is slow to load, and most commands draw nothing.
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ POWERS_FROM = 1e3
 def figures(benchmark: Benchmark, cells: Sequence[Cell], folder: Path) -> list[Path]:
     """Draw our mean against the paper's, with standard errors: a panel a dataset, a figure a metric.
 
+    The means of a sweep are drawn along its first axis instead (`bdl.reports.swept`).
+
     Parameters
     ----------
     benchmark
@@ -73,8 +76,9 @@ def figures(benchmark: Benchmark, cells: Sequence[Cell], folder: Path) -> list[P
         give the same bytes under one version of matplotlib, whatever the user's own settings.
     """
     chosen = {name: [c for c in cells if c.metric == name and c.statistic == "mean"] for name in benchmark.metrics}
+    draw = swept_figure if benchmark.axes else _figure
     return save(
-        {f"{benchmark.name}-{name}": partial(_figure, benchmark, name, own) for name, own in chosen.items()}, folder
+        {f"{benchmark.name}-{name}": partial(draw, benchmark, name, own) for name, own in chosen.items()}, folder
     )
 
 

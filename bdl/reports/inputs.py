@@ -78,6 +78,14 @@ class Entry(Protocol):
         """Its method."""
 
 
+class Point(Protocol):
+    """One value for each axis of a sweep."""
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """Path of each axis to the canonical JSON of its value; empty without a sweep."""
+
+
 class Benchmark(Protocol):
     """What was run, and what it is compared with."""
 
@@ -108,6 +116,14 @@ class Benchmark(Protocol):
     @property
     def pairs(self) -> Sequence[tuple[str, str]]:
         """The (dataset, entry) that were run, in table order."""
+
+    @property
+    def axes(self) -> Sequence[str]:
+        """Paths of the axes of its sweep; empty without one."""
+
+    @property
+    def cells(self) -> Sequence[tuple[str, str, Point]]:
+        """The (dataset, entry, point of the sweep) that were run, in table order."""
 
     @property
     def metrics(self) -> Sequence[str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from bdl.metrics import MetricInfo, info
+from bdl.reports.axes import short
 from bdl.reports.compare import Cell
 from bdl.reports.papers import Printed
 
@@ -127,7 +128,8 @@ def _tables(cells: Sequence[Cell]) -> list[list[Cell]]:
 def _section(cells: list[Cell], numbers: dict[str, int]) -> Section:
     about = info(cells[0].metric)
     shown = Shown.of(cells)
-    columns = [Column("Dataset", "left"), Column("Method", "left")]
+    axes = list(dict.fromkeys(path for cell in cells for path in cell.point))
+    columns = [Column("Dataset", "left"), *(Column(path, "right") for path in axes), Column("Method", "left")]
     columns += [Column("Mean ± SE", "right"), Column("Paper ± SE", "right")]
     columns += [Column("z", "right")] if shown.z else []
     columns += [Column("Verdict", "left")]
@@ -137,18 +139,29 @@ def _section(cells: list[Cell], numbers: dict[str, int]) -> Section:
     columns += [Column("n (failed)" if any(cell.n_failed for cell in cells) else "n", "left")]
     shared = _shared(cells)
     rows = []
-    for place in dict.fromkeys((cell.dataset, cell.method) for cell in cells):
-        row = {cell.statistic: cell for cell in cells if (cell.dataset, cell.method) == place}
+    for place in dict.fromkeys(_place(cell) for cell in cells):
+        row = {cell.statistic: cell for cell in cells if _place(cell) == place}
         rows.append(_row(row, shown, numbers, shared))
     title = f"{cells[0].benchmark}: {heading(about)}"
     return Section(_marked(title, shared, numbers), tuple(columns), tuple(rows))
+
+
+def _place(cell: Cell) -> tuple[str, ...]:
+    """Tell which row of a table a cell belongs to."""
+    return cell.dataset, *cell.point.values(), cell.method
 
 
 def _row(row: dict[str, Cell], shown: Shown, numbers: dict[str, int], above: set[str]) -> tuple[str, ...]:
     """Write one row; the notes in `above` are marked on the table already."""
     mean, median = row["mean"], row.get("median")
     common = _shared(row.values())
-    texts = [mean.dataset, _marked(mean.method, common - above, numbers), _ours(mean), _paper(mean)]
+    texts = [
+        mean.dataset,
+        *map(short, mean.point.values()),
+        _marked(mean.method, common - above, numbers),
+        _ours(mean),
+        _paper(mean),
+    ]
     texts += ["" if mean.z is None else f"{mean.z:.1f}"] if shown.z else []
     texts += [_marked(mean.verdict, {*_notes(mean)} - common, numbers)]
     if shown.median:

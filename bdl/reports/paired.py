@@ -75,7 +75,7 @@ def paired_differences(benchmark: Benchmark, rows: "pd.DataFrame") -> list[Paire
     -------
     list of PairedDifference
         In the order metric, dataset, entry, for predictive metrics and the datasets on which the baseline runs;
-        empty without a baseline.
+        empty without a baseline, and for a sweep.
 
     Notes
     -----
@@ -84,7 +84,7 @@ def paired_differences(benchmark: Benchmark, rows: "pd.DataFrame") -> list[Paire
     independent and the interval is somewhat too narrow (Nadeau and Bengio, "Inference for the generalization error",
     Machine Learning 52, 2003).
     """
-    metrics = [name for name in benchmark.metrics if info(name).kind == "predictive"]
+    metrics = [name for name in benchmark.metrics if info(name).kind == "predictive" and not benchmark.axes]
     against = {dataset for dataset, entry in benchmark.pairs if entry == benchmark.baseline}
     pairs = [pair for pair in benchmark.pairs if pair[0] in against and pair[1] != benchmark.baseline]
     rows = rows.reindex(columns=["dataset", "entry", "split", "status", *metrics])

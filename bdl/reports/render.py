@@ -91,7 +91,12 @@ def to_csv(cells: Sequence[Cell]) -> str:
     stream = io.StringIO()
     writer = csv.DictWriter(stream, [field.name for field in fields(Cell)], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(asdict(cell) | {"note": (cell.note or "").replace("\n", " ")} for cell in cells)
+    for cell in cells:
+        own = {
+            "note": (cell.note or "").replace("\n", " "),
+            "point": json.dumps(dict(cell.point)) if cell.point else "",
+        }
+        writer.writerow(asdict(cell) | own)
     return stream.getvalue()
 
 

@@ -55,8 +55,12 @@ class Looks:
         """Give the place on the axis if a look is due, else None."""
         if self.unit == "epochs" and not clock.ended:
             return None
-        place = clock.epochs if self.unit == "epochs" else clock.updates
+        place = self.place(clock)
         return place if place > 0 and self._takes(place) else None
+
+    def place(self, clock: Clock) -> int:
+        """Give the place on the axis where a clock stands."""
+        return clock.epochs if self.unit == "epochs" else clock.updates
 
     def _takes(self, place: int) -> bool:
         if self.every is not None:

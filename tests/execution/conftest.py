@@ -6,10 +6,21 @@ from bdl.plan.planning import plan
 from bdl.spec import load_benchmark
 from bdl.store.store import Store
 
+DATA = """
+import numpy as np
+from bdl.data import Dataset
+
+
+def line():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 2))
+    return Dataset("line", x, x @ [3.0, -4.0] + rng.normal(size=60))
+"""
+
 TINY = """
 name: tiny
 title: Everything is tiny
-datasets: [diabetes, synthetic]
+datasets: [diabetes, OWN]
 splits: 2
 preparation: {rows: 40}
 entries:
@@ -50,12 +61,19 @@ def store(tmp_path):
 
 
 @pytest.fixture
-def tiny(tmp_path):
+def line(tmp_path):
+    """Name of a small data set of our own: two inputs, 54 training rows."""
+    (tmp_path / "line.py").write_text(DATA)
+    return f"{tmp_path}/line.py:line"
+
+
+@pytest.fixture
+def tiny(tmp_path, line):
     """Lay out cells of the tiny benchmark, with changes; of all entries or some."""
 
     def cells(*overrides, entries=(), splits=(0, 1)):
         path = tmp_path / "tiny.yaml"
-        path.write_text(TINY)
+        path.write_text(TINY.replace("OWN", f"'{line}'"))
         benchmark = load_benchmark(str(path), overrides=list(overrides)).select(entries=entries)
         return plan(benchmark, splits=[split for split in splits if split < benchmark.splits], compile=False)
 

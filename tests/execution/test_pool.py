@@ -24,10 +24,10 @@ class Broken(Direct):
 """
 
 
-def test_two_processes_give_the_rows_of_one(tiny, store, tmp_path):
+def test_two_processes_give_the_rows_of_one(tiny, line, store, tmp_path):
     """Bit for bit, posteriors too; one entry dies in its process and is failed rows."""
     (tmp_path / "broken.py").write_text(BROKEN)
-    broken = f"{{synthetic: {{method: {{name: '{tmp_path}/broken.py:Broken'}}}}}}"
+    broken = f"{{'{line}': {{method: {{name: '{tmp_path}/broken.py:Broken'}}}}}}"
     cells = tiny(f"entries.exact.by_dataset={broken}", "entries.random.record={unit: epochs, every: 2}")
     with Store(tmp_path / "calm/store.sqlite") as calm:
         run_here(cells, calm)
@@ -42,7 +42,7 @@ def test_two_processes_give_the_rows_of_one(tiny, store, tmp_path):
     assert sum(map(len, curves)) > 0
     assert ear.done == ear.total > 0
     failed = [row for cell in cells for row in store.rows("final", cell.key) if row.status == "failed"]
-    assert [row.cell for row in failed] == [("synthetic", "exact", "{}")] * 2
+    assert [row.cell for row in failed] == [(line, "exact", "{}")] * 2
     assert {row.reason for row in failed} == {"RuntimeError: no luck"}
     assert all('raise RuntimeError("no luck")' in row.details["traceback"] for row in failed)
 

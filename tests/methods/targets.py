@@ -1,16 +1,18 @@
 """Bayesian linear regression, whose posterior is known exactly, and noise for the methods."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from bdl.methods.clock import Clock
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
 from bdl.posteriors import FullGaussian
+from bdl.training.programs import occasion
 
 
 class Target(NamedTuple):
@@ -55,6 +57,14 @@ def linear_gaussian(
         {"prior_precision": cast(alpha), "noise_precision": cast(beta)},
         FullGaussian.from_covariance(loc, 0.5 * (covariance + covariance.T)),
     )
+
+
+def advance(method: Any, state: Any, update: int, per_epoch: int, *given: Any) -> Any:
+    """Make an update, counted from 1, of a fit with so many an epoch: the step and what is due after it."""
+    clock = Clock(update, update // per_epoch, update % per_epoch == 0, float(per_epoch))
+    for name in occasion(method, clock):
+        state = getattr(method, name)(state, *given)
+    return state
 
 
 def repeat(data: Batch, times: int) -> Batch:

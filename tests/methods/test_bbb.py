@@ -129,13 +129,13 @@ def test_steps_are_those_of_torch_adam(draw, betas):
 
 def test_initial_state():
     problem = Problem(Linear(), Gaussian(), 2)
-    noise = {"mu": torch.tensor([1.0, -2.0, 3.0])}
+    noise = {"theta": torch.tensor([1.0, -2.0, 3.0])}
     q = BayesByBackprop().posterior(BayesByBackprop().init(problem, noise))
     assert q.mean().tolist() == [0, 0, 0]
     torch.testing.assert_close(q.variance().sqrt(), torch.full((3,), 0.313261688))  # log(1 + 1 / e)
     other = BayesByBackprop(initial_scale=0.2, initial_rho=0.0)
     q = other.posterior(other.init(problem, noise))
-    torch.testing.assert_close(q.mean(), 0.2 * noise["mu"])
+    torch.testing.assert_close(q.mean(), 0.2 * noise["theta"])
     torch.testing.assert_close(q.variance().sqrt(), torch.full((3,), 0.693147181))
 
 

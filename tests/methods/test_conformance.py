@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 from bdl.errors import InputError
 from bdl.methods import METHODS
 
-from .targets import linear_gaussian, normals, repeat
+from .targets import advance, linear_gaussian, normals, repeat
 
 HYPER = {"learning_rate": 0.1, "dropout_rate": 0.01}
 """A value with which each method should train on standardised data."""
@@ -52,16 +52,16 @@ class Case:
         noise = self.noise(self.method.init_noise(self.problem))
         return torch.func.vmap(lambda one: self.method.init(self.problem, one))(noise)
 
-    def step_one(self, state, batches, hyper, noise):
-        """One step of one trial."""
-        return self.method.step(state, batches, hyper, noise, self.problem)
+    def step_one(self, state, batches, hyper, noise, update=1000):
+        """One update of one trial, and what is due after it; each is an epoch, the first is far into the fit."""
+        return advance(self.method, state, update, 1, batches, hyper, noise, self.problem)
 
     def run(self, state, n_steps: int, hyper=None):
         """States after each of several steps of all trials."""
-        step, path = torch.func.vmap(self.step_one), []
-        for _ in range(n_steps):
+        step, path = torch.func.vmap(self.step_one, (0, 0, 0, 0, None)), []
+        for update in range(1, n_steps + 1):
             noise = self.noise(self.method.step_noise(self.problem))
-            state = step(state, self.batches, self.hyper if hyper is None else hyper, noise)
+            state = step(state, self.batches, self.hyper if hyper is None else hyper, noise, update)
             path.append(state)
         return path
 

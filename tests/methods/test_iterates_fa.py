@@ -6,18 +6,20 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from bdl.errors import InputError
+from bdl.methods.constant_sgd import VARIANCE_FLOOR
 from bdl.methods.iterates_fa import IteratesFa
 from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm
 from bdl.methods.online_sga import OnlineSga
-from bdl.methods.sgd_iterates import VARIANCE_FLOOR, SgdIterates
+from bdl.methods.sgd_iterates import SgdIterates
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.problem import Problem
-from bdl.training.engine import Schedule, initial_state, train
+from bdl.training.schedule import Schedule
+from bdl.training.states import initial_state
 
-from .targets import linear_gaussian, normals
-from .test_sgd_iterates import Recursion, assert_mean, descent, hyper_of, iterates, replay, toy_trials
+from .targets import advance, linear_gaussian, normals
+from .test_sgd_iterates import Recursion, assert_mean, descent, hyper_of, iterates, replay, toy_trials, trained
 
 ESTIMATORS = {"em": OnlineEm, "sga": OnlineSga, "px-em": OnlinePxEm}
 
@@ -66,14 +68,14 @@ def test_before_the_end_of_the_warm_ups_it_is_a_narrow_gaussian_at_the_iterate(n
 @parametrize_estimators
 def test_engine_feeds_each_trial_with_its_own_iterates(name):
     """Five steps an epoch, or four; the third epoch of each trial begins its units."""
-    pool, trials = toy_trials([40, 43, 33, 47])
+    data, trials = toy_trials([40, 43, 33, 47])
     problem, schedule = Problem(Mlp((2,)), Gaussian(), 3), Schedule(epochs=70, batch_size=8)
     method = IteratesFa(estimator=name, latent_dim=3, warmup_epochs=2, initial_scale=0.5)
-    fit = train(method, problem, pool, trials, schedule)
+    fit = trained(method, problem, data, trials, schedule)
     assert fit.state.estimate.seen.tolist() == [240, 240, 172, 240]
-    start = initial_state(method, problem, trials, pool.device).estimate
+    start = initial_state(method, problem, trials, torch.device("cpu")).estimate
     for i in range(4):
-        kept = replay(method, problem, pool, trials, schedule, i)[2:].reshape(-1, problem.dim)
+        kept = replay(method, problem, data, trials, schedule, i)[2:].reshape(-1, problem.dim)
         own = tree_map(lambda leaf, i=i: leaf[i].double() if leaf.is_floating_point() else leaf[i], start)
         _, mean, covariance = by_hand(name, kept, own)
         posterior = method.posterior(tree_map(lambda leaf, i=i: leaf[i], fit.state)).check()
@@ -113,10 +115,10 @@ def test_a_parameter_that_stands_still_stays_narrow_and_may_move_later(name, n_m
     problem, hyper = targets[0].problem, hyper_of(targets[0], weight_decay=0.0)
     noise = normals(method.init_noise(problem), generator, torch.float32)
     state = method.init(problem, noise)
-    for target in targets:
+    for update, target in enumerate(targets, 1):
         rows = torch.randperm(12, generator=generator)[None, :4]
         batch = target.data._replace(x=target.data.x[rows], y=target.data.y[rows])
-        state = method.step(state, batch, hyper, {}, problem)
+        state = advance(method, state, update, 3, batch, hyper, {}, problem)
         path.append(state.theta)
     spread = torch.stack(path[6:]).std(0)
     posterior = method.posterior(state).check()

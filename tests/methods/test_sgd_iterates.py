@@ -8,16 +8,20 @@ from torch import Tensor
 
 from bdl.data import Dataset
 from bdl.errors import InputError
-from bdl.methods.sgd_iterates import VARIANCE_FLOOR, SgdIterates
+from bdl.methods.constant_sgd import VARIANCE_FLOOR
+from bdl.methods.sgd_iterates import SgdIterates
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.problem import Problem
 from bdl.rng import trial_keys
 from bdl.training.batches import minibatches
-from bdl.training.engine import Schedule, initial_state, train
+from bdl.training.fitting import Snapshot, finished
+from bdl.training.program import Program
+from bdl.training.schedule import Schedule
+from bdl.training.states import initial_state
 from bdl.training.trials import Pool, Trials
 
-from .targets import Target, linear_gaussian, normals
+from .targets import Target, advance, linear_gaussian, normals
 
 RATES = {"learning_rate": 0.2, "weight_decay": 0.03, "warmup_learning_rate": 0.05}
 
@@ -33,10 +37,11 @@ def descent(method, target: Target, hyper, n_steps: int, batch_size: int = 4, st
     generator, problem, data = torch.Generator().manual_seed(1), target.problem, target.data
     noise = normals(method.init_noise(problem), generator, data.x.dtype)
     states, batches = [method.init(problem, noise if start is None else {"theta": start})], []
-    for _ in range(n_steps):
+    for update in range(1, n_steps + 1):
         rows = torch.randperm(len(data.y), generator=generator)[None, :batch_size]
         batches.append(data._replace(x=data.x[rows], y=data.y[rows]))
-        states.append(method.step(states[-1], batches[-1], hyper, {}, problem))
+        given = batches[-1], hyper, {}, problem
+        states.append(advance(method, states[-1], update, len(data.y) // batch_size, *given))
     return batches, states
 
 
@@ -76,14 +81,14 @@ class Recursion:
         hyper = hyper_of(self.target, learning_rate=self.rate)
         signal = self.design @ torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
 
-        def step(state, y):
-            return method.step(state, data._replace(x=data.x[None], y=y[None]), hyper, {}, problem)
+        def step(state, y, update):
+            return advance(method, state, update, 1, data._replace(x=data.x[None], y=y[None]), hyper, {}, problem)
 
         shapes = {name: (n_trials, *shape) for name, shape in method.init_noise(problem).items()}
         state = torch.func.vmap(lambda noise: method.init(problem, noise))(normals(shapes, generator))
-        for _ in range(n_steps):
+        for update in range(1, n_steps + 1):
             noise = torch.randn(n_trials, len(signal), generator=generator, dtype=torch.float64)
-            state = torch.func.vmap(step)(state, signal + self.sigma * noise)
+            state = torch.func.vmap(step, (0, 0, None))(state, signal + self.sigma * noise, update)
         return torch.func.vmap(lambda one: method.posterior(one).covariance())(state).numpy()
 
 
@@ -110,33 +115,31 @@ def large_mean_iterates(method):
     return states[-1], iterates(states)[60:]
 
 
-def toy_trials(lengths: list[int]) -> tuple[Pool, Trials]:
-    """Trials that share a table of 60 rows of 3 inputs and differ in rows and learning rates."""
+def toy_trials(lengths: list[int]) -> tuple[Dataset, Trials]:
+    """Data, and trials that share a table of 60 rows of 3 inputs and differ in rows and learning rates."""
     generator = np.random.default_rng(0)
     x = generator.normal(size=(60, 3))
     data = Dataset("toy", x, 500 + 30 * (x @ [1.0, 0.5, -1.0] + 0.5 * generator.normal(size=60)))
-    pool = Pool.load(data)
     rows = [generator.permutation(60)[:n] for n in lengths]
     hyper = [
         {"learning_rate": 0.05 * (i + 1), "prior_precision": 0.5, "noise_precision": 1e-3} for i in range(len(rows))
     ]
-    return pool, Trials.make(data, pool, [("toy", i) for i in range(len(rows))], rows, hyper)
+    return data, Trials.make(data, Pool.load(data), [("toy", i) for i in range(len(rows))], rows, hyper)
 
 
-def replay(method, problem: Problem, pool: Pool, trials: Trials, schedule: Schedule, index: int) -> np.ndarray:
+def trained(method, problem: Problem, data: Dataset, trials: Trials, schedule: Schedule) -> Snapshot:
+    """What the engine makes of the trials."""
+    return finished(Program(data, Pool.load(data), problem, method, schedule).fitting(trials))
+
+
+def replay(method, problem: Problem, data: Dataset, trials: Trials, schedule: Schedule, index: int) -> np.ndarray:
     """Iterates of one trial of the engine, (epochs, steps per epoch, D): plain SGD by autograd."""
-    one = trials.take([index])
+    one, pool = trials.take([index]), Pool.load(data)
     view, hyper = (type(one.view)(*(value[0] for value in one.view)), {k: v[0] for k, v in one.hyper.items()})
     theta = initial_state(method, problem, one, pool.device).theta[0]
-    stream = minibatches(
-        one.rows,
-        trial_keys(one.identities, "shuffle"),
-        batch_size=schedule.batch_size,
-        epochs=schedule.epochs,
-        batches_per_step=1,
-    )
+    stream = minibatches(one.rows, trial_keys(one.identities, "shuffle"), schedule, batches_per_step=1)
     path = []
-    for rows in torch.cat(list(stream))[:, 0, 0]:
+    for rows in [rows[0, 0] for _, updates in stream for rows in updates]:
         theta = theta.detach().requires_grad_()
         batch = view.batch(pool.x, pool.y, rows)
         log_joint = problem.log_likelihood(theta, batch, hyper) + problem.log_prior(theta, hyper)
@@ -283,13 +286,13 @@ def test_many_parameters_are_refused():
 
 def test_engine_gives_each_trial_the_moments_of_its_own_iterates():
     """Five steps an epoch, or four; phase 2 starts with the third epoch of each trial."""
-    pool, trials = toy_trials([40, 43, 33, 47])
+    data, trials = toy_trials([40, 43, 33, 47])
     problem, schedule = Problem(Mlp((2,)), Gaussian(), 3), Schedule(epochs=9, batch_size=8)
     method = SgdIterates(warmup_epochs=2, initial_scale=0.5, window=2)
-    fit = train(method, problem, pool, trials, schedule)
+    fit = trained(method, problem, data, trials, schedule)
     assert fit.state.collected.tolist() == [17, 17, 14, 17]
     for i in range(4):
-        path = replay(method, problem, pool, trials, schedule, i)[2:].reshape(-1, problem.dim)
+        path = replay(method, problem, data, trials, schedule, i)[2:].reshape(-1, problem.dim)
         samples = path[: len(path) // 2 * 2].reshape(-1, 2, problem.dim).mean(1)
         posterior = method.posterior(type(fit.state)(*(leaf[i] for leaf in fit.state))).check()
         # float32 that adds in another order

@@ -156,7 +156,7 @@ def test_converges_to_the_exact_posterior():
 def test_doubled_mean_is_what_the_published_code_does():
     """Its model sees theta = 2 mu + e with e of precision P, and its mean moves by the plain rule."""
     run = Run(Slang(rank=1, samples=2, doubled_mean=True), "mlp-bernoulli")
-    start = normals(run.method.init_noise(run.problem), torch.Generator().manual_seed(8))["mu"]
+    start = normals(run.method.init_noise(run.problem), torch.Generator().manual_seed(8))["theta"]
     mu, running = run.method.initial_scale * start, torch.zeros(run.problem.dim, dtype=torch.float64)
     for t in range(1, 6):
         torch.testing.assert_close(run.method.posterior(run.state).loc, 2 * mu, **CLOSE)
@@ -183,7 +183,7 @@ def test_compiled_steps_of_several_models_equal_eager_ones(method):
 
     eager = torch.func.vmap(step)
     fast = torch.compile(eager, dynamic=False, fullgraph=True)
-    start = normals({"mu": (3, problem.dim)}, generator)
+    start = normals({"theta": (3, problem.dim)}, generator)
     state = other = torch.func.vmap(lambda noise: method.init(problem, noise))(start)
     for _ in range(4):
         drawn = normals({"x": (3, 1, 8, 2), "y": (3, 1, 8), "theta": (3, 4, problem.dim)}, generator)
@@ -198,7 +198,7 @@ def test_initial_state():
     problem, method = PROBLEMS["mlp-bernoulli"][0], Slang(rank=2, initial_scale=0.5, initial_precision=4.0)
     noise = normals(method.init_noise(problem), torch.Generator().manual_seed(1))
     q = method.posterior(method.init(problem, noise))
-    torch.testing.assert_close(q.loc, 0.5 * noise["mu"])
+    torch.testing.assert_close(q.loc, 0.5 * noise["theta"])
     torch.testing.assert_close(q.covariance(), 0.25 * torch.eye(problem.dim, dtype=torch.float64))
 
 

@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.methods.sgd_iterates import VARIANCE_FLOOR
+from bdl.methods.constant_sgd import VARIANCE_FLOOR
 from bdl.methods.swag import Swag
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Mlp
 from bdl.models.problem import Problem
-from bdl.training.engine import Schedule, train
+from bdl.training.schedule import Schedule
 
 from .targets import linear_gaussian
 from .test_sgd_iterates import (
@@ -23,6 +23,7 @@ from .test_sgd_iterates import (
     large_mean_iterates,
     replay,
     toy_trials,
+    trained,
 )
 
 
@@ -89,9 +90,9 @@ def test_a_sample_is_the_published_one():
 
 def test_samples_have_the_declared_covariance_across_layers():
     """Entry (i, j) of the covariance of S normal samples has variance (C_ii C_jj + C_ij^2) / (S - 1)."""
-    pool, trials = toy_trials([40])
+    data, trials = toy_trials([40])
     problem, method, size = Problem(Mlp((2,)), Gaussian(), 3), Swag(warmup_epochs=2, rank=4, initial_scale=0.5), 50_000
-    fit = train(method, problem, pool, trials, Schedule(epochs=12, batch_size=8))
+    fit = trained(method, problem, data, trials, Schedule(epochs=12, batch_size=8))
     posterior = method.posterior(type(fit.state)(*(leaf[0].double() for leaf in fit.state))).check()
     noise = torch.randn(size, posterior.noise_dim, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     samples, declared = posterior.sample(noise).numpy(), posterior.covariance().numpy()
@@ -137,13 +138,13 @@ def test_hyper_parameters_of_the_settings():
 
 def test_engine_collects_each_trial_at_the_end_of_its_own_epochs():
     """Five steps an epoch, or four; collection starts with the third epoch of each trial."""
-    pool, trials = toy_trials([40, 43, 33, 47])
+    data, trials = toy_trials([40, 43, 33, 47])
     problem, schedule = Problem(Mlp((2,)), Gaussian(), 3), Schedule(epochs=9, batch_size=8)
     method = Swag(warmup_epochs=2, rank=3, initial_scale=0.5)
-    fit = train(method, problem, pool, trials, schedule)
+    fit = trained(method, problem, data, trials, schedule)
     assert fit.state.collected.tolist() == [7] * 4
     for i in range(4):
-        path = replay(method, problem, pool, trials, schedule, i)
+        path = replay(method, problem, data, trials, schedule, i)
         mean, variance, columns = published(path[2:, -1], 3)
         posterior = method.posterior(type(fit.state)(*(leaf[i] for leaf in fit.state))).check()
         # float32 that adds in another order

@@ -128,6 +128,12 @@ SPACE = {"learning_rate": {"low": 1, "high": 2}, "prior_precision": {"low": 1, "
             "use another metric",
         ),
         (
+            {"datasets": ["synthetic", "diabetes"], "entries.classes.datasets": ["diabetes"]}
+            | {"entries.numbers.datasets": ["synthetic"], "metrics": ["rel_mean_dist", "nmll"]}
+            | {"entries.classes.likelihood": {"name": "gaussian"}, "entries.classes.hyper": RATES | {"noise_precision": 1}},
+            "metrics: 'nmll' scores predictions, and dataset 'synthetic' has no test rows; use metrics of the posterior",
+        ),
+        (
             {"preparation.rows": {"diabetes": 399}},
             "preparation.rows: split 0 of dataset 'diabetes' has 398 training rows, so 399 cannot be kept; "
             "choose at most 398",

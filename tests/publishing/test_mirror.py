@@ -16,10 +16,12 @@ from pathlib import Path
 import pytest
 
 from bdl.errors import InputError
+from bdl.plan.planning import cells_of
 from bdl.publishing.mirror import measurements, mirror
 from bdl.publishing.tracking import connection, database, open_ui
 from bdl.spec import load_benchmark
-from bdl.store.store import Row, Store
+from bdl.store.rows import Outcome, Reading, Row
+from bdl.store.store import Store
 
 NAN, INF = math.nan, math.inf
 
@@ -52,17 +54,21 @@ profiles:
 MIRROR_INTO_NEW_DATABASE = """
 import sys
 from pathlib import Path
+from bdl.plan.planning import cells_of
 from bdl.publishing.mirror import mirror
-from bdl.store.store import Row, Store
+from bdl.store.rows import Outcome, Row
+from bdl.store.store import Store
 from bdl.spec import load_benchmark
 
 assert "mlflow" not in sys.modules
 folder = Path(sys.argv[1])
 uri = f"sqlite:///{folder}/mlflow.db"
+benchmark = load_benchmark("uci-regression").select(["energy"], ["vifa-lr"])
+(cell,) = cells_of(benchmark)
 with Store(folder / "store.sqlite") as store:
-    store.claim("energy", "vifa-lr", "f00d")
-    store.append([Row("energy", "vifa-lr", "final", 0, 0, 0, "ok", None, {}, {"nmll": 1.0}, 1.0, {})])
-    mirror(load_benchmark("uci-regression"), store, [("energy", "vifa-lr")], tracking_uri=uri,
+    store.claim(cell.key, "f00d")
+    store.append([Outcome(Row(*cell.key, "final", 0, 0, 0, "ok", None, {}, {"nmll": 1.0}, 1.0, {}))])
+    mirror(benchmark, store, [cell], tracking_uri=uri,
            artifact_root=folder / "mlartifacts", tags={}, artifacts=[store.path])
 
 from mlflow.telemetry import get_telemetry_client
@@ -97,10 +103,10 @@ def client(uri):
 def load(tmp_path):
     """Load the benchmark; it is named after the test's folder, so that each test has its own experiment."""
 
-    def read(profile="paper"):
+    def read(profile="paper", overrides=()):
         path = tmp_path / "benchmark.yaml"
         path.write_text(TEXT.format(name=tmp_path.name.lower()))
-        return load_benchmark(str(path), profile)
+        return load_benchmark(str(path), profile, overrides)
 
     return read
 
@@ -113,29 +119,34 @@ def store(tmp_path):
 
 @pytest.fixture
 def send(store, uri, tmp_path):
-    """Mirror cells of a benchmark."""
+    """Mirror data sets of a benchmark."""
 
-    def call(benchmark, cells=(("yacht", "searched"),), artifacts=(), tags=None, **changes):
+    def call(benchmark, datasets=("yacht",), artifacts=(), tags=None, **changes):
         options = {"tracking_uri": uri, "artifact_root": tmp_path / "mlartifacts"} | changes
+        cells = [cell for name in datasets for cell in cells_of(benchmark) if cell.dataset == name]
         return mirror(benchmark, store, cells, tags=tags or {}, artifacts=artifacts, **options)
 
     return call
 
 
-def final(split, metrics, hyper=None, dataset="yacht", status="ok", stage="final"):
-    key = (dataset, "searched", stage, split, 0, 0, status, None if status == "ok" else "diverged")
+def final(split, metrics, hyper=None, dataset="yacht", status="ok", stage="final", point="{}"):
+    key = (dataset, "searched", point, stage, split, 0, 0, status, None if status == "ok" else "diverged")
     return Row(*key, hyper=hyper or {}, metrics=metrics, seconds=1.0, details={})
 
 
-def fill(store, dataset="yacht", fingerprint="f00d"):
+def append(store, *rows):
+    store.append([Outcome(row) for row in rows])
+
+
+def fill(store, dataset="yacht", fit_hash="f00d"):
     """Four good splits with nmll 1, 2, 4, 9 and one failed; a search row that must not be counted."""
-    store.claim(dataset, "searched", fingerprint)
+    store.claim((dataset, "searched", "{}"), fit_hash)
     rows = [
         final(split, {"nmll": nmll, "rmse": 10 * nmll}, {"learning_rate": 0.01 * nmll}, dataset)
         for split, nmll in enumerate([1.0, 2.0, 4.0, 9.0])
     ]
     failed = final(4, {}, dataset=dataset, status="failed")
-    store.append([*rows, failed, final(0, {"nmll": 77.0}, dataset=dataset, stage="search")])
+    append(store, *rows, failed, final(0, {"nmll": 77.0}, dataset=dataset, stage="search"))
 
 
 def runs_of(client, benchmark_name):
@@ -179,10 +190,11 @@ def test_params_are_the_resolved_entry_with_dots(store, client, load, send):
     params = client.get_run(run_id).data.params
     expected = {
         **{"dataset": "yacht", "entry": "searched", "seed": "7", "splits": "4", "evaluation.samples": "30"},
-        **{"likelihood.name": "gaussian", "prior.bias_precision": "null"},
+        **{"likelihood.name": "gaussian", "prior.name": "gaussian", "prior.bias_precision": "null"},
         **{"preparation.split": "published", "preparation.standardise": "both"},
-        **{"reference": "null", "from_reference": "[]"},
-        **{"training.epochs": "5", "training.batch_size": "10"},
+        **{"reference": "null", "from_reference": "[]", "record": "null"},
+        **{"training.epochs": "5", "training.batch_size": "10", "training.schedule.name": "constant"},
+        **{"training.sampling": "without_replacement", "training.incomplete": "drop", "training.dtype": "float32"},
         **{"hyper.noise_precision": "0.5", "search.sampler": "random", "search.trials": "4"},
         **{"search.folds": "3", "search.metric": "nmll", "search.space.learning_rate.low": "0.001"},
         **{"search.space.learning_rate.high": "0.01", "search.space.learning_rate.scale": "log"},
@@ -211,7 +223,7 @@ def test_name_tags_artifacts_and_status(store, client, load, send, tmp_path):
     assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
     assert (run.info.run_name, run.info.status) == ("yacht/searched", "FINISHED")
     assert {key: value for key, value in run.data.tags.items() if not key.startswith("mlflow.")} == {
-        **{"bdl.dataset": "yacht", "bdl.entry": "searched", "bdl.fingerprint": "f00d"},
+        **{"bdl.dataset": "yacht", "bdl.entry": "searched", "bdl.fit_hash": "f00d"},
         **{"bdl.git_commit": "abc", "version.torch": "2"},
     }
     assert [file.path for file in client.list_artifacts(run_id)] == ["table.md"]
@@ -222,7 +234,7 @@ def test_name_tags_artifacts_and_status(store, client, load, send, tmp_path):
 def test_one_run_a_cell_in_the_order_given(store, client, load, send):
     fill(store, "yacht")
     fill(store, "diabetes")
-    ids = send(load(), [("diabetes", "searched"), ("yacht", "searched")])
+    ids = send(load(), ["diabetes", "yacht"])
     assert [client.get_run(i).info.run_name for i in ids] == ["diabetes/searched", "yacht/searched"]
     assert {run.info.run_id for run in runs_of(client, load().name)} == set(ids)
 
@@ -230,7 +242,7 @@ def test_one_run_a_cell_in_the_order_given(store, client, load, send):
 def test_mirroring_again_replaces_the_run(store, client, load, send):
     fill(store)
     (first,) = send(load())
-    store.append([final(5, {"nmll": 14.0, "rmse": 1.0})])
+    append(store, final(5, {"nmll": 14.0, "rmse": 1.0}))
     (second,) = send(load())
     assert [run.info.run_id for run in runs_of(client, load().name)] == [second] != [first]
     assert client.get_run(first).info.lifecycle_stage == "deleted"
@@ -238,11 +250,11 @@ def test_mirroring_again_replaces_the_run(store, client, load, send):
     assert client.get_run(second).data.metrics["nmll_mean"] == 6
 
 
-def test_another_fingerprint_is_another_run(store, client, load, send):
+def test_another_fit_hash_is_another_run(store, client, load, send):
     fill(store)
     (first,) = send(load())
-    store.forget([("yacht", "searched")])
-    fill(store, fingerprint="beef")
+    store.forget([("yacht", "searched", "{}")])
+    fill(store, fit_hash="beef")
     (second,) = send(load())
     assert {run.info.run_id for run in runs_of(client, load().name)} == {first, second}
 
@@ -269,8 +281,8 @@ def test_an_interrupted_run_is_failed_and_the_old_one_stays(store, client, load,
 
 
 def test_large_cells_are_written_in_few_calls(store, client, load, send, monkeypatch):
-    store.claim("yacht", "searched", "f00d")
-    store.append([final(split, {"nmll": split, "rmse": -split}, {"a": split}) for split in range(700)])
+    store.claim(("yacht", "searched", "{}"), "f00d")
+    append(store, *(final(split, {"nmll": split, "rmse": -split}, {"a": split}) for split in range(700)))
     calls = []
     original = type(client).log_batch
 
@@ -312,6 +324,60 @@ def test_one_value_has_no_standard_error_and_none_has_no_mean():
         *[("nmll_mean", 2.0, 0), ("nmll_median", 2.0, 0), ("nmll", 2.0, 3)],
     ]
     assert measurements([final(0, {}, status="failed")], ["nmll"]) == [("n_trials", 1, 0), ("n_failed", 1, 0)]
+
+
+def readings(split, *values, axis="epochs"):
+    """Scores after 10, 20, ... epochs."""
+    return [(split, Reading(axis, 10 * i, "nmll", value)) for i, value in enumerate(values, start=1)]
+
+
+def test_curves_are_means_over_the_splits_at_each_place():
+    recorded = [*readings(0, 8.0, 4.0, NAN), *readings(1, 4.0, 1.0), *readings(2, INF, 1.0)]
+    recorded += readings(0, 7.0, axis="updates")
+    found = measurements([], ["nmll"], recorded)
+    assert found[2:] == [("nmll_by_epochs", 6.0, 10), ("nmll_by_epochs", 2.0, 20), ("nmll_by_updates", 7.0, 10)]
+
+
+def test_curves_are_read_back_as_series(store, client, load, send):
+    store.claim(("yacht", "searched", "{}"), "f00d")
+    for split, (early, late) in enumerate([(8.0, 4.0), (4.0, 1.0)]):
+        looks = tuple(reading for _, reading in readings(split, early, late))
+        store.append([Outcome(final(split, {"nmll": late}), looks)])
+    (run_id,) = send(load())
+    assert series(client, run_id, "nmll_by_epochs") == {10: 6.0, 20: 2.5}
+    assert series(client, run_id, "nmll") == {0: 4.0, 1: 1.0}
+
+
+def test_each_point_of_a_sweep_is_a_run(store, client, load, send):
+    """All under one fit hash here: the point tells them apart."""
+    benchmark = load(overrides=["sweep={model.hidden: [[5], [7, 7]]}"])
+    texts = ['{"model.hidden":[5]}', '{"model.hidden":[7,7]}']
+    for value, text in enumerate(texts):
+        store.claim(("yacht", "searched", text), "f00d")
+        append(store, final(0, {"nmll": value}, point=text))
+    first, second = send(benchmark)
+    runs = [client.get_run(run_id) for run_id in (first, second)]
+    assert [run.info.run_name for run in runs] == [f"yacht/searched/{text}" for text in texts]
+    assert [run.data.tags["bdl.point"] for run in runs] == texts
+    assert [run.data.params["model.hidden"] for run in runs] == ["[5]", "[7, 7]"]
+    assert [run.data.metrics["nmll"] for run in runs] == [0, 1]
+    again = send(benchmark)
+    assert {run.info.run_id for run in runs_of(client, benchmark.name)} == {*again}
+    assert not {first, second} & {*again}
+
+
+def test_settings_of_a_data_set_are_params(store, client, load, send, tmp_path):
+    streams = load_benchmark("online-fa", "quick", [f"name={tmp_path.name.lower()}"]).select([], ["online-em"])
+    (cell,) = cells_of(streams)
+    store.claim(cell.key, "f00d")
+    append(store, Row(*cell.key, "final", 0, 0, 0, "ok", None, {}, {}, 1.0, {}))
+    (run_id,) = send(streams, [cell.dataset])
+    params = client.get_run(run_id).data.params
+    assert params["dataset"] == "fa_100_10"
+    assert {name: value for name, value in params.items() if name.startswith("dataset_settings.")} == {
+        **{"dataset_settings.dim": "100", "dataset_settings.top": "10.0", "dataset_settings.scaling": "rows"},
+        **{"dataset_settings.length": "100000", "dataset_settings.splits": "10"},
+    }
 
 
 def test_logging_is_as_before_after_the_block(uri):
@@ -364,7 +430,7 @@ def test_a_server_that_is_not_there(store, load, send, monkeypatch):
 def test_bad_cells_and_files_are_refused_before_anything_is_written(store, client, load, send, tmp_path):
     fill(store)
     with refused("no rows of diabetes/searched", "run the benchmark"):
-        send(load(), [("yacht", "searched"), ("diabetes", "searched")])
+        send(load(), ["yacht", "diabetes"])
     with refused("table.md", "bdl-bench run"):
         send(load(), artifacts=[tmp_path / "table.md"])
     (tmp_path / "file").touch()

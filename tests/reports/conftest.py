@@ -39,7 +39,9 @@ def make_benchmark(vifa):
             "notes": [],
         }
         content = defaults | changes
-        return SimpleNamespace(**({"pairs": list(product(content["datasets"], content["entries"]))} | content))
+        pairs = list(product(content["datasets"], content["entries"]))
+        cells = [(*pair, SimpleNamespace(texts={})) for pair in pairs]
+        return SimpleNamespace(**({"pairs": pairs, "axes": (), "cells": cells} | content))
 
     return make
 

@@ -7,8 +7,8 @@ import pytest
 from matplotlib.colors import same_color
 from scipy.stats import ttest_rel
 
-from bdl.metrics.base import INFO, MetricInfo
-from bdl.reports import PairedDifference, paired_differences, paired_figures
+from bdl.metrics import MetricInfo
+from bdl.reports import PairedDifference, paired, paired_differences, paired_figures
 from bdl.reports.paired import LOOKS, _figure
 
 NAN = float("nan")
@@ -89,7 +89,7 @@ def test_order_and_what_is_left_out(make, make_trials):
     ],
 )
 def test_verdicts(monkeypatch, direction, low, high, verdict):
-    monkeypatch.setitem(INFO, "score", MetricInfo("score", "Score", "points", direction, "predictive"))
+    monkeypatch.setattr(paired, "info", lambda label: MetricInfo("Score", "points", direction, "predictive"))
     assert PairedDifference("d", "e", "score", 5, (low + high) / 2, low, high).verdict == verdict
 
 
@@ -149,7 +149,7 @@ def test_a_blow_up_leaves_the_others_readable(blown):
 
 
 def test_higher_is_better_turns_the_sides_round(monkeypatch, blown):
-    monkeypatch.setitem(INFO, "nmll", MetricInfo("nmll", "Score", "points", "higher", "predictive"))
+    monkeypatch.setattr(paired, "info", lambda label: MetricInfo("Score", "points", "higher", "predictive"))
     _, figure = drawn(*blown)
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
     assert (texts[0], texts[2]) == ("left: worse than vifa-lr", "right: better than vifa-lr")

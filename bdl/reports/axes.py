@@ -1,0 +1,39 @@
+"""The axes of a sweep, whose values stand in result columns as canonical JSON."""
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Values = Mapping[str, str]
+"""Path of each axis to the JSON of its value; empty without a sweep."""
+
+
+def at(rows: "pd.DataFrame", values: Values) -> "pd.DataFrame":
+    """Select the rows of one point of a sweep."""
+    for path, text in values.items():
+        rows = rows[rows[path] == text]
+    return rows
+
+
+def short(text: str) -> str:
+    """Write a value for people: ``50`` for ``[50]``, ``50-20`` for ``[50,20]``, text without quotes."""
+    value = json.loads(text)
+    if isinstance(value, list):
+        return "-".join(short(json.dumps(part)) for part in value)
+    return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else json.dumps(value)
+
+
+def number(text: str) -> float | None:
+    """Give the place of a value on an axis of numbers, also that of a list of one; None for what is no number."""
+    value = json.loads(text)
+    if isinstance(value, list) and len(value) == 1:
+        (value,) = value
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def named(values: Values) -> str:
+    """Write a point for people, ``hidden = 50``, by the last word of each path; empty without a sweep."""
+    return ", ".join(f"{path.rpartition('.')[2]} = {short(text)}" for path, text in values.items())

@@ -1,0 +1,1 @@
+"""The engine: trains many trials as one program."""

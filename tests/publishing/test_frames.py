@@ -1,0 +1,110 @@
+"""Rows of a run as tables: a column an axis and a metric, and scores at recorded clocks beside them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bdl.plan.planning import cells_of
+from bdl.publishing.frames import final_frame, points_frame, write_frames
+from bdl.publishing.outcome import final_rows, stored_cells
+from bdl.spec import load_benchmark
+from bdl.store.folder import folder
+from bdl.store.rows import Outcome, Reading, Row
+from bdl.store.store import Store
+
+KEY = ["dataset", "entry", "stage", "split", "trial", "fold", "status", "reason", "seconds"]
+SWEEP = "sweep={model.hidden: [[5], [7, 7]], training.epochs: [1, 2]}"
+
+
+def cells(*overrides):
+    return cells_of(load_benchmark("uci-regression", "quick", ["splits=2", *overrides]).select(entries=["vifa-nn"]))
+
+
+def final(cell, split, metrics, **changes):
+    fields = {"status": "ok", "reason": None, "hyper": {"learning_rate": 0.5}, "seconds": 2.0}
+    details = {"updates": 7, "traceback": "long"}
+    return Row(*cell.key, "final", split, 0, 0, metrics=metrics, details=details, **(fields | changes))
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "store.sqlite") as opened:
+        yield opened
+
+
+def test_without_a_sweep(store):
+    (cell,) = cells()
+    failed = final(cell, 1, {}, status="failed", reason="diverged", hyper={})
+    store.append([Outcome(final(cell, 0, {"nmll": 1.5, "runtime": None})), Outcome(failed)])
+    table = final_frame([cell], store)
+    metrics = ["nmll", "runtime", "joint_nll", "rmse"]
+    assert [*table.columns] == [*KEY, "hyper_learning_rate", *metrics[:2], "updates", *metrics[2:]]
+    assert table.split.tolist() == [0, 1]
+    assert table.status.tolist() == ["ok", "failed"]
+    assert table.reason.isna().tolist() == [True, False]
+    assert table.nmll[0] == 1.5
+    assert table[metrics].isna().sum().tolist() == [1, 2, 2, 2]
+
+
+def test_an_axis_is_a_column_of_its_values_as_text(store):
+    swept = cells(SWEEP)
+    for value, cell in enumerate(swept):
+        store.append([Outcome(final(cell, 0, {"nmll": value}), (Reading("epochs", 1, "nmll", value / 2),))])
+    table, points = final_frame(swept, store), points_frame(swept, store)
+    assert [*table.columns][:5] == ["dataset", "entry", "model.hidden", "training.epochs", "stage"]
+    assert table["model.hidden"].tolist() == ["[5]", "[5]", "[7,7]", "[7,7]"]
+    assert table["training.epochs"].tolist() == ["1", "2", "1", "2"]
+    assert table.nmll.tolist() == [0, 1, 2, 3]
+    assert [*points.columns] == [
+        "dataset", "entry", "model.hidden", "training.epochs", "split", "axis", "at", "metric", "value"
+    ]  # fmt: skip
+    assert points["training.epochs"].tolist() == ["1", "2", "1", "2"]
+    assert points.value.tolist() == [0, 0.5, 1, 1.5]
+
+
+def test_recorded_scores_keep_their_places_and_gaps(store):
+    (cell,) = cells()
+    looks = [Reading("updates", at, name, value) for at, name, value in [(9, "rmse", 2.0), (10, "nmll", float("nan"))]]
+    store.append([Outcome(final(cell, 1, {}), tuple(looks))])
+    points = points_frame([cell], store)
+    assert points.drop(columns="value").values.tolist() == [
+        ["diabetes", "vifa-nn", 1, "updates", 9, "rmse"],
+        ["diabetes", "vifa-nn", 1, "updates", 10, "nmll"],
+    ]
+    assert points.value[0] == 2.0
+    assert np.isnan(points.value[1])
+
+
+def test_tables_of_nothing_have_their_columns(store):
+    (cell,) = cells()
+    assert [*final_frame([cell], store).columns][: len(KEY)] == KEY
+    assert len(final_frame([cell], store)) == len(points_frame([cell], store)) == 0
+    assert "value" in points_frame([], store)
+
+
+@pytest.mark.parametrize("overrides", [[], [SWEEP]])
+def test_what_is_published_reads_as_what_is_stored(tmp_path, overrides):
+    """Search folds are published too, and do not count as results."""
+    own = cells(*overrides)
+    whole = load_benchmark("uci-regression", "quick", ["splits=2", *overrides]).select(entries=["vifa-nn"])
+    place = folder(tmp_path, whole)
+    with Store(place / "store.sqlite") as store:
+        for cell in own[:1]:
+            fold = Row(*cell.key, "search", 0, 3, 1, "ok", None, {"learning_rate": 0.1}, {"nmll": 9.0}, 1.0, {})
+            looks = (Reading("epochs", 1, "nmll", 2.0),)
+            store.append([Outcome(fold), Outcome(final(cell, 0, {"nmll": 1.0}), looks)])
+        assert [cell.key for cell in stored_cells(whole, store)] == [own[0].key]
+        assert [path.name for path in write_frames(own, store, place)] == ["trials.parquet", "points.parquet"]
+    raw = pd.read_parquet(place / "trials.parquet")
+    assert raw.stage.tolist() == ["search", "final"]
+    assert raw.nmll.tolist() == [9.0, 1.0]
+    stored = final_rows(whole, tmp_path)
+    for path in place.glob("store.*"):
+        path.unlink()
+    published = final_rows(whole, tmp_path)
+    for ours, theirs in zip(stored, published, strict=True):
+        shared = [name for name in ours.columns if name in theirs.columns]
+        assert {"dataset", "entry", *own[0].point} <= set(shared)
+        pd.testing.assert_frame_equal(ours[shared], theirs[shared].reset_index(drop=True), check_dtype=False)
+    (place / "points.parquet").unlink()
+    assert len(final_rows(whole, tmp_path)[1]) == 0
