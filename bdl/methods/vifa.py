@@ -13,6 +13,7 @@ N g-hat is meant and z for z_l; the entropy part of dJ/dF is printed -A + C B^T,
 in floating point; the paper uses the letter C for the mean as well.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
@@ -21,7 +22,7 @@ from annotated_types import Ge, Gt
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.base import MinibatchMethod, Noise, Shapes
+from bdl.methods.base import MinibatchMethod, Noise, Shapes, start
 from bdl.methods.optim import OPTIMIZERS, OptimState, Params, clip_by_norm
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import FactorAnalysis
@@ -50,6 +51,10 @@ class Vifa(MinibatchMethod):
         ``"adam"`` or ``"sgd"``.
     lr_factors
         Learning rates of c, F and gamma as multiples of the hyper-parameter ``learning_rate``.
+    initial_scale
+        Standard deviation of the initial c, which is normal with mean 0; null for the model's own start.
+    initial_std
+        Start of every psi^1/2. F starts with columns of norm 1.
     """
 
     latent_dim: Annotated[int, Ge(1)] = 1
@@ -57,6 +62,8 @@ class Vifa(MinibatchMethod):
     max_grad_norm: Annotated[float, Gt(0)] = 10.0
     optimizer: Literal["sgd", "adam"] = "adam"
     lr_factors: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    initial_scale: Annotated[float, Ge(0)] | None = 0.0
+    initial_std: Annotated[float, Gt(0)] = 1.0
 
     @property
     def batches_per_step(self) -> int:
@@ -76,13 +83,15 @@ class Vifa(MinibatchMethod):
             )
 
     def init_noise(self, problem: Problem) -> Shapes:
-        """Ask for the D x K matrix whose orthonormal columns start F."""
-        return {"F": (problem.dim, self.latent_dim)}
+        """Ask for the D x K matrix whose orthonormal columns start F, and for the initial c unless that is 0."""
+        factors = {"F": (problem.dim, self.latent_dim)}
+        return factors if self.initial_scale == 0 else {**factors, "c": (problem.dim,)}
 
     def init(self, problem: Problem, noise: Noise) -> VifaState:
-        """Start at c = 0, F = Q of the reduced QR decomposition, psi = 1."""
+        """Start with F = Q of the reduced QR decomposition."""
         zero = torch.zeros_like(noise["F"][:, 0])
-        params = {"c": zero, "F": torch.linalg.qr(noise["F"]).Q, "gamma": zero}
+        c = zero if self.initial_scale == 0 else start(problem, noise["c"], self.initial_scale)
+        params = {"c": c, "F": torch.linalg.qr(noise["F"]).Q, "gamma": zero + 2 * math.log(self.initial_std)}
         return VifaState(params, OPTIMIZERS[self.optimizer].init(params))
 
     def step_noise(self, problem: Problem) -> Shapes:

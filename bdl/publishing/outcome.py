@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bdl.errors import InputError
 from bdl.plan.cell import Cell
 from bdl.plan.planning import cells_of
 from bdl.plan.reference import truth
@@ -129,8 +130,17 @@ def _on_arrays(log_density: Callable[[Tensor], Tensor] | None) -> Callable[[Arra
 def mirror_run(
     benchmark: Benchmark, cells: Sequence[Cell], store: Store, uri: str, results: Path, artifacts: Sequence[Path]
 ) -> int:
-    """Mirror cells to MLflow; gives the number of runs written."""
+    """Mirror cells to MLflow; gives the number of runs written.
+
+    Raises
+    ------
+    InputError
+        If no cell has results, or as `bdl.publishing.mirror.mirror` says.
+    """
     from bdl.publishing.mirror import mirror
+
+    if not cells:
+        raise InputError(f"no fit of {benchmark.name} is finished; go on with: bdl-bench run {benchmark.name}")
 
     origin = provenance(benchmark, cells, store, 0.0)
     tags: Mapping[str, str] = {

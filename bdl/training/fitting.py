@@ -119,6 +119,8 @@ class Fitting(Protocol):
 def finished(fitting: Fitting, progress: Progress = silent, checkpoint: Checkpoint | None = None) -> Snapshot:
     """Run to the end, and give all trials in their order; `clock` is that of those that were finished last."""
     parts = [part for part in fitting.run(None, progress, checkpoint) if part.last]
+    if len(parts) == 1:
+        return parts[0]
     index = [position for part in parts for position in part.index]
     order = torch.tensor(index).argsort().to(parts[0].diverged.device)
     state, buffers, diverged, updates = tree_map(

@@ -1,4 +1,4 @@
-"""What decides a fit and what decides a score: the spec, the data and the code, and nothing that is beside the point."""
+"""What decides a fit and what decides a score: spec, data and code, and nothing that is beside the point."""
 
 from dataclasses import replace
 

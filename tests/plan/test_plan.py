@@ -128,10 +128,13 @@ SPACE = {"learning_rate": {"low": 1, "high": 2}, "prior_precision": {"low": 1, "
             "use another metric",
         ),
         (
-            {"datasets": ["synthetic", "diabetes"], "entries.classes.datasets": ["diabetes"]}
-            | {"entries.numbers.datasets": ["synthetic"], "metrics": ["rel_mean_dist", "nmll"]}
-            | {"entries.classes.likelihood": {"name": "gaussian"}, "entries.classes.hyper": RATES | {"noise_precision": 1}},
-            "metrics: 'nmll' scores predictions, and dataset 'synthetic' has no test rows; use metrics of the posterior",
+            {
+                "datasets": ["synthetic_logistic", "diabetes"],
+                "entries.classes.datasets": ["synthetic_logistic"],
+                "metrics": ["rel_mean_dist", "nll"],
+            },
+            "metrics: 'nll' scores predictions, and dataset 'synthetic_logistic' has no test rows; use metrics of the "
+            "posterior",
         ),
         (
             {"preparation.rows": {"diabetes": 399}},

@@ -11,7 +11,9 @@ import torch
 from scipy import stats
 
 from bdl.rng import trial_keys
-from bdl.training.batches import minibatches, shuffled, updates_per_fit
+from bdl.training.batches import drawn as with_replacement
+from bdl.training.batches import minibatches, shuffled
+from bdl.training.schedule import Schedule
 
 ALARM = 1e-4
 
@@ -20,11 +22,18 @@ def keys(n: int) -> torch.Tensor:
     return trial_keys([("trial", i) for i in range(n)], "shuffle")
 
 
-def drawn(rows: list[np.ndarray], **changes: int) -> list[torch.Tensor]:
+def updates(rows: list[np.ndarray], own=None, batches_per_step: int = 1, done: int = 0, **changes) -> list[list]:
+    """The row numbers of each update, by epoch; three epochs of minibatches of 5 unless told otherwise."""
+    schedule = Schedule(**{"batch_size": 5, "epochs": 3} | changes)
+    own = keys(len(rows)) if own is None else own
+    stream = minibatches(rows, own, schedule, batches_per_step=batches_per_step, done=done)
+    return [list(found) for _, found in stream]
+
+
+def drawn(rows: list[np.ndarray], own=None, **changes) -> list[torch.Tensor]:
     """The minibatches of each trial, in the order in which they are used: one (n, M) tensor a trial."""
-    settings = {"batch_size": 5, "epochs": 3, "batches_per_step": 1} | changes
-    updates = torch.cat(list(minibatches(rows, keys(len(rows)), **settings)))
-    return [updates[:, r].flatten(0, 1) for r in range(len(rows))]
+    stacked = torch.stack([update for epoch in updates(rows, own, **changes) for update in epoch])
+    return [stacked[:, r].flatten(0, 1) for r in range(len(rows))]
 
 
 def test_every_trial_has_a_permutation_of_its_own_length():
@@ -120,9 +129,9 @@ def test_whole_epochs_use_every_row():
 def test_updates_mix_epochs_and_drop_leftovers():
     """Four minibatches an epoch: updates of three take 3, 1 + 2, 2 + 1, 3 of them."""
     rows = [np.arange(20), np.arange(30, 50)]
-    stream = list(minibatches(rows, keys(2), batch_size=5, epochs=3, batches_per_step=3))
-    assert [tuple(updates.shape) for updates in stream] == [(1, 2, 3, 5), (1, 2, 3, 5), (2, 2, 3, 5)]
-    assert all(updates.is_contiguous() and updates.dtype == torch.int64 for updates in stream)
+    stream = updates(rows, batches_per_step=3)
+    assert [[tuple(rows.shape) for rows in epoch] for epoch in stream] == [[(2, 3, 5)], [(2, 3, 5)], [(2, 3, 5)] * 2]
+    assert all(rows.is_contiguous() and rows.dtype == torch.int64 for epoch in stream for rows in epoch)
     for single, grouped in zip(drawn(rows), drawn(rows, batches_per_step=3), strict=True):
         assert torch.equal(single, grouped)
     for single, grouped in zip(drawn(rows, epochs=2), drawn(rows, epochs=2, batches_per_step=3), strict=True):
@@ -134,16 +143,72 @@ def test_updates_mix_epochs_and_drop_leftovers():
     [(398, 10, 120, 4, 1170), (23, 5, 1, 4, 1), (23, 5, 3, 5, 2), (4, 5, 9, 1, 0), (5, 5, 3, 4, 0), (5, 5, 4, 4, 1)],
 )
 def test_the_number_of_updates(n, batch_size, epochs, batches_per_step, expected):
-    assert updates_per_fit(n, batch_size, epochs, batches_per_step) == expected
-    settings = {"batch_size": batch_size, "epochs": epochs, "batches_per_step": batches_per_step}
-    assert sum(map(len, minibatches([np.arange(n)], keys(1), **settings))) == expected
+    assert Schedule(epochs, batch_size).updates(n, batches_per_step) == expected
+    stream = updates([np.arange(n)], batches_per_step=batches_per_step, batch_size=batch_size, epochs=epochs)
+    assert len(stream) == epochs
+    assert sum(map(len, stream)) == expected
 
 
 def test_minibatches_do_not_depend_on_companions():
     """Trials with 20 to 24 rows all have four minibatches of 5 an epoch."""
     rows = [np.arange(20 + r) + 100 * r for r in range(5)]
     together = drawn(rows)
-    settings = {"batch_size": 5, "epochs": 3, "batches_per_step": 1}
     for r, own in enumerate(rows):
-        alone = torch.cat(list(minibatches([own], keys(5)[r : r + 1], **settings)))
-        assert torch.equal(alone[:, 0].flatten(0, 1), together[r])
+        (alone,) = drawn([own], keys(5)[r : r + 1])
+        assert torch.equal(alone, together[r])
+
+
+@pytest.mark.parametrize("incomplete", ["drop", "keep"])
+@pytest.mark.parametrize("sampling", ["without_replacement", "with_replacement"])
+@pytest.mark.parametrize("batches_per_step", [1, 3, 7])
+def test_going_on_after_any_update_gives_what_is_left(incomplete, sampling, batches_per_step):
+    """Epochs of four minibatches and three rows; seven minibatches are more than an epoch has."""
+    if incomplete == "keep" and batches_per_step > 1:
+        pytest.skip("refused")
+    rows = [np.arange(23), np.arange(50, 73)]
+    settings = {"batches_per_step": batches_per_step, "epochs": 9, "incomplete": incomplete, "sampling": sampling}
+    whole = [update for epoch in updates(rows, **settings) for update in epoch]
+    for done in range(len(whole) + 1):
+        rest = [update for epoch in updates(rows, done=done, **settings) for update in epoch]
+        assert len(rest) == len(whole) - done
+        assert all(map(torch.equal, rest, whole[done:]))
+
+
+def test_incomplete_minibatches_can_be_kept():
+    """23 rows: four minibatches of 5 and one of 3, which together are all rows; 25 rows leave nothing over."""
+    rows = [np.arange(100, 123), np.arange(23)]
+    for epoch in updates(rows, incomplete="keep"):
+        assert [tuple(update.shape) for update in epoch] == [(2, 1, 5)] * 4 + [(2, 1, 3)]
+        for r, own in enumerate(rows):
+            assert sorted(torch.cat([update[r, 0] for update in epoch]).tolist()) == own.tolist()
+    dropped = updates(rows)
+    for kept, epoch in zip(updates(rows, incomplete="keep"), dropped, strict=True):
+        assert all(map(torch.equal, kept, epoch))
+    assert [len(epoch) for epoch in updates([np.arange(25)], incomplete="keep")] == [5, 5, 5]
+    assert Schedule(3, 5, incomplete="keep").updates(23, 1) == 15
+
+
+def test_with_replacement_every_row_is_as_likely_every_time():
+    """40,000 draws from seven rows: chi-squared with 6 degrees of freedom; an epoch repeats rows."""
+    positions = with_replacement(keys(1), 0, torch.tensor([40_000]))
+    assert positions.shape == (1, 40_000)
+    counts = torch.bincount(with_replacement(keys(5_714), 0, torch.full((5_714,), 7)).flatten(), minlength=7)
+    assert len(counts) == 7
+    assert stats.chisquare(counts.numpy()).pvalue > ALARM
+    (batches,) = drawn([np.arange(100, 123)], sampling="with_replacement", epochs=12)
+    assert set(batches.flatten().tolist()) == set(range(100, 123))
+    assert any(len(set(epoch.tolist())) < 20 for epoch in batches.view(12, 20))
+
+
+def test_a_draw_with_replacement_does_not_depend_on_companions():
+    own, lengths = keys(3), (11, 12, 97)
+    together = with_replacement(own, 2, torch.tensor(lengths))
+    for r, n in enumerate(lengths):
+        assert torch.equal(with_replacement(own[r : r + 1], 2, torch.tensor([n]))[0], together[r, :n])
+        assert int(together[r, :n].max()) < n
+
+
+def test_the_extreme_words_are_the_first_and_the_last_row():
+    words = torch.tensor([[0, 1]], dtype=torch.int32), torch.tensor([[-1, 2**31 - 1]], dtype=torch.int32)
+    positions = with_replacement(keys(1), 0, torch.tensor([4]), lambda keys, step, n: words)
+    assert positions.tolist() == [[0, 3, 0, 1]]  # 0, the largest, 1 and just under a half

@@ -6,62 +6,27 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
-from bdl.metrics.predictive import nmll, rmse
-from scipy import stats
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
-from bdl.data import Dataset, folds, load
-from bdl.methods.optim import OptimState
+from bdl.data import folds, load
 from bdl.methods.vifa import Vifa, VifaState
 from bdl.models.likelihoods import Gaussian
-from bdl.models.networks import Linear, Mlp
+from bdl.models.networks import Mlp
 from bdl.models.problem import Batch, Problem
 from bdl.rng import random_normals, trial_keys
-from bdl.training import predict as prediction
 from bdl.training.batches import minibatches
 from bdl.training.compiling import compiled, compiler_found
-from bdl.training.engine import Fit, Schedule, finite, initial_state, train
+from bdl.training.fitting import finished
 from bdl.training.noise import pairs, shaped
+from bdl.training.predict import predict
 from bdl.training.program import Program
+from bdl.training.schedule import Schedule
+from bdl.training.states import finite, initial_state
 from bdl.training.trials import Pool, Trials, View
 
-HYPER = {"learning_rate": 0.01, "prior_precision": 0.5, "noise_precision": 1e-3}
-
-
-def toy(n: int = 60, d: int = 3) -> Dataset:
-    """Inputs with unlike origins and scales, a target of scale 30 and origin 500."""
-    generator = np.random.default_rng(0)
-    z = generator.normal(size=(n, d))
-    y = 500 + 30 * (z @ np.linspace(1, -1, d) + np.sin(z[:, 0]) + 0.3 * generator.normal(size=n))
-    return Dataset("toy", 1000 + z * 10.0 ** np.arange(-1, d - 1), y)
-
-
-def toy_program(**changes: object) -> Program:
-    data = toy()
-    parts = {
-        "problem": Problem(Mlp((5,)), Gaussian(), d_in=3),
-        "method": Vifa(latent_dim=2, gradients_per_update=2),
-        "schedule": Schedule(epochs=20, batch_size=8),
-        "samples": 10,
-    }
-    return Program(data, Pool.load(data), **(parts | changes))
-
-
-def toy_trials(program: Program, lengths: list[int], **hyper: list[float]) -> Trials:
-    """One trial a length, each with rows and a learning rate of its own."""
-    order = np.random.default_rng(1)
-    rows = [order.permutation(60)[:n] for n in lengths]
-    settings = [
-        HYPER | {"learning_rate": 0.01 * (i + 1)} | {name: values[i] for name, values in hyper.items()}
-        for i in range(len(lengths))
-    ]
-    return program.trials([("toy", i) for i in range(len(lengths))], rows, settings)
-
-
-def quiet_train(program: Program, trials: Trials, compile: bool = False) -> Fit:
-    return program.train(trials, compile=compile, progress=lambda minibatches: None)
+from .toy import HYPER, fitted, pick, toy, toy_program, toy_trials
 
 
 def looped(program: Program, trials: Trials, index: int) -> VifaState:
@@ -79,27 +44,17 @@ def looped(program: Program, trials: Trials, index: int) -> VifaState:
         return shaped((halves[0][0], halves[1][0]), shapes)
 
     state = method.init(problem, noise("init", 0, method.init_noise(problem)))
-    stream = minibatches(
-        [own],
-        trial_keys(identity, "shuffle"),
-        batch_size=schedule.batch_size,
-        epochs=schedule.epochs,
-        batches_per_step=method.batches_per_step,
-    )
-    for step, rows in enumerate(torch.cat(list(stream))[:, 0]):
+    stream = minibatches([own], trial_keys(identity, "shuffle"), schedule, batches_per_step=method.batches_per_step)
+    for step, rows in enumerate([rows[0] for _, updates in stream for rows in updates]):
         drawn = noise("noise", step, method.step_noise(problem))
         state = method.step(state, Batch(x[rows], y[rows], n, unit), hyper, drawn, problem)
     return state
 
 
-def pick(state: object, index: int) -> list[Tensor]:
-    return [leaf[index] for leaf in tree_leaves(state)]
-
-
 def test_fifty_batched_updates_equal_a_plain_loop():
     program = toy_program()
     trials = toy_trials(program, [40, 43, 47, 40])
-    fit = quiet_train(program, trials)
+    fit = fitted(program, trials)
     assert fit.updates.tolist() == [50] * 4
     assert fit.diverged.tolist() == [0] * 4
     start = initial_state(program.method, program.problem, trials, program.pool.device)
@@ -129,12 +84,14 @@ def diabetes_trials(program: Program, index: list[int]) -> Trials:
 
 def scores(program: Program, trials: Trials, position: int, compile: bool) -> dict[str, float]:
     """NMLL and RMSE on the test rows of one trial, trained with its companions."""
-    fit = quiet_train(program, trials, compile)
-    rows = program.dataset.split(0).test
-    f = program.predict(trials, fit, [position], rows)[0].double()
-    y = torch.tensor(program.dataset.y[rows])
-    hyper = {name: value[position].double() for name, value in trials.hyper.items()}
-    return {"nmll": nmll(f, y, hyper).item(), "rmse": rmse(f, y, hyper).item()}
+    fit, rows = fitted(program, trials, compile), program.dataset.split(0).test
+    targets = torch.tensor(program.dataset.y[rows])
+    parts = program.posterior, program.problem, program.pool, trials, fit.state, fit.buffers
+    found = predict(*parts, [position], rows, targets, program.samples)
+    return {
+        "nmll": -found.log_likelihood.mean().item(),
+        "rmse": (found.mean[0] - targets).square().mean().sqrt().item(),
+    }
 
 
 @pytest.mark.parametrize("compile", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["eager", "compiled"])
@@ -166,8 +123,8 @@ def test_a_trial_scores_the_same_alone_and_among_150(compile, caplog):
 def test_a_diverging_trial_leaves_its_neighbours_alone(bad):
     program = toy_program()
     lengths, healthy = [40, 42, 44], [0.01, 0.02, 0.03]
-    fit = quiet_train(program, toy_trials(program, lengths, learning_rate=[0.01, bad, 0.03]))
-    undisturbed = quiet_train(program, toy_trials(program, lengths, learning_rate=healthy))
+    fit = fitted(program, toy_trials(program, lengths, learning_rate=[0.01, bad, 0.03]))
+    undisturbed = fitted(program, toy_trials(program, lengths, learning_rate=healthy))
     assert fit.diverged.tolist() == [0, 1, 0]
     assert finite(fit.state).tolist() == [True, False, True]
     for index in (0, 2):
@@ -205,7 +162,7 @@ def test_the_first_epoch_with_a_non_finite_state_is_recorded():
     """Five minibatches an epoch, two an update: epochs 1, 2, 3, 4 end after updates 2, 5, 7, 10."""
     program = toy_program(method=Counting(), schedule=Schedule(epochs=8, batch_size=8))
     when = [1.0, 2.0, 3.0, 5.0, 6.0, 8.0, 21.0]
-    fit = quiet_train(program, toy_trials(program, [40] * 7, when=when))
+    fit = fitted(program, toy_trials(program, [40] * 7, when=when))
     assert fit.updates.tolist() == [20] * 7
     assert fit.diverged.tolist() == [1, 1, 2, 2, 3, 4, 0]
 
@@ -217,12 +174,12 @@ def test_trials_of_unlike_lengths_come_back_in_order():
     """
     program, lengths = toy_program(), [40, 24, 50, 47, 31]
     trials, heard = toy_trials(program, lengths), []
-    fit = program.train(trials, compile=False, progress=heard.append)
+    fit = finished(program.fitting(trials), heard.append)
     assert fit.updates.tolist() == [50, 30, 60, 50, 30]
     assert sum(heard) == 2 * 220
     assert len(heard) == 3 * 20
     for index in range(5):
-        alone = quiet_train(program, trials.take([index]))
+        alone = fitted(program, trials.take([index]))
         for ours, theirs in zip(pick(fit.state, index), pick(alone.state, 0), strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
 
@@ -230,7 +187,7 @@ def test_trials_of_unlike_lengths_come_back_in_order():
 def test_divergence_is_told_in_the_order_of_the_trials():
     program = toy_program(schedule=Schedule(epochs=1, batch_size=8))
     rates = [0.01, 0.01, float("nan"), 0.01, 0.01]
-    fit = quiet_train(program, toy_trials(program, [40, 24, 50, 47, 31], learning_rate=rates))
+    fit = fitted(program, toy_trials(program, [40, 24, 50, 47, 31], learning_rate=rates))
     assert fit.diverged.tolist() == [0, 0, 1, 0, 0]
 
 
@@ -264,72 +221,6 @@ def test_a_view_standardises_as_scikit_learn_does():
         assert batch.y_unit.item() == pytest.approx(data.y[own].std(), rel=1e-6)
 
 
-def linear_fit(trials: Trials, theta: list[float], factor: list[float], log_psi: float) -> Fit:
-    """The same posterior for every trial, made by hand."""
-    n, zeros = len(trials), torch.zeros(len(trials))
-    params = {
-        "c": torch.tensor(theta).expand(n, 4),
-        "F": torch.tensor(factor).view(4, 1).expand(n, 4, 1),
-        "gamma": torch.full((n, 4), log_psi),
-    }
-    return Fit(VifaState(params, OptimState({}, {}, zeros)), zeros, zeros)
-
-
-def linear_program(samples: int) -> Program:
-    return toy_program(problem=Problem(Linear(), Gaussian(), d_in=3), method=Vifa(), samples=samples)
-
-
-def test_predictions_of_a_linear_model_are_in_original_units():
-    """All mass at theta: each trial maps x by its own scaling, then theta, then its own target scaling."""
-    program, theta = linear_program(samples=3), [0.7, -0.2, 0.4, 0.1]
-    trials = toy_trials(program, [40, 24])
-    rows = np.array([59, 3, 3, 0, 17])
-    f = program.predict(trials, linear_fit(trials, theta, factor=[0.0] * 4, log_psi=-80.0), [0, 1], rows)
-    assert f.shape == (2, 3, 5)
-    for index in range(2):
-        x, y = program.dataset.x[trials.rows[index]], program.dataset.y[trials.rows[index]]
-        standardised = (program.dataset.x[rows] - x.mean(0)) / x.std(0)
-        expected = y.mean() + y.std() * (standardised @ theta[:3] + theta[3])
-        np.testing.assert_allclose(f[index], np.tile(expected, (3, 1)), rtol=1e-6)
-
-
-def test_predictions_have_the_law_of_the_posterior():
-    """Outputs of a linear model are normal, with mean and variance in closed form (false alarm: 1e-4 a test)."""
-    program, theta, samples = linear_program(samples=20_000), [0.7, -0.2, 0.4, 0.1], 20_000
-    trials = toy_trials(program, [40])
-    factor = [0.2, 0.0, 0.1, 0.0]
-    fit = linear_fit(trials, theta, factor, log_psi=-3.0)
-    f = program.predict(trials, fit, [0], np.array([0, 17]))[0].double().numpy()
-    x, y = program.dataset.x[trials.rows[0]], program.dataset.y[trials.rows[0]]
-    design = np.append((program.dataset.x[[0, 17]] - x.mean(0)) / x.std(0), np.ones((2, 1)), axis=1)
-    covariance = np.outer(factor, factor) + np.exp(-3.0) * np.eye(4)
-    mean = y.mean() + y.std() * design @ theta
-    sd = y.std() * np.sqrt(np.einsum("ni,ij,nj->n", design, covariance, design))
-    limit = stats.norm.isf(0.5e-4)
-    assert (np.abs(f.mean(0) - mean) < limit * sd / samples**0.5).all()
-    assert (np.abs(f.var(0) / sd**2 - 1) < limit * (2 / samples) ** 0.5).all()
-    for column in range(2):
-        assert stats.kstest(f[:, column], "norm", (mean[column], sd[column])).pvalue > 1e-4
-
-
-def test_predictions_do_not_depend_on_what_is_asked_together(monkeypatch):
-    program = toy_program()
-    trials = toy_trials(program, [40, 24, 47])
-    fit, rows = quiet_train(program, trials), np.arange(50, 60)
-    together = program.predict(trials, fit, [0, 1, 2], rows)
-    assert (together[0] - together[1]).abs().max() > 1
-    some = program.predict(trials, fit, [2, 0], rows)
-    torch.testing.assert_close(some, together[[2, 0]], rtol=1e-5, atol=0)
-    monkeypatch.setattr(prediction, "_OUTPUTS_AT_ONCE", 1)
-    torch.testing.assert_close(program.predict(trials, fit, [0, 1, 2], rows), together, rtol=1e-5, atol=0)
-
-
-def test_targets_are_in_original_units():
-    program = toy_program()
-    rows = np.array([4, 2])
-    np.testing.assert_allclose(program.targets(rows), program.dataset.y[rows], rtol=1e-7)
-
-
 def test_a_failing_compiler_is_reported_once_and_done_without(monkeypatch, caplog):
     def no_compiler(function, **settings):
         def fail(*args):
@@ -353,11 +244,3 @@ def test_programs_with_other_arguments_do_not_meet_in_the_compiler(monkeypatch):
     for hyper in ({"a": values.clone(), "b": values.clone()}, {"a": values, "c": values}, {"a": values}):
         step = compiled(torch.func.vmap(lambda x, hyper: x + sum(hyper.values()), in_dims=(0, 0)))
         assert torch.equal(step(values, hyper), (1 + len(hyper)) * values)
-
-
-def test_train_and_program_train_agree():
-    """`Program.train` only passes its parts on."""
-    program = toy_program(schedule=Schedule(epochs=1, batch_size=8))
-    trials = toy_trials(program, [40])
-    direct = train(program.method, program.problem, program.pool, trials, program.schedule)
-    assert tree_map(torch.equal, direct.state, quiet_train(program, trials).state).params["c"]

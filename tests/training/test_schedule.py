@@ -1,0 +1,183 @@
+"""Rates in the course of a fit: factors against their formulas, what the engine makes of them, what is refused."""
+
+from dataclasses import dataclass
+from math import exp, pi
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from bdl.errors import InputError
+from bdl.methods.base import MinibatchMethod
+from bdl.methods.clock import Clock
+from bdl.methods.slang import Slang
+from bdl.methods.vifa import Vifa
+from bdl.training.rates import Constant, Decay, Exponential, Ramp, Warmup
+from bdl.training.schedule import RATES, Schedule
+
+from .toy import fitted, pick, same, toy_program, toy_trials
+
+FIRST, FIFTH, SIXTH = Clock(1, 0, False, 2.5), Clock(5, 2, True, 2.5), Clock(6, 2, False, 2.5)
+"""Updates of epochs 0, 1 and 2, of two and a half updates each."""
+
+
+@pytest.mark.parametrize(
+    ("rate", "factors"),
+    [
+        (Constant(), (1, 1, 1)),
+        (Decay(1.0), (1 / 2, 1 / 6, 1 / 7)),
+        (Decay(0.5), (1 / 2, 1 / (1 + 5**0.5), 1 / (1 + 6**0.5))),
+        (Exponential(0.9), (1, 0.9, 0.81)),
+        (Ramp(1.0), (1 / (1 + exp(1)), 1 / 2, 1 / (1 + exp(-1)))),
+        (Warmup(2.0), (1 / 5, 1, 1)),
+        (Warmup(4.0), (1 / 10, 5 / 10, 6 / 10)),
+    ],
+)
+def test_factors(rate, factors):
+    found = [rate.factor(clock) for clock in (FIRST, FIFTH, SIXTH)]
+    assert found == pytest.approx(factors, rel=1e-12)
+
+
+def test_a_ramp_does_not_overflow():
+    assert Ramp(1e6).factor(FIRST) == 0
+    assert Ramp(0).factor(Clock(1, 10**6, False, 1.0)) == 1
+
+
+def test_rates_are_components():
+    for name in ("constant", "decay", "ramp", "warmup"):
+        assert RATES.build(name, {}).factor(FIFTH) > 0
+    assert RATES.build("exponential", {"base": 0.5}) == Exponential(0.5)
+    with pytest.raises(InputError, match="base"):
+        RATES.build("exponential", {"base": 1.5})
+
+
+class Heard(NamedTuple):
+    """Learning rates of the updates, (updates, groups)."""
+
+    rates: Tensor
+    count: Tensor
+
+
+@dataclass(frozen=True)
+class Listening(MinibatchMethod):
+    """A method that only writes down its learning rates."""
+
+    names: tuple[str, ...] = ()
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return self.names
+
+    def init(self, problem, noise):
+        return Heard(torch.zeros(30, max(1, len(self.names))), torch.zeros((), dtype=torch.int64))
+
+    def step(self, state, batches, hyper, noise, problem):
+        own = self.rates(hyper).values() if self.names else [hyper["learning_rate"]]
+        here = (torch.arange(30) == state.count).unsqueeze(1)
+        return Heard(torch.where(here, torch.stack(list(own)), state.rates), state.count + 1)
+
+
+def heard(rates: dict, names: tuple[str, ...] = ()) -> Tensor:
+    """Rates of two trials, whose own are 0.01 and 0.02: (2, updates, groups); five updates an epoch."""
+    program = toy_program(method=Listening(names), schedule=Schedule(6, 8, rates))
+    return fitted(program, toy_trials(program, [40, 43])).state.rates
+
+
+@pytest.mark.parametrize("rate", [Decay(0.6), Exponential(0.8), Ramp(3.0), Warmup(2.5)])
+def test_every_update_has_its_factor_of_each_trials_rate(rate):
+    clocks = [Clock(n, n // 5, n % 5 == 0, 5.0) for n in range(1, 31)]
+    factors = torch.tensor([rate.factor(clock) for clock in clocks])
+    expected = torch.tensor([0.01, 0.02]).unsqueeze(1) * factors
+    torch.testing.assert_close(heard({"": rate}).squeeze(-1), expected, rtol=1e-6, atol=0)
+
+
+def test_groups_have_rates_of_their_own():
+    """The one that is not named has that of the empty name, or is constant."""
+    alone = {rate: heard({"": rate}).squeeze(-1) for rate in (Decay(), Warmup(3), Constant())}
+    found = heard({"b": Decay(), "": Warmup(3)}, ("a", "b", "c"))
+    for position, rate in enumerate((Warmup(3), Decay(), Warmup(3))):
+        assert torch.equal(found[..., position], alone[rate])
+    found = heard({"b": Decay()}, ("a", "b"))
+    assert torch.equal(found[..., 0], alone[Constant()])
+    assert torch.equal(found[..., 1], alone[Decay()])
+
+
+@pytest.mark.parametrize("rates", [{}, {"": Constant()}, {"F": Constant()}])
+def test_constant_rates_change_no_bit(rates):
+    program, plain = (toy_program(schedule=Schedule(4, 8, own)) for own in (rates, {}))
+    trials = toy_trials(program, [40, 24])
+    found, expected = fitted(program, trials), fitted(plain, trials)
+    assert all(same(pick(found.state, i), pick(expected.state, i)) for i in range(2))
+
+
+@dataclass(frozen=True)
+class Doubled:
+    """Twice the rate."""
+
+    def factor(self, clock: Clock) -> float:
+        return 2.0
+
+
+@pytest.mark.parametrize(
+    ("method", "twin", "group"),
+    [
+        (Vifa(lr_factors=(1.0, 0.5, 1.0)), Vifa(lr_factors=(1.0, 1.0, 1.0)), "F"),
+        (Slang(lr_factors=(1.0, 0.5)), Slang(lr_factors=(1.0, 1.0)), "precision"),
+        (Slang(lr_factors=(0.5, 1.0)), Slang(lr_factors=(1.0, 1.0)), "mean"),
+    ],
+)
+def test_a_group_of_a_method_is_the_one_with_the_factor(method, twin, group):
+    """Half a fixed factor and twice the rate of the same group cancel, bit for bit."""
+    program = toy_program(method=method, schedule=Schedule(3, 8, {group: Doubled()}))
+    plain = toy_program(method=twin, schedule=Schedule(3, 8))
+    trials = toy_trials(program, [40])
+    assert same(pick(fitted(program, trials).state, 0), pick(fitted(plain, trials).state, 0))
+
+
+@pytest.mark.parametrize(
+    ("settings", "method", "message"),
+    [
+        ({"rates": {"gama": Decay()}}, Vifa(), "group of parameters 'gama'.*did you mean gamma"),
+        ({"incomplete": "keep"}, Vifa(gradients_per_update=4), "cannot be kept where an update takes 4"),
+    ],
+)
+def test_what_does_not_suit_the_method_is_refused(settings, method, message):
+    schedule = Schedule(2, 8, **settings)
+    with pytest.raises(InputError, match=message):
+        schedule.check(method)
+    program = toy_program(method=method, schedule=schedule)
+    with pytest.raises(InputError, match=message):
+        fitted(program, toy_trials(program, [40]))
+
+
+def test_a_method_without_a_rate_has_no_schedule_of_it():
+    @dataclass(frozen=True)
+    class Rateless(Listening):
+        hyper = ("step_size",)
+
+    Schedule(1, 8, {"": Constant()}).check(Rateless())
+    with pytest.raises(InputError, match="Rateless has no learning_rate"):
+        Schedule(1, 8, {"": Decay()}).check(Rateless())
+
+
+def test_incomplete_minibatches_are_trained_on():
+    """Trials of 43 and 40 rows have six and five minibatches then, and train apart."""
+    program = toy_program(method=Vifa(gradients_per_update=1), schedule=Schedule(3, 8, incomplete="keep"))
+    trials = toy_trials(program, [43, 40, 43])
+    together = fitted(program, trials)
+    assert together.updates.tolist() == [18, 15, 18]
+    for i in range(3):
+        alone = fitted(program, trials.take([i]))
+        torch.testing.assert_close(pick(together.state, i), pick(alone.state, 0), rtol=1e-3, atol=1e-4)
+
+
+def test_numbers_are_float64_throughout_if_asked_for():
+    """The same noise to 24 bits, and the same path to the rounding of float32."""
+    single, double = (toy_program(schedule=Schedule(2, 8, dtype=dtype)) for dtype in ("float32", "float64"))
+    one, two = (fitted(program, toy_trials(program, [40, 24])) for program in (single, double))
+    for mine, theirs in zip(pick(one.state, 0), pick(two.state, 0), strict=True):
+        assert (mine.dtype, theirs.dtype) == (torch.float32, torch.float64)
+        torch.testing.assert_close(mine.double(), theirs, rtol=1e-3, atol=1e-4)
+    assert abs(float(two.state.params["c"][0, 0]) * pi % 2**-30) > 0
+    assert double.pool.x.dtype == double.pool.dtype == torch.float64
