@@ -2,91 +2,108 @@
 
 For every cell of a published benchmark (or those chosen), the final fits are repeated with the published
 hyper-parameters, as one batch of the published width and compiled if it was: rounding depends on both, and training
-amplifies rounding. The search is not repeated. Durations are left out. The last column is the largest relative
-difference over all splits and scores; a difference that exceeds the tolerance is listed by split.
+amplifies rounding. The search is not repeated. Durations are left out. What is shown of a cell is its largest relative
+difference over all splits and scores.
 
-Exit code 1 if a cell differs by more than ``--tolerance`` and is not among those whose reason ``REASONS`` gives.
+Processors round differently, so that published rows of long fits are met to every digit only on the kind of processor
+that made them (``provenance.json`` names it). ``--json`` keeps the scores that were repeated here, and ``--beside``
+holds them against those that another version of the package has kept on the same machine.
+
+Exit code 1 if a cell differs by more than ``--tolerance``.
 """
 
 import argparse
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 from rich.console import Console
-from rich.table import Table
 
 from bdl.execution.groups import Chosen, FinalGroup
 from bdl.plan.cell import Cell
 from bdl.plan.planning import cells_of, together
 from bdl.spec import load_benchmark
 
-REASONS: dict[str, str] = {}
-"""Entry to the reason why its rows differ."""
-
 
 class Difference(NamedTuple):
     """A score of one split, published and repeated."""
 
-    split: int
+    split: str
     metric: str
-    published: float
+    expected: float
     repeated: float
 
     @property
     def relative(self) -> float:
-        """Difference relative to the published value."""
-        return abs(self.repeated - self.published) / max(abs(self.published), 1e-300)
+        """Difference relative to the expected value; infinite for a score that was not repeated."""
+        size = abs(self.repeated - self.expected) / max(abs(self.expected), 1e-300)
+        return math.inf if math.isnan(size) else size
+
+
+Scores = dict[str, dict[str, float]]
+"""Split and metric to the score, of one cell."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    console, failed = Console(width=140), 0
-    table = Table("benchmark", "cell", "fits", "compiled", "largest difference", "at", "")
+    console, failed, kept = Console(width=140), 0, dict[str, Scores]()
+    beside = json.loads(options.beside.read_text("utf-8")) if options.beside else None
     for name in options.benchmarks or sorted(path.parent.name for path in options.results.glob("*/trials.parquet")):
         for batch in together(_chosen(name, options)):
-            for cell, found, compiled in repeat(batch, options):
-                worst = max(found, key=lambda difference: difference.relative)
-                fine = worst.relative <= options.tolerance
-                reason = REASONS.get(cell.entry, "")
-                failed += not fine and not reason
-                verdict = "equal" if fine else reason or "DIFFERS"
-                at = f"{worst.metric}, split {worst.split}"
-                count = f"{len({difference.split for difference in found})}"
-                table.add_row(name, cell.label, count, str(compiled), f"{worst.relative:.1e}", at, verdict)
-                console.print(f"{name} {cell.label}: {worst.relative:.1e} ({at}) {verdict}", highlight=False)
-    console.print(table)
+            for cell, repeated in repeat(batch, options):
+                label = f"{name} {cell.label}"
+                kept[label] = repeated
+                expected = _scores(cell, _published(cell, options.results)) if beside is None else beside.get(label, {})
+                found = list(_differences(expected, repeated))
+                worst = max(found, key=lambda difference: difference.relative, default=None)
+                failed += worst is None or worst.relative > options.tolerance
+                console.print(f"{label}: {_told(worst, options.tolerance)}, {len(repeated)} fits", highlight=False)
+                if options.json:
+                    options.json.write_text(json.dumps(kept))
     return 1 if failed else 0
 
 
-def repeat(batch: Sequence[Cell], options: argparse.Namespace) -> Iterator[tuple[Cell, list[Difference], bool]]:
-    """Fit the cells of a batch once more; yield each with its differences and whether it was compiled."""
-    published = {cell: _published(cell, options.results) for cell in batch}
-    chosen, compiled = [], False
+def repeat(batch: Sequence[Cell], options: argparse.Namespace) -> Iterator[tuple[Cell, Scores]]:
+    """Fit the cells of a batch once more; yield each with its scores."""
+    chosen = []
     for cell in batch:
-        rows = published[cell].iloc[: options.splits or None]
-        for _, row in rows.iterrows():
-            compiled = bool(row["compiled"])
-            own = replace(cell, compile=compiled)
+        for _, row in _published(cell, options.results).iloc[: options.splits or None].iterrows():
+            own = replace(cell, compile=bool(row["compiled"]))
             chosen.append(Chosen(own, int(row["split"]), _hyper(cell, row)))
     if not chosen:
         return
-    group = FinalGroup(tuple(sorted(chosen, key=lambda fit: fit.split)))
-    outcomes = group.run(lambda work: None)
+    outcomes = FinalGroup(tuple(sorted(chosen, key=lambda fit: fit.split))).run(lambda work: None)
     for cell in batch:
-        again = {outcome.row.split: outcome.row.metrics for outcome in outcomes if outcome.row.cell == cell.key}
-        found = [
-            Difference(split, str(metric), float(row[metric]), again[split].get(str(metric)) or math.nan)
-            for split, row in published[cell].set_index("split").iterrows()
-            for metric in cell.benchmark.metrics
-            if metric in row and metric != "runtime" and split in again and math.isfinite(row[metric])
-        ]
-        if found:
-            yield cell, found, compiled
+        rows = [outcome.row for outcome in outcomes if outcome.row.cell == cell.key]
+        yield cell, {str(row.split): _finite(cell, row.metrics) for row in rows}
+
+
+def _scores(cell: Cell, rows: pd.DataFrame) -> Scores:
+    return {str(row["split"]): _finite(cell, row.to_dict()) for _, row in rows.iterrows()}
+
+
+def _finite(cell: Cell, found: Mapping[Any, Any]) -> dict[str, float]:
+    """Pick the scores of the benchmark that are numbers, but for durations."""
+    names = [str(metric) for metric in cell.benchmark.metrics if metric != "runtime"]
+    values = {name: float(value) for name in names if (value := found.get(name)) is not None}
+    return {name: value for name, value in values.items() if math.isfinite(value)}
+
+
+def _differences(expected: Scores, repeated: Scores) -> Iterator[Difference]:
+    for split, own in repeated.items():
+        for metric, value in expected.get(split, {}).items():
+            yield Difference(split, metric, value, own.get(metric, math.nan))
+
+
+def _told(worst: Difference | None, tolerance: float) -> str:
+    if worst is None:
+        return "nothing to compare with"
+    verdict = "equal" if worst.relative <= tolerance else "DIFFERS"
+    return f"{worst.relative:.1e} ({worst.metric}, split {worst.split}) {verdict}"
 
 
 def _published(cell: Cell, results: Path) -> pd.DataFrame:
@@ -121,6 +138,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--method", action="append", default=[], help="only this entry (repeatable)")
     parser.add_argument(
         "--splits", type=int, default=0, help="only the first so many splits; the width is then another"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep the scores that were repeated")
+    parser.add_argument(
+        "--beside", type=Path, metavar="FILE", help="hold against scores that were kept, not the published"
     )
     parser.add_argument("--tolerance", type=float, default=1e-5, help="largest relative difference")
     return parser

@@ -19,8 +19,10 @@ def at(rows: "pd.DataFrame", values: Values) -> "pd.DataFrame":
 
 
 def short(text: str) -> str:
-    """Write a value for people: ``50`` for ``[50]``, ``50-20`` for ``[50,20]``, text without quotes."""
+    """Write a value for people: ``50`` for ``[50]``, ``50-20`` for ``[50,20]``, ``rank=2`` for ``{"rank":2}``."""
     value = json.loads(text)
+    if isinstance(value, dict):
+        return " ".join(f"{name}={short(json.dumps(part))}" for name, part in value.items())
     if isinstance(value, list):
         return "-".join(short(json.dumps(part)) for part in value)
     return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else json.dumps(value)

@@ -3,19 +3,20 @@
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from bdl.metrics import info
-from bdl.reports.axes import at, named
+from bdl.reports.axes import named
 from bdl.reports.compare import summary
-from bdl.reports.figures import LOG_FROM, MAX_COLUMNS, PAPER, QUIET, label_logs, save
+from bdl.reports.figures import MAX_COLUMNS, PAPER, QUIET, save
 from bdl.reports.inputs import Array, Benchmark
 from bdl.reports.layout import heading
 from bdl.reports.papers import Key, PaperValue, paper_values
+from bdl.reports.scales import Scale, label_logs, scale
 from bdl.reports.statistics import Values
 from bdl.reports.swept import COLORS
 
@@ -32,8 +33,11 @@ WIDTH, HEIGHT, MIN_WIDTH = 2.6, 1.9, 6.8
 """Of a panel, and the least of a figure, with room for its title; in inches."""
 LINES = 3
 """Panels in a column, if there are too many for one line."""
-BESIDE = 1.3
-"""Factor from the last checkpoint to the first printed value, and from each of them to the next."""
+BEYOND, BESIDE = 1.3, 0.04
+"""From the last clock to the first printed value, and from each of them to the next: the factor on a logarithmic axis,
+and the share of the range of the clocks on a linear one."""
+STREAMS = "observations"
+"""What the clock of a stream counts."""
 
 Looks = Mapping[str, Mapping[str, Any]]
 
@@ -72,18 +76,19 @@ def curves(benchmark: Benchmark, points: "pd.DataFrame") -> list[Curve]:
     list of Curve
         In the order metric, cell, axis, where there is any finite value; clocks without one are left out.
     """
+    if points.empty:
+        return []
+    keys = ["metric", "dataset", "entry", *benchmark.axes]
+    by_cell = dict(list(points.groupby(keys, sort=False)))
     found = []
-    for metric in benchmark.metrics:
-        for dataset, entry, point in benchmark.cells if len(points) else ():
-            own = (points["dataset"] == dataset) & (points["entry"] == entry) & (points["metric"] == metric)
-            for axis, scores in at(points[own], point.texts).groupby("axis"):
-                places = np.unique(scores["at"].to_numpy(dtype=np.int64))
-                means = [_mean(place, scores.loc[scores["at"] == place, "value"]) for place in places]
-                known = np.array([mean for mean in means if mean[1] is not None], dtype=np.float64)
-                if known.size:
-                    at_clocks, mean, se = known.T
-                    swept = named(point.texts)
-                    found.append(Curve(dataset, entry, metric, str(axis), at_clocks, mean, se, swept))
+    for metric, (dataset, entry, point) in product(benchmark.metrics, benchmark.cells):
+        scores = by_cell.get((metric, dataset, entry, *(point.texts[path] for path in benchmark.axes)))
+        for axis, own in () if scores is None else scores.groupby("axis"):
+            means = [_mean(place, values) for place, values in own.groupby("at")["value"]]
+            known = np.array([mean for mean in means if mean[1] is not None], dtype=np.float64)
+            if known.size:
+                places, mean, se = known.T
+                found.append(Curve(dataset, entry, metric, str(axis), places, mean, se, named(point.texts)))
     return found
 
 
@@ -93,29 +98,34 @@ def curve_figures(benchmark: Benchmark, points: "pd.DataFrame", folder: Path) ->
     Parameters
     ----------
     benchmark, points
-        As in `curves`. Where there are streams, lines are solid for entries whose method is called ``online-...``, and
-        dashed for batch fits.
+        As in `curves`. Where there are online estimators (methods called ``online-...``), their lines are solid, and
+        those of batch fits dashed.
     folder
         Where the files go; created if need be.
 
     Returns
     -------
     list of Path
-        ``<benchmark>-<metric>-curve.png`` (200 dpi) and ``.pdf`` for every metric that has a curve. Panels follow each
-        other downwards, as in Figures 4.1 and B.1 of Brownlie (2022). Axes that span a wide range are logarithmic. The
+        ``<benchmark>-<metric>-curve.png`` (200 dpi) and ``.pdf`` for every metric that has a curve; one for each
+        unit, ``<benchmark>-<metric>-curve-<unit>``, if entries counted in different units. Panels follow each other
+        downwards, as in Figures 4.1 and B.1 of Brownlie (2022). Axes that span a wide range are logarithmic. The
         printed values, which are those at the end of a fit, stand beside the last clock. The same rows give the same
         bytes under one version of matplotlib.
     """
-    groups: dict[str, list[Curve]] = {}
+    groups: dict[str, dict[str, list[Curve]]] = {}
     for curve in curves(benchmark, points):
-        groups.setdefault(curve.metric, []).append(curve)
-    names = {metric: f"{benchmark.name}-{metric}-curve" for metric in groups}
-    return save({names[metric]: partial(_figure, benchmark, own) for metric, own in groups.items()}, folder)
+        groups.setdefault(curve.metric, {}).setdefault(curve.axis, []).append(curve)
+    drawings = {}
+    for metric, by_axis in groups.items():
+        for axis, own in by_axis.items():
+            name = f"{benchmark.name}-{metric}-curve" + (f"-{axis}" if len(by_axis) > 1 else "")
+            drawings[name] = partial(_figure, benchmark, own)
+    return save(drawings, folder)
 
 
-def _mean(place: int, values: "pd.Series[float]") -> tuple[float | None, ...]:
-    known: Values = values.to_numpy(dtype=np.float64)
-    return place, *summary("mean", known[np.isfinite(known)])
+def _mean(place: Any, values: "pd.Series[float]") -> tuple[float | None, ...]:
+    known: Values = np.asarray(values, dtype=np.float64)
+    return float(place), *summary("mean", known[np.isfinite(known)])
 
 
 def _figure(benchmark: Benchmark, drawn: Sequence[Curve]) -> "Figure":
@@ -123,48 +133,54 @@ def _figure(benchmark: Benchmark, drawn: Sequence[Curve]) -> "Figure":
 
     by_panel: dict[str, list[Curve]] = {}
     for curve in drawn:
-        by_panel.setdefault(" ".join(part for part in (curve.dataset, curve.point) if part), []).append(curve)
+        by_panel.setdefault("  ".join(part for part in (curve.dataset, curve.point) if part), []).append(curve)
     lines = 1 if len(by_panel) <= MAX_COLUMNS else max(LINES, math.ceil(len(by_panel) / MAX_COLUMNS))
     columns = math.ceil(len(by_panel) / lines)
     size = max(WIDTH * columns + 0.4, MIN_WIDTH), HEIGHT * lines + 1.4
     figure = Figure(figsize=size, layout="constrained", facecolor="white")
-    panels = figure.subplots(lines, columns, sharex=True, sharey="row", squeeze=False)
+    streams = drawn[0].axis == STREAMS
+    # Distances of streams compare from panel to panel, scores on different data do not.
+    panels = figure.subplots(lines, columns, sharex=True, sharey="row" if streams else "none", squeeze=False)
     looks, printed = _looks(benchmark), paper_values(benchmark.papers)
     for panel, (title, own) in zip(panels.T.ravel(), by_panel.items(), strict=False):
         panel.set_title(title, fontsize=10, fontweight="bold", loc="left")
         _fill(panel, own, looks)
-        _print(panel, own, looks, printed)
-    _dress(panels, len(by_panel), drawn)
-    streams = drawn[0].axis == "observations"
-    what = f"mean ± SE over {benchmark.splits} splits" + ("; solid: online, dashed: batch fits" if streams else "")
+        _print(panel, own, looks, printed, _scale("places", drawn))
+    for panel, own in zip(panels.T.ravel(), by_panel.values(), strict=False):
+        # Only now, when all is drawn: the limits of axes that are logarithmic before would reach to powers of ten.
+        panel.set(xscale=_scale("places", drawn), yscale=_scale("mean", drawn if streams else own))
+    _dress(panels, len(by_panel), drawn[0].axis)
+    what = f"mean ± SE over {benchmark.splits} splits"
+    if len({look["linestyle"] for look in looks.values()}) > 1:
+        what += "; solid: online, dashed: batch fits"
     figure.suptitle("\n".join((benchmark.title, heading(info(drawn[0].metric)), what)), fontsize=11, x=0.01, ha="left")
     _legend(figure, looks, drawn)
     return figure
 
 
-def _dress(panels: "NDArray[Any]", used: int, drawn: Sequence[Curve]) -> None:
-    """Scale and label the first panels, from the top downwards, and remove the others."""
+def _dress(panels: "NDArray[Any]", used: int, axis: str) -> None:
+    """Label the first panels, from the top downwards, and remove the others."""
+    from matplotlib.ticker import MaxNLocator
+
     ordered = panels.T.ravel()
-    places, means = (np.concatenate([getattr(curve, name) for curve in drawn]) for name in ("places", "mean"))
     for panel in ordered[used:]:
         panel.remove()
     for panel in ordered[:used]:
-        panel.set(xscale=_scale(places), yscale=_scale(means))
         panel.grid()
         panel.tick_params(which="both", length=0)
         panel.spines[:].set_visible(False)
-    for panel in (*panels[-1, :-1], ordered[used - 1]):  # the lowest of each column
-        panel.set_xlabel(drawn[0].axis, color=QUIET)
-        panel.tick_params(labelbottom=True)
-    for panel in panels[:, 0]:
+        if panel.get_xscale() == "linear":
+            panel.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
         low, high = panel.get_ylim()
         if panel.get_yscale() == "log":
             label_logs(panel.yaxis, high / low)
+    for panel in (*panels[-1, :-1], ordered[used - 1]):  # the lowest of each column
+        panel.set_xlabel(axis, color=QUIET)
+        panel.tick_params(labelbottom=True)
 
 
-def _scale(values: Array) -> str:
-    """Choose a logarithmic axis for positive values that span a wide range."""
-    return "log" if values.min() > 0 and values.max() / values.min() > LOG_FROM else "linear"
+def _scale(name: str, of: Sequence[Curve]) -> Scale:
+    return scale(np.concatenate([getattr(curve, name) for curve in of]).tolist())
 
 
 def _looks(benchmark: Benchmark) -> dict[str, dict[str, Any]]:
@@ -186,13 +202,14 @@ def _fill(panel: "Axes", own: Sequence[Curve], looks: Looks) -> None:
         panel.fill_between(curve.places, *ends, color=look["color"], alpha=0.22, linewidth=0)
 
 
-def _print(panel: "Axes", own: Sequence[Curve], looks: Looks, printed: Mapping[Key, PaperValue]) -> None:
-    """Mark the printed values beside the last checkpoint, from left to right, as they may lie close together."""
-    place = max(curve.places[-1] for curve in own)
+def _print(panel: "Axes", own: Sequence[Curve], looks: Looks, printed: Mapping[Key, PaperValue], xscale: Scale) -> None:
+    """Mark the printed values beside the last clock, from left to right, as they may lie close together."""
+    place = max(float(curve.places[-1]) for curve in own)
+    step = BESIDE * max(float(np.ptp(curve.places)) for curve in own)
     for curve in own:
         value = None if curve.point else printed.get((curve.dataset, curve.entry, curve.metric, "mean"))
         if value is not None:
-            place *= BESIDE
+            place = place * BEYOND if xscale == "log" else place + step
             style = PRINTED | {"color": looks[curve.entry]["color"]}
             panel.errorbar([place], [value.value], yerr=value.stderr, linestyle="none", elinewidth=1, **style)
 
@@ -203,5 +220,6 @@ def _legend(figure: "Figure", looks: Looks, drawn: Sequence[Curve]) -> None:
     names = [name for name in looks if name in {curve.entry for curve in drawn}]
     handles = [Line2D([], [], label=name, **DOTS, **looks[name]) for name in names]
     if any(panel.containers for panel in figure.axes):
-        handles.append(Line2D([], [], linestyle="none", label="paper, whole stream", **PRINTED | {"color": QUIET}))
+        label = "paper, whole stream" if drawn[0].axis == STREAMS else "paper, end of fit"
+        handles.append(Line2D([], [], linestyle="none", label=label, **PRINTED | {"color": QUIET}))
     figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, handlelength=2.6)

@@ -10,12 +10,12 @@ from bdl.metrics import info
 from bdl.reports.compare import Cell
 from bdl.reports.inputs import Benchmark
 from bdl.reports.layout import heading
+from bdl.reports.scales import label_logs, scale, span
 from bdl.reports.swept import swept_figure
 
 # Matplotlib is imported on use: it is slow to load, and most commands draw nothing.
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 INK, QUIET, GRID = "#222222", "#666666", "#e3e3e3"
@@ -49,10 +49,6 @@ METADATA: dict[str, dict[str, None]] = {
 PANEL_WIDTH, ROW_HEIGHT, MAX_COLUMNS = 2.5, 0.46, 4
 MIN_WIDTH = 5.5  # inches, room for the title
 OFFSET = 0.14
-LOG_FROM = 30.0
-"""Panels whose values span more than this factor get a logarithmic axis."""
-POWERS_FROM = 1e3
-"""Logarithmic axes that span less than this factor are labelled 1, 3, 10 rather than with powers of ten."""
 
 
 def figures(benchmark: Benchmark, cells: Sequence[Cell], folder: Path) -> list[Path]:
@@ -160,20 +156,9 @@ def _fill(panel: "Axes", entries: list[str], cells: list[Cell]) -> None:
 
 
 def _scale(panel: "Axes", values: list[float]) -> None:
-    span = max(values) / min(values) if values and min(values) > 0 else 1.0
-    if span > LOG_FROM:
+    if scale(values) == "log":
         panel.set_xscale("log")
-        label_logs(panel.xaxis, span)
-
-
-def label_logs(axis: "Axis", span: float) -> None:
-    """Label a logarithmic axis whose greatest value is `span` times the least."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    axis.set_minor_formatter(NullFormatter())
-    if span < POWERS_FROM:
-        axis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
-        axis.set_major_formatter("{x:g}")
+        label_logs(panel.xaxis, span(values))
 
 
 def _legend(figure: "Figure") -> None:

@@ -142,7 +142,7 @@ def _style(verdict: str) -> str:
 
 def _markdown_table(section: Section) -> str:
     rule = ["---:" if column.align == "right" else ":---" for column in section.columns]
-    titles = [column.title for column in section.columns]
+    titles = [_markdown(column.title) for column in section.columns]
     lines = [titles, rule, *([_markdown(text) for text in row] for row in section.rows)]
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     return f"**{_markdown(section.title)}**\n\n{table}"

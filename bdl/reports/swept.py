@@ -1,8 +1,8 @@
 """Scores along the axis of a sweep, one figure a metric."""
 
 import math
-from collections.abc import Sequence
-from itertools import cycle
+from collections.abc import Mapping, Sequence
+from itertools import cycle, pairwise
 from typing import TYPE_CHECKING, Any
 
 from bdl.metrics import info
@@ -10,6 +10,7 @@ from bdl.reports.axes import named, number, short
 from bdl.reports.compare import Cell
 from bdl.reports.inputs import Benchmark
 from bdl.reports.layout import heading
+from bdl.reports.scales import label_logs, scale, span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#222222", "#56b4e9")
 """Palette of Okabe and Ito (2008) without its yellow, which is too pale for lines."""
+MARKERS = "osD^v"
+BARS: dict[str, Any] = {"linewidth": 1.4, "elinewidth": 1.2, "markersize": 4.5, "capsize": 2.5}
 WIDTH, HEIGHT, MIN_WIDTH, MOST = 3.0, 2.4, 6.0, 4
 """Of a panel, the least width of a figure, in inches; panels in a line."""
-LOG_FROM = 30.0
-"""An axis whose values span more than this factor is logarithmic."""
 
 
 def swept_figure(benchmark: Benchmark, metric: str, cells: Sequence[Cell]) -> "Figure":
@@ -34,57 +35,87 @@ def swept_figure(benchmark: Benchmark, metric: str, cells: Sequence[Cell]) -> "F
         What is drawn.
     cells
         Means of the metric. Each data set, and each combination of the other axes' values, has a panel; each entry has
-        a line of means with standard errors.
+        a line of means with standard errors, with a gap where no trial succeeded.
     """
     from matplotlib.figure import Figure
 
     axis, *_ = benchmark.axes
-    panels: dict[tuple[str, str], list[Cell]] = {}
+    by_panel: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         others = {path: text for path, text in cell.point.items() if path != axis}
-        panels.setdefault((cell.dataset, named(others)), []).append(cell)
-    columns = min(len(panels), MOST)
-    lines = math.ceil(len(panels) / columns)
+        by_panel.setdefault((cell.dataset, named(others)), []).append(cell)
+    columns = min(len(by_panel), MOST)
+    lines = math.ceil(len(by_panel) / columns)
     size = max(WIDTH * columns + 0.4, MIN_WIDTH), HEIGHT * lines + 1.1
     figure = Figure(figsize=size, layout="constrained", facecolor="white")
-    axes = figure.subplots(lines, columns, squeeze=False).ravel()
+    panels = figure.subplots(lines, columns, squeeze=False).ravel()
     looks = {
         name: {"color": color, "marker": marker}
-        for name, color, marker in zip(benchmark.entries, cycle(COLORS), cycle("osD^v"), strict=False)
+        for name, color, marker in zip(benchmark.entries, cycle(COLORS), cycle(MARKERS), strict=False)
     }
-    for panel, ((dataset, rest), own) in zip(axes, panels.items(), strict=False):
-        panel.set_title(f"{dataset} {rest}".rstrip(), fontsize=10, fontweight="bold", loc="left")
-        _fill(panel, axis, own, looks)
-    for panel in axes[len(panels) :]:
+    for panel, (title, own) in zip(panels, by_panel.items(), strict=False):
+        panel.set_title("  ".join(part for part in title if part), fontsize=10, fontweight="bold", loc="left")
+        _fill(panel, own, axis, looks)
+        _dress(panel, own, axis)
+    for panel in panels[len(by_panel) :]:
         panel.remove()
-    figure.suptitle(f"{benchmark.title}\n{heading(info(metric))}", fontsize=11, x=0.01, ha="left")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    figure.suptitle(f"{benchmark.title}\n{heading(info(metric))}, mean ± SE", fontsize=11, x=0.01, ha="left")
+    _legend(figure, looks)
     return figure
 
 
-def _fill(panel: "Axes", axis: str, cells: Sequence[Cell], looks: dict[str, dict[str, Any]]) -> None:
-    values = list(dict.fromkeys(cell.point[axis] for cell in cells))
-    places = _places(values)
+def _fill(panel: "Axes", cells: Sequence[Cell], axis: str, looks: Mapping[str, Mapping[str, Any]]) -> None:
+    places = _places(cells, axis)
     for entry in dict.fromkeys(cell.method for cell in cells):
-        own = [cell for cell in cells if cell.method == entry and cell.ours is not None]
-        own.sort(key=lambda cell: places[cell.point[axis]])
+        own = sorted((cell for cell in cells if cell.method == entry), key=lambda cell: places[cell.point[axis]])
         x = [places[cell.point[axis]] for cell in own]
-        errors = [cell.ours_se or 0.0 for cell in own]
-        y = [cell.ours or 0.0 for cell in own]
-        panel.errorbar(x, y, yerr=errors, label=entry, linewidth=1.4, markersize=4.5, capsize=2.5, **looks[entry])
-    if len(places) > 1 and min(places.values()) > 0 and max(places.values()) / min(places.values()) > LOG_FROM:
+        y, errors = (
+            [math.nan if v is None else v for v in (getattr(c, of) for c in own)] for of in ("ours", "ours_se")
+        )
+        panel.errorbar(x, y, yerr=errors, label=entry, **BARS, **looks[entry])
+
+
+def _dress(panel: "Axes", cells: Sequence[Cell], axis: str) -> None:
+    """Scale and label both axes; every value of the sweep has its tick."""
+    places = _places(cells, axis)
+    if _geometric(sorted(places.values())):
         panel.set_xscale("log")
-    panel.set_xticks(list(places.values()), [short(value) for value in places], minor=False)
+    panel.set_xticks(list(places.values()), [short(text) for text in places])
     panel.minorticks_off()
+    panel.margins(x=0.08)
     panel.set_xlabel(axis)
+    means = [cell.ours for cell in cells if cell.ours is not None]
+    if scale(means) == "log":
+        panel.set_yscale("log")
+        label_logs(panel.yaxis, span(means))
     panel.grid()
     panel.tick_params(which="both", length=0)
     panel.spines[:].set_visible(False)
 
 
-def _places(values: Sequence[str]) -> dict[str, float]:
-    """Put values where their numbers are, or one beside the other if one of them is no number."""
-    numbers = {value: number(value) for value in values}
-    known = {value: place for value, place in numbers.items() if place is not None}
-    return known if len(known) == len(numbers) else {value: float(i + 1) for i, value in enumerate(values)}
+def _places(cells: Sequence[Cell], axis: str) -> dict[str, float]:
+    """Put values where their numbers are, or side by side in the order of the sweep if one of them is no number."""
+    texts = list(dict.fromkeys(cell.point[axis] for cell in cells))
+    known = {text: place for text in texts if (place := number(text)) is not None}
+    return known if len(known) == len(texts) else {text: float(i) for i, text in enumerate(texts)}
+
+
+def _geometric(places: Sequence[float]) -> bool:
+    """Tell whether a logarithmic axis sets the two closest of ascending places further apart than a linear one."""
+    if len(places) < 3 or places[0] <= 0:
+        return False
+    logs = [math.log(place) for place in places]
+    closest, closest_logs = (
+        min(b - a for a, b in pairwise(found)) / (found[-1] - found[0]) for found in (places, logs)
+    )
+    return closest_logs > closest
+
+
+def _legend(figure: "Figure", looks: Mapping[str, Mapping[str, Any]]) -> None:
+    """Name the entries of all panels, in table order."""
+    drawn: dict[str, Any] = {}
+    for panel in figure.axes:
+        handles, labels = panel.get_legend_handles_labels()
+        drawn |= dict(zip(labels, handles, strict=True))
+    names = [name for name in looks if name in drawn]
+    figure.legend([drawn[name] for name in names], names, loc="outside lower center", ncols=4, frameon=False)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from statistics import median_low
 from typing import TYPE_CHECKING
 
-from bdl.reports.figures import LOG_FROM
+from bdl.reports.scales import LOG_FROM
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

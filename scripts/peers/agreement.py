@@ -10,8 +10,9 @@ from torch.utils._pytree import tree_map
 from bdl.methods.vifa import Vifa, VifaState
 from bdl.rng import random_normals, trial_keys
 from bdl.training.batches import minibatches
-from bdl.training.engine import Schedule, train
+from bdl.training.fitting import finished
 from bdl.training.noise import pairs, shaped
+from bdl.training.schedule import Schedule
 from peers.torch_loop import LoopModel
 from peers.workload import BATCH_SIZE, Setting, Workload
 
@@ -44,7 +45,7 @@ Contender = Callable[[Update], Mapping[str, Tensor]]
 
 
 def engine_update(work: Workload[Vifa], compile: bool) -> Update:
-    """Let `train` make an update, and reproduce the noise and minibatches that it used.
+    """Let the engine make an update, and reproduce the noise and minibatches that it used.
 
     Parameters
     ----------
@@ -54,21 +55,13 @@ def engine_update(work: Workload[Vifa], compile: bool) -> Update:
         Which of the engine's two ways.
     """
     method, trials = work.method, work.trials
-    before, after = (
-        train(method, work.problem, work.pool, trials, Schedule(epochs, BATCH_SIZE), compile=compile).state
-        for epochs in (_BEFORE, _BEFORE + 1)
-    )
+    before, after = (finished(work.fitting(epochs, compile=compile)).state for epochs in (_BEFORE, _BEFORE + 1))
     keys = {stream: trial_keys(trials.identities, stream) for stream in ("noise", "shuffle")}
     shapes = method.step_noise(work.problem)
     halves = random_normals(keys["noise"], torch.tensor(_BEFORE, dtype=torch.int32), pairs(shapes))
     noise = torch.func.vmap(lambda own: shaped(own, shapes))(halves)
-    *_, (rows,) = minibatches(
-        trials.rows,
-        keys["shuffle"],
-        batch_size=BATCH_SIZE,
-        epochs=_BEFORE + 1,
-        batches_per_step=method.batches_per_step,
-    )
+    schedule = Schedule(_BEFORE + 1, BATCH_SIZE)
+    *_, (_, (rows,)) = minibatches(trials.rows, keys["shuffle"], schedule, batches_per_step=method.batches_per_step)
     everything = Update(before, work.settings(), work.data(), rows, noise["h"], noise["z"], after)
     some: Update = tree_map(lambda leaf: leaf[:_CHECKED], everything)
     return some

@@ -6,7 +6,6 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from bdl.execution.streaming import BLOCK, BLOCKS
 from torch.utils._pytree import tree_leaves
 
 from bdl.data.streams import LENGTH, Stream, draw
@@ -25,8 +24,8 @@ ESTIMATORS: Mapping[str, OnlineEstimator] = {
 DRAWING = "drawing"
 SPREADS = (10.0, 100.0, 1000.0)
 """Largest squared scales; each has ten streams."""
-HANDED = BLOCK * BLOCKS
-"""Observations that a run hands over at a time."""
+HANDED = 1000
+"""Observations that a run learns from at a time."""
 LIMITS = {100: 60.0, 1000: 240.0}
 """Seconds that all streams of so many parameters may take an estimator."""
 

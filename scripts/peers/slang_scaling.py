@@ -86,7 +86,7 @@ def digits(hidden: int, rank: int) -> Workload[Slang]:
     hyper = [{"learning_rate": 0.01, "prior_precision": 1.0}]
     trials = Trials.make(dataset, pool, [("bench_methods", hidden)], [np.arange(rows)], hyper)
     problem = Problem(Mlp((hidden, hidden)), Categorical(), D_IN, CLASSES)
-    return Workload(Slang(rank=rank, samples=SAMPLES), problem, pool, trials, BATCH_SIZE)
+    return Workload(Slang(rank=rank, samples=SAMPLES), problem, dataset, pool, trials, BATCH_SIZE)
 
 
 def _point(hidden: int, rank: int) -> SlangPoint:

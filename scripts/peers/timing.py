@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_map
 
 from bdl.methods.base import Method
 from bdl.methods.vifa import Vifa
-from bdl.training.engine import Schedule, initial_state, train
+from bdl.training.fitting import finished
 from peers.torch_loop import LoopModel
 from peers.workload import Workload
 
@@ -26,15 +26,8 @@ def engine_epochs(work: Workload[Method], epochs: int, compile: bool) -> NDArray
         If a model diverged: what it cost after that says nothing.
     """
     marks = [perf_counter()]
-    fit = train(
-        work.method,
-        work.problem,
-        work.pool,
-        work.trials,
-        Schedule(epochs, work.batch_size),
-        compile=compile,
-        progress=lambda minibatches: marks.append(perf_counter()),
-    )
+    fitting = work.fitting(epochs, compile=compile)
+    fit = finished(fitting, progress=lambda minibatches: marks.append(perf_counter()))
     if diverged := int((fit.diverged > 0).sum()):
         raise ArithmeticError(f"{diverged} of {len(work.trials)} models of {type(work.method).__name__} diverged")
     return np.diff(marks)
@@ -53,7 +46,7 @@ def engine_setup(work: Workload[Method]) -> float:
 
 def loop_seconds(work: Workload[Vifa], epochs: int, *, together: bool) -> float:
     """Seconds per model-minibatch of the plain loop."""
-    states = initial_state(work.method, work.problem, work.trials, work.pool.device)
+    states = work.initial_state()
     x, y = work.data()
     spent = 0.0
     models = min(_LOOP_MODELS, len(work.trials))
@@ -80,7 +73,7 @@ class JaxRun:
     def __init__(self, work: Workload[Vifa], epochs: int) -> None:
         from peers.jax_scan import compile_run
 
-        state = initial_state(work.method, work.problem, work.trials, work.pool.device)
+        state = work.initial_state()
         self.units = epochs * work.cost_units
         start = perf_counter()
         self.run = compile_run(work, state, epochs)

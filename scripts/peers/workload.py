@@ -1,7 +1,7 @@
 """What contenders train: VIFA, or another method, on a one-hidden-layer network; synthetic data of Boston's shape."""
 
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +13,10 @@ from bdl.methods.vifa import Vifa
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Mlp
 from bdl.models.problem import Problem
+from bdl.training.engine import MinibatchFitting
+from bdl.training.program import Program
+from bdl.training.schedule import Schedule
+from bdl.training.states import initial_state
 from bdl.training.trials import Pool, Trials
 
 N, D_IN, BATCH_SIZE = 506, 13, 10
@@ -42,13 +46,24 @@ class Workload(Generic[Trained]):
 
     method: Trained
     problem: Problem
+    dataset: Dataset
     pool: Pool
     trials: Trials
     batch_size: int = BATCH_SIZE
 
     def with_method(self, method: Other) -> "Workload[Other]":
         """Give the same data and trials to another method."""
-        return Workload(method, self.problem, self.pool, self.trials, self.batch_size)
+        return Workload(method, self.problem, self.dataset, self.pool, self.trials, self.batch_size)
+
+    def fitting(self, epochs: int, *, compile: bool) -> MinibatchFitting:
+        """Describe the engine's training of all trials."""
+        schedule = Schedule(epochs, self.batch_size)
+        program = Program(self.dataset, self.pool, self.problem, self.method, schedule)
+        return MinibatchFitting(program, self.trials, compile)
+
+    def initial_state(self) -> Any:
+        """Give the states that training starts from, stacked."""
+        return initial_state(self.method, self.problem, self.trials, self.pool.device)
 
     @property
     def cost_units(self) -> int:
@@ -100,6 +115,7 @@ def make(trials: int, hidden: int = 50, rows: int = TRAINING_ROWS) -> Workload[V
     return Workload(
         Vifa(),
         Problem(Mlp((hidden,)), Gaussian(), D_IN),
+        dataset,
         pool,
         Trials.make(dataset, pool, identities, folds, hyper),
     )

@@ -7,6 +7,7 @@ import torch
 from bdl.errors import InputError
 from bdl.execution.scoring import evaluation, scores
 from bdl.plan.planning import plan
+from bdl.plan.programs import final_fitting
 from bdl.plan.reference import truth
 from bdl.posteriors import FactorAnalysis, FullGaussian
 from bdl.publishing.outcome import posteriors
@@ -84,7 +85,7 @@ def test_distances_follow_from_the_stored_posterior(store):
     posterior, buffers = artefacts.read(store.posteriors, rows[0].artefact)
     assert isinstance(posterior, FactorAnalysis)
     assert posterior.dim == 2
-    again = scores(evaluation(cell, 0, posterior, buffers, rows[0].hyper), cell.benchmark.metrics)
+    again = scores(evaluation(cell, 0, posterior, buffers, rows[0].hyper), cell.benchmark.metrics).values
     assert again.keys() == {"rel_mean_dist", "rel_cov_dist", "scaled_w2"}
     assert {name: rows[0].metrics[name] for name in again} == again
     reference = truth(cell, 0)
@@ -168,6 +169,39 @@ def test_bad_input(override, message):
 def test_distances_need_a_reference():
     with pytest.raises(InputError, match=r"entries\.vifa-k1\.reference is missing: distances need one"):
         load_benchmark("vifa-synthetic", "paper", ["entries.vifa-k1.reference=null"])
+
+
+DROPOUT = """
+name: dropout
+title: A posterior without a density
+datasets: [diabetes]
+splits: 1
+preparation: {rows: 40}
+entries:
+  dropout:
+    model: {name: mlp, hidden: [3]}
+    likelihood: {name: gaussian}
+    method: {name: mc-dropout}
+    training: {epochs: 1, batch_size: 5}
+    hyper: {learning_rate: 0.01, prior_precision: 1, noise_precision: 0.01, dropout_rate: 0.1}
+metrics: [neg_elbo, nmll]
+"""
+
+
+def test_a_score_that_refuses_a_posterior_is_the_reason_of_a_failed_row(store, tmp_path):
+    """Dropout has no density, so no evidence lower bound; the others are computed all the same."""
+    (tmp_path / "dropout.yaml").write_text(DROPOUT)
+    (cell,) = plan(load_benchmark((tmp_path / "dropout.yaml").as_posix()), splits=(0,), compile=False)
+    run_here([cell], store)
+    (row,) = store.rows("final", cell.key)
+    assert (row.status, row.metrics, row.artefact) == ("failed", {}, None)
+    assert row.reason.startswith("neg_elbo: ")
+    work = final_fitting([(cell, 0)], [dict(cell.settings.hyper)], compile=False)
+    (end,) = work.run()
+    found = scores(evaluation(cell, 0, work.posterior(end, 0), {}, cell.settings.hyper), cell.benchmark.metrics)
+    assert np.isnan(found.values["neg_elbo"])
+    assert np.isfinite(found.values["nmll"])
+    assert found.refused == row.reason
 
 
 def test_a_reference_may_only_estimate_and_predictions_are_scored(store, tmp_path):

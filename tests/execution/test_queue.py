@@ -100,7 +100,7 @@ def test_scores_follow_from_the_stored_posteriors(benchmark, store):
     for row in store.rows("final", CELL):
         posterior, buffers = artefacts.read(store.posteriors, row.artefact)
         assert buffers == {}
-        again = scores(evaluation(cell, row.split, posterior, buffers, row.hyper), cell.benchmark.metrics[:3])
+        again = scores(evaluation(cell, row.split, posterior, buffers, row.hyper), cell.benchmark.metrics[:3]).values
         assert {name: row.metrics[name] for name in ("nmll", "joint_nll", "rmse")} == pytest.approx(again, rel=1e-12)
 
         train, test = cell.data.split(row.split)

@@ -60,7 +60,7 @@ def test_a_look_finds_what_a_fit_of_that_length_gives(recorded, store, tmp_path)
 def test_updates_are_counted_on_their_own_axis(recorded, store):
     cell = recorded("{unit: updates, log: true, first: 2}", 3)
     run_here([cell], store)
-    assert {split_and_at[1] for split_and_at in values(store, cell)} == {2, 5, 10}
+    assert {at for _, at in values(store, cell)} == {2, 5, 10, 12}, "the end, too"
     assert {reading.axis for _, reading in store.readings(cell.key)} == {"updates"}
     assert {reading.metric for _, reading in store.readings(cell.key)} == {"nmll", "rmse"}, "no time is recorded"
 
@@ -81,15 +81,15 @@ def test_a_fit_that_was_cut_off_goes_on_in_its_midst(recorded, store, tmp_path, 
         run_here([cell], calm)
         expected, curve = outcomes(calm, [cell]), calm.readings(cell.key)
     monkeypatch.setattr(groups, "Checkpoint", partial(Checkpoint, every_seconds=0))
-    read, looked = FinalGroup._read, []
+    score, scored = FinalGroup._scores, []
 
-    def dying(self, snapshot, *rest):
-        looked.append(snapshot.clock.epochs)
-        if len(looked) == 7:
+    def dying(self, *snapshot):
+        scored.append(snapshot)
+        if len(scored) == 7:  # two splits side by side, in the fourth epoch
             raise KeyboardInterrupt
-        return read(self, snapshot, *rest)
+        return score(self, *snapshot)
 
-    monkeypatch.setattr(FinalGroup, "_read", dying)
+    monkeypatch.setattr(FinalGroup, "_scores", dying)
     with pytest.raises(KeyboardInterrupt):
         run_here([cell], store)
     assert store.rows("final", cell.key) == []
@@ -99,7 +99,7 @@ def test_a_fit_that_was_cut_off_goes_on_in_its_midst(recorded, store, tmp_path, 
     assert ear.done == ear.total > 0
     assert outcomes(store, [cell]) == expected
     assert store.readings(cell.key) == curve
-    assert looked == [1, 1, 2, 2, 3, 3, 4, 4, 4, 5, 5, 6, 6], "two splits side by side; the fourth epoch was lost"
+    assert len(scored) == 7 + 6, "the fourth epoch and what comes after it"
     assert list(store.checkpoints.iterdir()) == []
 
 

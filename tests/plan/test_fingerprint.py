@@ -106,3 +106,5 @@ def test_the_code_that_counts(monkeypatch):
     assert {"bdl.references.linear"} < fit
     assert {"bdl.references.linear", "bdl.metrics.posterior"} < distance
     assert not {name for name in fit if name.startswith(("bdl.metrics", "bdl.search"))}
+    fit, *_ = roots(monkeypatch, cell(name="vifa-synthetic", entry="vifa-k1"))
+    assert not {name for name in fit if name.startswith("bdl.references")}, "it estimates nothing"

@@ -24,9 +24,9 @@ def note(text, dataset=None, entry=None, metric=None, statistic=None):
 
 @pytest.fixture
 def make_benchmark(vifa):
-    """Build a benchmark; by default the one of the VIFA paper on two datasets."""
+    """Build a benchmark; by default the one of the VIFA paper on two datasets. `sweep` has JSON texts by path."""
 
-    def make(**changes):
+    def make(sweep={}, **changes):
         defaults = {
             "name": "uci-nn",
             "title": "UCI neural networks",
@@ -39,9 +39,16 @@ def make_benchmark(vifa):
             "notes": [],
         }
         content = defaults | changes
-        pairs = list(product(content["datasets"], content["entries"]))
-        cells = [(*pair, SimpleNamespace(texts={})) for pair in pairs]
-        return SimpleNamespace(**({"pairs": pairs, "axes": (), "cells": cells} | content))
+        content = {"pairs": list(product(content["datasets"], content["entries"])), "axes": tuple(sweep)} | content
+        points = [dict(zip(sweep, texts, strict=True)) for texts in product(*sweep.values())]
+        cells = [
+            (dataset, entry, SimpleNamespace(texts=point))
+            for dataset in content["datasets"]
+            for point in points
+            for entry in content["entries"]
+            if (dataset, entry) in content["pairs"]
+        ]
+        return SimpleNamespace(**content, cells=cells)
 
     return make
 

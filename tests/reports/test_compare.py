@@ -11,9 +11,9 @@ from bdl.reports.compare import SAMPLED_TRUTH, VALUES_ALONE, compare, verdict
 from bdl.reports.papers import Printed
 from bdl.reports.statistics import median_se
 
-LOWER = MetricInfo("loss", "Loss", "nats", "lower", "predictive")
-HIGHER = MetricInfo("accuracy", "Accuracy", "1", "higher", "predictive")
-RUNTIME = MetricInfo("runtime", "Runtime", "minutes", "ratio", "time")
+LOWER = MetricInfo("Loss", "nats", "lower", "predictive")
+HIGHER = MetricInfo("Accuracy", "1", "higher", "predictive")
+RUNTIME = MetricInfo("Runtime", "minutes", "ratio", "time")
 
 
 def pair(centre, se):
@@ -63,7 +63,7 @@ def test_z_of_the_mean_uses_both_standard_errors(make_benchmark, make_trials):
     assert (cell.paper, cell.paper_se, cell.paper_source) == (2.53, 0.02, "vifa2023 Table 1")
 
 
-def test_z_of_a_single_run_takes_our_spread_over_trials():
+def test_z_of_a_single_run_takes_our_spread_over_trials(make_benchmark):
     """The printed run is one more draw: the difference to the mean of n has variance sd^2 (1 + 1 / n)."""
     tables = SimpleNamespace(
         paper="brownlie2022",
@@ -73,16 +73,7 @@ def test_z_of_a_single_run_takes_our_spread_over_trials():
         metrics={},
         datasets={},
     )
-    benchmark = SimpleNamespace(
-        name="b",
-        title="B",
-        datasets=["boston"],
-        entries={"vifa": None},
-        pairs=[("boston", "vifa")],
-        metrics=["scaled_w2"],
-        papers=[tables],
-        notes=[],
-    )
+    benchmark = make_benchmark(datasets=["boston"], entries={"vifa": None}, metrics=["scaled_w2"], papers=[tables])
     ours = np.array([0.04, 0.05, 0.06, 0.07])
     rows = pd.DataFrame({"dataset": "boston", "entry": "vifa", "status": "ok", "scaled_w2": ours})
     cell = find(compare(benchmark, rows), "boston", "vifa", "scaled_w2", "mean")
@@ -209,7 +200,7 @@ def test_unknown_metric(make_benchmark):
         compare(make_benchmark(metrics=["rmsee"]), pd.DataFrame())
 
 
-def test_z_takes_the_error_of_a_sampled_truth_twice(make_trials):
+def test_z_takes_the_error_of_a_sampled_truth_twice(make_benchmark, make_trials):
     """Once for our truth and once for the paper's; over trials, which share the truth, it does not shrink."""
     tables = SimpleNamespace(
         paper="vifa2023",
@@ -219,16 +210,7 @@ def test_z_takes_the_error_of_a_sampled_truth_twice(make_trials):
         metrics={},
         datasets={},
     )
-    benchmark = SimpleNamespace(
-        name="b",
-        title="B",
-        datasets=["a1a"],
-        entries={"vifa": None},
-        pairs=[("a1a", "vifa")],
-        metrics=["rel_cov_dist"],
-        papers=[tables],
-        notes=[],
-    )
+    benchmark = make_benchmark(datasets=["a1a"], entries={"vifa": None}, metrics=["rel_cov_dist"], papers=[tables])
     values = {"rel_cov_dist": [0.40, 0.41, 0.42], "rel_cov_dist_mcse": [0.01] * 3, "rel_cov_dist_floor": [0.05] * 3}
     cell = find(
         compare(benchmark, make_trials("a1a", "vifa", [1.0] * 3, **values)), "a1a", "vifa", "rel_cov_dist", "mean"

@@ -13,6 +13,7 @@ from bdl.reports import curve_figures, curves, paper_values
 from bdl.reports.curves import BATCH, ONLINE, _figure
 
 CHECKPOINTS = (100, 200, 1000)
+SCORES = {"rel_cov_dist": 1.0, "scaled_w2": 0.1}
 METHODS = {"online-sga": "online-sga", "em": "online-em", "batch-svd": "batch-fa", "ppca": "batch-fa"}
 THESIS = SimpleNamespace(
     paper="brownlie2022",
@@ -36,16 +37,16 @@ def make(make_benchmark):
     return build
 
 
-def trials(dataset, entry, values, status=None):
-    """One row a split from values of shape (splits, checkpoints); the 2-Wasserstein distance is a tenth of them."""
-    values = np.asarray(values, dtype=float)
-    columns = {}
-    for seen, column in zip(CHECKPOINTS, values.T, strict=False):
-        columns |= {f"rel_cov_dist_at_{seen}": column, f"scaled_w2_at_{seen}": column / 10}
-    final = {"rel_cov_dist": values[:, -1], "scaled_w2": values[:, -1] / 10, "runtime": 1.0}
-    return pd.DataFrame(
-        {"dataset": dataset, "entry": entry, "status": status or ["ok"] * len(values)} | final | columns
-    )
+def points(dataset, entry, values, axis="observations", at=CHECKPOINTS, scores=SCORES, **swept):
+    """One row a score from values of shape (splits, clocks); the 2-Wasserstein distance is a tenth of them."""
+    rows = [
+        (split, axis, place, metric, value * factor)
+        for split, row in enumerate(np.asarray(values, dtype=float))
+        for place, value in zip(at, row, strict=False)
+        for metric, factor in scores.items()
+    ]
+    frame = pd.DataFrame(rows, columns=["split", "axis", "at", "metric", "value"])
+    return frame.assign(dataset=dataset, entry=entry, **swept)
 
 
 @pytest.fixture
@@ -56,46 +57,47 @@ def values():
 
 @pytest.fixture
 def rows(values):
-    """Every entry on small; on large one entry, whose streams are cut, and one of which everything failed."""
-    parts = [trials("small", entry, values * scale) for scale, entry in enumerate(METHODS, 1)]
-    cut = trials("large", "em", values[:, :2])
-    return pd.concat([*parts, cut, trials("large", "ppca", values * np.nan, status=["failed"] * 5)])
+    """Every entry on small; on large one entry, whose streams are cut, and one that gave no finite score."""
+    parts = [points("small", entry, values * scale) for scale, entry in enumerate(METHODS, 1)]
+    return pd.concat([*parts, points("large", "em", values[:, :2]), points("large", "ppca", values * np.nan)])
 
 
 def test_known_answer(make, values):
-    """Mean and standard error at every checkpoint in numerical order, whatever the order of rows and columns."""
-    rows = pd.concat([trials("small", "em", values), trials("small", "ppca", 2 * values)])
-    rows = rows.sample(frac=1, random_state=0)[sorted(rows.columns, reverse=True)]
-    found = curves(make(), rows)
-    assert [curve[:3] for curve in found] == [
-        ("small", entry, metric) for metric in ("rel_cov_dist", "scaled_w2") for entry in ("em", "ppca")
+    """Mean and standard error at every checkpoint in numerical order, whatever the order of rows."""
+    rows = pd.concat([points("small", "em", values), points("small", "ppca", 2 * values)])
+    found = curves(make(), rows.sample(frac=1, random_state=0))
+    assert [curve[:4] for curve in found] == [
+        ("small", entry, metric, "observations") for metric in SCORES for entry in ("em", "ppca")
     ]
     for curve, factor in zip(found, (1, 2, 0.1, 0.2), strict=True):
-        np.testing.assert_array_equal(curve.observations, CHECKPOINTS)
+        np.testing.assert_array_equal(curve.places, CHECKPOINTS)
         np.testing.assert_allclose(curve.mean, factor * values.mean(0), rtol=1e-14)
         np.testing.assert_allclose(curve.se, factor * sem(values), rtol=1e-14)
+        assert curve.point == ""
 
 
-def test_failed_trials_and_values_that_are_not_finite_are_left_out(make, values):
-    """Split 0 failed; split 1 has no distance after 100 observations."""
-    values[1, 0] = np.inf
-    curve = curves(make(), trials("small", "em", values, status=["failed", *["ok"] * 4]))[0]
-    np.testing.assert_allclose(curve.mean, [values[2:, 0].mean(), *values[1:, 1:].mean(0)], rtol=1e-14)
-    np.testing.assert_allclose(curve.se, [sem(values[2:, 0]), *sem(values[1:, 1:])], rtol=1e-14)
+def test_values_that_are_not_finite_are_left_out(make, values):
+    """Split 1 has no distance after 100 observations, and nobody has one after 200."""
+    values[1, 0], values[:, 1] = np.inf, np.nan
+    curve = curves(make(), points("small", "em", values))[0]
+    kept = values[[0, 2, 3, 4], 0], values[:, 2]
+    np.testing.assert_array_equal(curve.places, [100, 1000])
+    np.testing.assert_allclose(curve.mean, [part.mean() for part in kept], rtol=1e-14)
+    np.testing.assert_allclose(curve.se, [sem(part) for part in kept], rtol=1e-14)
 
 
 def test_a_single_split_has_no_standard_error(make, values):
-    curve = curves(make(), trials("small", "em", values[:1]))[0]
+    curve = curves(make(), points("small", "em", values[:1]))[0]
     np.testing.assert_array_equal(curve.mean, values[0])
     assert np.isnan(curve.se).all()
-    assert len(drawn(make(), trials("small", "em", values[:1]))[1].axes[0].lines[0].get_xdata()) == 3
+    assert len(drawn(make(), points("small", "em", values[:1]))[1].axes[0].lines[0].get_xdata()) == 3
 
 
 def test_entries_have_a_curve_where_they_have_values(make, rows):
     """Nothing of an entry that is missing or failed, and nothing beyond the end of a stream that was cut."""
     found = [curve for curve in curves(make(), rows) if curve.metric == "rel_cov_dist"]
     assert [curve[:2] for curve in found] == [*(("small", entry) for entry in METHODS), ("large", "em")]
-    assert [curve.observations.tolist() for curve in found] == [[100, 200, 1000]] * 4 + [[100, 200]]
+    assert [curve.places.tolist() for curve in found] == [[100, 200, 1000]] * 4 + [[100, 200]]
 
 
 def drawn(benchmark, rows, metric="rel_cov_dist"):
@@ -111,7 +113,7 @@ def test_what_is_drawn(make, rows):
     lines = [line for panel in figure.axes for line in panel.lines if len(line.get_xdata()) > 1]
     bands = [band for panel in figure.axes for band in panel.collections if len(band.get_paths()[0]) > 4]
     for curve, line, band in zip(found, lines, bands, strict=True):
-        np.testing.assert_array_equal(line.get_xydata().T, (curve.observations, curve.mean))
+        np.testing.assert_array_equal(line.get_xydata().T, (curve.places, curve.mean))
         box = band.get_paths()[0].get_extents()
         ends = (curve.mean - curve.se).min(), (curve.mean + curve.se).max()
         np.testing.assert_allclose((box.y0, box.y1), ends, rtol=1e-12)
@@ -154,7 +156,7 @@ def test_printed_values_stand_beside_the_last_checkpoint(make, rows):
 def test_panels_follow_each_other_downwards(make, values, count, shape):
     datasets = [f"d{i}" for i in range(count)]
     benchmark = make(datasets=datasets, papers=[])
-    _, figure = drawn(benchmark, pd.concat([trials(name, "em", values) for name in datasets]))
+    _, figure = drawn(benchmark, pd.concat([points(name, "em", values) for name in datasets]))
     places = [panel.get_subplotspec() for panel in figure.axes]
     where = {
         panel.get_title(loc="left"): (at.rowspan.start, at.colspan.start)
@@ -180,9 +182,63 @@ def test_files(make, rows, tmp_path, monkeypatch):
     assert [path.read_bytes() for path in again] == [path.read_bytes() for path in paths]
 
 
-def test_without_checkpoints_nothing_is_drawn(make, rows, tmp_path):
-    plain = rows[[name for name in rows.columns if "_at_" not in name]]
-    failed = rows.assign(status="failed")
-    for nothing in (plain, failed, pd.DataFrame()):
+def test_without_points_nothing_is_drawn(make, rows, tmp_path):
+    for nothing in (rows.assign(value=np.nan), rows[:0], pd.DataFrame()):
         assert curve_figures(make(), nothing, tmp_path) == []
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def learning(make_benchmark):
+    """Two fitted entries that were looked at while they learned, and eight splits of falling scores."""
+    entries = {name: SimpleNamespace(method=SimpleNamespace(name=name)) for name in ("vifa-lr", "vifa-nn")}
+    return make_benchmark(entries=entries, metrics=["nmll"]), 2 + np.random.default_rng(1).exponential(size=(8, 5))
+
+
+def test_epochs_have_linear_axes_that_each_data_set_has_for_itself(learning):
+    """Clocks 1 to 20 and scores from 2 to 5, and ten times that on the other data set."""
+    benchmark, values = learning
+    at = (1, 5, 10, 15, 20)
+    parts = [
+        points(dataset, entry, values * factor, "epochs", at, {"nmll": 1.0})
+        for dataset, factor in (("energy", 1), ("yacht", 10))
+        for entry in benchmark.entries
+    ]
+    figure = _figure(benchmark, curves(benchmark, pd.concat(parts)))
+    energy, yacht = figure.axes
+    assert {(panel.get_xscale(), panel.get_yscale()) for panel in figure.axes} == {("linear", "linear")}
+    assert {panel.get_xlabel() for panel in figure.axes} == {"epochs"}
+    assert energy.get_ylim()[1] < 8 < 15 < yacht.get_ylim()[0]
+    assert all(tick == int(tick) for tick in energy.get_xticks())
+    assert "dashed" not in figure.get_suptitle()
+    assert {line.get_linestyle() for line in energy.lines} == {"-"}
+    places = [bar.lines[0].get_xdata()[0] for bar in energy.containers]
+    np.testing.assert_allclose(places, [20 + 0.04 * 19, 20 + 2 * 0.04 * 19], rtol=1e-12)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["vifa-lr", "vifa-nn", "paper, end of fit"]
+
+
+def test_units_that_differ_have_figures_of_their_own(learning, tmp_path):
+    benchmark, values = learning
+    parts = [
+        points("energy", entry, values, axis, scores={"nmll": 1.0})
+        for entry, axis in (("vifa-lr", "epochs"), ("vifa-nn", "updates"))
+    ]
+    names = [path.name for path in curve_figures(benchmark, pd.concat(parts), tmp_path) if path.suffix == ".png"]
+    assert names == ["uci-nn-nmll-curve-epochs.png", "uci-nn-nmll-curve-updates.png"]
+
+
+def test_a_sweep_has_a_curve_and_a_panel_at_each_point(make_benchmark, learning):
+    """Nothing printed stands beside them: the papers' numbers are those of one setting."""
+    plain, values = learning
+    benchmark = make_benchmark({"model.hidden": ["[50]", "[100]"]}, entries=plain.entries, metrics=["nmll"])
+    parts = [
+        points("energy", "vifa-nn", values * factor, "epochs", scores={"nmll": 1.0}, **{"model.hidden": text})
+        for text, factor in (("[100]", 3), ("[50]", 1))
+    ]
+    found = curves(benchmark, pd.concat(parts))
+    assert [curve.point for curve in found] == ["hidden = 50", "hidden = 100"]
+    np.testing.assert_allclose(found[1].mean, 3 * found[0].mean, rtol=1e-14)
+    figure = _figure(benchmark, found)
+    titles = [panel.get_title(loc="left") for panel in figure.axes]
+    assert titles == ["energy  hidden = 50", "energy  hidden = 100"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["vifa-nn"]

@@ -16,7 +16,7 @@ from bdl.reports.papers import Printed
 
 KEYS = [
     *("benchmark", "dataset", "method", "metric", "statistic", "ours", "ours_se", "n_trials", "n_failed"),
-    *("paper", "paper_se", "paper_source", "mc_se", "floor", "z", "verdict", "note"),
+    *("paper", "paper_se", "paper_source", "mc_se", "floor", "z", "verdict", "note", "point"),
 ]
 
 
@@ -92,7 +92,7 @@ def test_csv_is_the_same_table(cells):
 def test_notes_of_a_csv_line_stay_on_it(cells):
     text = render([replace(cells[0], note="one\ntwo")], "csv")
     assert len(text.splitlines()) == 2
-    assert text.endswith(",one two\n")
+    assert text.endswith(",one two,\n")
 
 
 def test_markdown_row(cells):

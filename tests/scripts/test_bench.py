@@ -8,8 +8,6 @@ import pytest
 import torch
 from peers import agreement, scaling, timing, workload
 
-from bdl.training.engine import initial_state
-
 UPDATE_ROWS = 40
 
 
@@ -85,7 +83,7 @@ def test_loop_makes_as_many_updates_as_the_engine():
     work = workload.make(1, hidden=5)
     state, setting = (
         torch.utils._pytree.tree_map(lambda leaf: leaf[0], tree)
-        for tree in (initial_state(work.method, work.problem, work.trials, work.pool.device), work.settings())
+        for tree in (work.initial_state(), work.settings())
     )
     x, y = work.data()
     model = agreement.LoopModel(work.method, state, setting, x[0], y[0], together=False)
@@ -98,7 +96,7 @@ def test_jax_makes_as_many_updates_as_the_engine():
     from peers import jax_scan
 
     work = workload.make(2, hidden=5)
-    states = initial_state(work.method, work.problem, work.trials, work.pool.device)
+    states = work.initial_state()
     rows = torch.stack([torch.from_numpy(own) for own in work.trials.rows])
     arguments = map(jax_scan.from_torch, (work.settings(), *work.data(), rows))
     keys = jax.random.split(jax.random.key(0), 2)

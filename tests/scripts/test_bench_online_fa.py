@@ -17,7 +17,7 @@ from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm
 from bdl.methods.online_stream import FaStream
 
-STREAM = Stream("fa_20_10", 20, 10, length=2500)
+STREAM = Stream(20, 10, length=2500)
 
 
 def clock(monkeypatch, module, *times):
@@ -52,7 +52,7 @@ def test_set_up_of_drawing_is_what_the_first_turn_takes_longer(monkeypatch):
 def test_a_turn_is_a_thousand_observations_of_each_stream(monkeypatch):
     drawn = fa_streams._Drawn(20)
     drawn.seconds()
-    streams = [Stream(f"fa_20_{spread}", 20, spread) for spread in (10, 100, 1000)]
+    streams = [Stream(20, spread) for spread in (10, 100, 1000)]
     expected = torch.stack([next(stream.blocks(index, 1000)) for index in range(10) for stream in streams])
     torch.testing.assert_close(drawn.latest, expected, rtol=0, atol=0)
     learner = fa_streams._Learner(OnlinePxEm(), drawn, 10)

@@ -10,13 +10,16 @@ from sklearn.model_selection import KFold
 
 from bdl.data import Dataset
 from bdl.methods.vifa import Vifa
+from bdl.metrics import METRICS
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear
 from bdl.models.problem import Problem
+from bdl.rng import random_normals, trial_keys
 from bdl.search import FoldScore, best_setting, cross_validate, told
 from bdl.search.crossval import failure, mean_score
-from bdl.training.engine import Schedule
+from bdl.training.fitting import finished
 from bdl.training.program import Program
+from bdl.training.schedule import Schedule
 from bdl.training.trials import Pool
 
 HYPER = {"learning_rate": 0.05, "prior_precision": 0.5, "noise_precision": 0.01}
@@ -51,17 +54,31 @@ def program() -> Program:
 def validated(program: Program, settings: dict, metric: str = "nmll") -> list[FoldScore]:
     training = {split: TRAINING[split] for split in settings}
     return cross_validate(
-        program, training, settings, k=3, metric=metric, identity=("b", 7), compile=False, progress=heard
+        program,
+        training,
+        settings,
+        k=3,
+        score=METRICS.build(metric, {}),
+        identity=("b", 7),
+        compile=False,
+        progress=heard,
     )
 
 
 def alone(program: Program, split: int, trial: int, fold: int) -> tuple[torch.Tensor, np.ndarray]:
     """Train one setting on the other folds, as scikit-learn cuts them; predict this one: (S, n), and its targets."""
-    rows, setting = TRAINING[split], SETTINGS[split][trial]
-    train, validation = list(KFold(3).split(rows))[fold]
-    trials = program.trials([("b", 7, split, trial, fold)], [rows[train]], [setting])
-    fit = program.train(trials, compile=False, progress=heard)
-    return program.predict(trials, fit, [0], rows[validation])[0].double(), program.dataset.y[rows[validation]]
+    rows, setting, data = TRAINING[split], SETTINGS[split][trial], program.dataset
+    train, validation = (rows[part] for part in list(KFold(3).split(rows))[fold])
+    identity = [("b", 7, split, trial, fold)]
+    trials = program.trials(identity, [train], [setting])
+    fitting = program.fitting(trials)
+    posterior = fitting.posterior(finished(fitting), 0)
+    pairs = (20 * posterior.noise_dim + 1) // 2
+    halves = random_normals(trial_keys(identity, "predict"), torch.zeros((), dtype=torch.int32), pairs)
+    theta = posterior.sample(torch.cat(halves, 1)[0, : 20 * posterior.noise_dim].view(20, -1)).double().numpy()
+    x, y = data.x[train], data.y[train]
+    design = np.append((data.x[validation] - x.mean(0)) / x.std(0), np.ones((len(validation), 1)), axis=1)
+    return torch.from_numpy(y.mean() + y.std() * theta @ design.T), data.y[validation]
 
 
 def test_every_setting_is_scored_on_every_fold(program):

@@ -80,7 +80,9 @@ def test_a_look_after_an_update_is_a_fit_of_so_many_updates():
             assert same(found[i, place if place < 7 else 0], pick(alone.state, i))
 
 
-@pytest.mark.parametrize("looks", [None, Looks("epochs", every=1), Looks("updates", every=1), Looks("updates", every=7)])
+@pytest.mark.parametrize(
+    "looks", [None, Looks("epochs", every=1), Looks("updates", every=1), Looks("updates", every=7)]
+)
 def test_looking_changes_nothing(looks):
     program = toy_program()
     trials = toy_trials(program, [40, 24])

@@ -54,7 +54,9 @@ def test_a_look_is_a_stream_of_that_length_and_leaves_no_trace(method):
     for looks in (Looks("observations", every=250), Looks("observations", log=True, first=500)):
         for snapshot in fitting.run(looks):
             place = snapshot.clock.updates
-            short = replace(fitting, trials=[t._replace(stream=replace(t.stream, length=place)) for t in fitting.trials])
+            short = replace(
+                fitting, trials=[t._replace(stream=replace(t.stream, length=place)) for t in fitting.trials]
+            )
             assert same(tree_leaves(snapshot.state), last(short))
         assert (snapshot.last, place) == (True, 1300)
         assert same(tree_leaves(snapshot.state), expected)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.preprocessing import StandardScaler
 
 from bdl.data import Dataset, Standardise
 from bdl.training.direct import TrainingData
@@ -40,3 +41,60 @@ def test_both_is_inputs_for_labels(digits, standardise: Standardise, mean):
     assert data.x.mean() == pytest.approx(mean, abs=4.5 * 5 / np.sqrt(400) if mean else 1e-12)
     scaling = fitted_scaling(dataset, [rows])
     assert (scaling.y_mean[0], scaling.y_scale[0]) == (0, 1)
+
+
+@pytest.fixture(scope="module")
+def images() -> Dataset:
+    """Twenty images of 2 x 3 pixels with targets of origin 100."""
+    rng = np.random.default_rng(1)
+    return Dataset("images", rng.integers(0, 256, (20, 2, 3), dtype=np.uint8), 100 + 5 * rng.normal(size=20))
+
+
+@pytest.mark.parametrize(("standardise", "unit"), [("both", 255), ("inputs", 255), ("none", 1)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_images_stay_bytes_until_they_are_used(images, standardise: Standardise, unit, dtype):
+    dataset = Dataset("images", images.x, images.y, standardise=standardise)
+    pool = Pool.load(dataset, dtype=dtype)
+    assert (pool.x.dtype, pool.x.shape) == (torch.uint8, (20, 6))
+    row_sets = [np.arange(12), np.arange(5, 20)]
+    views = View.fit(dataset, pool, row_sets)
+    for index, rows in enumerate(row_sets):
+        batch = View(*(part[index] for part in views)).batch(pool.x, pool.y, torch.tensor([[3, 19], [0, 7]]))
+        pixels = images.x.reshape(20, 6)[[[3, 19], [0, 7]]] / unit
+        assert str(batch.x.dtype) == f"torch.{dtype}"
+        np.testing.assert_allclose(batch.x, pixels, rtol=1e-6)
+        y = images.y if standardise != "both" else (images.y - images.y[rows].mean()) / images.y[rows].std()
+        np.testing.assert_allclose(batch.y, y[[[3, 19], [0, 7]]], rtol=1e-6, atol=1e-5)
+        direct = TrainingData.of(dataset, rows, np.array([3, 0]))
+        np.testing.assert_allclose(direct.x, pixels[[0, 1], [0, 0]], rtol=1e-12)
+        assert direct.x.dtype == torch.float64
+
+
+def test_rows_far_out_do_not_take_the_digits_of_the_others():
+    """One value of 1e9 among a hundred around 5: trials without that row see theirs to the digits of float32."""
+    rng = np.random.default_rng(2)
+    x, y = 5 + rng.normal(size=(101, 2)), rng.normal(size=101)
+    x[100, 1], y[100] = 1e9, -1e12
+    dataset, rows = Dataset("far", x, y), np.arange(80)
+    pool = Pool.load(dataset)
+    view = View(*(part[0] for part in View.fit(dataset, pool, [rows])))
+    batch = view.batch(pool.x, pool.y, torch.arange(80))
+    np.testing.assert_allclose(batch.x, StandardScaler().fit_transform(x[:80]), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(batch.y, StandardScaler().fit_transform(y[:80, None])[:, 0], rtol=0, atol=1e-5)
+
+
+def test_ordinary_columns_are_pooled_by_mean_and_deviation():
+    """Also one that is constant in its middle half, and one with a heavy tail."""
+    rng = np.random.default_rng(3)
+    x = np.column_stack([rng.normal(size=400), rng.random(400) > 0.9, rng.standard_t(2, 400)]) * [1, 30, 5] + 7
+    dataset = Dataset("ordinary", x, rng.normal(size=400))
+    pool = Pool.load(dataset)
+    np.testing.assert_array_equal(pool.scaling.x_mean, x.mean(0))
+    np.testing.assert_allclose(pool.scaling.x_scale, x.std(0), rtol=1e-12)
+
+
+def test_a_pool_of_float64_keeps_all_digits(digits):
+    pool = Pool.load(digits, dtype="float64")
+    rows = np.arange(0, 500, 3)
+    batch = View(*(part[0] for part in View.fit(digits, pool, [rows]))).batch(pool.x, pool.y, torch.from_numpy(rows))
+    np.testing.assert_allclose(batch.x, StandardScaler().fit_transform(digits.x[rows]), rtol=0, atol=1e-12)
