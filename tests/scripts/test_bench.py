@@ -82,8 +82,7 @@ def test_loop_makes_as_many_updates_as_the_engine():
     """364 rows are 9 updates of 4 minibatches of 10; 4 rows are left over."""
     work = workload.make(1, hidden=5)
     state, setting = (
-        torch.utils._pytree.tree_map(lambda leaf: leaf[0], tree)
-        for tree in (work.initial_state(), work.settings())
+        torch.utils._pytree.tree_map(lambda leaf: leaf[0], tree) for tree in (work.initial_state(), work.settings())
     )
     x, y = work.data()
     model = agreement.LoopModel(work.method, state, setting, x[0], y[0], together=False)

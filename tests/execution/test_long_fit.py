@@ -1,0 +1,101 @@
+"""A long fit that is killed in its midst goes on from its checkpoint, and ends with the same bits."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bdl.execution import groups
+from bdl.store.rows import Row
+from bdl.store.store import Store
+
+ENTRY, CELL = "vifa-nn", ("diabetes", "vifa-nn", "{}")
+CHANGES = [
+    "splits=2",
+    f"entries.{ENTRY}.search=null",
+    f"entries.{ENTRY}.hyper={{learning_rate: 0.01, prior_precision: 1, noise_precision: 3e-4}}",
+    f"entries.{ENTRY}.training.epochs=400",
+    "record={unit: epochs, every: 100}",
+    "metrics=[nmll, rmse]",
+]
+COMMAND = """
+import sys
+from bdl.training import checkpoint
+checkpoint.Checkpoint.__init__.__defaults__ = (0.3,)  # seconds between two savings
+from bdl.cli import main
+main()
+"""
+
+
+def start(results: Path) -> subprocess.Popen[str]:
+    options = ["--profile", "quick", "--no-compile", "--tracking", "none", "--results", str(results), "--method", ENTRY]
+    overrides = [word for change in CHANGES for word in ("--set", change)]
+    return subprocess.Popen(
+        [sys.executable, "-c", COMMAND, "run", "uci-regression", *options, *overrides],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+
+
+def finish(results: Path) -> None:
+    process = start(results)
+    _, error = process.communicate(timeout=300)
+    assert process.returncode == 0, error
+
+
+def outcome(results: Path) -> tuple[list[Row], list[bytes], list[object]]:
+    folder = results / "uci-regression/quick"
+    with Store(folder / "store.sqlite") as store:
+        rows = store.rows("final", CELL)
+        files = [(store.posteriors / f"{row.artefact}.safetensors").read_bytes() for row in rows]
+        return rows, files, store.readings(CELL)
+
+
+@pytest.mark.slow  # two fits of some twenty seconds, each in a process of its own
+def test_killed_in_the_middle_of_a_fit(tmp_path):
+    calm, rough = tmp_path / "calm", tmp_path / "rough"
+    finish(calm)
+    kept = rough / "uci-regression/quick/checkpoints"
+    process, written = start(rough), set[int]()
+    while process.poll() is None and len(written) < 4:  # some savings are there, the fit is not
+        written |= {path.stat().st_mtime_ns for path in kept.glob("*.safetensors")}
+        time.sleep(0.02)
+    assert process.poll() is None, "the fit was over before it could be killed"
+    process.kill()
+    process.communicate()
+    assert list(kept.glob("*.safetensors")), "nothing to go on from"
+    finish(rough)
+
+    rows, files, readings = outcome(rough)
+    expected_rows, expected_files, expected_readings = outcome(calm)
+    assert [row.metrics["nmll"] for row in rows] == [row.metrics["nmll"] for row in expected_rows]
+    assert files == expected_files, "the posteriors differ"
+    assert readings == expected_readings
+    assert [reading.at for split, reading in readings if split == 0 and reading.metric == "nmll"] == [
+        100,
+        200,
+        300,
+        400,
+    ]
+    assert not list(kept.glob("*")), "checkpoints are removed when the rows are safe"
+
+
+def test_checkpoints_of_other_settings_are_not_taken(tmp_path):
+    """The file's name has all that decides the fits."""
+    from bdl.plan.planning import plan
+    from bdl.spec import load_benchmark
+
+    (cell,) = plan(load_benchmark("uci-regression", "quick", CHANGES).select(entries=[ENTRY]), splits=[0])
+    names = []
+    for setting in ({"learning_rate": 0.01}, {"learning_rate": 0.02}):
+        checkpoint = groups.FinalGroup((groups.Chosen(cell, 0, setting),), tmp_path).checkpoint()
+        assert checkpoint is not None
+        checkpoint.save(0, {}, {"updates": 1})
+        names.append({path.name for path in tmp_path.iterdir()})
+    assert len(names[0]) == 1
+    assert len(names[1]) == 2
