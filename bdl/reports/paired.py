@@ -1,6 +1,6 @@
 """Each entry held against the baseline split by split, one figure a predictive metric."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -10,10 +10,12 @@ import numpy as np
 from scipy.special import stdtrit
 
 from bdl.metrics import info
+from bdl.reports.axes import at
 from bdl.reports.figures import GRID, OURS, PAPER, QUIET, mark, panels, save
 from bdl.reports.inputs import Benchmark
 from bdl.reports.layout import heading
 from bdl.reports.statistics import Values, mean_se
+from bdl.reports.swept import Mark, along
 from bdl.reports.widening import SHADE, widen
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ WIDE = 9.0
 
 
 class PairedDifference(NamedTuple):
-    """Mean over splits of entry minus baseline, for one metric on one dataset."""
+    """Mean over splits of entry minus baseline, for one metric on one dataset at one point of a sweep."""
 
     dataset: str
     entry: str
@@ -47,6 +49,13 @@ class PairedDifference(NamedTuple):
     """Lower end of the 95 % interval; None with fewer than two pairs."""
     high: float | None = None
     """Upper end."""
+    point: Mapping[str, str] = {}
+    """Path of each axis of a sweep to the JSON of its value; empty without a sweep."""
+
+    @property
+    def half(self) -> float | None:
+        """Half the length of the interval."""
+        return None if self.mean is None or self.high is None else self.high - self.mean
 
     @property
     def reach(self) -> float:
@@ -69,13 +78,14 @@ def paired_differences(benchmark: Benchmark, rows: "pd.DataFrame") -> list[Paire
     benchmark
         Gives the baseline, and the names and the order of metrics, datasets and entries.
     rows
-        One row a trial: `dataset`, `entry`, `split`, `status` (``"ok"`` or ``"failed"``) and a column a metric.
+        One row a trial: `dataset`, `entry`, `split`, `status` (``"ok"`` or ``"failed"``), a column a metric, and one an
+        axis of the sweep.
 
     Returns
     -------
     list of PairedDifference
-        In the order metric, dataset, entry, for predictive metrics and the datasets on which the baseline runs;
-        empty without a baseline, and for a sweep.
+        In the order metric, then cell of the benchmark, for predictive metrics and the datasets on which the baseline
+        runs; empty without a baseline. In a sweep the baseline is the one of the same point.
 
     Notes
     -----
@@ -84,23 +94,26 @@ def paired_differences(benchmark: Benchmark, rows: "pd.DataFrame") -> list[Paire
     independent and the interval is somewhat too narrow (Nadeau and Bengio, "Inference for the generalization error",
     Machine Learning 52, 2003).
     """
-    metrics = [name for name in benchmark.metrics if info(name).kind == "predictive" and not benchmark.axes]
-    against = {dataset for dataset, entry in benchmark.pairs if entry == benchmark.baseline}
-    pairs = [pair for pair in benchmark.pairs if pair[0] in against and pair[1] != benchmark.baseline]
-    rows = rows.reindex(columns=["dataset", "entry", "split", "status", *metrics])
+    metrics = [name for name in benchmark.metrics if info(name).kind == "predictive"]
+    against = {dataset for dataset, entry, _ in benchmark.cells if entry == benchmark.baseline}
+    cells = [cell for cell in benchmark.cells if cell[0] in against and cell[1] != benchmark.baseline]
+    rows = rows.reindex(columns=["dataset", "entry", *benchmark.axes, "split", "status", *metrics])
     good = rows[rows["status"] == "ok"]
     found = []
-    for metric, (dataset, entry) in product(metrics, pairs):
-        here = good[good["dataset"] == dataset].set_index("split")
+    for metric, (dataset, entry, point) in product(metrics, cells):
+        here = at(good[good["dataset"] == dataset], point.texts).set_index("split")
         ours, theirs = (here.loc[here["entry"] == name, metric].astype(float) for name in (entry, benchmark.baseline))
         values = np.asarray(ours - theirs, dtype=np.float64)  # a split that only one of them has gives NaN
         values = values[np.isfinite(values)]
-        found.append(PairedDifference(dataset, entry, metric, values.size, *_interval(values)))
+        interval = _interval(values)
+        found.append(PairedDifference(dataset, entry, metric, values.size, *interval, dict(point.texts)))
     return found
 
 
 def paired_figures(benchmark: Benchmark, rows: "pd.DataFrame", folder: Path) -> list[Path]:
     """Draw the paired differences: a panel a dataset, a row an entry, a figure a predictive metric.
+
+    Those of a sweep are drawn along its first axis instead (`bdl.reports.swept`).
 
     Parameters
     ----------
@@ -118,9 +131,10 @@ def paired_figures(benchmark: Benchmark, rows: "pd.DataFrame", folder: Path) -> 
     groups: dict[str, list[PairedDifference]] = {}
     for difference in paired_differences(benchmark, rows):
         groups.setdefault(difference.metric, []).append(difference)
+    draw = _along if benchmark.axes else _figure
     return save(
         {
-            f"{benchmark.name}-{metric}-paired": partial(_figure, benchmark, metric, own)
+            f"{benchmark.name}-{metric}-paired": partial(draw, benchmark, metric, own)
             for metric, own in groups.items()
             if any(difference.n for difference in own)
         },
@@ -128,10 +142,10 @@ def paired_figures(benchmark: Benchmark, rows: "pd.DataFrame", folder: Path) -> 
     )
 
 
-def _interval(values: Values) -> tuple[float, ...]:
-    """Give the mean and the ends of its interval: all three, the mean of a single value, or nothing of none."""
+def _interval(values: Values) -> tuple[float | None, float | None, float | None]:
+    """Give the mean and the ends of its interval; None for what too few values leave open."""
     if values.size < 2:
-        return tuple(values.tolist())
+        return (float(values[0]) if values.size else None), None, None
     mean, half = float(values.mean()), float(stdtrit(values.size - 1, QUANTILE)) * mean_se(values)
     return mean, mean - half, mean + half
 
@@ -149,11 +163,18 @@ def _figure(benchmark: Benchmark, metric: str, differences: Sequence[PairedDiffe
     return figure
 
 
+def _along(benchmark: Benchmark, metric: str, differences: Sequence[PairedDifference]) -> "Figure":
+    paired = {difference.dataset for difference in differences if difference.n}
+    marks = [Mark(d.dataset, d.entry, d.point, d.mean, d.half) for d in differences if d.dataset in paired]
+    what = f"mean difference from {benchmark.baseline} over {benchmark.splits} splits, 95 % intervals"
+    title = "\n".join((benchmark.title, heading(info(metric)), what))
+    return along(benchmark, title, marks, around_zero=True)
+
+
 def _fill(panel: "Axes", differences: Sequence[PairedDifference], splits: int) -> None:
     panel.axvline(0, color=QUIET, linestyle=":", linewidth=1.2, zorder=1)
     for row, difference in enumerate(differences):
-        half = None if difference.mean is None or difference.high is None else difference.high - difference.mean
-        mark(panel, row, difference.mean, half, LOOKS[difference.verdict])
+        mark(panel, row, difference.mean, difference.half, LOOKS[difference.verdict])
         if difference.n < splits:
             across = panel.get_yaxis_transform()
             panel.text(1.01, row, f"n = {difference.n}", transform=across, va="center", color=QUIET, fontsize=7)

@@ -1,9 +1,9 @@
-"""Scores along the axis of a sweep, one figure a metric."""
+"""Numbers along the axis of a sweep."""
 
 import math
 from collections.abc import Mapping, Sequence
 from itertools import cycle, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bdl.metrics import info
 from bdl.reports.axes import named, number, short
@@ -19,13 +19,26 @@ if TYPE_CHECKING:
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#222222", "#56b4e9")
 """Palette of Okabe and Ito (2008) without its yellow, which is too pale for lines."""
 MARKERS = "osD^v"
+ZERO = "#666666"
 BARS: dict[str, Any] = {"linewidth": 1.4, "elinewidth": 1.2, "markersize": 4.5, "capsize": 2.5}
 WIDTH, HEIGHT, MIN_WIDTH, MOST = 3.0, 2.4, 6.0, 4
 """Of a panel, the least width of a figure, in inches; panels in a line."""
 
 
+class Mark(NamedTuple):
+    """A number with its error at one point of a sweep."""
+
+    dataset: str
+    entry: str
+    point: Mapping[str, str]
+    """Path of each axis to the JSON of its value."""
+    value: float | None
+    error: float | None
+    """Half the length of its bar."""
+
+
 def swept_figure(benchmark: Benchmark, metric: str, cells: Sequence[Cell]) -> "Figure":
-    """Draw the first axis of the sweep from left to right, within `bdl.reports.figures.save`.
+    """Draw the means of a metric with their standard errors along the first axis of the sweep (`along`).
 
     Parameters
     ----------
@@ -34,68 +47,89 @@ def swept_figure(benchmark: Benchmark, metric: str, cells: Sequence[Cell]) -> "F
     metric
         What is drawn.
     cells
-        Means of the metric. Each data set, and each combination of the other axes' values, has a panel; each entry has
-        a line of means with standard errors, with a gap where no trial succeeded.
+        Means of the metric.
+    """
+    marks = [Mark(cell.dataset, cell.method, cell.point, cell.ours, cell.ours_se) for cell in cells]
+    return along(benchmark, f"{benchmark.title}\n{heading(info(metric))}, mean ± SE", marks)
+
+
+def along(benchmark: Benchmark, title: str, marks: Sequence[Mark], *, around_zero: bool = False) -> "Figure":
+    """Draw the first axis of the sweep from left to right, within `bdl.reports.figures.save`.
+
+    Parameters
+    ----------
+    benchmark
+        Whose sweep.
+    title
+        Heading of the figure.
+    marks
+        Each data set, and each combination of the other axes' values, has a panel; a few of these combinations stand
+        side by side on one scale, a data set a line. Each entry has a line of values with their errors, with a gap
+        where there is none.
+    around_zero
+        Whether the values are differences: 0 has a line, and no scale is logarithmic.
     """
     from matplotlib.figure import Figure
 
     axis, *_ = benchmark.axes
-    by_panel: dict[tuple[str, str], list[Cell]] = {}
-    for cell in cells:
-        others = {path: text for path, text in cell.point.items() if path != axis}
-        by_panel.setdefault((cell.dataset, named(others)), []).append(cell)
-    columns = min(len(by_panel), MOST)
+    by_panel: dict[tuple[str, str], list[Mark]] = {}
+    for mark in marks:
+        others = {path: text for path, text in mark.point.items() if path != axis}
+        by_panel.setdefault((mark.dataset, named(others)), []).append(mark)
+    beside = len({others for _, others in by_panel})
+    alike = 1 < beside <= MOST
+    columns = beside if alike else min(len(by_panel), MOST)
     lines = math.ceil(len(by_panel) / columns)
     size = max(WIDTH * columns + 0.4, MIN_WIDTH), HEIGHT * lines + 1.1
     figure = Figure(figsize=size, layout="constrained", facecolor="white")
-    panels = figure.subplots(lines, columns, squeeze=False).ravel()
+    panels = figure.subplots(lines, columns, sharey="row" if alike else "none", squeeze=False).ravel()
     looks = {
         name: {"color": color, "marker": marker}
         for name, color, marker in zip(benchmark.entries, cycle(COLORS), cycle(MARKERS), strict=False)
     }
-    for panel, (title, own) in zip(panels, by_panel.items(), strict=False):
-        panel.set_title("  ".join(part for part in title if part), fontsize=10, fontweight="bold", loc="left")
+    for panel, (place, own) in zip(panels, by_panel.items(), strict=False):
+        panel.set_title("  ".join(part for part in place if part), fontsize=10, fontweight="bold", loc="left")
+        if around_zero:
+            panel.axhline(0, color=ZERO, linestyle=":", linewidth=1.2, zorder=1)
         _fill(panel, own, axis, looks)
-        _dress(panel, own, axis)
+        level = [mark for mark in marks if mark.dataset == place[0]] if alike else own
+        _dress(panel, own, axis, [] if around_zero else [mark.value for mark in level if mark.value is not None])
     for panel in panels[len(by_panel) :]:
         panel.remove()
-    figure.suptitle(f"{benchmark.title}\n{heading(info(metric))}, mean ± SE", fontsize=11, x=0.01, ha="left")
+    figure.suptitle(title, fontsize=11, x=0.01, ha="left")
     _legend(figure, looks)
     return figure
 
 
-def _fill(panel: "Axes", cells: Sequence[Cell], axis: str, looks: Mapping[str, Mapping[str, Any]]) -> None:
-    places = _places(cells, axis)
-    for entry in dict.fromkeys(cell.method for cell in cells):
-        own = sorted((cell for cell in cells if cell.method == entry), key=lambda cell: places[cell.point[axis]])
-        x = [places[cell.point[axis]] for cell in own]
-        y, errors = (
-            [math.nan if v is None else v for v in (getattr(c, of) for c in own)] for of in ("ours", "ours_se")
-        )
+def _fill(panel: "Axes", marks: Sequence[Mark], axis: str, looks: Mapping[str, Mapping[str, Any]]) -> None:
+    places = _places(marks, axis)
+    for entry in dict.fromkeys(mark.entry for mark in marks):
+        own = sorted((mark for mark in marks if mark.entry == entry), key=lambda mark: places[mark.point[axis]])
+        x = [places[mark.point[axis]] for mark in own]
+        y, errors = ([math.nan if v is None else v for v in of] for of in zip(*(mark[3:] for mark in own), strict=True))
         panel.errorbar(x, y, yerr=errors, label=entry, **BARS, **looks[entry])
 
 
-def _dress(panel: "Axes", cells: Sequence[Cell], axis: str) -> None:
-    """Scale and label both axes; every value of the sweep has its tick."""
-    places = _places(cells, axis)
+def _dress(panel: "Axes", marks: Sequence[Mark], axis: str, values: Sequence[float]) -> None:
+    """Label both axes, of which the vertical one has the scale of `values`; each value of the sweep has its tick."""
+    places = _places(marks, axis)
     if _geometric(sorted(places.values())):
         panel.set_xscale("log")
     panel.set_xticks(list(places.values()), [short(text) for text in places])
     panel.minorticks_off()
     panel.margins(x=0.08)
     panel.set_xlabel(axis)
-    means = [cell.ours for cell in cells if cell.ours is not None]
-    if scale(means) == "log":
+    if scale(values) == "log":
         panel.set_yscale("log")
-        label_logs(panel.yaxis, span(means))
+        label_logs(panel.yaxis, span(values))
     panel.grid()
     panel.tick_params(which="both", length=0)
     panel.spines[:].set_visible(False)
 
 
-def _places(cells: Sequence[Cell], axis: str) -> dict[str, float]:
+def _places(marks: Sequence[Mark], axis: str) -> dict[str, float]:
     """Put values where their numbers are, or side by side in the order of the sweep if one of them is no number."""
-    texts = list(dict.fromkeys(cell.point[axis] for cell in cells))
+    texts = list(dict.fromkeys(mark.point[axis] for mark in marks))
     known = {text: place for text in texts if (place := number(text)) is not None}
     return known if len(known) == len(texts) else {text: float(i) for i, text in enumerate(texts)}
 

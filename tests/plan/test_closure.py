@@ -10,13 +10,21 @@ import pytest
 import bdl
 from bdl.plan.closure import closure, code_hash
 
+BASE = """'''Text.'''
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import bdl_toy.unused
+
+VALUE = 1
+"""
 PACKAGE = {
     "__init__.py": "",
     "passing.py": "from bdl_toy.families import Wide\n",
     "families/__init__.py": "from bdl_toy.families.narrow import Narrow\nfrom bdl_toy.families.wide import Wide\n",
     "families/narrow.py": "class Narrow: ...\n",
     "families/wide.py": "import bdl_toy.base\n\nclass Wide: ...\n",
-    "base.py": '"""Text."""\nfrom typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    import bdl_toy.unused\n\nVALUE = 1\n',
+    "base.py": BASE,
     "unused.py": "",
     "late.py": "def f():\n    from bdl_toy import base\n    return base.VALUE\n",
     "looped.py": "import bdl_toy.ring\n",
