@@ -23,9 +23,9 @@ the same trials. Set-up and compilation are left out of the cost and reported ap
 generators of random numbers, which all share, are in the time of the first). ``--threads`` confines the process to so
 many cores, where the system allows it. Contenders take turns, a repeat each; costs are medians over repeats, ratios
 medians of the ratios within a repeat, so that a slow spell of the machine strikes all. SWAG collects an iterate an
-epoch from the first on; as in every compiled program it pays for that at every update. A model that diverges ends
-the script. Each point of ``scaling`` has a process of its own; its memory is that of the whole process, with the
-libraries, and beside it stands that of a process that has only trained the smallest network (``idle_gb``).
+epoch from the first on. A model that diverges ends the script. Each point of ``scaling`` has a process of its own; its
+memory is that of the whole process, with the libraries, and beside it stands that of a process that has only trained
+the smallest network (``idle_gb``).
 
 The JSON file has the keys ``system``, ``settings`` and, for the parts measured, ``methods`` (``us``, ``us_min``,
 ``ratio`` to VIFA, all three of a gradient, ``setup_s``, ``gradients`` in an update, ``update_us``, ``update_ratio``,

@@ -5,7 +5,7 @@ ReLU units and one output (D = 751), minibatches of 10, synthetic data of Boston
 rows a trial). The unit of cost is the model-minibatch: one gradient of one model on one minibatch, with its share
 of everything an update needs.
 
-- ``engine, compiled`` and ``engine, eager``: `bdl.training.engine.train` itself, from shuffling to Adam.
+- ``engine, compiled`` and ``engine, eager``: `bdl.training.engine.MinibatchFitting` itself, from shuffling to Adam.
 - ``plain loop``: one model and one minibatch at a time; autograd of the negative ELBO, gradients added up over the
   four minibatches of an update, `torch.optim.Adam`, `torch.randn`.
 - ``plain loop, tuned``: the same with one loss and one `backward` an update.

@@ -47,7 +47,7 @@ class Cell:
     z
         (ours - paper) / standard error of the difference; None where it has none, and for durations.
     mc_se, floor
-        Where the truth is sampled: Monte-Carlo standard error of a distance, and the distance that the exact
+        Monte-Carlo standard error of a score that has one; and where the truth is sampled, the distance that the exact
         posterior is expected to have to the sample; None elsewhere.
     verdict
         ``"match"``, ``"better"``, ``"worse"``, ``"no paper value"``, ``"failed"`` (no trial succeeded),
@@ -141,7 +141,9 @@ def _cell(
     about = info(place[2])
     ours, ours_se = summary(place[3], values)
     mc_se, floor = of_truth
-    z = None if about.direction == "ratio" else _z(ours, ours_se, values.size, mc_se or 0.0, paper)
+    # An error that each trial has by itself shows in the spread of the trials; that of a sampled truth does not.
+    shared = 0.0 if mc_se is None or floor is None else mc_se
+    z = None if about.direction == "ratio" else _z(ours, ours_se, values.size, shared, paper)
     notes = list(_notes(benchmark, place))
     if floor is not None:
         notes.append(SAMPLED_TRUTH)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#222222", "#56b4e9")
 """Palette of Okabe and Ito (2008) without its yellow, which is too pale for lines."""
 MARKERS = "osD^v"
-ZERO = "#666666"
+GREY = "#666666"
 BARS: dict[str, Any] = {"linewidth": 1.4, "elinewidth": 1.2, "markersize": 4.5, "capsize": 2.5}
 WIDTH, HEIGHT, MIN_WIDTH, MOST = 3.0, 2.4, 6.0, 4
 """Of a panel, the least width of a figure, in inches; panels in a line."""
@@ -90,7 +90,7 @@ def along(benchmark: Benchmark, title: str, marks: Sequence[Mark], *, around_zer
     for panel, (place, own) in zip(panels, by_panel.items(), strict=False):
         panel.set_title("  ".join(part for part in place if part), fontsize=10, fontweight="bold", loc="left")
         if around_zero:
-            panel.axhline(0, color=ZERO, linestyle=":", linewidth=1.2, zorder=1)
+            panel.axhline(0, color=GREY, linestyle=":", linewidth=1.2, zorder=1)
         _fill(panel, own, axis, looks)
         level = [mark for mark in marks if mark.dataset == place[0]] if alike else own
         _dress(panel, own, axis, [] if around_zero else [mark.value for mark in level if mark.value is not None])
@@ -118,7 +118,7 @@ def _dress(panel: "Axes", marks: Sequence[Mark], axis: str, values: Sequence[flo
     panel.set_xticks(list(places.values()), [short(text) for text in places])
     panel.minorticks_off()
     panel.margins(x=0.08)
-    panel.set_xlabel(axis)
+    panel.set_xlabel(axis, color=GREY)
     if scale(values) == "log":
         panel.set_yscale("log")
         label_logs(panel.yaxis, span(values))

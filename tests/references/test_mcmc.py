@@ -10,7 +10,7 @@ import torch  # loaded before any sampling, as in a run of benchmarks
 from scipy.special import expit
 
 from bdl.errors import InputError
-from bdl.plan.cell import plan
+from bdl.plan.planning import plan
 from bdl.references.certificate import certify, monte_carlo_errors
 from bdl.references.mcmc import TERM, Draws, Origin, Regression, Settings, build, from_tree, sample
 from bdl.spec import load_benchmark

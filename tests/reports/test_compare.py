@@ -227,3 +227,11 @@ def test_entries_have_no_cells_where_they_do_not_run(make_benchmark, make_trials
     cells = compare(make_benchmark(pairs=pairs), rows)
     assert list(dict.fromkeys((cell.dataset, cell.method) for cell in cells)) == pairs
     assert "not run" not in {cell.verdict for cell in cells}
+
+
+def test_z_leaves_out_an_error_that_each_trial_has_by_itself(make_benchmark, make_trials):
+    """Without a floor the truth is not sampled: the Monte-Carlo error of a score is in the spread of the trials."""
+    rows = make_trials("energy", "vifa-nn", pair(2.58, 0.015), nmll_mcse=[0.5, 0.5])
+    cell = find(compare(make_benchmark(), rows), "energy", "vifa-nn", "nmll", "mean")
+    assert (cell.mc_se, cell.floor) == (0.5, None)
+    assert cell.z == pytest.approx(0.05 / 0.025)

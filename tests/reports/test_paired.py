@@ -9,7 +9,7 @@ from scipy.stats import ttest_rel
 
 from bdl.metrics import MetricInfo
 from bdl.reports import PairedDifference, paired, paired_differences, paired_figures
-from bdl.reports.paired import LOOKS, _figure
+from bdl.reports.paired import LOOKS, _along, _figure
 
 NAN = float("nan")
 
@@ -36,7 +36,7 @@ def test_known_answer(make, make_trials, scores):
     nmll, rmse = found
     interval = ttest_rel(other, base).confidence_interval(0.95)
     assert nmll[:4] == ("energy", "vifa-nn", "nmll", 20)
-    np.testing.assert_allclose(nmll[4:], [np.mean(other - base), interval.low, interval.high], rtol=1e-12)
+    np.testing.assert_allclose(nmll[4:7], [np.mean(other - base), interval.low, interval.high], rtol=1e-12)
     assert rmse == nmll._replace(metric="rmse")
     assert paired_differences(make(baseline=None), rows) == []
 
@@ -172,3 +172,53 @@ def test_nothing_to_pair_draws_nothing(make, make_trials, tmp_path):
     assert paired_figures(make(), rows, tmp_path) == []
     assert paired_figures(make(baseline=None), rows, tmp_path) == []
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def swept(make_benchmark, make_trials, scores):
+    """Two widths on energy and yacht: at the second the other entry is worse; on yacht the baseline failed there."""
+    base, other = scores
+    benchmark = make_benchmark({"model.hidden": ["[20]", "[50]"]}, baseline="vifa-lr", splits=20, metrics=["nmll"])
+    rows = [
+        make_trials(dataset, entry, values, ["failed" if gone else "ok"] * 20).assign(**{"model.hidden": text})
+        for dataset in ("energy", "yacht")
+        for text, ours in (("[20]", other), ("[50]", 2 * base - other))
+        for entry, values in (("vifa-lr", base + len(dataset)), ("vifa-nn", ours + len(dataset)))
+        for gone in [(dataset, text, entry) == ("yacht", "[50]", "vifa-lr")]
+    ]
+    return benchmark, pd.concat(rows).sample(frac=1, random_state=0)
+
+
+def test_the_baseline_of_a_sweep_is_that_of_the_same_point(swept, scores):
+    base, other = scores
+    found = paired_differences(*swept)
+    places = [(each.dataset, each.entry, dict(each.point), each.n) for each in found]
+    assert places == [
+        ("energy", "vifa-nn", {"model.hidden": "[20]"}, 20),
+        ("energy", "vifa-nn", {"model.hidden": "[50]"}, 20),
+        ("yacht", "vifa-nn", {"model.hidden": "[20]"}, 20),
+        ("yacht", "vifa-nn", {"model.hidden": "[50]"}, 0),
+    ]
+    mean = np.mean(other - base)
+    np.testing.assert_allclose([each.mean for each in found[:3]], [mean, -mean, mean], rtol=1e-10)
+    assert [each.verdict for each in found] == ["better", "worse", "better", "undecided"]
+
+
+def test_differences_of_a_sweep_run_along_its_axis(swept, tmp_path):
+    benchmark, rows = swept
+    energy_20, energy_50, *_ = paired_differences(benchmark, rows)
+    figure = _along(benchmark, "nmll", paired_differences(benchmark, rows))
+    energy, yacht = figure.axes
+    (line,) = energy.containers
+    np.testing.assert_array_equal(line.lines[0].get_xydata(), [[20, energy_20.mean], [50, energy_50.mean]])
+    ends = [segment[:, 1] for segment in line.lines[2][0].get_segments()]
+    np.testing.assert_allclose(ends, [(each.low, each.high) for each in (energy_20, energy_50)], rtol=1e-12)
+    assert np.isnan(yacht.containers[0].lines[0].get_ydata()[1])
+    for panel in figure.axes:
+        assert panel.get_yscale() == "linear"
+        assert panel.get_ylim()[0] < 0 < panel.get_ylim()[1]
+        assert panel.lines[0].get_ydata() == [0, 0]
+    assert figure.get_suptitle().endswith("mean difference from vifa-lr over 20 splits, 95 % intervals")
+    assert [path.name for path in paired_figures(benchmark, rows, tmp_path)] == [
+        "uci-nn-nmll-paired.png", "uci-nn-nmll-paired.pdf",
+    ]  # fmt: skip

@@ -143,6 +143,10 @@ def test_a_second_axis_makes_panels(make_cells):
         for _, _, x, y in drawn(panel):
             np.testing.assert_array_equal(x, [1, 2, 5])
             np.testing.assert_allclose(y, level, rtol=1e-12)
+    upper, lower = figure.axes[:2], figure.axes[2:]
+    assert [panel.get_subplotspec().rowspan.start for panel in figure.axes] == [0, 0, 1, 1], "a data set a line"
+    assert upper[0].get_ylim() == upper[1].get_ylim(), "on one scale"
+    assert {panel.get_yscale() for panel in (*upper, *lower)} == {"linear"}
     (section,) = sections(cells)
     assert [column.title for column in section.columns[:4]] == ["Dataset", "method.rank", "training.dtype", "Method"]
     assert [row[1:3] for row in section.rows[:5:2]] == [("1", "float32"), ("1", "float64"), ("2", "float32")]
@@ -171,6 +175,14 @@ def test_wide_scores_have_a_logarithmic_axis(make_cells):
         {"method.rank": ["1", "2"]}, lambda dataset, entry, point: 40.0 ** int(point["method.rank"])
     )
     assert {panel.get_yscale() for panel in swept_figure(benchmark, "nmll", cells).axes} == {"log"}
+
+
+def test_panels_on_one_scale_have_one_kind_of_scale(make_cells):
+    """Logarithmic where the line of panels spans a wide range, though none of them does."""
+    sweep = {"method.rank": ["1", "2"], "training.dtype": ['"float32"', '"float64"']}
+    scores = {'"float32"': 2.0, '"float64"': 2000.0}
+    benchmark, cells = make_cells(sweep, lambda dataset, entry, point: scores[point["training.dtype"]])
+    assert [panel.get_yscale() for panel in swept_figure(benchmark, "nmll", cells).axes] == ["log"] * 4
 
 
 def test_a_line_is_broken_where_everything_failed(make_cells):

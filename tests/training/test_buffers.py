@@ -42,7 +42,10 @@ class Tracking(Linear):
         return d_in
 
 
-def tracking(method=Vifa(gradients_per_update=2), epochs: int = 3, **changes):
+VIFA = Vifa(gradients_per_update=2)
+
+
+def tracking(method=VIFA, epochs: int = 3, **changes):
     schedule = Schedule(epochs, 8)
     return toy_program(problem=Problem(Tracking(), Gaussian(), 3), method=method, schedule=schedule, **changes)
 
@@ -75,8 +78,7 @@ def test_parameters_are_drawn_from_the_posterior_after_the_update():
 
 
 def test_statistics_change_nothing_that_is_trained():
-    method = Vifa(gradients_per_update=2)
-    plain = toy_program(problem=Problem(Linear(), Gaussian(), 3), method=method, schedule=Schedule(3, 8))
+    plain = toy_program(problem=Problem(Linear(), Gaussian(), 3), method=VIFA, schedule=Schedule(3, 8))
     trials = toy_trials(plain, [40, 24])
     expected, found = fitted(plain, trials), fitted(tracking(), trials)
     assert all(same(pick(found.state, i), pick(expected.state, i)) for i in range(2))
