@@ -5,7 +5,7 @@ A minibatch method is pure functions for ONE model, which the engine batches wit
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
 
@@ -165,17 +165,15 @@ class ExternalMethod(Protocol):
 
 @dataclass(frozen=True)
 class Direct:
-    """Answers that most direct methods share: no hyper-parameters of their own, any problem, nothing at random."""
+    """Answers that most direct methods share: no hyper-parameters of their own, any problem will do."""
+
+    deterministic: ClassVar[bool] = False
+    """Whether `fit` ignores its seed."""
 
     @property
     def hyper(self) -> tuple[str, ...]:
         """Names of the hyper-parameters it needs beside those of the problem: none."""
         return ()
-
-    @property
-    def deterministic(self) -> bool:
-        """Whether `fit` ignores its seed: it does."""
-        return True
 
     def check(self, problem: Problem) -> None:
         """Any problem will do."""

@@ -18,6 +18,8 @@ from bdl.posteriors import FullGaussian
 class Conjugate(Direct):
     """N(m, S) with S^-1 = diag(alpha) + beta X^T X and m = beta S X^T y, in float64 (Brownlie 2022, eq. 4.40)."""
 
+    deterministic = True
+
     def check(self, problem: Problem) -> None:
         """Raise `InputError` unless the model is linear and the likelihood Gaussian."""
         if not (isinstance(problem.model, Linear) and isinstance(problem.likelihood, Gaussian)):

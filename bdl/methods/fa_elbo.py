@@ -50,6 +50,8 @@ class FactorAnalysisElbo(Direct):
 
     latent_dim: Annotated[int, Ge(1)] = 1
 
+    deterministic = True
+
     def check(self, problem: Problem) -> None:
         """Raise `InputError` unless the model is linear with one output and has no fewer parameters than factors."""
         if not isinstance(problem.model, Linear) or problem.d_out != 1:

@@ -38,6 +38,8 @@ class FactorAnalysisOptimum(Direct):
 
     latent_dim: Annotated[int, Ge(1)] = 1
 
+    deterministic = True
+
     def check(self, problem: Problem) -> None:
         """Raise `InputError` if the exact posterior is unknown, or there are more factors than parameters."""
         Conjugate().check(problem)

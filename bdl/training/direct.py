@@ -110,10 +110,11 @@ class DirectFitting:
             yield 0, cast(DirectMethod, self.program.method).fit(*given)
 
     def _snapshot(self, index: int, updates: int, posterior: Posterior, last: bool) -> Snapshot:
-        state = tree_map(lambda leaf: leaf.unsqueeze(0), posterior)
-        count, none = torch.tensor([updates]), torch.zeros(1, dtype=torch.int64)
-        buffers = stacked_buffers(self.program.problem, 1, self.program.pool)
-        return Snapshot(_clock(updates), (index,), state, buffers, none, count, last)
+        pool = self.program.pool
+        state = tree_map(lambda leaf: leaf.unsqueeze(0).to(pool.device), posterior)
+        count = torch.tensor([updates], device=pool.device)
+        buffers = stacked_buffers(self.program.problem, 1, pool)
+        return Snapshot(_clock(updates), (index,), state, buffers, torch.zeros_like(count), count, last)
 
 
 def seed_of(trials: Trials, index: int) -> int:

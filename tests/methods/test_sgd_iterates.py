@@ -40,8 +40,8 @@ def descent(method, target: Target, hyper, n_steps: int, batch_size: int = 4, st
     for update in range(1, n_steps + 1):
         rows = torch.randperm(len(data.y), generator=generator)[None, :batch_size]
         batches.append(data._replace(x=data.x[rows], y=data.y[rows]))
-        given = batches[-1], hyper, {}, problem
-        states.append(advance(method, states[-1], update, len(data.y) // batch_size, *given))
+        per_epoch = len(data.y) // batch_size
+        states.append(advance(method, states[-1], update, per_epoch, batches[-1], hyper, {}, problem))
     return batches, states
 
 
@@ -121,9 +121,8 @@ def toy_trials(lengths: list[int]) -> tuple[Dataset, Trials]:
     x = generator.normal(size=(60, 3))
     data = Dataset("toy", x, 500 + 30 * (x @ [1.0, 0.5, -1.0] + 0.5 * generator.normal(size=60)))
     rows = [generator.permutation(60)[:n] for n in lengths]
-    hyper = [
-        {"learning_rate": 0.05 * (i + 1), "prior_precision": 0.5, "noise_precision": 1e-3} for i in range(len(rows))
-    ]
+    fixed = {"prior_precision": 0.5, "noise_precision": 1e-3}
+    hyper = [fixed | {"learning_rate": 0.05 * (i + 1)} for i in range(len(rows))]
     return data, Trials.make(data, Pool.load(data), [("toy", i) for i in range(len(rows))], rows, hyper)
 
 

@@ -29,10 +29,6 @@ class Drawn(Direct):
 
     seeds: list[int] = field(default_factory=list, hash=False)
 
-    @property
-    def deterministic(self) -> bool:
-        return False
-
     def fit(self, problem, x, y, hyper, seed):
         self.seeds.append(seed)
         generator = torch.Generator().manual_seed(seed)
@@ -44,9 +40,7 @@ class Drawn(Direct):
 class Counted(Drawn):
     """The same, but says that it is deterministic."""
 
-    @property
-    def deterministic(self) -> bool:
-        return True
+    deterministic = True
 
 
 def program_of(method):
