@@ -34,7 +34,7 @@ def test_benchmark_is_told_as_its_file_says():
         "  model: mlp (hidden=[50], activation=relu)",
         "  likelihood: gaussian",
         "  method: vifa (latent_dim=1, gradients_per_update=4, max_grad_norm=10.0, optimizer=adam, "
-        "lr_factors=[1.0, 1.0, 1.0])",
+        "lr_factors=[1.0, 1.0, 1.0], initial_scale=0.0, initial_std=1.0)",
         "  training: 120 epochs, batches of 10",
         "  search: random, 30 trials, 5 folds, by nmll",
         "    learning_rate: 0.01 to 0.02, log",
@@ -154,7 +154,7 @@ def test_a_sweep_and_changes_of_all_entries_are_told(tmp_path):
                 "VIFA: variational inference with a factor-analysis posterior "
                 "(Brownlie 2022, ch. 5; VIFA paper 2023, Alg. 1).",
                 "settings: latent_dim=1, gradients_per_update=4, max_grad_norm=10.0, optimizer=adam, "
-                "lr_factors=(1.0, 1.0, 1.0)",
+                "lr_factors=(1.0, 1.0, 1.0), initial_scale=0.0, initial_std=1.0",
             ],
         ),
         (

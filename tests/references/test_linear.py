@@ -9,7 +9,8 @@ from bdl.errors import InputError
 from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.networks import Linear
 from bdl.models.problem import Problem
-from bdl.plan.cell import Cell
+from bdl.plan.planning import cells_of
+from bdl.plan.reference import truth
 from bdl.references import REFERENCES
 from bdl.references.linear import BayesianRidgeReference, ConjugateReference
 from bdl.spec import load_benchmark
@@ -87,6 +88,7 @@ def test_precisions_are_those_of_the_thesis(dataset):
         load(dataset)
     except InputError as error:
         pytest.skip(str(error))
-    truth = Cell(load_benchmark("uci-linear-posterior"), dataset, "vifa", (0,)).truth(0)
-    found = (truth.hyper["prior_precision"], truth.hyper["noise_precision"])
+    (cell,) = cells_of(load_benchmark("uci-linear-posterior").select([dataset], ["vifa"]))
+    found = truth(cell, 0)
+    found = (found.hyper["prior_precision"], found.hyper["noise_precision"])
     assert tuple(round(value, 4) for value in found) == printed[dataset]

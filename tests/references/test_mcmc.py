@@ -11,6 +11,7 @@ from scipy.special import expit
 
 from bdl.errors import InputError
 from bdl.plan.planning import plan
+from bdl.plan.reference import recipe
 from bdl.references.certificate import certify, monte_carlo_errors
 from bdl.references.mcmc import TERM, Draws, Origin, Regression, Settings, build, from_tree, sample
 from bdl.spec import load_benchmark
@@ -104,7 +105,7 @@ def test_samplers_agree_on_breast_cancer():
     for package in ("bambi", "nutpie"):
         pytest.importorskip(package)
     (cell,) = plan(load_benchmark("logistic-posterior").select(["breast_cancer"], ["vifa"]), splits=(0,))
-    given, moments = cell.recipe(0).regression, []
+    given, moments = recipe(cell, 0).regression, []
     for sampler in ("nutpie", "pymc"):
         drawn = sample(given, Settings(draws=2000, tune=500, sampler=sampler))
         certify(drawn).admit()

@@ -54,6 +54,8 @@ def test_settings_are_resolved():
         "max_grad_norm": 3.0,
         "optimizer": "adam",
         "lr_factors": [1.0, 2.0, 3.0],
+        "initial_scale": 0.0,
+        "initial_std": 1.0,
     }
     assert component.model_dump() == {"name": "vifa", **component.settings}
     assert component.build() == Vifa(max_grad_norm=3.0, lr_factors=(1.0, 2.0, 3.0))

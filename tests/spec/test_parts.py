@@ -45,6 +45,8 @@ def test_known_answer(load, text):
                     "max_grad_norm": 10.0,
                     "optimizer": "adam",
                     "lr_factors": [1.0, 1.0, 1.0],
+                    "initial_scale": 0.0,
+                    "initial_std": 1.0,
                 },
                 "training": {
                     "epochs": 5,
