@@ -171,13 +171,14 @@ def ui(
 
 @app.command("list")
 def list_() -> None:
-    """List benchmarks, data sets, models, methods, reference posteriors and metrics."""
+    """List benchmarks, data sets, models, likelihoods, priors, learning rates, methods, references and metrics."""
     from bdl.data import DATASETS
     from bdl.methods import METHODS
     from bdl.metrics import METRICS
     from bdl.models import LIKELIHOODS, MODELS, PRIORS
     from bdl.references import REFERENCES
     from bdl.spec import list_benchmarks
+    from bdl.training.schedule import RATES
 
     for benchmark, title in list_benchmarks():
         console.print(f"[bold]{benchmark}[/]  {title}")
@@ -186,6 +187,7 @@ def list_() -> None:
         "models": MODELS,
         "likelihoods": LIKELIHOODS,
         "priors": PRIORS,
+        "rates": RATES,
         "methods": METHODS,
         "references": REFERENCES,
         "metrics": METRICS,
@@ -196,9 +198,9 @@ def list_() -> None:
 
 @app.command()
 def describe(
-    name: Annotated[str, typer.Argument(help="A benchmark, data set, model, method, reference or metric.")],
+    name: Annotated[str, typer.Argument(help="A name that `bdl-bench list` shows.")],
 ) -> None:
-    """Say what a benchmark, data set, model, method, reference posterior or metric is."""
+    """Say what a benchmark or a component is."""
     from bdl.describe import describe as text
 
     console.print(text(name), markup=False, highlight=False)

@@ -52,6 +52,13 @@ class SearchGroup:
     cell: Cell
     scores: Mapping[int, Sequence[FoldScore]]
     """Splits, and what their earlier rounds found."""
+    folder: Path | None = None
+    """Where to keep checkpoints; None for nowhere."""
+
+    def checkpoint(self) -> Checkpoint | None:
+        """Give what a long round goes on from after an interruption; the rounds before it decide its settings."""
+        done = {split: len(earlier) for split, earlier in self.scores.items()}
+        return _checkpoint(self.folder, [fit_hash(self.cell), self.cell.key, done])
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -75,6 +82,7 @@ class SearchGroup:
             identity=cell.identity,
             compile=compile,
             progress=lambda minibatches: report(minibatches * unit(cell)),
+            checkpoint=self.checkpoint(),
         )
         seconds = (time.perf_counter() - start) / len(found)
         details = {"width": width, "device": cell.device, "compiled": compile}
@@ -126,11 +134,10 @@ class FinalGroup:
         ]
 
     def checkpoint(self) -> Checkpoint | None:
-        """Give what a long fit goes on from after an interruption, by all that decides the fits of the group."""
-        if self.folder is None:
-            return None
-        fits = [(fit_hash(own.cell), own.cell.key, own.split, own.setting) for own in self.chosen]
-        return Checkpoint(self.folder, json.dumps(fits, sort_keys=True))
+        """Give what long fits go on from after an interruption, by all that decides the fits of the group."""
+        return _checkpoint(
+            self.folder, [(fit_hash(fit.cell), fit.cell.key, fit.split, fit.setting) for fit in self.chosen]
+        )
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -198,6 +205,10 @@ def attempt(group: Group, report: Report) -> list[Outcome]:
 def failed_row(cell: Cell, split: int, reason: str, details: dict[str, Any]) -> Row:
     """Make the final row of a split that has no result."""
     return Row(*cell.key, "final", split, 0, 0, "failed", reason, {}, {}, 0.0, details)
+
+
+def _checkpoint(folder: Path | None, key: object) -> Checkpoint | None:
+    return None if folder is None else Checkpoint(folder, json.dumps(key, sort_keys=True))
 
 
 def _estimated(cell: Cell, split: int) -> Setting:

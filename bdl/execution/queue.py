@@ -99,7 +99,7 @@ def run(cells: Sequence[Cell], store: Store, crew: Crew, listener: Listener) -> 
             street, group = running.pop(future)
             street.running -= 1
             _keep(_result(future), street.cells, store, listener)
-            if isinstance(group, FinalGroup) and (checkpoint := group.checkpoint()):
+            if checkpoint := group.checkpoint():
                 checkpoint.remove()
 
 
@@ -172,8 +172,8 @@ def _search_groups(cell: Cell, store: Store) -> list[Group]:
         if len(searched.get(split, ())) < fits(cell, "search")
     }
     if cell.device == "cpu" and per_round(search) == search.trials:
-        return [SearchGroup(cell, {split: own}) for split, own in scores.items()]
-    return [SearchGroup(cell, scores)] if scores else []
+        return [SearchGroup(cell, {split: own}, store.checkpoints) for split, own in scores.items()]
+    return [SearchGroup(cell, scores, store.checkpoints)] if scores else []
 
 
 def _final_groups(batch: Sequence[Cell], store: Store, listener: Listener) -> list[Group]:

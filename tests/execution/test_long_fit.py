@@ -99,3 +99,35 @@ def test_checkpoints_of_other_settings_are_not_taken(tmp_path):
         names.append({path.name for path in tmp_path.iterdir()})
     assert len(names[0]) == 1
     assert len(names[1]) == 2
+
+
+def test_a_round_of_a_search_goes_on_in_its_midst_with_the_same_scores(tmp_path, monkeypatch):
+    """Cut off after some epochs, and begun again: the rows are those of a round that was left alone."""
+    from bdl.plan.planning import plan
+    from bdl.spec import load_benchmark
+    from bdl.training import checkpoint, together
+
+    changes = ["entries.vifa-lr.training.epochs=6", "entries.vifa-lr.search.trials=2", "splits=1"]
+    (cell,) = plan(load_benchmark("uci-regression", "quick", changes).select(entries=["vifa-lr"]), splits=[0])
+    monkeypatch.setattr(checkpoint.Checkpoint.__init__, "__defaults__", (0.0,))
+    calm = groups.SearchGroup(cell, {0: []}).run(lambda work: None)
+
+    class CutOff(Exception):
+        pass
+
+    def cut(self, stand, epoch, moved):
+        if epoch == 4:
+            raise CutOff
+        return end(self, stand, epoch, moved)
+
+    end = together.Together._end_epoch
+    interrupted = groups.SearchGroup(cell, {0: []}, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(together.Together, "_end_epoch", cut)
+        with pytest.raises(CutOff):
+            interrupted.run(lambda work: None)
+    assert list(tmp_path.iterdir()), "nothing to go on from"
+    done = []
+    again = groups.SearchGroup(cell, {0: []}, tmp_path).run(done.append)
+    assert [outcome.row.metrics for outcome in again] == [outcome.row.metrics for outcome in calm]
+    assert [outcome.row.hyper for outcome in again] == [outcome.row.hyper for outcome in calm]
