@@ -17,14 +17,14 @@ CHANGES = [
     "splits=2",
     f"entries.{ENTRY}.search=null",
     f"entries.{ENTRY}.hyper={{learning_rate: 0.01, prior_precision: 1, noise_precision: 3e-4}}",
-    f"entries.{ENTRY}.training.epochs=400",
-    "record={unit: epochs, every: 100}",
+    f"entries.{ENTRY}.training.epochs=160",
+    "record={unit: epochs, every: 40}",
     "metrics=[nmll, rmse]",
 ]
 COMMAND = """
 import sys
 from bdl.training import checkpoint
-checkpoint.Checkpoint.__init__.__defaults__ = (0.3,)  # seconds between two savings
+checkpoint.Checkpoint.__init__.__defaults__ = (0.1,)  # seconds between two savings
 from bdl.cli import main
 main()
 """
@@ -56,7 +56,7 @@ def outcome(results: Path) -> tuple[list[Row], list[bytes], list[object]]:
         return rows, files, store.readings(CELL)
 
 
-@pytest.mark.slow  # two fits of some twenty seconds, each in a process of its own
+@pytest.mark.slow  # three processes that train for some ten seconds
 def test_killed_in_the_middle_of_a_fit(tmp_path):
     calm, rough = tmp_path / "calm", tmp_path / "rough"
     finish(calm)
