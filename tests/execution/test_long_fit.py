@@ -76,12 +76,8 @@ def test_killed_in_the_middle_of_a_fit(tmp_path):
     assert [row.metrics["nmll"] for row in rows] == [row.metrics["nmll"] for row in expected_rows]
     assert files == expected_files, "the posteriors differ"
     assert readings == expected_readings
-    assert [reading.at for split, reading in readings if split == 0 and reading.metric == "nmll"] == [
-        100,
-        200,
-        300,
-        400,
-    ]
+    first = [reading.at for split, reading in readings if split == 0 and reading.metric == "nmll"]
+    assert first == [40, 80, 120, 160]
     assert not list(kept.glob("*")), "checkpoints are removed when the rows are safe"
 
 
