@@ -25,6 +25,7 @@ _COMPONENTS = {"model": MODELS, "likelihood": LIKELIHOODS, "prior": PRIORS, "ref
 _DIRECTIONS = {
     "lower": "lower is better",
     "higher": "higher is better",
+    "none": "neither lower nor higher is better",
     "ratio": "a duration, shown as paper / ours",
 }
 

@@ -31,6 +31,7 @@ DATASETS = Registry(
         "usps_3v5": "bdl.data.usps:usps_3v5",
         "mnist": "bdl.data.mnist:mnist",
         "synthetic_logistic": "bdl.data.synthetic:synthetic_logistic",
+        "cubic": "bdl.data.synthetic:Cubic",
         "fa": "bdl.data.streams:Stream",
     },
 )

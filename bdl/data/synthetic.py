@@ -1,8 +1,9 @@
 """Data drawn from a known model, a new draw for every split."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,32 @@ def synthetic_logistic() -> Dataset:
     first draw is that of the VIFA paper (2023, appendix B.2). All rows of a draw train; none test.
     """
     return _joined("synthetic_logistic", "classification", [_logistic(seed) for seed in range(1, _DRAWS + 1)])
+
+
+@dataclass(frozen=True)
+class Cubic:
+    """Thirty rows of y = x^3 + noise, with x uniform on [-4, 4] and noise N(0, 9), both in original units.
+
+    The toy regression of the SLANG paper (2018, Figure 8), whose code draws x and then the noise by NumPy's legacy
+    generator with seed 1. All rows train; none test.
+
+    Parameters
+    ----------
+    variant
+        ``"plain"``, or ``"outlier"``, whose last x is 8.
+    """
+
+    variant: Literal["plain", "outlier"] = "plain"
+
+    def __call__(self) -> Dataset:
+        """Draw the rows."""
+        generator = np.random.RandomState(1)
+        x, noise = generator.uniform(-4, 4, 30), generator.normal(0, 3, 30)
+        if self.variant == "outlier":
+            x[-1] = 8
+        name = "cubic" + ("_outlier" if self.variant == "outlier" else "")
+        whole = partial(_block, len(x))
+        return Dataset(name, x[:, None], x**3 + noise, splits=1, published=whole, standardise="none")
 
 
 def _linear(seed: int) -> Draw:

@@ -94,6 +94,6 @@ def _examples(cell: Cell, split: int, part: Literal["train", "test"]) -> Example
     data, rows = cell.data, cell.data.split(split)
     scaling, chosen = fitted_scaling(data, [rows.train]), getattr(rows, part)
     x = data.x[chosen].reshape(len(chosen), -1)
-    inputs = np.asarray((x - scaling.x_mean[0]) / scaling.x_scale[0], dtype=np.float32)
+    inputs = np.asarray((x - scaling.x_mean[0]) / scaling.x_scale[0], dtype=np.float64)
     targets = torch.from_numpy(data.y[chosen])
     return Examples(torch.from_numpy(inputs), targets, float(scaling.y_scale[0]), float(scaling.y_mean[0]))

@@ -5,9 +5,8 @@ negative ELBO
 
     J = -sum_n E[log p(y_n | f_n)] + (sum_i alpha_i (m_i^2 + S_ii) - log |S|) / 2 + const
 
-needs only one-dimensional expectations, which the trapezoid rule on nodes z of f_n = x_n m + s_n z gives to machine
-precision (its error falls as exp(-2 pi^2 / (h s_n)) with the step h, log sigmoid having poles at i pi). Where the
-likelihood is Gaussian, `fa-optimum` gives the same from the exact posterior, better conditioned.
+needs only one-dimensional expectations (`bdl.models.quadrature`). Where the likelihood is Gaussian, `fa-optimum` gives
+the same from the exact posterior, better conditioned.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,10 +25,9 @@ from bdl.methods.base import Direct
 from bdl.methods.fa_optimum import check_rank
 from bdl.models.networks import Linear
 from bdl.models.problem import Hyper, Problem
+from bdl.models.quadrature import check_glm, expected_log_likelihood
 from bdl.posteriors import FactorAnalysis
 
-_NODES = torch.linspace(-9, 9, 201, dtype=torch.float64)
-_WEIGHTS = torch.softmax(-0.5 * _NODES.square(), 0)
 _STARTS, _RESTARTS = 3, 5
 _LOG_PSI = (-40.0, 20.0)
 """Bounds of log psi in the unit of the descent, far beyond any optimum: a long step must not overflow."""
@@ -54,8 +52,7 @@ class FactorAnalysisElbo(Direct):
 
     def check(self, problem: Problem) -> None:
         """Raise `InputError` unless the model is linear with one output and has no fewer parameters than factors."""
-        if not isinstance(problem.model, Linear) or problem.d_out != 1:
-            raise InputError("fa-elbo needs a linear model with one output: its ELBO is a sum of integrals over them")
+        check_glm("fa-elbo", problem)
         check_rank(self.latent_dim, problem)
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0) -> FactorAnalysis:
@@ -84,7 +81,7 @@ class FactorAnalysisElbo(Direct):
 
         def cost(flat: Tensor) -> Tensor:
             q = posterior(flat)
-            likelihood = expected_log_likelihood(q, design, lambda f: problem_log_prob(problem, f, y, hyper))
+            likelihood = expected_log_likelihood(problem, q, x, y, hyper)
             prior = 0.5 * (alpha * (q.mean().square() + q.variance())).sum()
             return prior - likelihood - 0.5 * q.log_det()
 
@@ -96,19 +93,6 @@ class FactorAnalysisElbo(Direct):
         starts = [torch.cat([zeros, factors.flatten(), zeros]) for factors in (widest, *others)]
         bounds = [(None, None)] * (dim + dim * rank) + [_LOG_PSI] * dim
         return posterior(torch.from_numpy(lowest(cost, starts, bounds)))
-
-
-def expected_log_likelihood(q: FactorAnalysis, design: Tensor, log_prob: Callable[[Tensor], Tensor]) -> Tensor:
-    """Sum over rows E[log p(y_n | f_n)], f_n ~ N(x_n m, x_n S x_n^T), for `log_prob` of outputs (n,) -> (n,)."""
-    centre = design @ q.mean()
-    spread = ((design @ q.factors).square().sum(1) + design.square() @ q.diag).sqrt()
-    values = torch.func.vmap(lambda node: log_prob(centre + node * spread).sum())(_NODES)
-    return _WEIGHTS @ values
-
-
-def problem_log_prob(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Tensor:
-    """Log-density of the targets for outputs (n,); the targets are in the unit that the model sees."""
-    return problem.likelihood.log_prob(f.unsqueeze(-1), y, hyper, torch.ones((), dtype=f.dtype))
 
 
 def lowest(

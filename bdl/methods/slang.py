@@ -23,8 +23,9 @@ from torch import Tensor
 from bdl.errors import InputError
 from bdl.methods.base import MinibatchMethod, Noise, Shapes, start
 from bdl.methods.spectrum import top_eigenvectors
-from bdl.models.gradients import ExampleGradients, example_gradients
+from bdl.models.gradients import example_gradients
 from bdl.models.problem import Batch, Hyper, Problem
+from bdl.models.products import ExampleGradients
 from bdl.posteriors import LowRankPrecision
 
 
@@ -71,8 +72,8 @@ class Slang(MinibatchMethod):
     rank: Annotated[int, Ge(1)] = 1
     samples: Annotated[int, Ge(1)] = 4
     momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
-    lr_factors: tuple[float, float] = (1.0, 1.0)
-    initial_scale: Annotated[float, Gt(0)] | None = 0.1
+    lr_factors: tuple[Annotated[float, Gt(0)], Annotated[float, Gt(0)]] = (1.0, 1.0)
+    initial_scale: Annotated[float, Ge(0)] | None = 0.1
     initial_precision: Annotated[float, Gt(0)] = 1.0
     doubled_mean: bool = False
 
@@ -80,6 +81,11 @@ class Slang(MinibatchMethod):
     def groups(self) -> tuple[str, ...]:
         """Groups of parameters with learning rates of their own."""
         return ("mean", "precision")
+
+    @property
+    def hyper_below(self) -> dict[str, float]:
+        """Limit the learning rate: that of the precision has to stay below 1."""
+        return {"learning_rate": 1 / self.lr_factors[1]}
 
     @property
     def _doubling(self) -> int:
@@ -111,7 +117,7 @@ class Slang(MinibatchMethod):
         U, d = self.precision(state.U, state.d, G, scale, beta)
         d = d + beta * prior
 
-        ghat = -scale * G.combine(torch.ones_like(batch.y).repeat(self.samples).unsqueeze(1)).squeeze(1)
+        ghat = -scale * G.total()
         gbar, updates = torch.lerp(ghat, state.gbar, self.momentum), state.updates + 1
         force = gbar / (1 - self.momentum**updates) + prior / self._doubling * state.mu
         mu = state.mu - self._doubling * alpha * LowRankPrecision(state.mu, U, d).solve(force)
@@ -138,15 +144,19 @@ class Slang(MinibatchMethod):
         tuple of Tensor
             The new U and d.
         """
-        keep, gain = (1 - beta).sqrt(), (beta * scale).sqrt()
-        cross = keep * gain * G.times(U)
-        below = torch.cat([cross, gain.square() * G.gram()], dim=1)
-        above = torch.cat([keep.square() * U.T @ U, cross.T], dim=1)
-        Q = top_eigenvectors(torch.cat([above, below]), self.rank)
-
-        new = keep * U @ Q[: self.rank] + gain * G.combine(Q[self.rank :])
-        diagonal = keep.square() * U.square().sum(1) + gain.square() * G.squares()
-        return new, keep.square() * d + (diagonal - new.square().sum(1)).clamp(min=0)
+        keep, gain = 1 - beta, beta * scale
+        diagonal = keep * U.square().sum(1) + gain * G.squares()
+        if len(U) <= self.rank + G.rows:
+            A = keep * U @ U.T + gain * G.outer()
+            Q = top_eigenvectors(A, self.rank)
+            new = Q * (Q * (A @ Q)).sum(0).clamp(min=0).sqrt()
+        else:  # the eigenvectors of A are combinations of the columns of U and the gradients
+            cross = (keep * gain).sqrt() * G.times(U)
+            below = torch.cat([cross, gain * G.gram()], dim=1)
+            above = torch.cat([keep * U.T @ U, cross.T], dim=1)
+            Q = top_eigenvectors(torch.cat([above, below]), self.rank)
+            new = keep.sqrt() * U @ Q[: self.rank] + gain.sqrt() * G.combine(Q[self.rank :])
+        return new, keep * d + (diagonal - new.square().sum(1)).clamp(min=0)
 
     def posterior(self, state: SlangState) -> LowRankPrecision:
         """Give N(mu, (U U^T + diag(d))^-1)."""

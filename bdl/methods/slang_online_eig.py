@@ -19,7 +19,7 @@ from torch import Tensor
 from bdl.errors import InputError
 from bdl.methods.slang import Slang
 from bdl.methods.spectrum import top_eigenvectors
-from bdl.models.gradients import ExampleGradients
+from bdl.models.products import ExampleGradients
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,16 @@ class SlangOnlineEig(Slang):
         self, U: Tensor, d: Tensor, G: ExampleGradients, scale: Tensor, beta: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Update U and d, but for the part beta lambda of the prior; arguments as in `Slang.precision`."""
-        gram = G.gram()
-        if self.rank > len(gram):
+        rank, matrix = self.rank, G.outer() if len(U) <= G.rows else G.gram()
+        if rank > len(matrix):
             raise InputError(
-                f"rank {self.rank} exceeds the {len(gram)} gradients of a minibatch (samples x batch_size); lower it"
+                f"rank {rank} exceeds the {G.rows} gradients of a minibatch (samples x batch_size); lower it"
             )
-        fresh = scale.sqrt() * G.combine(top_eigenvectors(gram, self.rank))
+        Q = top_eigenvectors(matrix, rank)
+        if len(U) <= G.rows:
+            fresh = Q * (scale * (Q * (matrix @ Q)).sum(0).clamp(min=0)).sqrt()
+        else:
+            fresh = scale.sqrt() * G.combine(Q)
         rest = (scale * G.squares() - fresh.square().sum(1)).clamp(min=0)
         return torch.lerp(U, matched(fresh, U), beta), (1 - beta) * d + beta * rest
 

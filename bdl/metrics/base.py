@@ -20,7 +20,8 @@ class MetricInfo:
     unit
         Unit of the values.
     direction
-        ``"lower"`` or ``"higher"`` is better; ``"ratio"`` marks a duration, compared as paper / ours.
+        ``"lower"`` or ``"higher"`` is better; ``"none"`` if neither is; ``"ratio"`` marks a duration, compared as
+        paper / ours.
     kind
         What it is computed from: predictions, the posterior, posterior and reference posterior, or the clock.
     task
@@ -29,7 +30,7 @@ class MetricInfo:
 
     label: str
     unit: str
-    direction: Literal["lower", "higher", "ratio"]
+    direction: Literal["lower", "higher", "none", "ratio"]
     kind: Literal["predictive", "posterior", "distance", "time"]
     task: "Task | None" = None
 

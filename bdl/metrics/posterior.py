@@ -14,6 +14,7 @@ from torch import Tensor
 from bdl.metrics import distances
 from bdl.metrics.base import MetricInfo
 from bdl.metrics.evaluation import Evaluation
+from bdl.metrics.outputs import gaussian
 
 Moments = distances.Moments
 Measure = Callable[[Moments, Moments], Tensor]
@@ -54,12 +55,16 @@ class ScaledW2:
 
 @dataclass(frozen=True)
 class SymKl:
-    """Average of both Kullback-Leibler divergences of Gaussians with the moments (`bdl.metrics.distances.sym_kl`)."""
+    """Average of both Kullback-Leibler divergences of a Gaussian posterior and the Gaussian with the truth's moments.
+
+    It is `bdl.metrics.distances.sym_kl`.
+    """
 
     info: ClassVar = MetricInfo("Symmetric KL", "nats", "lower", "distance")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        """Score a fit."""
+        """Score a fit; raise `InputError` if the posterior is not Gaussian."""
+        gaussian("sym_kl", evaluation)
         return _score(evaluation, _on_shared(lambda ours, reference: distances.sym_kl(*ours, *reference)))
 
 

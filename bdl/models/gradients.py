@@ -1,126 +1,12 @@
-"""Gradients of log p(y_i | x_i, theta), one an example, and the products of them that methods need.
-
-A layer's weights have the gradient (error) (input)^T, an outer product, for each example (Goodfellow 2015). For models
-of dense layers the n x D matrix G of all gradients is therefore never formed: its products cost the same, its
-Gram matrix G G^T only O(n^2) per unit instead of per weight, and the memory is that of the activations.
-"""
-
-from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import reduce
-from typing import Protocol
+"""Gradients and curvature of log p(y_i | x_i, theta), example by example, at samples of the parameters."""
 
 import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.models.base import LayeredModel, Layers
+from bdl.models.base import LayeredModel
 from bdl.models.problem import Batch, Hyper, Problem
-
-
-class ExampleGradients(Protocol):
-    """The matrix G of gradients, (n, D), known by what it does."""
-
-    def gram(self) -> Tensor:
-        """G G^T, (n, n)."""
-        ...
-
-    def times(self, columns: Tensor) -> Tensor:
-        """G V for V of shape (D, L): (n, L)."""
-        ...
-
-    def combine(self, weights: Tensor) -> Tensor:
-        """G^T W for W of shape (n, L): (D, L)."""
-        ...
-
-    def squares(self) -> Tensor:
-        """Sum over examples of the squared gradients, (D,)."""
-        ...
-
-
-@dataclass(frozen=True)
-class DenseGradients:
-    """G as a matrix.
-
-    Parameters
-    ----------
-    matrix
-        Shape (n, D).
-    """
-
-    matrix: Tensor
-
-    def gram(self) -> Tensor:
-        """G G^T, (n, n)."""
-        return self.matrix @ self.matrix.T
-
-    def times(self, columns: Tensor) -> Tensor:
-        """G V for V of shape (D, L): (n, L)."""
-        return self.matrix @ columns
-
-    def combine(self, weights: Tensor) -> Tensor:
-        """G^T W for W of shape (n, L): (D, L)."""
-        return self.matrix.T @ weights
-
-    def squares(self) -> Tensor:
-        """Sum over examples of the squared gradients, (D,)."""
-        return self.matrix.square().sum(0)
-
-
-@dataclass(frozen=True)
-class OuterGradients:
-    """G as the inputs and errors of dense layers.
-
-    Parameters
-    ----------
-    layers
-        Inputs (n, in), with a last column of ones where the layers have biases, and errors (n, out).
-    bias
-        Whether they have.
-    """
-
-    layers: Layers
-    bias: bool
-
-    def gram(self) -> Tensor:
-        """G G^T, (n, n)."""
-        return _total((inputs @ inputs.T) * (errors @ errors.T) for inputs, errors in self.layers)
-
-    def times(self, columns: Tensor) -> Tensor:
-        """G V for V of shape (D, L): (n, L)."""
-        sizes = [inputs.shape[1] * errors.shape[1] for inputs, errors in self.layers]
-        parts = torch.split(columns.T, sizes, dim=1)
-        return _total(
-            ((errors @ self._blocks(part, errors.shape[1])) * inputs).sum(-1).T
-            for part, (inputs, errors) in zip(parts, self.layers, strict=True)
-        )
-
-    def combine(self, weights: Tensor) -> Tensor:
-        """G^T W for W of shape (n, L): (D, L)."""
-        blocks = [(weights.T.unsqueeze(-1) * errors).mT @ inputs for inputs, errors in self.layers]
-        return torch.cat([self._flat(block) for block in blocks], dim=-1).T
-
-    def squares(self) -> Tensor:
-        """Sum over examples of the squared gradients, (D,)."""
-        blocks = [errors.square().T @ inputs.square() for inputs, errors in self.layers]
-        return torch.cat([self._flat(block) for block in blocks])
-
-    def _flat(self, block: Tensor) -> Tensor:
-        """Order a layer's entries, (..., out, in), as they are in theta."""
-        if not self.bias:
-            return block.flatten(-2)
-        return torch.cat([block[..., :-1].flatten(-2), block[..., -1]], dim=-1)
-
-    def _blocks(self, rows: Tensor, n_out: int) -> Tensor:
-        """Undo `_flat`: (L, out * in) -> (L, out, in)."""
-        if not self.bias:
-            return rows.reshape(len(rows), n_out, -1)
-        weights, bias = rows[:, :-n_out], rows[:, -n_out:]
-        return torch.cat([weights.reshape(len(rows), n_out, -1), bias.unsqueeze(-1)], dim=-1)
-
-
-def _total(terms: Iterable[Tensor]) -> Tensor:
-    return reduce(torch.add, terms)
+from bdl.models.products import DenseGradients, ExampleGradients, OuterGradients
 
 
 def gradient_matrix(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper) -> Tensor:
@@ -171,10 +57,15 @@ def example_gradients(problem: Problem, theta: Tensor, batch: Batch, hyper: Hype
     Returns
     -------
     ExampleGradients
-        The n = S M gradients, those of the first parameter vector first. They are outer products if the model is
-        a `LayeredModel`, and otherwise a matrix.
+        The S M gradients. They are outer products if the model is a `LayeredModel`, those of the first parameter vector
+        first, and otherwise a matrix; of one layer with one output, whose gradients e_si x_i share their inputs, the M
+        rows (sum_s e_si^2)^1/2 x_i.
     """
     model = problem.model
+    if one_output(problem):
+        inputs, f = _outputs(problem, theta, batch)
+        errors = _errors(problem, f, batch, hyper)
+        return _shared(inputs, errors, errors.square())
     if not isinstance(model, LayeredModel):
         matrix = torch.func.vmap(lambda one: gradient_matrix(problem, one, batch, hyper))(theta)
         return DenseGradients(matrix.flatten(0, 1))
@@ -182,7 +73,68 @@ def example_gradients(problem: Problem, theta: Tensor, batch: Batch, hyper: Hype
     return OuterGradients(tuple((_rows(inputs, model.bias), _rows(errors)) for inputs, errors in stacked), model.bias)
 
 
+def example_hessians(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper) -> ExampleGradients:
+    """Differentiate each example's log-likelihood once and twice at several parameter vectors.
+
+    Parameters
+    ----------
+    problem, theta, batch, hyper
+        As in `example_gradients`; of one layer with one output, and a likelihood whose curvature in that output is its
+        Fisher information: all that are here.
+
+    Returns
+    -------
+    ExampleGradients
+        With the sum of the gradients as `total`, and G^T G = minus the sum of the Hessians, M rows.
+
+    Raises
+    ------
+    InputError
+        If the model has several layers or outputs.
+    """
+    if not one_output(problem):
+        raise InputError("Hessians of single examples need a linear model with one output: use curvature fisher")
+    inputs, f = _outputs(problem, theta, batch)
+    roots = problem.likelihood.root_fisher(f.reshape(-1, 1), hyper, batch.y_unit)
+    return _shared(inputs, _errors(problem, f, batch, hyper), roots.reshape(f.shape).square())
+
+
+def one_output(problem: Problem) -> bool:
+    """Tell whether the model is one layer with one output, so that all gradients of an example are multiples of it."""
+    model = problem.model
+    return (
+        isinstance(model, LayeredModel) and len(model.widths(problem.d_in, problem.d_out)) == 2 and problem.d_out == 1
+    )
+
+
+def _outputs(problem: Problem, theta: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Give the inputs of one layer with one output, (M, D), and its outputs, (S, M), as one product of matrices."""
+    model = problem.model
+    assert isinstance(model, LayeredModel), "one layer"
+    inputs = _with_ones(batch.x, model.bias)
+    return inputs, theta @ inputs.T
+
+
+def _errors(problem: Problem, f: Tensor, batch: Batch, hyper: Hyper) -> Tensor:
+    """Differentiate log p(y_i | f_si) by f_si: (S, M) -> (S, M)."""
+
+    def value(f: Tensor) -> Tensor:
+        y = batch.y.expand(f.shape).flatten()
+        return problem.likelihood.log_prob(f.reshape(-1, 1), y, hyper, batch.y_unit).sum()
+
+    errors: Tensor = torch.func.grad(value)(f)
+    return errors
+
+
+def _shared(inputs: Tensor, errors: Tensor, weights: Tensor) -> DenseGradients:
+    """Add up over samples what they have of each example: inputs (M, D), errors and weights (S, M)."""
+    return DenseGradients(weights.sum(0).sqrt().unsqueeze(1) * inputs, errors.sum(0) @ inputs)
+
+
 def _rows(values: Tensor, ones: bool = False) -> Tensor:
     """Put the examples of all samples below one another, (S, M, k) -> (S M, k), and maybe append a column of ones."""
-    rows = values.flatten(0, 1)
+    return _with_ones(values.flatten(0, 1), ones)
+
+
+def _with_ones(rows: Tensor, ones: bool) -> Tensor:
     return torch.cat([rows, torch.ones_like(rows[:, :1])], dim=1) if ones else rows

@@ -50,12 +50,12 @@ def _ends(cell: Cell) -> list[Setting]:
 
 
 def _finite(shared: Program, cell: Cell, hyper: Setting) -> bool:
-    rows = cell.data.split(cell.splits[0]).train[:_ROWS]
+    pool, rows = shared.pool, cell.data.split(cell.splits[0]).train[:_ROWS]
     trials = shared.trials([(*cell.identity, "start")], [rows], [hyper])
-    state = initial_state(cast(Method, shared.method), shared.problem, trials, shared.pool.device)
+    state = initial_state(cast(Method, shared.method), shared.problem, trials, pool.device, pool.dtype)
 
     def likelihood(state: Any, view: View, values: Hyper) -> Tensor:
-        batch = view.batch(shared.pool.x, shared.pool.y, torch.as_tensor(rows, device=shared.pool.device))
+        batch = view.batch(pool.x, pool.y, torch.as_tensor(rows, device=pool.device))
         return shared.problem.log_likelihood(shared.posterior(state).mean(), batch, values)
 
     found = torch.func.vmap(likelihood)(state, trials.view, dict(trials.hyper))

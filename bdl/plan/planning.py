@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bdl.plan.cell import Cell
+from bdl.errors import InputError
 from bdl.plan.checks import check, check_device
 from bdl.spec import Benchmark
 
@@ -23,18 +24,25 @@ def plan(
         If the device or data are missing, or a cell cannot work.
     """
     check_device(device)
-    cells = [replace(cell, splits=tuple(splits), device=device, compile=compile) for cell in cells_of(benchmark)]
+    every = [
+        replace(cell, splits=tuple(split for split in splits if split in cell.splits), device=device, compile=compile)
+        for cell in cells_of(benchmark)
+    ]
+    cells = [cell for cell in every if cell.splits]
+    if not cells:
+        numbers = ", ".join(f"{split}" for split in splits)
+        raise InputError(f"no data set that is chosen has a split {numbers}: choose a smaller number")
     for cell in cells:
         check(cell)
     return cells
 
 
 def cells_of(benchmark: Benchmark) -> list[Cell]:
-    """List all cells of a benchmark with all its splits, in table order, unchecked."""
+    """List all cells of a benchmark with all their splits, in table order, unchecked."""
     at = {point.text: benchmark.at(point) for point in benchmark.points}
-    splits = tuple(range(benchmark.splits))
     return [
-        Cell(own, own.dataset(dataset), entry, splits, point)  # the label is the same, its settings may not be
+        # the label of the data set is the same at all points, its settings may not be
+        Cell(own, own.dataset(dataset), entry, tuple(own.splits_of(dataset)), point)
         for dataset, entry, point in benchmark.cells
         for own in (at[point.text],)
     ]

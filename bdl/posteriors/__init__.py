@@ -6,9 +6,11 @@ from bdl.posteriors.dropout import Dropout
 from bdl.posteriors.empirical import Empirical
 from bdl.posteriors.factor_analysis import FactorAnalysis
 from bdl.posteriors.full import FullGaussian
+from bdl.posteriors.full_precision import FullPrecision
 from bdl.posteriors.kl import kl_divergence
 from bdl.posteriors.low_rank_precision import LowRankPrecision
 from bdl.posteriors.tensors import FAMILIES, from_tensors, to_tensors
+from bdl.posteriors.weighted import Weighted
 
 __all__ = [
     "FAMILIES",
@@ -17,9 +19,11 @@ __all__ = [
     "Empirical",
     "FactorAnalysis",
     "FullGaussian",
+    "FullPrecision",
     "Gaussian",
     "LowRankPrecision",
     "Posterior",
+    "Weighted",
     "from_tensors",
     "kl_divergence",
     "to_tensors",

@@ -18,9 +18,11 @@ FAMILIES = Registry(
         "diagonal": "bdl.posteriors.diagonal:DiagonalGaussian",
         "factor-analysis": "bdl.posteriors.factor_analysis:FactorAnalysis",
         "full": "bdl.posteriors.full:FullGaussian",
+        "full-precision": "bdl.posteriors.full_precision:FullPrecision",
         "low-rank-precision": "bdl.posteriors.low_rank_precision:LowRankPrecision",
         "dropout": "bdl.posteriors.dropout:Dropout",
         "empirical": "bdl.posteriors.empirical:Empirical",
+        "weighted": "bdl.posteriors.weighted:Weighted",
     },
 )
 """Families by name; each is a NamedTuple of tensors."""

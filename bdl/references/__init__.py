@@ -9,6 +9,7 @@ REFERENCES = Registry(
         "nuts": "bdl.references.nuts:NutsReference",
         "bayesian-ridge": "bdl.references.linear:BayesianRidgeReference",
         "grid": "bdl.references.grid:GridReference",
+        "exact-gaussian": "bdl.references.exact_gaussian:ExactGaussianReference",
     },
     contracts=("bdl.references.base:Reference",),
 )

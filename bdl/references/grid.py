@@ -10,12 +10,12 @@ from functools import partial
 
 import torch
 from torch import Tensor
-from torch.func import vmap
 
 from bdl.errors import InputError
-from bdl.models.problem import Batch, Hyper, Problem
+from bdl.models.joint import log_joint, whole
+from bdl.models.mode import LogDensity, laplace
+from bdl.models.problem import Hyper, Problem
 from bdl.references.base import Truth
-from bdl.references.laplace import LogDensity, laplace
 
 REACH, STEP = 8.0, 0.4
 """Half-width and step of the first grid, in standard deviations of the Laplace approximation."""
@@ -24,8 +24,6 @@ EDGE = 30.0
 AGREEMENT = 1e-8
 """Largest change of moments, relative to the covariance, by which a grid is fine enough."""
 MOST_POINTS = 2**22
-CHUNK = 2**20
-"""Log-likelihoods of single examples held in memory at a time."""
 
 
 @dataclass(frozen=True)
@@ -63,21 +61,10 @@ class GridReference:
         InputError
             If the density is not finite, has no proper mode, or is too skewed for a grid of 4 million points.
         """
-        unit = torch.ones((), dtype=torch.float64)  # `hyper` is in the unit of y
-        log_density = partial(log_joint, problem=problem, batch=Batch(x, y, len(y) * unit, unit), hyper=hyper)
+        log_density = partial(log_joint, problem=problem, batch=whole(x, y), hyper=hyper)
         mode, scale = laplace(log_density, torch.zeros(problem.dim, dtype=torch.float64))
         mean, covariance = moments(lambda z: log_density(mode + z @ scale.T), problem.dim)
         return Truth(mode + scale @ mean, scale @ covariance @ scale.T, {}, log_density=log_density)
-
-
-def log_joint(theta: Tensor, problem: Problem, batch: Batch, hyper: Hyper) -> Tensor:
-    """Evaluate log p(D, theta), `batch` holding all examples: (m, D) -> (m,), nats."""
-
-    def one(theta: Tensor) -> Tensor:
-        return problem.log_likelihoods(theta, batch, hyper).sum() + problem.log_prior(theta, hyper)
-
-    values: Tensor = vmap(one, chunk_size=max(1, CHUNK // len(batch.y)))(theta)
-    return values
 
 
 def moments(log_density: LogDensity, dim: int) -> tuple[Tensor, Tensor]:

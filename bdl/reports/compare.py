@@ -1,7 +1,7 @@
 """Our numbers beside the printed ones, with a verdict."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ import numpy as np
 from bdl.metrics import MetricInfo, info
 from bdl.reports.axes import at
 from bdl.reports.inputs import Benchmark
-from bdl.reports.papers import PaperValue, Printed, paper_values
+from bdl.reports.papers import Key, PaperValue, Printed, paper_values
 from bdl.reports.statistics import STATISTICS, Values
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ SAMPLED_TRUTH = (
     "the exact posterior is expected to have; of a distance d, sqrt(d^2 - floor^2) or more is due to the method."
 )
 VALUES_ALONE = "No standard error (fewer than two different successful trials): the verdict compares the values alone."
+ONE_SPLIT = "Split {} alone, as printed: the verdict compares the values alone."
 
 _SAMPLED = ("mcse", "floor")
 
@@ -39,9 +40,10 @@ class Cell:
         Where the cell belongs; `method` is the benchmark's entry, `statistic` ``"mean"`` or ``"median"``.
     ours, ours_se
         The statistic over the successful trials and its standard error, in the metric's unit; None without
-        a successful trial, and without two of them for the standard error.
+        a successful trial, and without two of them for the standard error. Where the paper prints the value of one
+        split, that of the same split.
     n_trials, n_failed
-        All trials, and those that failed or gave no finite value.
+        All trials (of that split, if it is one alone), and those that failed or gave no finite value.
     paper, paper_se, paper_source
         The printed number, its printed standard error, and paper and table.
     z
@@ -50,8 +52,9 @@ class Cell:
         Monte-Carlo standard error of a score that has one; and where the truth is sampled, the distance that the exact
         posterior is expected to have to the sample; None elsewhere.
     verdict
-        ``"match"``, ``"better"``, ``"worse"``, ``"no paper value"``, ``"failed"`` (no trial succeeded),
-        ``"not run"`` (no trial), or for durations a ratio such as ``"53x faster"``.
+        ``"match"``, ``"better"``, ``"worse"``, ``"differs"`` (of metrics without a better and a worse),
+        ``"no paper value"``, ``"failed"`` (no trial succeeded), ``"not run"`` (no trial), or for durations a ratio
+        such as ``"53x faster"``.
     note
         Remarks, one a line, or None.
     point
@@ -87,14 +90,14 @@ def compare(benchmark: Benchmark, rows: "pd.DataFrame") -> list[Cell]:
     benchmark
         Says which cells there are and which tables they reproduce.
     rows
-        One row a trial: `dataset`, `entry`, `status` (``"ok"`` or ``"failed"``), a column a metric, and one an axis of
-        the sweep.
+        One row a trial: `dataset`, `entry`, `split`, `status` (``"ok"`` or ``"failed"``), a column a metric, and one an
+        axis of the sweep.
 
     Returns
     -------
     list of Cell
-        In the order of the benchmark's cells, then metric and statistic. Durations are shown by their mean;
-        their median is there only where the paper prints one.
+        In the order of the benchmark's cells, then metric and statistic. Durations, and values of one split, are shown
+        by their mean; their median is there only where the paper prints one.
 
     Raises
     ------
@@ -110,59 +113,74 @@ def compare(benchmark: Benchmark, rows: "pd.DataFrame") -> list[Cell]:
     number of a single run is one draw from our spread over trials: t is their standard deviation. Where the truth is
     sampled, the Monte-Carlo error joins s, and t too, since the paper's truth had such an error as well.
     A match is |z| <= 2, or ours equal to the printed number at the printed digits.
+
+    A number printed for one split is held against our number of that split. Where all printed numbers of a metric on a
+    dataset are of one split, entries without a printed number are shown on that split as well.
     """
     printed = paper_values(benchmark.papers)
+    if benchmark.axes:  # papers print nothing at the points of a sweep
+        printed = {}
     sampled = [f"{metric}_{suffix}" for metric in benchmark.metrics for suffix in _SAMPLED]
-    rows = rows.reindex(columns=["dataset", "entry", *benchmark.axes, "status", *benchmark.metrics, *sampled])
+    rows = rows.reindex(columns=["dataset", "entry", *benchmark.axes, "split", "status", *benchmark.metrics, *sampled])
+    alone = _lone_splits(printed)
     cells = []
     for (dataset, entry, point), metric in product(benchmark.cells, benchmark.metrics):
         trials = at(rows[(rows["dataset"] == dataset) & (rows["entry"] == entry)], point.texts)
-        good = trials[trials["status"] == "ok"]
-        values = good[metric].to_numpy(dtype=float)
-        values = values[np.isfinite(values)]
-        of_truth = [_mean(good[f"{metric}_{suffix}"].to_numpy(dtype=float)) for suffix in _SAMPLED]
         for statistic in STATISTICS:
-            paper = None if point.texts else printed.get((dataset, entry, metric, statistic))
-            if statistic == "mean" or paper is not None or info(metric).direction != "ratio":
-                place = (dataset, entry, metric, statistic)
-                cell = _cell(benchmark, place, values, len(trials), of_truth, paper)
+            place = (dataset, entry, metric, statistic)
+            paper = printed.get(place)
+            split = paper.split if paper else alone.get((dataset, metric))
+            if statistic == "mean" or paper is not None or (split is None and info(metric).direction != "ratio"):
+                own = trials if split is None else trials[trials["split"] == split]
+                cell = _cell(benchmark, place, own, split, paper)
                 cells.append(replace(cell, point=dict(point.texts)))
     return cells
+
+
+def _lone_splits(printed: Mapping[Key, PaperValue]) -> dict[tuple[str, str], int]:
+    """Give the split that all printed numbers of a metric on a dataset are of, where it is one alone."""
+    found: dict[tuple[str, str], set[int | None]] = {}
+    for (dataset, _, metric, _), value in printed.items():
+        found.setdefault((dataset, metric), set()).add(value.split)
+    return {place: split for place, (split, *others) in found.items() if split is not None and not others}
 
 
 def _cell(
     benchmark: Benchmark,
     place: tuple[str, str, str, str],
-    values: Values,
-    n_trials: int,
-    of_truth: Sequence[float | None],
+    trials: "pd.DataFrame",
+    split: int | None,
     paper: PaperValue | None,
 ) -> Cell:
-    about = info(place[2])
+    about, good = info(place[2]), trials[trials["status"] == "ok"]
+    values = good[place[2]].to_numpy(dtype=float)
+    values = values[np.isfinite(values)]
     ours, ours_se = summary(place[3], values)
-    mc_se, floor = of_truth
+    mc_se, floor = (_mean(good[f"{place[2]}_{suffix}"].to_numpy(dtype=float)) for suffix in _SAMPLED)
     # An error that each trial has by itself shows in the spread of the trials; that of a sampled truth does not.
     shared = 0.0 if mc_se is None or floor is None else mc_se
     z = None if about.direction == "ratio" else _z(ours, ours_se, values.size, shared, paper)
     notes = list(_notes(benchmark, place))
     if floor is not None:
         notes.append(SAMPLED_TRUTH)
-    if ours is not None and paper is not None and z is None and about.direction != "ratio":
+    if split is not None:
+        notes.append(ONE_SPLIT.format(split))
+    elif ours is not None and paper is not None and z is None and about.direction != "ratio":
         notes.append(VALUES_ALONE)
     return Cell(
         benchmark.name,
         *place,
         ours=ours,
         ours_se=ours_se,
-        n_trials=n_trials,
-        n_failed=n_trials - values.size,
+        n_trials=len(trials),
+        n_failed=len(trials) - values.size,
         paper=paper.value if paper else None,
         paper_se=paper.stderr if paper else None,
         paper_source=paper.source if paper else None,
         mc_se=mc_se,
         floor=floor,
         z=z,
-        verdict="not run" if n_trials == 0 else verdict(ours, z, paper.value if paper else None, about),
+        verdict="not run" if trials.empty else verdict(ours, z, paper.value if paper else None, about),
         note="\n".join(notes) or None,
     )
 
@@ -194,6 +212,8 @@ def verdict(ours: float | None, z: float | None, paper: Printed | None, info: Me
         return _ratio(ours, paper)
     if paper.shows(ours) or (z is not None and abs(z) <= Z_LIMIT):
         return "match"
+    if info.direction == "none":
+        return "differs"
     return "better" if (ours < paper) == (info.direction == "lower") else "worse"
 
 

@@ -208,7 +208,7 @@ def _print(panel: "Axes", own: Sequence[Curve], looks: Looks, printed: Mapping[K
     step = BESIDE * max(float(np.ptp(curve.places)) for curve in own)
     for curve in own:
         value = None if curve.point else printed.get((curve.dataset, curve.entry, curve.metric, "mean"))
-        if value is not None:
+        if value is not None and value.split is None:  # a curve is a mean over splits
             place = place * BEYOND if xscale == "log" else place + step
             style = PRINTED | {"color": looks[curve.entry]["color"]}
             panel.errorbar([place], [value.value], yerr=value.stderr, linestyle="none", elinewidth=1, **style)

@@ -37,6 +37,10 @@ class PaperTables(Protocol):
         """Our metric to the paper's, ``{"joint_nll": "-test_ll"}`` if it has the opposite sign; empty for all metrics
         that have the same name."""
 
+    @property
+    def split(self) -> int | None:
+        """The split whose values are printed, if it is one alone."""
+
 
 class Note(Protocol):
     """A remark about the cells it names; None stands for any."""

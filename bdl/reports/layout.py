@@ -11,7 +11,12 @@ from bdl.reports.compare import Cell
 from bdl.reports.papers import Printed
 
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-BETTER = {"lower": "↓ lower is better", "higher": "↑ higher is better", "ratio": "↓ shorter is better"}
+BETTER = {
+    "lower": ", ↓ lower is better",
+    "higher": ", ↑ higher is better",
+    "ratio": ", ↓ shorter is better",
+    "none": "",
+}
 MIN_DIGITS = 3
 
 
@@ -62,8 +67,8 @@ class Shown(NamedTuple):
 
 
 def heading(about: MetricInfo) -> str:
-    """Write a metric with its unit and direction."""
-    return f"{about.label} ({about.unit}), {BETTER[about.direction]}"
+    """Write a metric with its unit and its direction, if it has one."""
+    return f"{about.label} ({about.unit}){BETTER[about.direction]}"
 
 
 def footnotes(cells: Sequence[Cell]) -> list[str]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 COLOURS = "viridis"
 """Its lightness is monotone, so that the sign of a covariance can be told in grey as well."""
 
-_MANY = 40
+MANY = 40
 """Parameters that can be told apart in a panel."""
 
 
@@ -65,7 +65,8 @@ def _figure(pair: Gaussians) -> "Figure":
     return figure
 
 
-def _plain(panel: "Axes", title: str) -> None:
+def plain(panel: "Axes", title: str) -> None:
+    """Give a panel of numbers by parameter its title, and no more lines than it needs."""
     panel.set_title(title, fontsize=10, loc="left")
     panel.grid(axis="y")
     panel.tick_params(which="both", length=0)
@@ -73,19 +74,19 @@ def _plain(panel: "Axes", title: str) -> None:
 
 
 def _means(panel: "Axes", pair: Gaussians) -> None:
-    _plain(panel, "mean of each parameter")
+    plain(panel, "mean of each parameter")
     place = np.arange(1, len(pair.mean) + 1)
-    shrink = 0.5 if len(pair.mean) > _MANY else 1.0
+    shrink = 0.5 if len(pair.mean) > MANY else 1.0
     panel.plot(place, pair.true_mean, linestyle="none", label="truth", **(PAPER | {"markersize": 7 * shrink}))
     panel.plot(place, pair.mean, linestyle="none", label="approximation", **(OURS | {"markersize": 3.5 * shrink}))
     panel.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
 
 
 def _variances(panel: "Axes", pair: Gaussians) -> None:
-    _plain(panel, "variance")
+    plain(panel, "variance")
     known = len(pair.true_covariance)
     truth, ours = np.diag(pair.true_covariance), np.diag(pair.covariance)[:known]
-    if known > _MANY:  # bars would be hair-thin: the truth as an area, the approximation as a line
+    if known > MANY:  # bars would be hair-thin: the truth as an area, the approximation as a line
         edges = np.arange(known + 1) + 0.5
         panel.stairs(truth, edges, fill=True, color=PAPER["color"], alpha=0.5)
         panel.stairs(ours, edges, baseline=None, color=OURS["color"])

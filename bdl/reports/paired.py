@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from bdl.metrics import info
+from bdl.metrics import MetricInfo, info
 from bdl.reports.axes import at
 from bdl.reports.figures import GRID, OURS, PAPER, QUIET, mark, panels, save
 from bdl.reports.inputs import Benchmark
@@ -84,8 +84,9 @@ def paired_differences(benchmark: Benchmark, rows: "pd.DataFrame") -> list[Paire
     Returns
     -------
     list of PairedDifference
-        In the order metric, then cell of the benchmark, for predictive metrics and the datasets on which the baseline
-        runs; empty without a baseline. In a sweep the baseline is the one of the same point.
+        In the order metric, then cell of the benchmark, for predictive metrics with a better and a worse and for the
+        datasets on which the baseline runs; empty without a baseline. In a sweep the baseline is the one of the same
+        point.
 
     Notes
     -----
@@ -94,7 +95,7 @@ def paired_differences(benchmark: Benchmark, rows: "pd.DataFrame") -> list[Paire
     independent and the interval is somewhat too narrow (Nadeau and Bengio, "Inference for the generalization error",
     Machine Learning 52, 2003).
     """
-    metrics = [name for name in benchmark.metrics if info(name).kind == "predictive"]
+    metrics = [name for name in benchmark.metrics if _judged(info(name))]
     against = {dataset for dataset, entry, _ in benchmark.cells if entry == benchmark.baseline}
     cells = [cell for cell in benchmark.cells if cell[0] in against and cell[1] != benchmark.baseline]
     rows = rows.reindex(columns=["dataset", "entry", *benchmark.axes, "split", "status", *metrics])
@@ -140,6 +141,10 @@ def paired_figures(benchmark: Benchmark, rows: "pd.DataFrame", folder: Path) -> 
         },
         folder,
     )
+
+
+def _judged(about: MetricInfo) -> bool:
+    return about.kind == "predictive" and about.direction != "none"
 
 
 def _interval(values: Values) -> tuple[float | None, float | None, float | None]:

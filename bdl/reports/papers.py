@@ -63,12 +63,15 @@ class PaperValue:
         Paper and table, for example ``"vifa2023 Table 1"``.
     single
         Whether it is one run, rather than a statistic of several.
+    split
+        The split that it is of, from 0, if it is of one alone.
     """
 
     value: Printed
     stderr: Printed | None
     source: str
     single: bool = False
+    split: int | None = None
 
 
 def paper_values(papers: Iterable[PaperTables]) -> dict[Key, PaperValue]:
@@ -132,7 +135,7 @@ def _read_table(listed: PaperTables, rows: list[dict[str, str]]) -> dict[Key, Pa
                     f"{source} prints several numbers for {' '.join(key)}, which differ in their settings:"
                     f" remove '{entry}' from the methods of this paper"
                 )
-            values[key] = PaperValue(value, _stderr(row), source, single)
+            values[key] = PaperValue(value, _stderr(row), source, single, listed.split)
     return values
 
 

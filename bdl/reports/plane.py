@@ -1,5 +1,7 @@
 """The posterior of two parameters beside the truth: two densities on one scale, and the outlines of both."""
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +19,8 @@ LEVELS = np.linspace(0, 1, 11)
 MARGIN = 3.2
 """Standard deviations, of the truth and of the approximation, that the panels show."""
 RESOLUTION = 200
+IN_LINE = 4
+"""Panels, if there is one an entry."""
 Look = dict[str, Any]
 TRUTH: Look = {"color": PAPER["color"], "linestyle": (0, (4, 2)), "linewidth": 1.8}
 APPROXIMATION: Look = {"color": OURS["color"], "linestyle": "-", "linewidth": 1.4}
@@ -40,9 +44,7 @@ def plane_figure(pair: Gaussians) -> "Figure":
     from matplotlib.figure import Figure
 
     points = _points(pair)
-    truth = _gaussian(points, pair.true_mean, pair.true_covariance)
-    if pair.true_log_density is not None:
-        truth = pair.true_log_density(points.reshape(-1, 2)).reshape(truth.shape)
+    truth = _truth(pair, points)
     ours = _gaussian(points, pair.mean, pair.covariance)
 
     figure = Figure(figsize=(10, 3.6), layout="constrained", facecolor="white")
@@ -64,6 +66,48 @@ def plane_figure(pair: Gaussians) -> "Figure":
     left.set(ylabel="parameter 2")
     figure.suptitle(f"{pair.dataset}, {pair.entry}", fontsize=11, x=0.01, ha="left")
     return figure
+
+
+def planes_figure(pairs: Sequence[Gaussians]) -> "Figure":
+    """Draw several posteriors of two parameters, a panel an entry.
+
+    Parameters
+    ----------
+    pairs
+        Of one data set, as in `plane_figure`.
+
+    Returns
+    -------
+    Figure
+        Density of the truth, relative to its peak, and over it the outlines of the approximation at one and two
+        standard deviations.
+    """
+    from matplotlib.figure import Figure
+
+    columns = min(len(pairs), IN_LINE)
+    lines = math.ceil(len(pairs) / columns)
+    figure = Figure(figsize=(max(2.7 * columns, 5), 2.7 * lines + 0.9), layout="constrained", facecolor="white")
+    panels = figure.subplots(lines, columns, squeeze=False)
+    for panel in panels.ravel()[len(pairs) :]:
+        panel.remove()
+    for panel, pair in zip(panels.ravel(), pairs, strict=False):
+        points = _points(pair)
+        truth = _truth(pair, points)
+        panel.contourf(*np.moveaxis(points, -1, 0), np.exp(truth - truth.max()), levels=LEVELS, cmap=SHADES)
+        _ellipses(panel, pair.mean, pair.covariance, APPROXIMATION)
+        _finish(panel, pair.entry, points)
+    for row in panels:
+        row[0].set(ylabel="parameter 2")
+    what = "truth shaded; approximation at 1 and 2 sd"
+    figure.suptitle(f"{pairs[0].dataset}\n{what}", fontsize=11, x=0.01, ha="left")
+    return figure
+
+
+def _truth(pair: Gaussians, points: Array) -> Array:
+    """Log-density of the truth, or without one of the Gaussian with its moments: (n, n, 2) -> (n, n)."""
+    if pair.true_log_density is None:
+        return _gaussian(points, pair.true_mean, pair.true_covariance)
+    return pair.true_log_density(points.reshape(-1, 2)).reshape(points.shape[:-1])
 
 
 def _points(pair: Gaussians) -> Array:

@@ -24,6 +24,7 @@ STYLES = {
     "failed": "bold red",
     "faster": "cyan",
     "slower": "yellow",
+    "differs": "bold yellow",
 }
 LATEX = {
     "\\": r"\textbackslash{}",

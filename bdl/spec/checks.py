@@ -44,6 +44,7 @@ def check_references(benchmark: "Benchmark", labels: frozenset[str]) -> None:
 
 
 def _references(benchmark: "Benchmark") -> Iterator[tuple[Path, type[NamedComponent], str]]:
+    yield from ((("preparation", "splits", label), DatasetName, label) for label in benchmark.preparation.splits)
     if not isinstance(rows := benchmark.preparation.rows, int):
         yield from ((("preparation", "rows", label), DatasetName, label) for label in rows)
     yield from ((("by_dataset", label), DatasetName, label) for label in benchmark.by_dataset)

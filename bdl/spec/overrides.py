@@ -33,7 +33,7 @@ def parse_override(text: str) -> dict[str, Any]:
 def fields_of(benchmark: Benchmark) -> dict[str, Any]:
     """Give the tree of everything that can be changed: the fields with defaults filled in."""
     tree = benchmark.model_dump(mode="json", exclude={"profile"})
-    tree["preparation"]["rows"] = dict.fromkeys(benchmark.datasets)
+    tree["preparation"]["rows"] = tree["preparation"]["splits"] = dict.fromkeys(benchmark.datasets)
     tree["sweep"] = None  # replaced as a whole
     everywhere = {*benchmark.datasets, *benchmark.by_dataset}
     tree["by_dataset"] = {dataset: {} for dataset in (*benchmark.datasets, *benchmark.by_dataset)}

@@ -71,7 +71,8 @@ def content_hash(benchmark: "Benchmark") -> str:
         for at in (benchmark.at(point),)
         for dataset, entry in at.pairs
     ]
-    return sha256({"splits": benchmark.splits, "cells": sorted(cells)})
+    fewer = {"fewer": dict(benchmark.preparation.splits)} if benchmark.preparation.splits else {}
+    return sha256({"splits": benchmark.splits, "cells": sorted(cells)} | fewer)
 
 
 def _evaluation(benchmark: "Benchmark", entry: str) -> dict[str, Any]:

@@ -28,6 +28,9 @@ class Preparation(Settings):
     """Training rows that are kept, the first of each split: one number for all data sets, or data set to number; those
     without a number keep all."""
 
+    splits: Mapping[DatasetLabel, Count] = {}
+    """Data set to the number of its splits that run, where it has fewer than the benchmark runs of the others."""
+
     def rows_of(self, dataset: str) -> int | None:
         """Give the number of training rows that are kept of a data set; None for all."""
         return self.rows if isinstance(self.rows, int) else self.rows.get(dataset)
@@ -35,4 +38,4 @@ class Preparation(Settings):
     def dump_on(self, dataset: str) -> dict[str, Any]:
         """List the settings for one data set as JSON values; rows only where some are left out."""
         rows = self.rows_of(dataset)
-        return self.model_dump(mode="json", exclude={"rows"}) | ({} if rows is None else {"rows": rows})
+        return self.model_dump(mode="json", exclude={"rows", "splits"}) | ({} if rows is None else {"rows": rows})

@@ -218,6 +218,10 @@ class Benchmark(Settings):
         }
         return self.model_copy(update=changes)
 
+    def splits_of(self, dataset: str) -> range:
+        """Number the splits of a data set."""
+        return range(min(self.splits, self.preparation.splits.get(dataset, self.splits)))
+
     def evaluation_of(self, entry: str) -> Evaluation:
         """How the posterior of an entry is scored."""
         return self.entries[entry].evaluation or self.evaluation

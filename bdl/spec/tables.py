@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from bdl.spec.fields import NonEmpty, Settings, Text
+from bdl.spec.fields import Index, NonEmpty, Settings, Text
 from bdl.spec.labels import DatasetLabel, MetricLabel
 
 
@@ -24,6 +24,9 @@ class PaperTables(Settings):
     metrics: Mapping[MetricLabel, Text] = {}
     """Our metric to the paper's, with a leading `-` for one of opposite sign, those listed alone; empty for all
     metrics that have the same name."""
+    split: Index | None = None
+    """The split whose values are printed, if it is one alone; null where they are statistics over splits, or a single
+    run that is held against all of ours."""
 
 
 class Note(Settings):

@@ -36,6 +36,23 @@ class Decay:
 
 
 @dataclass(frozen=True)
+class Power:
+    """t^-p in the number t of the update, from 1.
+
+    Parameters
+    ----------
+    power
+        p.
+    """
+
+    power: Annotated[float, Gt(0)]
+
+    def factor(self, clock: Clock) -> float:
+        """Give t^-p."""
+        return math.pow(clock.updates, -self.power)
+
+
+@dataclass(frozen=True)
 class Exponential:
     """A factor once more after each epoch: b^e in the number e of the epoch, from 0.
 

@@ -21,6 +21,7 @@ RATES = Registry(
     {
         "constant": "bdl.training.rates:Constant",
         "decay": "bdl.training.rates:Decay",
+        "power": "bdl.training.rates:Power",
         "exponential": "bdl.training.rates:Exponential",
         "ramp": "bdl.training.rates:Ramp",
         "warmup": "bdl.training.rates:Warmup",

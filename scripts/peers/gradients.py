@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from bdl.models.gradients import DenseGradients, ExampleGradients, example_gradients, gradient_matrix
+from bdl.models.gradients import example_gradients, gradient_matrix
 from bdl.models.problem import Batch, Hyper, Problem
+from bdl.models.products import DenseGradients, ExampleGradients
 from peers import agreement
 from peers.comparison import Contender, compare
 from peers.workload import D_IN, make
@@ -93,7 +94,7 @@ def _products(gradients: ExampleGradients, given: Task) -> dict[str, Tensor]:
         "gram": gradients.gram(),
         "times": gradients.times(given.columns),
         "combine": gradients.combine(given.weights),
-        "sum": gradients.combine(torch.ones_like(given.weights)),
+        "sum": gradients.total(),
         "squares": gradients.squares(),
     }
 

@@ -25,7 +25,7 @@ def fit(method, target):
     """Fit a target, with the noise precision in the unit of its data."""
     units = {"noise_precision": target.data.y_unit**2}
     hyper = {name: value * units.get(name, 1) for name, value in target.hyper.items()}
-    return method.fit(target.problem, target.data.x, target.data.y, hyper)
+    return method.fit(target.problem, target.data.x, target.data.y, hyper, 0)
 
 
 @pytest.mark.parametrize("name", DIRECT)
@@ -38,11 +38,14 @@ def test_contract(name):
     assert first.mean().dtype == torch.float64
     assert torch.equal(first.mean(), again.mean())
     assert torch.equal(first.covariance(), again.covariance())
+    if not method.deterministic:  # at least half of its 10,000 draws count, for each of three parameters
+        assert target.posterior.whiten(first.mean() - target.posterior.mean()).abs().max() < 4.5 * 5000**-0.5
+        return
     rtol = 1e-6 if name == "fa-elbo" else 1e-10  # its mean comes from a numerical search
     torch.testing.assert_close(first.mean(), target.posterior.mean(), rtol=rtol, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", [name for name in DIRECT if name != "fa-elbo"])
+@pytest.mark.parametrize("name", ["conjugate", "fa-optimum"])
 @pytest.mark.parametrize(("model", "likelihood"), [(Mlp((2,)), Gaussian()), (Linear(), Bernoulli())])
 def test_no_closed_form(name, model, likelihood):
     with pytest.raises(InputError, match="no closed form"):

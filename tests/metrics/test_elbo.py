@@ -1,6 +1,7 @@
 """The evidence lower bound against closed forms."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,8 +9,9 @@ from scipy import stats
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.metrics.elbo import NegElbo
+from bdl.metrics.elbo import NegElbo, NegElboPrinted
 from bdl.models.likelihoods import Bernoulli, Gaussian
+from bdl.models.modules import Module
 from bdl.models.networks import Linear
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
@@ -48,6 +50,16 @@ def scored(posterior: object, problem: Problem, samples: int, name: str = "fit")
 
 
 PROBLEM = Problem(Linear(), Gaussian(), D - 1)
+DRAWN = Problem(Module("torch.nn:Linear"), Gaussian(), D - 1)
+"""The same, as a model of which nothing is known: the expectation is a mean over draws."""
+
+
+def by_hand(mean: Tensor, variance: Tensor) -> float:
+    """KL of diagonal Gaussians, and E_q (y - A theta)^2 = (y - A m)^2 + A diag(v) A^T."""
+    squares = (Y - ORIGIN - UNIT * design() @ mean).square() + UNIT**2 * design().square() @ variance
+    likelihood = 0.5 * (N * math.log(BETA / (2 * math.pi)) - BETA * squares.sum())
+    divergence = 0.5 * (ALPHA * (variance + mean.square()) - 1 - (ALPHA * variance).log()).sum()
+    return float(divergence - likelihood) / N
 
 
 @pytest.mark.parametrize("bias_precision", [None, 1e-3])
@@ -58,28 +70,63 @@ def test_the_true_posterior_gives_the_evidence(bias_precision):
     variances[-1] = 1 / (bias_precision or ALPHA)
     covariance = UNIT**2 * design() * variances @ design().mT + torch.eye(N).double() / BETA
     evidence = stats.multivariate_normal(torch.full((N,), ORIGIN).numpy(), covariance.numpy()).logpdf(Y.numpy())
-    found = scored(exact(problem), problem, 4000)
-    assert 0 < found["mcse"] < 0.01
-    assert found[""] == pytest.approx(-evidence / N, abs=4 * found["mcse"])
+    assert scored(exact(problem), problem, 2) == {"": pytest.approx(-evidence / N, rel=1e-10)}
 
 
 def test_another_gaussian_gives_the_closed_form():
-    """KL of diagonal Gaussians by hand, and E_q (y - A theta)^2 = (y - A m)^2 + A diag(v) A^T."""
     mean, variance = exact(PROBLEM).loc + 0.05 * normal(5, D), 0.002 * normal(6, D).exp()
-    squares = (Y - ORIGIN - UNIT * design() @ mean).square() + UNIT**2 * design().square() @ variance
-    likelihood = 0.5 * (N * math.log(BETA / (2 * math.pi)) - BETA * squares.sum())
-    divergence = 0.5 * (ALPHA * (variance + mean.square()) - 1 - (ALPHA * variance).log()).sum()
-    found = scored(DiagonalGaussian(mean, variance), PROBLEM, 4000)
-    assert found[""] == pytest.approx((divergence - likelihood).item() / N, abs=4 * found["mcse"])
+    posterior = DiagonalGaussian(mean, variance)
+    assert scored(posterior, PROBLEM, 2) == {"": pytest.approx(by_hand(mean, variance), rel=1e-12)}
+    found = scored(posterior, DRAWN, 4000)
+    assert 0 < found["mcse"] < 0.01
+    assert found[""] == pytest.approx(by_hand(mean, variance), abs=4 * found["mcse"])
+
+
+@pytest.mark.parametrize("spread", [0.3, 3.0])
+def test_quadrature_is_what_draws_estimate_for_labels(spread):
+    """Under a posterior with correlations, for which outputs deviate by about twice the spread."""
+    labels = (X[:, 0] > 0).double()
+    root = spread * (torch.eye(D) + 0.5).double().tril()
+    scores = [
+        NegElbo(4000)(
+            fit(
+                FullGaussian(normal(7, D), root),
+                Problem(model, Bernoulli(), D - 1, prior=GaussianPrior(1e-3)),
+                hyper=HYPER,
+                training=lambda: examples(X, labels),
+            )
+        )
+        for model in (PROBLEM.model, DRAWN.model)
+    ]
+    assert set(scores[0]) == {""}
+    assert scores[0][""] == pytest.approx(scores[1][""], abs=4 * scores[1]["mcse"])
 
 
 def test_its_standard_error_is_that_of_repetitions():
     """The deviation of 40 scores, known to 11 %, is within 4.5 errors of what each says of itself."""
     posterior = DiagonalGaussian(exact(PROBLEM).loc, torch.full((D,), 0.01).double())
-    repeated = [scored(posterior, PROBLEM, 50, f"fit {i}") for i in range(40)]
+    repeated = [scored(posterior, DRAWN, 50, f"fit {i}") for i in range(40)]
     scores = torch.tensor([found[""] for found in repeated])
     errors = torch.tensor([found["mcse"] for found in repeated])
     assert scores.std().item() == pytest.approx(errors.square().mean().sqrt().item(), rel=4.5 / math.sqrt(2 * 39))
+
+
+@pytest.mark.parametrize("problem", [PROBLEM, DRAWN])
+def test_the_printed_score_lacks_the_constant_of_the_bias(problem):
+    """KL holds -(1/2) log 1e-5 = 5.7565 nats for a bias of prior precision 1e-5; both scores have the same draws."""
+    problem = replace(problem, prior=GaussianPrior(1e-5))
+    rows = examples(X, Y, UNIT, ORIGIN)
+    evaluation = fit(exact(problem), problem, hyper=HYPER, training=lambda: rows)
+    whole, printed = NegElbo()(evaluation), NegElboPrinted()(evaluation)
+    assert whole[""] - printed[""] == pytest.approx(5.7564627 / N, rel=1e-6)
+    assert whole.keys() == printed.keys()
+
+
+def test_without_a_bias_the_printed_score_is_the_score():
+    problem = Problem(Linear(bias=False), Gaussian(), D - 1)
+    posterior = DiagonalGaussian(normal(5, D - 1), torch.full((D - 1,), 0.01).double())
+    evaluation = fit(posterior, problem, hyper=HYPER, training=lambda: examples(X, Y, UNIT, ORIGIN))
+    assert NegElbo()(evaluation) == NegElboPrinted()(evaluation)
 
 
 def test_labels_have_no_unit():
@@ -96,7 +143,7 @@ def test_labels_have_no_unit():
 
 def test_its_draws_are_not_those_of_predictions():
     rows = examples(X, Y, UNIT, ORIGIN)
-    evaluation = fit(exact(PROBLEM), PROBLEM, hyper=HYPER, training=lambda: rows, test=lambda: rows, samples=30)
+    evaluation = fit(exact(PROBLEM), DRAWN, hyper=HYPER, training=lambda: rows, test=lambda: rows, samples=30)
     own = NegElbo(30)(evaluation)["mcse"] * N * math.sqrt(30)
     assert own != pytest.approx(evaluation.predictions.sample_log_likelihood.std().item(), rel=1e-3)
 

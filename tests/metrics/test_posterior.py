@@ -6,7 +6,7 @@ import torch
 from bdl.errors import InputError
 from bdl.metrics import distances
 from bdl.metrics.posterior import RelCovDist, RelMeanDist, ScaledW2, SymKl
-from bdl.posteriors import DiagonalGaussian, FullGaussian
+from bdl.posteriors import DiagonalGaussian, Dropout, Empirical, FullGaussian
 from bdl.references.base import Truth
 
 from .fits import fit, normal
@@ -77,6 +77,21 @@ def test_the_truth_is_looked_up_once():
     for score in SCORES:
         score(evaluation)
     assert calls == [1]
+
+
+@pytest.mark.parametrize(
+    "posterior",
+    [
+        Dropout(torch.ones(DIM), torch.tensor([0, 0, 1, 2]), torch.full((2,), 0.5)),
+        Empirical(normal(5, 10, DIM)),
+    ],
+    ids=by_name,
+)
+def test_divergences_need_a_gaussian(posterior):
+    evaluation = fit(posterior, truth=lambda: TRUTH)
+    with pytest.raises(InputError, match=f"^sym_kl: {by_name(posterior)} is not Gaussian: leave the metric out$"):
+        SymKl()(evaluation)
+    assert RelCovDist()(evaluation)[""] > 0
 
 
 def test_without_a_truth():

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from bdl.models.gradients import DenseGradients, OuterGradients, example_gradients, gradient_matrix
+from bdl.errors import InputError
+from bdl.models.gradients import example_gradients, example_hessians, gradient_matrix, one_output
 from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.problem import Batch, Problem
+from bdl.models.products import DenseGradients, OuterGradients
 
 MODELS = {
     "linear": Linear(),
@@ -55,26 +57,56 @@ def test_matrix_equals_autograd_example_by_example(case):
 
 
 def test_rows_sum_to_the_gradient_of_the_log_likelihood(case):
-    """G^T 1, times N / M, is the gradient of what methods without per-example gradients descend."""
+    """Their total, times N / M, is the gradient of what methods without per-example gradients descend."""
     problem, theta, batch, hyper = case
     gradients = example_gradients(problem, theta, batch, hyper)
-    total = gradients.combine(torch.ones(SAMPLES * ROWS, 1, dtype=torch.float64)).squeeze(1)
     each = torch.stack([torch.func.grad(problem.log_likelihood)(one, batch, hyper) for one in theta])
-    torch.testing.assert_close(batch.n / ROWS * total, each.sum(0), **CLOSE)
+    torch.testing.assert_close(batch.n / ROWS * gradients.total(), each.sum(0), **CLOSE)
 
 
 @pytest.mark.parametrize("rank", [1, 3])
 def test_products_equal_those_of_the_matrix(case, draw, rank):
     problem, theta, batch, hyper = case
-    outer, dense = example_gradients(problem, theta, batch, hyper), DenseGradients(matrix(*case))
-    assert isinstance(outer, OuterGradients)
+    found, dense = example_gradients(problem, theta, batch, hyper), DenseGradients(matrix(*case))
+    assert isinstance(found, DenseGradients if one_output(problem) else OuterGradients)
+    for gradients in (found, dense):
+        torch.testing.assert_close(gradients.outer(), dense.matrix.T @ dense.matrix, **CLOSE)
+        torch.testing.assert_close(gradients.squares(), (dense.matrix**2).sum(0), **CLOSE)
+        torch.testing.assert_close(gradients.total(), dense.matrix.sum(0), **CLOSE)
+    if one_output(problem):  # a row stands for the gradients of all samples
+        assert found.rows == ROWS
+        dense = found
     G = dense.matrix
+    assert len(G) == found.rows
     columns, weights = draw(problem.dim, rank), draw(len(G), rank)
-    for gradients in (outer, dense):
+    for gradients in (found, dense):
         torch.testing.assert_close(gradients.gram(), G @ G.T, **CLOSE)
         torch.testing.assert_close(gradients.times(columns), G @ columns, **CLOSE)
         torch.testing.assert_close(gradients.combine(weights), G.T @ weights, **CLOSE)
-        torch.testing.assert_close(gradients.squares(), (G**2).sum(0), **CLOSE)
+
+
+@pytest.mark.parametrize("model", [Linear(), Linear(bias=False)])
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
+def test_hessians_equal_autograd(model, family, draw):
+    likelihood, d_out, labels = LIKELIHOODS[family]
+    problem = Problem(model, likelihood, D_IN, d_out)
+    batch = Batch(draw(ROWS, D_IN), labels(draw(ROWS)), torch.tensor(40.0), draw().exp())
+    theta, hyper = draw(SAMPLES, problem.dim), {name: draw().exp() for name in problem.hyper}
+    found = example_hessians(problem, theta, batch, hyper)
+
+    def value(one):
+        return problem.log_likelihoods(one, batch, hyper).sum()
+
+    hessian = sum(torch.func.hessian(value)(one) for one in theta)
+    torch.testing.assert_close(found.outer(), -hessian, **CLOSE)
+    torch.testing.assert_close(found.total(), sum(torch.func.grad(value)(one) for one in theta), **CLOSE)
+
+
+def test_hessians_of_a_network_are_refused(draw):
+    problem = Problem(Mlp(hidden=(4,)), Bernoulli(), D_IN)
+    batch = Batch(draw(ROWS, D_IN), torch.ones(ROWS), torch.tensor(40.0), torch.tensor(1.0))
+    with pytest.raises(InputError, match="linear model with one output"):
+        example_hessians(problem, draw(SAMPLES, problem.dim), batch, {})
 
 
 def test_vmap_over_models_equals_the_loop(draw):

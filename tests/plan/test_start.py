@@ -26,6 +26,15 @@ def test_an_upper_end_that_overflows_is_refused(entry):
         check(cells(f"{path}=1.0e37", entry=entry))
 
 
+def test_double_precision_has_a_higher_limit():
+    """1e39 overflows single precision, and 1e307 with the 6,000 and the rows double precision."""
+    path = "entries.vifa-nn.search.space.noise_precision.high"
+    double = "entries.vifa-nn.training.dtype=float64"
+    check(cells(double, f"{path}=1.0e39"))
+    with pytest.raises(InputError, match="the likelihood is not finite at the start"):
+        check(cells(double, f"{path}=1.0e307"))
+
+
 def test_fixed_values_are_looked_at_too():
     fixed = "{learning_rate: 0.01, prior_precision: 1, noise_precision: 1.0e37}"
     overrides = "entries.vifa-nn.search=null", f"entries.vifa-nn.hyper={fixed}"

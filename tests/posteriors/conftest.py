@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from bdl.posteriors import DiagonalGaussian, FactorAnalysis, FullGaussian, Gaussian, LowRankPrecision
+from bdl.posteriors import DiagonalGaussian, FactorAnalysis, FullGaussian, FullPrecision, Gaussian, LowRankPrecision
 
-FAMILIES = ("diagonal", "factor", "full", "precision")
+FAMILIES = ("diagonal", "factor", "full", "full-precision", "precision")
 
 
 def build(family: str, seed: int = 0, dim: int = 6, rank: int = 3) -> Gaussian:
@@ -25,6 +25,8 @@ def build(family: str, seed: int = 0, dim: int = 6, rank: int = 3) -> Gaussian:
         return FactorAnalysis(loc, normal(dim, rank), positive)
     if family == "precision":
         return LowRankPrecision(loc, normal(dim, rank), positive)
+    if family == "full-precision":
+        return FullPrecision(loc, 0.5 * normal(dim, dim).tril(-1) + positive.diag())
     return FullGaussian(loc, 0.5 * normal(dim, dim).tril(-1) + positive.diag())
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.posteriors import FAMILIES, Dropout, Empirical, Gaussian, from_tensors, to_tensors
+from bdl.posteriors import FAMILIES, Dropout, Empirical, Gaussian, Weighted, from_tensors, to_tensors
 from bdl.posteriors.tensors import as_type
 from bdl.registry import Registry
 
@@ -25,9 +25,11 @@ ALL = {
     "diagonal": build("diagonal"),
     "factor-analysis": build("factor"),
     "full": build("full"),
+    "full-precision": build("full-precision"),
     "low-rank-precision": build("precision"),
     "dropout": DROPOUT,
     "empirical": Empirical(torch.ones(2, 3)),
+    "weighted": Weighted(torch.ones(2, 3), torch.zeros(2)),
 }
 
 
@@ -46,7 +48,7 @@ def test_round_trip(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_gaussians_are_told_by_their_verbs(name):
-    assert isinstance(ALL[name], Gaussian) == (name not in {"dropout", "empirical"})
+    assert isinstance(ALL[name], Gaussian) == (name not in {"dropout", "empirical", "weighted"})
 
 
 def test_other_families_are_named_by_their_place():

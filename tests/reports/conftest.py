@@ -15,6 +15,7 @@ def vifa():
         methods={"vifa-lr": "vifa_lr", "vifa-nn": "vifa_nn"},
         metrics={},
         datasets={},
+        split=None,
     )
 
 

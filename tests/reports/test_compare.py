@@ -1,3 +1,4 @@
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,7 +8,7 @@ from scipy import stats
 
 from bdl.errors import InputError
 from bdl.metrics.base import MetricInfo
-from bdl.reports.compare import SAMPLED_TRUTH, VALUES_ALONE, compare, verdict
+from bdl.reports.compare import ONE_SPLIT, SAMPLED_TRUTH, VALUES_ALONE, compare, verdict
 from bdl.reports.papers import Printed
 from bdl.reports.statistics import median_se
 
@@ -72,6 +73,7 @@ def test_z_of_a_single_run_takes_our_spread_over_trials(make_benchmark):
         methods={"vifa": "vifa"},
         metrics={},
         datasets={},
+        split=None,
     )
     benchmark = make_benchmark(datasets=["boston"], entries={"vifa": None}, metrics=["scaled_w2"], papers=[tables])
     ours = np.array([0.04, 0.05, 0.06, 0.07])
@@ -209,6 +211,7 @@ def test_z_takes_the_error_of_a_sampled_truth_twice(make_benchmark, make_trials)
         methods={"vifa": "vifa"},
         metrics={},
         datasets={},
+        split=None,
     )
     benchmark = make_benchmark(datasets=["a1a"], entries={"vifa": None}, metrics=["rel_cov_dist"], papers=[tables])
     values = {"rel_cov_dist": [0.40, 0.41, 0.42], "rel_cov_dist_mcse": [0.01] * 3, "rel_cov_dist_floor": [0.05] * 3}
@@ -235,3 +238,64 @@ def test_z_leaves_out_an_error_that_each_trial_has_by_itself(make_benchmark, mak
     cell = find(compare(make_benchmark(), rows), "energy", "vifa-nn", "nmll", "mean")
     assert (cell.mc_se, cell.floor) == (0.5, None)
     assert cell.z == pytest.approx(0.05 / 0.025)
+
+
+BIAS = MetricInfo("Mean of the bias", "1", "none", "posterior")
+FIGURE_7D = SimpleNamespace(
+    paper="slang2018",
+    tables=["Figure 7d"],
+    task="logistic_posterior",
+    methods={"exact": "full_exact", "slang-1": "slang L=1"},
+    metrics={"nmll": "bias_mean"},
+    datasets={},
+    split=1,
+)
+
+
+@pytest.fixture
+def of_one_split(make_benchmark, make_trials, monkeypatch):
+    """Three splits of three entries, one of them not in the paper, and a metric of which neither more nor less is
+    better."""
+    monkeypatch.setattr(sys.modules[compare.__module__], "info", lambda name: BIAS)
+    entries = {"exact": None, "slang-1": None, "ours": None}
+    benchmark = make_benchmark(datasets=["australian"], entries=entries, metrics=["nmll"], papers=[FIGURE_7D])
+    values = {"exact": [0.0, 24.0812, 50.0], "slang-1": [10.02, 11.0, 10.02], "ours": [1.0, 2.0, 3.0]}
+    return benchmark, pd.concat([make_trials("australian", name, found) for name, found in values.items()])
+
+
+def test_a_number_of_one_split_is_held_against_ours_of_that_split(of_one_split):
+    """Figure 7d of the SLANG paper prints 24.08 and 10.02; the means over our splits are far from the one."""
+    cells = compare(*of_one_split)
+    found = [(c.method, c.statistic, c.ours, c.ours_se, c.n_trials, c.paper, c.verdict) for c in cells]
+    assert found == [
+        ("exact", "mean", 24.0812, None, 1, 24.08, "match"),
+        ("slang-1", "mean", 11.0, None, 1, 10.02, "differs"),
+        ("ours", "mean", 2.0, None, 1, None, "no paper value"),
+    ]
+    assert {cell.note for cell in cells} == {ONE_SPLIT.format(1)}
+    assert cells[0].paper_source == "slang2018 Figure 7d"
+
+
+def test_a_split_that_was_not_run_or_failed_has_no_number(of_one_split):
+    benchmark, rows = of_one_split
+    assert {cell.verdict for cell in compare(benchmark, rows[rows["split"] != 1])} == {"not run"}
+    failed = rows.assign(status=rows["split"].map({0: "ok", 1: "failed", 2: "ok"}))
+    assert {(cell.verdict, cell.n_failed) for cell in compare(benchmark, failed)} == {("failed", 1)}
+
+
+def test_statistics_and_numbers_of_one_split_stand_in_one_table(of_one_split):
+    """Entries without a printed number are means over splits again, as not all printed numbers are of one."""
+    benchmark, rows = of_one_split
+    table_1 = SimpleNamespace(**vars(FIGURE_7D) | {"methods": {"slang-1": "slang L=1"}, "split": None})
+    benchmark.papers = [SimpleNamespace(**vars(FIGURE_7D) | {"methods": {"exact": "full_exact"}}), table_1]
+    cells = [cell for cell in compare(benchmark, rows) if cell.statistic == "mean"]
+    assert [(cell.ours, cell.n_trials) for cell in cells] == [(24.0812, 1), (pytest.approx(31.04 / 3), 3), (2.0, 3)]
+    assert cells[1].verdict == "match", "one run, within our spread over splits"
+
+
+@pytest.mark.parametrize(
+    ("ours", "z", "expected"),
+    [(2.534, 9.0, "match"), (2.6, 2.0, "match"), (2.6, 2.1, "differs"), (2.0, None, "differs")],
+)
+def test_neither_better_nor_worse(ours, z, expected):
+    assert verdict(ours, z, Printed("2.53"), BIAS) == expected

@@ -22,6 +22,7 @@ THESIS = SimpleNamespace(
     datasets={"small": "synthetic obs_dim=100;latent_dim=10;spectrum_range=1-10;n_samples=100000"},
     methods={"online-sga": "online_sga_fa", "em": "online_em_fa", "batch-svd": "batch_svd_fa"},
     metrics={},
+    split=None,
 )
 
 

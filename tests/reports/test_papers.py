@@ -13,6 +13,7 @@ SLANG = SimpleNamespace(
     methods={"slang-1": "slang", "bbb": "bbb"},
     metrics={},
     datasets={},
+    split=None,
 )
 
 
@@ -127,7 +128,7 @@ def test_the_opposite_sign_keeps_the_digits(text, negative):
 
 def test_a_printed_standard_deviation_is_not_taken_for_a_standard_error():
     wine = SimpleNamespace(
-        paper="mata2018", tables=["Table 4.2"], task="wine", methods={"bbb": "bbb"}, metrics={}, datasets={}
+        paper="mata2018", tables=["Table 4.2"], task="wine", methods={"bbb": "bbb"}, metrics={}, datasets={}, split=None
     )
     assert paper_values([wine])["wine", "bbb", "rmse", "mean"].stderr is None
 
@@ -188,7 +189,12 @@ def test_copies_keep_the_digits():
 
 
 THESIS = SimpleNamespace(
-    paper="brownlie2022", tables=["Table 5.1"], task="vifa_posterior_linear_synthetic", metrics={}, datasets={}
+    paper="brownlie2022",
+    tables=["Table 5.1"],
+    task="vifa_posterior_linear_synthetic",
+    metrics={},
+    datasets={},
+    split=None,
 )
 
 
@@ -210,7 +216,26 @@ def test_a_single_run_stands_under_the_mean_and_says_so(vifa):
         methods={"vifa": "vifa"},
         metrics={},
         datasets={},
+        split=None,
     )
     value = paper_values([tables])["boston", "vifa", "rel_mean_dist", "mean"]
     assert (value.value.text, value.stderr, value.single) == ("0.0262", None, True)
     assert not paper_values([vifa])["energy", "vifa-nn", "nmll", "mean"].single
+
+
+def test_values_of_one_split_say_so():
+    """Figure 7d of the SLANG paper prints the bias on the first split; Table 1 prints means over twenty."""
+    tables = SimpleNamespace(
+        paper="slang2018",
+        tables=["Figure 7d"],
+        task="logistic_posterior",
+        methods={"mf-exact": "mf_exact", "slang-10": "slang L=10"},
+        metrics={},
+        datasets={},
+        split=0,
+    )
+    values = paper_values([tables, listed(tables, tables=["Table 1"], methods={"mf-exact": "mf_exact"}, split=None)])
+    bias = values["usps_3v5", "slang-10", "bias_variance", "mean"]
+    assert (bias.value.text, bias.single, bias.split) == ("1.38", True, 0)
+    assert values["australian", "mf-exact", "neg_elbo", "mean"].split is None
+    assert len([key for key in values if key[2].startswith("bias_")]) == 4 * 2 * 2

@@ -9,9 +9,10 @@ import pytest
 from rich.console import Console
 
 from bdl.errors import InputError
+from bdl.metrics.base import MetricInfo
 from bdl.reports import compare, render
 from bdl.reports.compare import Cell
-from bdl.reports.layout import quantity, sections
+from bdl.reports.layout import heading, quantity, sections
 from bdl.reports.papers import Printed
 
 KEYS = [
@@ -227,3 +228,11 @@ def test_medians_have_verdicts_only_where_the_paper_prints_one(cells, sampled):
     (section,) = sections(sampled)
     assert [column.title for column in section.columns].count("Verdict") == 1
     assert "Median" in [column.title for column in section.columns]
+
+
+@pytest.mark.parametrize(
+    ("direction", "text"),
+    [("lower", "B (nats), ↓ lower is better"), ("higher", "B (nats), ↑ higher is better"), ("none", "B (nats)")],
+)
+def test_headings_say_what_is_better(direction, text):
+    assert heading(MetricInfo("B", "nats", direction, "posterior")) == text

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.references.laplace import laplace
+from bdl.models.mode import laplace
 
 
 def start(*values):

@@ -1,0 +1,104 @@
+"""The mode of a density and the curvature there: Laplace's approximation."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.func import grad, jacrev
+
+from bdl.errors import InputError
+
+LogDensity = Callable[[Tensor], Tensor]
+"""Parameters (m, D) to log-densities (m,), nats, up to a constant."""
+
+NEWTON_STEPS, HALVINGS = 200, 40
+ARMIJO = 1e-4
+RISE = 1e-10
+"""Nats that a Newton step must promise, relative to the log-density, for heights to be compared; less is rounding."""
+CHUNK = 64
+"""Rows of a Hessian that are differentiated together."""
+
+
+class Slopes(NamedTuple):
+    """A log-density at a point."""
+
+    value: Tensor
+    """Nats, a scalar."""
+    slope: Tensor
+    """Its gradient, (D,)."""
+    curvature: Tensor
+    """Minus its Hessian, (D, D)."""
+
+
+def laplace(
+    log_density: LogDensity, start: Tensor, slopes: Callable[[Tensor], Slopes] | None = None
+) -> tuple[Tensor, Tensor]:
+    """Climb from `start` to a mode by Newton's method with backtracking (Nocedal & Wright 2006, section 3.4).
+
+    Parameters
+    ----------
+    log_density
+        What is climbed.
+    start
+        Parameters, (D,), float64.
+    slopes
+        Gives its derivatives at parameters (D,). By default they are those of `torch.func`, row by row of the Hessian.
+
+    Returns
+    -------
+    tuple of Tensor
+        The mode, (D,), and S with orthogonal columns, (D, D): S S^T is the inverse of minus the Hessian.
+
+    Raises
+    ------
+    InputError
+        If the log-density or a derivative is not finite on the way, or there is no maximum with a definite Hessian.
+    """
+
+    def height(theta: Tensor) -> Tensor:
+        return log_density(theta.unsqueeze(0)).squeeze(0)
+
+    look, theta, small = slopes or (lambda theta: _differentiate(height, theta)), start, torch.inf
+    for _ in range(NEWTON_STEPS):
+        value, slope, curvature = look(theta)
+        if not all(bool(part.isfinite().all()) for part in (value, slope, curvature)):
+            raise InputError(
+                f"log p(D, theta) or a derivative is not finite at {_shown(theta)}: check the data and the precisions"
+            )
+        values, vectors = torch.linalg.eigh(curvature)
+        # absolute values, so that it climbs where the density is not log-concave, too
+        ascent = vectors @ (vectors.T @ slope / values.abs().clamp_min(torch.finfo(values.dtype).tiny))
+        rise = float(slope @ ascent)
+        if rise > RISE * (1 + abs(float(value))):
+            theta = _climb(height, theta, ascent, value, rise)
+        elif rise < small:  # steps too short for their height to be compared go on as long as they shrink
+            theta, small = theta + ascent, rise
+        else:
+            break
+    else:
+        raise InputError(f"no mode found in {NEWTON_STEPS} Newton steps: raise prior_precision")
+    if bool((values <= 0).any()):
+        raise InputError(f"the posterior has no proper mode at {_shown(theta)}: raise prior_precision")
+    return theta, vectors * values.rsqrt()
+
+
+def _differentiate(height: Callable[[Tensor], Tensor], theta: Tensor) -> Slopes:
+    """Differentiate by `torch.func`."""
+    return Slopes(height(theta), grad(height)(theta), -jacrev(grad(height), chunk_size=CHUNK)(theta))
+
+
+def _climb(height: Callable[[Tensor], Tensor], theta: Tensor, ascent: Tensor, value: Tensor, rise: float) -> Tensor:
+    """Go along `ascent`, halving the way until the height gained is a fair part of what the slope promises."""
+    for halvings in range(HALVINGS):
+        size = 0.5**halvings
+        ahead = theta + size * ascent
+        if bool(height(ahead) >= value + ARMIJO * size * rise):
+            return ahead
+    raise InputError(f"the log posterior does not rise along its gradient at {_shown(theta)}: is it smooth?")
+
+
+def _shown(theta: Tensor) -> str:
+    """Write a point, or the beginning of a long one."""
+    first = [float(f"{value:.6g}") for value in theta[:3].tolist()]
+    return str(first) if len(theta) <= 3 else f"{str(first)[:-1]}, ...]"

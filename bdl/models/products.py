@@ -1,0 +1,168 @@
+"""The matrix of all gradients of log p(y_i | x_i, theta), known by the products that methods need.
+
+A layer's weights have the gradient (error) (input)^T, an outer product, for each example (Goodfellow 2015). For models
+of dense layers the n x D matrix G of all gradients is therefore never formed: its products cost the same, its
+Gram matrix G G^T only O(n^2) per unit instead of per weight, and the memory is that of the activations.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from bdl.models.base import Layers
+
+
+class ExampleGradients(Protocol):
+    """A matrix G, (n, D), with G^T G = sum of g g^T over all gradients g, known by what it does.
+
+    Its rows are the gradients, or stand for several each where those are multiples of one vector.
+    """
+
+    @property
+    def rows(self) -> int:
+        """Number of rows, n."""
+        ...
+
+    def total(self) -> Tensor:
+        """Sum of the gradients, (D,)."""
+        ...
+
+    def outer(self) -> Tensor:
+        """G^T G, (D, D)."""
+        ...
+
+    def gram(self) -> Tensor:
+        """G G^T, (n, n)."""
+        ...
+
+    def times(self, columns: Tensor) -> Tensor:
+        """G V for V of shape (D, L): (n, L)."""
+        ...
+
+    def combine(self, weights: Tensor) -> Tensor:
+        """G^T W for W of shape (n, L): (D, L)."""
+        ...
+
+    def squares(self) -> Tensor:
+        """Sum of the squared gradients, (D,): the diagonal of G^T G."""
+        ...
+
+
+@dataclass(frozen=True)
+class DenseGradients:
+    """G as a matrix.
+
+    Parameters
+    ----------
+    matrix
+        Shape (n, D).
+    summed
+        Sum of the gradients, (D,), where a row stands for several; None if the rows are the gradients.
+    """
+
+    matrix: Tensor
+    summed: Tensor | None = None
+
+    @property
+    def rows(self) -> int:
+        """Number of rows, n."""
+        return len(self.matrix)
+
+    def total(self) -> Tensor:
+        """Sum of the gradients, (D,)."""
+        return self.matrix.sum(0) if self.summed is None else self.summed
+
+    def outer(self) -> Tensor:
+        """G^T G, (D, D)."""
+        return self.matrix.T @ self.matrix
+
+    def gram(self) -> Tensor:
+        """G G^T, (n, n)."""
+        return self.matrix @ self.matrix.T
+
+    def times(self, columns: Tensor) -> Tensor:
+        """G V for V of shape (D, L): (n, L)."""
+        return self.matrix @ columns
+
+    def combine(self, weights: Tensor) -> Tensor:
+        """G^T W for W of shape (n, L): (D, L)."""
+        return self.matrix.T @ weights
+
+    def squares(self) -> Tensor:
+        """Sum of the squared gradients, (D,): the diagonal of G^T G."""
+        return self.matrix.square().sum(0)
+
+
+@dataclass(frozen=True)
+class OuterGradients:
+    """G as the inputs and errors of dense layers.
+
+    Parameters
+    ----------
+    layers
+        Inputs (n, in), with a last column of ones where the layers have biases, and errors (n, out).
+    bias
+        Whether they have.
+    """
+
+    layers: Layers
+    bias: bool
+
+    @property
+    def rows(self) -> int:
+        """Number of rows, n."""
+        return len(self.layers[0][0])
+
+    def total(self) -> Tensor:
+        """Sum of the gradients, (D,)."""
+        return torch.cat([self._flat(errors.T @ inputs) for inputs, errors in self.layers])
+
+    def outer(self) -> Tensor:
+        """G^T G, (D, D)."""
+        every = torch.eye(self.rows, dtype=self.layers[0][0].dtype, device=self.layers[0][0].device)
+        matrix = self.combine(every)
+        return matrix @ matrix.T
+
+    def gram(self) -> Tensor:
+        """G G^T, (n, n)."""
+        return _total((inputs @ inputs.T) * (errors @ errors.T) for inputs, errors in self.layers)
+
+    def times(self, columns: Tensor) -> Tensor:
+        """G V for V of shape (D, L): (n, L)."""
+        sizes = [inputs.shape[1] * errors.shape[1] for inputs, errors in self.layers]
+        parts = torch.split(columns.T, sizes, dim=1)
+        return _total(
+            ((errors @ self._blocks(part, errors.shape[1])) * inputs).sum(-1).T
+            for part, (inputs, errors) in zip(parts, self.layers, strict=True)
+        )
+
+    def combine(self, weights: Tensor) -> Tensor:
+        """G^T W for W of shape (n, L): (D, L)."""
+        blocks = [(weights.T.unsqueeze(-1) * errors).mT @ inputs for inputs, errors in self.layers]
+        return torch.cat([self._flat(block) for block in blocks], dim=-1).T
+
+    def squares(self) -> Tensor:
+        """Sum of the squared gradients, (D,): the diagonal of G^T G."""
+        blocks = [errors.square().T @ inputs.square() for inputs, errors in self.layers]
+        return torch.cat([self._flat(block) for block in blocks])
+
+    def _flat(self, block: Tensor) -> Tensor:
+        """Order a layer's entries, (..., out, in), as they are in theta."""
+        if not self.bias:
+            return block.flatten(-2)
+        return torch.cat([block[..., :-1].flatten(-2), block[..., -1]], dim=-1)
+
+    def _blocks(self, rows: Tensor, n_out: int) -> Tensor:
+        """Undo `_flat`: (L, out * in) -> (L, out, in)."""
+        if not self.bias:
+            return rows.reshape(len(rows), n_out, -1)
+        weights, bias = rows[:, :-n_out], rows[:, -n_out:]
+        return torch.cat([weights.reshape(len(rows), n_out, -1), bias.unsqueeze(-1)], dim=-1)
+
+
+def _total(terms: Iterable[Tensor]) -> Tensor:
+    return reduce(torch.add, terms)
