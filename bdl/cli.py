@@ -118,15 +118,15 @@ def table(
 @app.command()
 def figures(name: Name, profile: Profile = "paper", set_: Set = [], results: Results = Path("results")) -> None:
     """Redraw a benchmark's figures as PNG and PDF."""
-    from bdl.publishing.outcome import compared, draw, final_rows, posteriors, stored_cells
+    from bdl.publishing.outcome import Pictures, compared, draw, final_rows, pictures, stored_cells
     from bdl.store.folder import existing, folder
 
-    benchmark, pairs = _benchmark(name, profile, set_), []
+    benchmark, shown = _benchmark(name, profile, set_), Pictures()
     (rows, points), place = final_rows(benchmark, results), folder(results, benchmark)
     if (place / "store.sqlite").exists():  # posteriors are in the store only, not in the published rows
         with existing(results, benchmark) as store:
-            pairs = posteriors(stored_cells(benchmark, store), store)
-    for path in draw(benchmark, rows, points, compared(benchmark, rows), pairs, place):
+            shown = pictures(stored_cells(benchmark, store), store)
+    for path in draw(benchmark, rows, points, compared(benchmark, rows), shown, place):
         console.print(str(path), highlight=False, soft_wrap=True)
 
 

@@ -1,10 +1,16 @@
-"""The command line, called in this process."""
+"""The command line, called in this process; one thread for each process where several run tests."""
 
+import os
 import sys
 
 import pytest
+import torch
 
 from bdl import cli
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"  # of the processes that tests start
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ def test_readme_is_at_most_150_lines():
 def test_two_commands_are_enough():
     first, second = re.findall(r"```sh\n(.*)\n```", README)[:2]
     assert first == "pip install -c constraints.txt . && bdl-bench run uci-regression --profile quick"
-    assert second == 'pip install -c constraints.txt ".[test]" && pytest'
+    assert second == 'pip install -c constraints.txt ".[test]" && pytest -n auto --dist loadfile'
 
 
 def test_every_page_is_named():

@@ -69,7 +69,7 @@ class Cubic:
             x[-1] = 8
         name = "cubic" + ("_outlier" if self.variant == "outlier" else "")
         whole = partial(_block, len(x))
-        return Dataset(name, x[:, None], x**3 + noise, splits=1, published=whole, standardise="none")
+        return Dataset(name, x[:, None], x**3 + noise, splits=1, published=whole)
 
 
 def _linear(seed: int) -> Draw:

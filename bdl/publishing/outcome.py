@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,16 +15,36 @@ from bdl.plan.cell import Cell
 from bdl.plan.planning import cells_of
 from bdl.plan.reference import truth
 from bdl.plan.truths import publish_info, sampled
+from bdl.publishing.bands import bands
 from bdl.publishing.frames import POINT_COLUMNS, final_frame, points_frame, write_frames
 from bdl.publishing.provenance import provenance, write_provenance
+from bdl.reports import (
+    Band,
+    Gaussians,
+    band_figures,
+    compare,
+    cost_figures,
+    curve_figures,
+    figures,
+    moment_figures,
+    paired_figures,
+    posterior_figures,
+    render,
+)
 from bdl.reports import Cell as TableCell
-from bdl.reports import Gaussians, compare, curve_figures, figures, moment_figures, paired_figures, render
 from bdl.spec import Benchmark
 from bdl.store import artefacts
 from bdl.store.folder import existing, folder
 from bdl.store.store import Store
 
 Array = NDArray[np.float64]
+
+
+class Pictures(NamedTuple):
+    """What figures show of stored posteriors."""
+
+    pairs: Sequence[Gaussians] = ()
+    bands: Sequence[Band] = ()
 
 
 def stored_cells(benchmark: Benchmark, store: Store) -> list[Cell]:
@@ -86,7 +107,7 @@ def publish(
     files = [place / "table.md", place / "table.json"]
     for path, format in zip(files, ("markdown", "json"), strict=True):
         path.write_text(str(render(comparison, format)), encoding="utf-8")
-    return comparison, [*files, *draw(benchmark, rows, points, comparison, posteriors(cells, store), place)]
+    return comparison, [*files, *draw(benchmark, rows, points, comparison, pictures(cells, store), place)]
 
 
 def draw(
@@ -94,17 +115,25 @@ def draw(
     rows: pd.DataFrame,
     points: pd.DataFrame,
     comparison: Sequence[TableCell],
-    pairs: Sequence[Gaussians],
+    shown: Pictures,
     place: Path,
 ) -> list[Path]:
     """Draw every figure of a benchmark into ``figures`` of its folder, of what has rows."""
-    target, shown = place / "figures", narrowed(benchmark, rows)
+    target, present = place / "figures", narrowed(benchmark, rows)
     return [
-        *figures(shown, comparison, target),
-        *paired_figures(shown, rows, target),
-        *curve_figures(shown, points, target),
-        *moment_figures(benchmark.name, pairs, target),
+        *figures(present, comparison, target),
+        *paired_figures(present, rows, target),
+        *curve_figures(present, points, target),
+        *cost_figures(present, comparison, target),
+        *moment_figures(benchmark.name, shown.pairs, target),
+        *posterior_figures(benchmark.name, shown.pairs, target),
+        *band_figures(benchmark.name, shown.bands, target),
     ]
+
+
+def pictures(cells: Sequence[Cell], store: Store) -> Pictures:
+    """Gather what figures show of the stored posteriors."""
+    return Pictures(posteriors(cells, store), bands(cells, store))
 
 
 def posteriors(cells: Sequence[Cell], store: Store) -> list[Gaussians]:

@@ -157,3 +157,20 @@ class Gaussians(NamedTuple):
     """(d, d), of the first d parameters."""
     true_log_density: Callable[[Array], Array] | None = None
     """Log-density of parameters up to a constant, (m, D) -> (m,); None where the moments are all that is known."""
+
+
+class Band(NamedTuple):
+    """What an approximation says of a function of one input, for one fit; all in original units."""
+
+    dataset: str
+    entry: str
+    x: Array
+    """Inputs, ascending, (m,)."""
+    mean: Array
+    """Mean of the function there, (m,)."""
+    sd: Array
+    """Its standard deviation, without the noise of targets, (m,)."""
+    inputs: Array
+    """Of the training rows, (n,)."""
+    targets: Array
+    """Of the training rows, (n,)."""

@@ -1,5 +1,6 @@
 """A posterior beside the truth: means, variances and covariances, one figure a data set and entry."""
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 COLOURS = "viridis"
 """Its lightness is monotone, so that the sign of a covariance can be told in grey as well."""
 
+FEW = 3
+"""Entries on a data set that have figures of their own."""
 MANY = 40
 """Parameters that can be told apart in a panel."""
 
@@ -39,11 +42,12 @@ def moment_figures(benchmark: str, pairs: Sequence[Gaussians], folder: Path) -> 
     list of Path
         ``<benchmark>-posterior-<dataset>-<entry>.png`` (200 dpi) and ``.pdf``: means, variances, and
         off-diagonal covariances, if there are any, as two heat maps on one scale; for two parameters, the densities
-        instead (`plane_figure`).
+        instead (`plane_figure`). Nothing of data sets on which more than three entries have a truth: there all are in
+        one figure (`bdl.reports.posteriors`).
     """
-    return save(
-        {f"{benchmark}-posterior-{pair.dataset}-{pair.entry}": partial(_figure, pair) for pair in pairs}, folder
-    )
+    counts = Counter(pair.dataset for pair in pairs)
+    few = [pair for pair in pairs if counts[pair.dataset] <= FEW]
+    return save({f"{benchmark}-posterior-{pair.dataset}-{pair.entry}": partial(_figure, pair) for pair in few}, folder)
 
 
 def _figure(pair: Gaussians) -> "Figure":

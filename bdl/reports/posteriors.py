@@ -77,10 +77,12 @@ def _groups(pairs: Sequence[Gaussians]) -> Iterator[tuple[str, list[Gaussians]]]
     for dataset in dict.fromkeys(pair.dataset for pair in pairs):
         groups: list[list[Gaussians]] = []
         for pair in (pair for pair in pairs if pair.dataset == dataset):
-            own = next((group for group in groups if _flat(pair) or _same_truth(pair, group[0])), None)
-            groups[len(groups) :] = [[pair]] if own is None else []
-            if own is not None:
-                own.append(pair)
+            for group in groups:
+                if (_flat(pair) and _flat(group[0])) or _same_truth(pair, group[0]):
+                    group.append(pair)
+                    break
+            else:
+                groups.append([pair])
         shown = [group for group in groups if len(group) > 1]
         for number, group in enumerate(shown, 1):
             yield dataset + (f"-{number}" if number > 1 else ""), group

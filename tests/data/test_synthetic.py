@@ -8,6 +8,7 @@ import pytest
 from bdl.data import Dataset, Split, load, prepare
 from bdl.data.synthetic import _logistic
 from bdl.errors import InputError
+from bdl.registry import Label
 from bdl.training.trials import fitted_scaling
 
 
@@ -144,3 +145,26 @@ def test_only_what_is_named_is_standardised(standardise, inputs, targets):
         mean, scale = getattr(scaling, f"{part}_mean")[0], getattr(scaling, f"{part}_scale")[0]
         np.testing.assert_allclose(mean, values.mean(0) if fitted else np.zeros_like(mean), rtol=1e-12)
         np.testing.assert_allclose(scale, values.std(0) if fitted else np.ones_like(scale), rtol=1e-12)
+
+
+def test_the_cubic_follows_its_recipe():
+    """NumPy's legacy generator with seed 1: x first, then the noise of sd 3."""
+    data = load("cubic")
+    generator = np.random.RandomState(1)
+    x = generator.uniform(-4, 4, size=30)
+    noise = 3 * generator.standard_normal(30)
+    np.testing.assert_array_equal(data.x[:, 0], x)
+    np.testing.assert_allclose(data.y - x**3, noise, atol=1e-12)
+    train, test = data.split(0)
+    assert (len(train), len(test), data.task) == (30, 0, "regression")
+    with pytest.raises(InputError, match="has no split 1"):
+        data.split(1)
+
+
+def test_the_outlier_of_the_cubic_is_its_last_row():
+    plain, outlier = load("cubic"), load(Label("cubic_outlier", "cubic", {"variant": "outlier"}))
+    np.testing.assert_array_equal(outlier.x[:-1], plain.x[:-1])
+    np.testing.assert_array_equal(outlier.y[:-1], plain.y[:-1])
+    assert outlier.x[-1, 0] == 8
+    assert outlier.y[-1] - 8**3 == pytest.approx(plain.y[-1] - plain.x[-1, 0] ** 3)
+    assert outlier.name == "cubic_outlier"

@@ -29,6 +29,8 @@ SMALL = [
     "evaluation.samples=5",
 ]
 CELL = ("diabetes", "vifa-lr", "{}")
+NETWORK = (0, 1), "entries.vifa-lr.model={name: mlp, hidden: [2]}"
+"""A model for whose ELBO draws are needed."""
 
 
 def cells(metrics, splits=(0, 1), *overrides):
@@ -49,16 +51,16 @@ def fits(store):
 
 
 def test_an_added_metric_is_that_of_a_run_which_had_it_from_the_start(store, tmp_path, monkeypatch):
-    before, fitted = go(store, ["nmll", "runtime"])
+    before, fitted = go(store, ["nmll", "runtime"], *NETWORK)
     assert fitted == [0, 1]
     kept = fits(store)
     with monkeypatch.context() as patch:
         patch.delattr(FinalGroup, "run")
-        after, fitted = go(store, ["joint_nll", "nmll", "rmse", "neg_elbo", "runtime"])
+        after, fitted = go(store, ["joint_nll", "nmll", "rmse", "neg_elbo", "runtime"], *NETWORK)
     assert fitted == []
     assert fits(store) == kept
     with Store(tmp_path / "other.sqlite") as other:
-        expected, _ = go(other, ["joint_nll", "nmll", "rmse", "neg_elbo", "runtime"])
+        expected, _ = go(other, ["joint_nll", "nmll", "rmse", "neg_elbo", "runtime"], *NETWORK)
     assert "neg_elbo_mcse" in expected[0].metrics
     for row, old, fresh in zip(after, before, expected, strict=True):
         assert row.metrics == fresh.metrics | {"runtime": old.metrics["runtime"]}
@@ -67,8 +69,9 @@ def test_an_added_metric_is_that_of_a_run_which_had_it_from_the_start(store, tmp
 
 
 def test_settings_of_a_score_make_it_another(store):
-    first, _ = go(store, ["rmse", {"name": "neg_elbo", "samples": 3}])
-    both, fitted = go(store, ["rmse", {"name": "neg_elbo", "samples": 3}, {"name": "neg_elbo", "samples": 4}])
+    three, four = ({"name": "neg_elbo", "samples": samples} for samples in (3, 4))
+    first, _ = go(store, ["rmse", three], *NETWORK)
+    both, fitted = go(store, ["rmse", three, four], *NETWORK)
     assert fitted == []
     for old, row in zip(first, both, strict=True):
         assert old.metrics.keys() == {"rmse", "neg_elbo_3", "neg_elbo_3_mcse", "runtime"}

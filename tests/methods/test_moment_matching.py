@@ -22,7 +22,7 @@ WEAK = {"prior_precision": torch.tensor(0.01, dtype=torch.float64)}
 
 
 def test_gives_the_posterior_of_a_linear_regression():
-    """Within 4.5 standard errors, if at least 10,000 of 20,000 draws count: 0.01 of a mean, 0.01 or 0.014 of a product."""
+    """Within 4.5 standard errors, if at least 10,000 of 20,000 draws count: 0.01 of a mean, 0.014 of a square."""
     target = linear_gaussian()
     hyper = target.hyper | {"noise_precision": target.hyper["noise_precision"] * target.data.y_unit**2}
     q = MomentMatching(20_000).fit(target.problem, target.data.x, target.data.y, hyper, 0).check()
@@ -52,7 +52,7 @@ def test_gives_the_moments_of_a_skewed_posterior(proposal):
 def test_too_few_draws_are_refused():
     target = linear_gaussian()
     hyper = target.hyper | {"noise_precision": target.hyper["noise_precision"] * target.data.y_unit**2}
-    with pytest.raises(InputError, match="6 draws have an effective size of ., which is below 2 for each of 3") as caught:
+    with pytest.raises(InputError, match=r"6 draws have an effective size of \d, which is below 2 for each") as caught:
         MomentMatching(6).fit(target.problem, target.data.x, target.data.y, hyper, 0)
     assert "\n" not in str(caught.value)
 

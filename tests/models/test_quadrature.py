@@ -1,6 +1,7 @@
 """Expectations over outputs against integrals by other means, and the law of the outputs against covariances."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ def integral(function, centre, spread):
     inner = sorted({*(-10.0, -6.0, -3.0, 0.0, 3.0, 6.0, 10.0), *(b for b in bends if abs(b) < 10)})
     return sum(
         integrate.quad(lambda z: stats.norm.pdf(z) * function(centre + spread * z), a, b, epsabs=1e-15, epsrel=1e-12)[0]
-        for a, b in zip(inner[:-1], inner[1:], strict=True)
+        for a, b in pairwise(inner)
     )
 
 
@@ -69,8 +70,8 @@ def test_the_log_likelihood_of_a_label_and_its_derivatives(spread):
 
 def test_spreads_of_all_sizes_together():
     """The step is that of the widest; a spread of 0 is a point, also for the derivatives."""
-    centre = torch.tensor([1.0, 1.0, -2.0], dtype=torch.float64)
-    found = expected_derivatives(torch.nn.functional.logsigmoid, centre, torch.tensor([0.0, 20.0, 0.1], dtype=torch.float64))
+    centre, spread = torch.tensor([[1, 1, -2], [0, 20, 0.5]], dtype=torch.float64)
+    found = expected_derivatives(torch.nn.functional.logsigmoid, centre, spread)
     assert float(found.value[0]) == pytest.approx(logsigmoid(1.0), rel=1e-14)
     assert float(found.first[0]) == pytest.approx(special.expit(-1.0), rel=1e-14)
     assert float(found.second[0]) == pytest.approx(-sigmoid_slope(1.0), rel=1e-14)
@@ -103,9 +104,7 @@ def test_many_rows_are_summed_in_pieces(monkeypatch):
 def test_a_finer_rule_gives_the_same():
     centre, spread = torch.linspace(-5, 5, 11).double(), torch.full((11,), 12.0, dtype=torch.float64)
     fine = expectation(torch.nn.functional.logsigmoid, centre, spread, finer=2)
-    torch.testing.assert_close(
-        expectation(torch.nn.functional.logsigmoid, centre, spread), fine, rtol=1e-13, atol=0
-    )
+    torch.testing.assert_close(expectation(torch.nn.functional.logsigmoid, centre, spread), fine, rtol=1e-13, atol=0)
 
 
 def test_what_is_not_finite_stays_alone():
@@ -155,5 +154,5 @@ def test_what_has_no_quadrature_is_refused(problem):
     assert is_glm(LOGISTIC)
     assert not is_glm(problem)
     check_glm("this", LOGISTIC)
-    with pytest.raises(InputError, match="^this needs a linear model with one output: its ELBO is a sum of integrals"):
+    with pytest.raises(InputError, match=r"^this needs a linear model with one output: its ELBO is a sum of integrals"):
         check_glm("this", problem)

@@ -243,3 +243,9 @@ def test_a_sweep_has_a_curve_and_a_panel_at_each_point(make_benchmark, learning)
     titles = [panel.get_title(loc="left") for panel in figure.axes]
     assert titles == ["energy  hidden = 50", "energy  hidden = 100"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["vifa-nn"]
+
+
+def test_a_printed_value_of_one_split_does_not_stand_beside_means(make, rows):
+    one_split = SimpleNamespace(**vars(THESIS) | {"split": 0})
+    _, figure = drawn(make(papers=[one_split]), rows, "scaled_w2")
+    assert [panel.containers for panel in figure.axes] == [[], []]

@@ -13,7 +13,7 @@ from bdl.methods.base import MinibatchMethod
 from bdl.methods.clock import Clock
 from bdl.methods.slang import Slang
 from bdl.methods.vifa import Vifa
-from bdl.training.rates import Constant, Decay, Exponential, Ramp, Warmup
+from bdl.training.rates import Constant, Decay, Exponential, Power, Ramp, Warmup
 from bdl.training.schedule import RATES, Schedule
 
 from .toy import fitted, pick, same, toy_program, toy_trials
@@ -28,6 +28,7 @@ FIRST, FIFTH, SIXTH = Clock(1, 0, False, 2.5), Clock(5, 2, True, 2.5), Clock(6, 
         (Constant(), (1, 1, 1)),
         (Decay(1.0), (1 / 2, 1 / 6, 1 / 7)),
         (Decay(0.5), (1 / 2, 1 / (1 + 5**0.5), 1 / (1 + 6**0.5))),
+        (Power(0.25), (1, 5**-0.25, 6**-0.25)),
         (Exponential(0.9), (1, 0.9, 0.81)),
         (Ramp(1.0), (1 / (1 + exp(1)), 1 / 2, 1 / (1 + exp(-1)))),
         (Warmup(2.0), (1 / 5, 1, 1)),
@@ -48,6 +49,7 @@ def test_rates_are_components():
     for name in ("constant", "decay", "ramp", "warmup"):
         assert RATES.build(name, {}).factor(FIFTH) > 0
     assert RATES.build("exponential", {"base": 0.5}) == Exponential(0.5)
+    assert RATES.build("power", {"power": 0.5}) == Power(0.5)
     with pytest.raises(InputError, match="base"):
         RATES.build("exponential", {"base": 1.5})
 

@@ -1,0 +1,83 @@
+"""What stored posteriors say of a function of one input."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bdl.execution.scoring import evaluation
+from bdl.metrics.evaluation import Evaluation
+from bdl.plan.cell import Cell
+from bdl.posteriors.tensors import as_type
+from bdl.reports.inputs import Array, Band
+from bdl.rng import normal_slice
+from bdl.store import artefacts
+from bdl.store.store import Store
+
+POINTS = 401
+"""Inputs at which a function is evaluated."""
+WIDER = 0.5
+"""How far they reach beyond the training rows to either side, in ranges of those."""
+AT_ONCE = 1 << 22
+"""Parameters that are sampled together."""
+STEP = 2
+"""First counter word of the draws; those of scores have others."""
+
+
+def bands(cells: Sequence[Cell], store: Store) -> list[Band]:
+    """Evaluate the stored posterior of each cell's first successful split, if its data are a regression on one input.
+
+    As many samples are drawn as the entry is scored with, other ones than those of its scores.
+    """
+    found = []
+    for cell in cells:
+        row = next((row for row in store.rows("final", cell.key) if row.artefact), None)
+        if row is not None and _one_input(cell):
+            posterior, buffers = artefacts.read(store.posteriors, str(row.artefact))
+            seen = evaluation(cell, row.split, as_type(posterior, torch.float32), buffers, row.hyper)
+            found.append(_band(cell, row.split, seen))
+    return found
+
+
+def _one_input(cell: Cell) -> bool:
+    likelihood = cell.settings.likelihood
+    return likelihood is not None and likelihood.build().fits(0) and cell.data.d == 1
+
+
+def _band(cell: Cell, split: int, seen: Evaluation) -> Band:
+    inputs = cell.data.x[cell.data.split(split).train, 0]
+    mean, sd = _moments(seen, _widened(seen.trained.x[:, 0].double().numpy()))
+    targets = seen.trained.y.double().numpy()
+    return Band(str(cell.dataset), cell.entry, _widened(inputs), mean.numpy(), sd.numpy(), inputs, targets)
+
+
+def _widened(inputs: Array) -> Array:
+    low, high = float(inputs.min()), float(inputs.max())
+    return np.linspace(low - WIDER * (high - low), high + WIDER * (high - low), POINTS)
+
+
+def _moments(seen: Evaluation, x: Array) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of the function over samples, in original units: (m,) each."""
+    rows = torch.from_numpy(x).float().unsqueeze(1)
+    unit, origin = (torch.as_tensor(value).double() for value in (seen.trained.y_unit, seen.trained.y_origin))
+    values = torch.cat([_outputs(seen, theta, rows) for theta in _samples(seen)])
+    restored = seen.model.likelihood.restore(values.double(), unit, origin)[..., 0]
+    return restored.mean(0), restored.std(0)
+
+
+def _outputs(seen: Evaluation, theta: Tensor, rows: Tensor) -> Tensor:
+    buffers: Mapping[str, Tensor] = seen.buffers
+    return torch.func.vmap(lambda sample: seen.model.predict(sample, rows, buffers))(theta)
+
+
+def _samples(seen: Evaluation) -> Iterator[Tensor]:
+    """Draw the samples in pieces, (s, D) each."""
+    width = seen.posterior.noise_dim
+    pairs = (seen.samples * width + 1) // 2
+    step = torch.tensor(STEP, dtype=torch.int32)
+    size = max(1, AT_ONCE // max(width, seen.posterior.dim))
+    for start in range(0, seen.samples, size):
+        stop = min(start + size, seen.samples)
+        noise = normal_slice(seen.key.unsqueeze(0), step, pairs, start * width, stop * width)
+        yield seen.posterior.sample(noise.view(stop - start, width))

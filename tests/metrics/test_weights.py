@@ -1,0 +1,90 @@
+"""Effective sample sizes and evidences against closed forms."""
+
+import math
+
+import pytest
+import torch
+from scipy import stats
+
+from bdl.errors import InputError
+from bdl.metrics.weights import Ess, LogEvidence
+from bdl.models.likelihoods import Bernoulli, Gaussian
+from bdl.models.networks import Linear
+from bdl.models.priors import GaussianPrior
+from bdl.models.problem import Problem
+from bdl.posteriors import DiagonalGaussian, Empirical, FullGaussian, Weighted
+
+from .fits import examples, fit, normal
+
+N, D = 40, 4  # three weights and a bias
+ALPHA, BETA, UNIT, ORIGIN = 0.7, 2.0, 3.0, -5.0
+HYPER = {"prior_precision": ALPHA, "noise_precision": BETA}
+X = normal(0, N, D - 1)
+Y = ORIGIN + UNIT * (X @ normal(1, D - 1) + 0.4 * normal(2, N))
+DESIGN = torch.cat([X, torch.ones(N, 1, dtype=torch.float64)], 1)
+PROBLEM = Problem(Linear(), Gaussian(), D - 1)
+
+
+def evaluated(posterior, problem=PROBLEM, y=Y, unit=UNIT, origin=ORIGIN, **changes):
+    return fit(posterior, problem, **({"hyper": HYPER, "training": lambda: examples(X, y, unit, origin)} | changes))
+
+
+def weighted(weights) -> Weighted:
+    weights = torch.tensor(weights, dtype=torch.float64)
+    return Weighted(normal(3, len(weights), D), weights.log() - 500)
+
+
+def test_effective_size():
+    """(1 + 2 + 3)^2 / (1 + 4 + 9)."""
+    assert Ess()(evaluated(weighted([1, 2, 3]))) == pytest.approx(36 / 14, rel=1e-12)
+
+
+@pytest.mark.parametrize("posterior", [Empirical(torch.zeros(3, D)), DiagonalGaussian(torch.zeros(D), torch.ones(D))])
+def test_without_weights_there_is_no_effective_size(posterior):
+    with pytest.raises(InputError, match=f"ess: {type(posterior).__name__} has no weights: leave the metric out"):
+        Ess()(evaluated(posterior))
+
+
+@pytest.mark.parametrize("bias_precision", [None, 1e-3])
+def test_a_gaussian_that_is_the_posterior_gives_the_evidence(bias_precision):
+    """Of targets in original units: y ~ N(origin, unit^2 X diag(1 / alpha) X^T + I / beta)."""
+    problem = Problem(Linear(), Gaussian(), D - 1, prior=GaussianPrior(bias_precision))
+    alpha = torch.full((D,), ALPHA, dtype=torch.float64)
+    alpha[-1] = bias_precision or ALPHA
+    noise = BETA * UNIT**2
+    covariance = torch.linalg.inv(alpha.diag() + noise * DESIGN.mT @ DESIGN)
+    mean = noise * covariance @ DESIGN.mT @ ((Y - ORIGIN) / UNIT)
+    posterior = FullGaussian.from_covariance(mean, 0.5 * (covariance + covariance.mT))
+    marginal = UNIT**2 * DESIGN / alpha @ DESIGN.mT + torch.eye(N, dtype=torch.float64) / BETA
+    expected = stats.multivariate_normal(torch.full((N,), ORIGIN).numpy(), marginal.numpy()).logpdf(Y.numpy())
+    assert LogEvidence()(evaluated(posterior, problem)) == {"": pytest.approx(expected, rel=1e-10)}
+
+
+def test_a_gaussian_at_the_mode_gives_laplaces_formula():
+    """Logistic regression: log p(D, mode) + (D log 2 pi - log |H|) / 2, the prior normalised."""
+    labels, mode = (Y > ORIGIN).double(), normal(4, D)
+    factor = torch.eye(D, dtype=torch.float64) + 0.1 * normal(5, D, D)
+    hessian = factor @ factor.mT
+    q = FullGaussian.from_covariance(mode, torch.linalg.inv(hessian))
+    signs = (2 * labels - 1) * (DESIGN @ mode)
+    joint = -torch.log1p((-signs).exp()).sum() - 0.5 * (ALPHA * mode.square() - math.log(ALPHA / (2 * math.pi))).sum()
+    expected = joint + 0.5 * (D * math.log(2 * math.pi) - torch.linalg.slogdet(hessian).logabsdet)
+    found = LogEvidence()(
+        evaluated(q, Problem(Linear(), Bernoulli(), D - 1), labels, 1.0, 0.0, hyper={"prior_precision": ALPHA})
+    )
+    assert found[""] == pytest.approx(expected.item(), rel=1e-10)
+
+
+def test_weights_give_the_evidence_and_its_error():
+    """The mean of 1, 2 and 3 in original units, and the standard error of that mean (divisor 3) over the mean."""
+    found = LogEvidence()(evaluated(weighted([1, 2, 3])))
+    assert found[""] == pytest.approx(math.log(2) - 500 - N * math.log(UNIT), rel=1e-12)
+    assert found["mcse"] == pytest.approx(math.sqrt((1 + 0 + 1) / 3 / 3) / 2, rel=1e-12)
+    assert LogEvidence()(evaluated(weighted([2, 2, 2])))["mcse"] == pytest.approx(0, abs=1e-6)
+
+
+def test_what_has_no_evidence_is_refused():
+    with pytest.raises(InputError, match="log_evidence: Empirical is neither weighted nor Gaussian: leave it out"):
+        LogEvidence()(evaluated(Empirical(torch.zeros(2, D))))
+    with pytest.raises(InputError, match="a stream has no rows to predict"):
+        LogEvidence()(fit(weighted([1, 2])))

@@ -1,0 +1,91 @@
+"""Functions of one input under stored posteriors."""
+
+import numpy as np
+import pytest
+import torch
+
+from bdl.plan.planning import cells_of
+from bdl.posteriors import FullGaussian
+from bdl.publishing.bands import POINTS, bands
+from bdl.spec import load_benchmark
+from bdl.store import artefacts
+from bdl.store.rows import Outcome, Row
+from bdl.store.store import Store
+
+SAMPLES = 4000
+MEAN, COVARIANCE = np.array([2.0, -1.0]), np.array([[0.5, 0.2], [0.2, 0.3]])
+TEXT = """
+name: line
+title: Line
+datasets: [{}]
+splits: 1
+preparation: {{standardise: {}}}
+entries:
+  line:
+    model: {{name: linear}}
+    likelihood: {{name: gaussian}}
+    method: {{name: conjugate}}
+    hyper: {{prior_precision: 0.01, noise_precision: 0.1}}
+evaluation: {{samples: {}}}
+metrics: [neg_elbo]
+"""
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "store.sqlite") as opened:
+        yield opened
+
+
+@pytest.fixture
+def fitted(tmp_path, store):
+    """A cell whose fit has left N(MEAN, COVARIANCE) over the slope and the offset."""
+
+    def make(dataset="cubic", standardise="none", status="ok"):
+        path = tmp_path / "line.yaml"
+        path.write_text(TEXT.format(dataset, standardise, SAMPLES))
+        (cell,) = cells_of(load_benchmark(path.as_posix()))
+        details, hyper = {}, {"prior_precision": 0.01, "noise_precision": 0.1}
+        row = Row(*cell.key, "final", 0, 0, 0, status, None, hyper, {}, 1.0, details)
+        root = torch.linalg.cholesky(torch.from_numpy(COVARIANCE))
+        content = artefacts.encode(FullGaussian(torch.from_numpy(MEAN), root), {})
+        store.append([Outcome(row, (), content if status == "ok" else None)])
+        return cell
+
+    return make
+
+
+@pytest.mark.parametrize("standardise", ["none", "both"])
+def test_moments_are_those_of_the_lines(fitted, store, standardise):
+    """A line w x + b with (w, b) ~ N(m, S) has mean and variance in closed form; within 4.5 standard errors."""
+    cell = fitted(standardise=standardise)
+    (found,) = bands([cell], store)
+    data = cell.data
+    shift, scale, unit, origin = 0.0, 1.0, 1.0, 0.0
+    if standardise == "both":
+        shift, scale, unit, origin = data.x.mean(), data.x.std(), data.y.std(), data.y.mean()
+    design = np.stack([(found.x - shift) / scale, np.ones(POINTS)], 1)
+    sd = unit * np.sqrt(np.einsum("ni,ij,nj->n", design, COVARIANCE, design))
+    assert (np.abs(found.mean - origin - unit * design @ MEAN) < 4.5 * sd / np.sqrt(SAMPLES)).all()
+    np.testing.assert_allclose(found.sd, sd, rtol=4.5 / np.sqrt(2 * SAMPLES))
+    np.testing.assert_array_equal(found.inputs, data.x[:, 0])
+    np.testing.assert_allclose(found.targets, data.y, rtol=1e-12)
+    reach = np.ptp(data.x)
+    np.testing.assert_allclose(found.x[[0, -1]], [data.x.min() - reach / 2, data.x.max() + reach / 2])
+
+
+def test_pieces_change_nothing_but_rounding(fitted, store, monkeypatch):
+    cell = fitted()
+    (whole,) = bands([cell], store)
+    monkeypatch.setattr("bdl.publishing.bands.AT_ONCE", 14)
+    (pieces,) = bands([cell], store)
+    np.testing.assert_allclose(pieces.sd, whole.sd, rtol=1e-5)
+    np.testing.assert_allclose(pieces.mean, whole.mean, rtol=1e-5, atol=1e-5)
+
+
+def test_data_with_several_inputs_have_none(fitted, store):
+    assert bands([fitted("synthetic")], store) == []
+
+
+def test_a_fit_that_failed_has_none(fitted, store):
+    assert bands([fitted(status="failed")], store) == []

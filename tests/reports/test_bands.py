@@ -1,0 +1,44 @@
+"""Figures of functions of one input."""
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from bdl.reports.bands import DEVIATIONS, REACH, _figure, band_figures
+from bdl.reports.inputs import Band
+
+X = np.linspace(-8, 8, 9)
+INPUTS, TARGETS = np.array([-4.0, 0.0, 4.0]), np.array([-60.0, 1.0, 60.0])
+
+
+def band(entry, sd, dataset="cubic"):
+    return Band(dataset, entry, X, 10 * X, np.full(9, sd), INPUTS, TARGETS)
+
+
+def test_files_are_the_same_each_time(tmp_path):
+    given = [band("slang-1", 5.0), band("bbb", 2.0), band("bbb", 2.0, "cubic_outlier")]
+    paths = band_figures("b", given, tmp_path / "one")
+    assert [path.name for path in paths] == [
+        f"b-bands-{name}.{suffix}" for name in ("cubic", "cubic_outlier") for suffix in ("png", "pdf")
+    ]
+    again = band_figures("b", given, tmp_path / "two")
+    assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in again]
+    assert imread(paths[0]).std() > 0.01
+
+
+def test_panels_hold_the_numbers():
+    one, two = _figure([band("slang-1", 5.0), band("bbb", 2.0)]).axes
+    assert [panel.get_title(loc="left") for panel in (one, two)] == ["slang-1", "bbb"]
+    mean, rows = one.lines
+    np.testing.assert_array_equal(mean.get_xydata().T, (X, 10 * X))
+    np.testing.assert_array_equal(rows.get_xydata().T, (INPUTS, TARGETS))
+    for drawn, number in zip(one.collections, DEVIATIONS, strict=True):
+        ends = drawn.get_paths()[0].get_extents()
+        assert (ends.y0, ends.y1) == (-80 - 5 * number, 80 + 5 * number)
+    assert one.get_ylim() == two.get_ylim() == (-95, 95)
+
+
+@pytest.mark.parametrize("sd", [1e3, 1e9])
+def test_huge_deviations_are_cut(sd):
+    low, high = _figure([band("slang-1", sd)]).axes[0].get_ylim()
+    assert (low, high) == (-60 - 120 * REACH, 60 + 120 * REACH)
