@@ -64,9 +64,10 @@ def describe(name: str) -> str:
 def _benchmark(name: str) -> list[str]:
     benchmark = load_benchmark(name)
     papers = dict.fromkeys(f"{paper.paper}, {' and '.join(paper.tables)}" for paper in benchmark.papers)
+    fewer = "".join(f", of {name} {count}" for name, count in benchmark.preparation.splits.items())
     lines = [
         benchmark.title,
-        f"data sets: {', '.join(benchmark.datasets)}; {benchmark.splits} splits of each",
+        f"data sets: {', '.join(benchmark.datasets)}; {benchmark.splits} splits of each{fewer}",
         f"metrics: {', '.join(benchmark.metrics)}",
         f"papers: {'; '.join(papers) or 'none'}",
         f"profiles: {', '.join(list_profiles(name))}",

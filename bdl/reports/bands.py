@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT, IN_LINE = 3.2, 2.9, 4
 """Of a panel, in inches; panels in a line."""
 DEVIATIONS = (3, 2, 1)
+SHADE = 0.16
+"""How dark one band is."""
 REACH = 1.5
 """How far beyond the targets, and the means, the panels reach, in ranges of the targets; deviations are cut there."""
 POINTS: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 3.2, "color": INK}
@@ -61,8 +63,7 @@ def _figure(bands: Sequence[Band]) -> "Figure":
     low, high = _limits(bands)
     panels[0].set(ylim=(low, high), xlim=(bands[0].x[0], bands[0].x[-1]))
     figure.suptitle(bands[0].dataset, fontsize=11, x=0.01, ha="left")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
+    _legend(figure, panels[0])
     return figure
 
 
@@ -70,13 +71,25 @@ def _fill(panel: "Axes", band: Band) -> None:
     color: Mapping[str, Any] = {"color": OURS["color"]}
     for number in DEVIATIONS:
         ends = band.mean - number * band.sd, band.mean + number * band.sd
-        panel.fill_between(band.x, *ends, alpha=0.16, linewidth=0, label=f"± {number} sd", **color)
+        panel.fill_between(band.x, *ends, alpha=SHADE, linewidth=0, **color)
     panel.plot(band.x, band.mean, linewidth=1.6, label="mean", **color)
     panel.plot(band.inputs, band.targets, label="training rows", **POINTS)
     panel.grid()
     panel.tick_params(which="both", length=0)
     panel.spines[:].set_visible(False)
     panel.set_xlabel("input", color=QUIET)
+    panel.locator_params(axis="x", nbins=5)
+
+
+def _legend(figure: "Figure", panel: "Axes") -> None:
+    from matplotlib.patches import Patch
+
+    lines, _ = panel.get_legend_handles_labels()
+    shades = [  # bands of more deviations lie below those of fewer
+        Patch(facecolor=OURS["color"], alpha=1 - (1 - SHADE) ** depth, label=f"± {number} sd")
+        for depth, number in enumerate(DEVIATIONS, 1)
+    ]
+    figure.legend(handles=[*lines, *reversed(shades)], loc="outside lower center", ncols=5, frameon=False)
 
 
 def _limits(bands: Sequence[Band]) -> tuple[float, float]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SECONDS = 60.0
 """In the unit of durations, which is minutes."""
 GAP = 1e4
-"""A distance that is more than this factor below the next one does not stretch the axis: its mark is at the edge."""
+"""Distances that are more than this factor below the next one do not stretch the axis: their marks are at the edge."""
 WIDTH, HEIGHT, MOST = 3.6, 3.3, 3
 """Of a panel, in inches; panels in a line."""
 SIZE = 7.5
@@ -97,7 +97,7 @@ def _figure(benchmark: Benchmark, metric: str, prices: dict[str, list[Price]]) -
 
     columns = min(len(prices), MOST) if len(prices) != 4 else 2
     lines = math.ceil(len(prices) / columns)
-    size = max(WIDTH * columns, 5.5), HEIGHT * lines + 0.6
+    size = max(WIDTH * columns, 5.5), HEIGHT * lines + 0.8
     figure = Figure(figsize=size, layout="constrained", facecolor="white")
     panels = figure.subplots(lines, columns, squeeze=False).ravel()
     looks = {
@@ -109,8 +109,8 @@ def _figure(benchmark: Benchmark, metric: str, prices: dict[str, list[Price]]) -
     for panel, (title, own) in zip(panels, prices.items(), strict=False):
         panel.set_title(title, fontsize=10, fontweight="bold", loc="left")
         _fill(panel, own, looks)
-        panel.set_xlabel("seconds of a fit", color=QUIET)
-    title = f"{benchmark.title}\n{heading(info(metric))}, against the time of a fit, mean ± SE"
+        panel.set_xlabel("seconds", color=QUIET)
+    title = f"{benchmark.title}\n{heading(info(metric))}\nagainst the seconds of a fit, mean ± SE"
     figure.suptitle(title, fontsize=11, x=0.01, ha="left")
     return figure
 
@@ -139,11 +139,11 @@ def _fill(panel: "Axes", prices: Sequence[Price], looks: Looks) -> None:
 
 
 def _floor(distances: Sequence[float]) -> float:
-    """Give the least distance that has its own place on the axis; those below are zero or far below all others."""
+    """Give the least distance that has its own place on the axis; those below are zero or far below
+    the others, which are no fewer."""
     ordered = sorted(distance for distance in distances if distance > 0)
-    while len(ordered) > 1 and ordered[1] > GAP * ordered[0]:
-        del ordered[0]
-    return ordered[0] if ordered else 1.0
+    below = [i for i in range(1, len(ordered) // 2 + 1) if ordered[i] > GAP * ordered[i - 1]]
+    return ordered[max(below, default=0)] if ordered else 1.0
 
 
 def _bar(value: float, error: float) -> list[list[float]]:

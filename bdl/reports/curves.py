@@ -18,7 +18,7 @@ from bdl.reports.layout import heading
 from bdl.reports.papers import Key, PaperValue, paper_values
 from bdl.reports.scales import Scale, label_logs, scale
 from bdl.reports.statistics import Values
-from bdl.reports.swept import COLORS
+from bdl.reports.swept import COLORS, DASHES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -151,7 +151,7 @@ def _figure(benchmark: Benchmark, drawn: Sequence[Curve]) -> "Figure":
         panel.set(xscale=_scale("places", drawn), yscale=_scale("mean", drawn if streams else own))
     _dress(panels, len(by_panel), drawn[0].axis)
     what = f"mean ± SE over {benchmark.splits} splits"
-    if len({look["linestyle"] for look in looks.values()}) > 1:
+    if 0 < len(_online(benchmark)) < len(benchmark.entries):
         what += "; solid: online, dashed: batch fits"
     figure.suptitle("\n".join((benchmark.title, heading(info(drawn[0].metric)), what)), fontsize=11, x=0.01, ha="left")
     _legend(figure, looks, drawn)
@@ -184,14 +184,17 @@ def _scale(name: str, of: Sequence[Curve]) -> Scale:
 
 
 def _looks(benchmark: Benchmark) -> dict[str, dict[str, Any]]:
-    """Give each entry a colour; dashed lines are batch fits beside online estimators."""
-    online = {name: entry.method.name.startswith("online-") for name, entry in benchmark.entries.items()}
-    if not any(online.values()):
-        online = dict.fromkeys(online, True)
+    """Give each entry a colour; dashed lines are batch fits beside online estimators, or else colours used again."""
+    online = _online(benchmark)
+    lines = (ONLINE if name in online else BATCH for name in benchmark.entries) if online else cycle(DASHES)
     return {
-        name: {"color": color, "linestyle": ONLINE if online[name] else BATCH}
-        for name, color in zip(online, cycle(COLORS), strict=False)
+        name: {"color": color, "linestyle": line}
+        for name, color, line in zip(benchmark.entries, cycle(COLORS), lines, strict=False)
     }
+
+
+def _online(benchmark: Benchmark) -> list[str]:
+    return [name for name, entry in benchmark.entries.items() if entry.method.name.startswith("online-")]
 
 
 def _fill(panel: "Axes", own: Sequence[Curve], looks: Looks) -> None:

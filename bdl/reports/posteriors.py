@@ -14,7 +14,7 @@ from bdl.reports.inputs import Array, Gaussians
 from bdl.reports.moments import COLOURS, MANY, plain
 from bdl.reports.plane import planes_figure
 from bdl.reports.scales import label_logs, scale, span
-from bdl.reports.swept import COLORS, MARKERS
+from bdl.reports.swept import COLORS, DASHES, MARKERS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,8 +28,6 @@ SHOWN = 0.95
 MAP, IN_LINE = 2.0, 5
 """Width of a heat map in inches, and how many stand in a line."""
 
-LINES = (*repeat("-", len(COLORS)), *repeat((0, (3, 1.5)), len(COLORS)), *repeat(":", len(COLORS)))
-"""Lines of the first entries, which have the colours once, then of those that have them again."""
 
 Looks = Mapping[str, Mapping[str, Any]]
 
@@ -58,7 +56,7 @@ def posterior_figures(benchmark: str, pairs: Sequence[Gaussians], folder: Path) 
     looks = {
         entry: {"color": color, "marker": marker, "linestyle": line}
         for entry, color, marker, line in zip(
-            dict.fromkeys(pair.entry for pair in pairs), cycle(COLORS), cycle(MARKERS), LINES, strict=False
+            dict.fromkeys(pair.entry for pair in pairs), cycle(COLORS), cycle(MARKERS), cycle(DASHES), strict=False
         )
     }
     drawings = {}

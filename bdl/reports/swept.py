@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#222222", "#56b4e9")
 """Palette of Okabe and Ito (2008) without its yellow, which is too pale for lines."""
+ROUNDS: tuple[Any, ...] = ("-", (0, (3, 1.5)), ":")
+DASHES = tuple(line for line in ROUNDS for _ in COLORS)
+"""Lines of the first entries, which have the colours once, and of those that have them again."""
 MARKERS = "osD^v"
 GREY = "#666666"
 BARS: dict[str, Any] = {"linewidth": 1.4, "elinewidth": 1.2, "markersize": 4.5, "capsize": 2.5}

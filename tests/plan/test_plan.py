@@ -221,6 +221,20 @@ def test_rows_and_the_first_split_reach_the_data(load):
     assert fit_hash(cell) != fit_hash(whole)
 
 
+def test_a_data_set_may_have_fewer_splits_than_others(load, three):
+    fewer = load(("preparation", {"splits": {"diabetes": 1}}))
+    assert [cell.splits for cell in cells_of(fewer)] == [(0, 1), (0,)]
+    assert [(cell.dataset, cell.splits) for cell in plan(fewer, splits=[0, 1])] == [(three, (0, 1)), ("diabetes", (0,))]
+    assert [(cell.dataset, cell.splits) for cell in plan(fewer, splits=[1])] == [(three, (1,))]
+    with pytest.raises(InputError, match="no data set that is chosen has a split 1: choose a smaller number"):
+        plan(fewer.select(["diabetes"]), splits=[1])
+    (one,), (all_of_it,) = cells_of(fewer.select(["diabetes"])), cells_of(load().select(["diabetes"]))
+    assert fit_hash(one) == fit_hash(all_of_it)
+    assert fewer.content_hash != load().content_hash
+    with pytest.raises(InputError, match=r"preparation.splits.diabetic"):
+        load(("preparation", {"splits": {"diabetic": 1}}))
+
+
 SWEEP = {"training.epochs": [1, 3], "preparation.rows": [40, 50]}
 
 

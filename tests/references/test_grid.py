@@ -12,13 +12,13 @@ from scipy.special import digamma, polygamma
 from bdl.errors import InputError
 from bdl.models import joint
 from bdl.models.likelihoods import Bernoulli, Gaussian
+from bdl.models.mode import laplace
 from bdl.models.networks import Linear
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.references import grid
 from bdl.references.certificate import certify, monte_carlo_errors
 from bdl.references.grid import GridReference, moments
-from bdl.models.mode import laplace
 from bdl.references.linear import ConjugateReference
 from bdl.references.mcmc import Regression, Settings, sample
 

@@ -67,7 +67,7 @@ def test_a_distance_of_zero_stands_at_the_edge(drawn):
     assert len(yacht.containers) == 2
     (edge,) = [line for line in yacht.lines if line.get_marker() == "v" and line.get_xdata()[0] == pytest.approx(0.6)]
     low, high = yacht.get_ylim()
-    assert low < edge.get_ydata()[0] < 20 / 2
+    assert low < edge.get_ydata()[0] < 20
     assert high > 300
     assert low > 20 / 10, "it does not stretch the axis"
     assert yacht.texts[2].get_text() == "exact 0"
@@ -75,7 +75,16 @@ def test_a_distance_of_zero_stands_at_the_edge(drawn):
 
 @pytest.mark.parametrize(
     ("distances", "floor"),
-    [([1, 20, 300], 1), ([1e-9, 20, 300], 20), ([0, -1e-12, 20], 20), ([1e-12, 1e-9, 20], 20), ([0], 1), ([GAP, 1], 1)],
+    [
+        ([1, 20, 300], 1),
+        ([1e-9, 20, 300], 20),
+        ([0, -1e-12, 20], 20),
+        ([1e-12, 1e-9, 20, 30], 20),
+        ([1e-12, 1e-7, 20, 30], 20),
+        ([1, 20, 300, 1e20], 1),
+        ([0], 1),
+        ([GAP, 1], 1),
+    ],
 )
 def test_what_is_too_far_below_to_be_on_the_axis(distances, floor):
     assert _floor(distances) == floor

@@ -249,3 +249,15 @@ def test_a_printed_value_of_one_split_does_not_stand_beside_means(make, rows):
     one_split = SimpleNamespace(**vars(THESIS) | {"split": 0})
     _, figure = drawn(make(papers=[one_split]), rows, "scaled_w2")
     assert [panel.containers for panel in figure.axes] == [[], []]
+
+
+def test_colours_that_come_again_have_other_lines(make_benchmark, values):
+    names = [f"m{i}" for i in range(9)]
+    entries = {name: SimpleNamespace(method=SimpleNamespace(name="slang")) for name in names}
+    benchmark = make_benchmark(entries=entries, metrics=["nmll"], papers=[], datasets=["energy"])
+    parts = [points("energy", name, values + i, scores={"nmll": 1.0}) for i, name in enumerate(names)]
+    figure = _figure(benchmark, curves(benchmark, pd.concat(parts)))
+    lines = [line for line in figure.axes[0].lines if len(line.get_xdata()) > 1]
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 9
+    assert same_color(lines[7].get_color(), lines[0].get_color())
+    assert "dashed" not in figure.get_suptitle()

@@ -245,3 +245,17 @@ def test_logistic_posterior_follows_the_paper():
         assert (method.optimizer, entry.training.batch_size) == ("sgd", 100)
         kept_last = epochs * -(-rows // 100) // 10
         assert abs(entry.training.build().updates(rows, method.batches_per_step) - kept_last) <= 1
+
+
+@pytest.mark.parametrize("name", ["posterior-methods", "posterior-methods-weights"])
+@pytest.mark.parametrize("dataset", ["australian", "breast_cancer", "a1a", "usps_3v5"])
+def test_other_methods_have_the_references_of_logistic_posterior(name, dataset):
+    """Same rows, inputs, model, prior and sampler: no reference is sampled twice."""
+    known, ours = load_benchmark("logistic-posterior"), load_benchmark(name)
+    assert ours.preparation.dump_on(dataset) == known.preparation.dump_on(dataset)
+    theirs = known.entries["vifa"].on(dataset)
+    for entry in ours.entries.values():
+        settings = entry.on(dataset)
+        for field in ("model", "likelihood", "prior", "reference"):
+            assert getattr(settings, field) == getattr(theirs, field)
+        assert settings.hyper["prior_precision"] == theirs.hyper["prior_precision"]

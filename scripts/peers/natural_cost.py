@@ -1,0 +1,137 @@
+"""What an update of a natural gradient costs the engine, a plain loop and JAX, and what shared inputs are worth."""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from time import perf_counter
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bdl.methods import slang
+from bdl.methods.base import Method
+from bdl.models.gradients import example_gradients
+from bdl.models.problem import Batch, Hyper, Problem
+from bdl.models.products import DenseGradients, ExampleGradients, OuterGradients
+from bdl.training.fitting import finished
+from peers.agreement import difference
+from peers.comparison import Contender, Cost, compare
+from peers.natural_agreement import ENGINE, JAX, engine_numbers
+from peers.natural_loop import LoopModel
+from peers.natural_workload import Regressions, stacked
+from peers.timing import engine_epochs, engine_seconds
+from peers.workload import Workload
+
+LOOP = "plain loop"
+SHARED, OUTER, MATRIX = "M rows", "S M outer products", "S M rows"
+SECONDS = 0.3
+"""A turn takes about so long, or one epoch."""
+_SCANNED = 20
+"""Updates that JAX compiles into one program."""
+
+
+def costs(work: Regressions, repeats: int, *, compile: bool) -> dict[str, Cost]:
+    """Time an update of one model, contenders in turn; ratios are to the engine."""
+    found = {ENGINE: _engine(work, compile=compile), LOOP: _loop(work.loop(0))}
+    return compare(found | ({JAX: _jax(work)} if find_spec("jax") else {}), repeats)
+
+
+def _engine(work: Workload[Method], *, compile: bool) -> Contender:
+    first, warm = engine_epochs(work, 2, compile)
+    epochs = _filling(warm)
+    return Contender(lambda: engine_seconds(work, epochs, compile), float(first - warm) if compile else None)
+
+
+def _loop(model: LoopModel) -> Contender:
+    def seconds(updates: int) -> float:
+        begin = perf_counter()
+        model.train(updates)
+        return (perf_counter() - begin) / updates
+
+    model.train(1)
+    updates = _filling(seconds(2))
+    return Contender(lambda: seconds(updates))
+
+
+def _jax(work: Regressions) -> Contender:
+    from peers import natural_jax
+
+    rows = stacked([work.training(model) for model in range(len(work.trials))])
+    rates = np.array([work.rate(update) for update in range(1, _SCANNED + 1)])
+    begin = perf_counter()
+    run = natural_jax.compile_run(work.algorithm, rows, rates, work.samples, work.batch_size)
+    setup = perf_counter() - begin
+    run()
+
+    def seconds() -> float:
+        begin = perf_counter()
+        run()
+        return (perf_counter() - begin) / (_SCANNED * len(work.trials))
+
+    return Contender(seconds, setup)
+
+
+def _filling(seconds: float) -> int:
+    """Count what fills a turn."""
+    return max(1, round(SECONDS / seconds))
+
+
+# ---- what shared inputs are worth
+
+
+@dataclass(frozen=True)
+class SharingCost(Cost):
+    """What an update of SLANG costs that is given gradients in one way or another."""
+
+    difference: float
+    """Of an epoch from that with shared inputs, relative to the largest entry of means and precisions."""
+
+
+def outer(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper) -> OuterGradients:
+    """Differentiate at all samples: S M inputs and errors, whose outer products are the gradients."""
+    ((inputs, errors),) = torch.func.vmap(lambda one: problem.layers(one, batch, hyper))(theta)
+    with_ones = torch.cat([inputs, torch.ones_like(inputs[..., :1])], dim=-1)
+    return OuterGradients(((with_ones.flatten(0, 1), errors.flatten(0, 1)),), bias=True)
+
+
+def matrix(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper) -> ExampleGradients:
+    """Differentiate at all samples: a matrix of S M gradients."""
+    ((inputs, errors),) = outer(problem, theta, batch, hyper).layers
+    return DenseGradients(inputs * errors)
+
+
+WAYS = {SHARED: example_gradients, OUTER: outer, MATRIX: matrix}
+
+
+def by(way: str) -> AbstractContextManager[object]:
+    """Let SLANG find gradients in this way."""
+    return patch.object(slang, "example_gradients", WAYS[way])
+
+
+def sharing(work: Regressions, repeats: int, *, compile: bool) -> dict[str, SharingCost]:
+    """Time an update of SLANG with gradients of each kind, in turn; ratios are to shared inputs."""
+    contenders = {way: _contender(work, way, compile=compile) for way in WAYS}
+    ends = {way: _epoch(work, way, compile=compile) for way in WAYS}
+    return {
+        way: SharingCost(**asdict(cost), difference=difference(ends[way], ends[SHARED]))
+        for way, cost in compare(contenders, repeats).items()
+    }
+
+
+def _epoch(work: Regressions, way: str, *, compile: bool) -> Mapping[str, Tensor]:
+    with by(way):
+        return engine_numbers(finished(work.fitting(1, compile=compile)).state)
+
+
+def _contender(work: Regressions, way: str, *, compile: bool) -> Contender:
+    with by(way):
+        seconds, setup = _engine(work, compile=compile)
+
+    def patched() -> float:
+        with by(way):
+            return seconds()
+
+    return Contender(patched, setup)

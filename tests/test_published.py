@@ -1,0 +1,36 @@
+"""What must hold of the published rows, whatever they were made on."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+RESULTS = Path(__file__).parents[1] / "results"
+
+
+@pytest.fixture(scope="module")
+def logistic():
+    """Final rows of the logistic regressions."""
+    rows = pd.read_parquet(RESULTS / "slang-logistic" / "trials.parquet")
+    return rows[(rows.stage == "final") & (rows.status == "ok")]
+
+
+def test_no_gaussian_has_a_better_elbo_than_the_best(logistic):
+    """On every split; to 1e-10, what rounding leaves of methods that come that close."""
+    best = logistic[logistic.entry == "full-exact"].set_index(["dataset", "split"]).neg_elbo
+    others = logistic[logistic.entry != "full-exact"]
+    gap = others.neg_elbo.to_numpy() - best.loc[list(zip(others.dataset, others.split, strict=True))].to_numpy()
+    assert len(gap) > 500
+    assert (gap > -1e-10).all()
+
+
+def test_no_independent_parameters_have_a_better_elbo_than_the_best(logistic):
+    best = logistic[logistic.entry == "mf-exact"].set_index(["dataset", "split"]).neg_elbo
+    others = logistic[logistic.entry.isin(["mf-fisher", "mf-hessian", "bbb"])]
+    gap = others.neg_elbo.to_numpy() - best.loc[list(zip(others.dataset, others.split, strict=True))].to_numpy()
+    assert len(gap) > 100
+    assert (gap > -1e-10).all()
+
+
+def test_the_divergence_from_itself_is_zero(logistic):
+    assert (logistic[logistic.entry == "full-exact"].sym_kl.abs() < 1e-8).all()
