@@ -181,7 +181,7 @@ def test_everything_listed_has_more_than_a_heading(name):
 
 
 def test_names_are_unique_across_kinds():
-    """But for optima, which are methods and references, the Gaussian likelihood and prior, and the data set and rate."""
+    """But for optima (methods and references), the Gaussian likelihood and prior, and the data set and rate `power`."""
     assert {name for name in NAMES if NAMES.count(name) > 1} == {"conjugate", "exact-gaussian", "gaussian", "power"}
     assert [line for line in describe("conjugate").splitlines() if line.startswith("conjugate (")] == [
         "conjugate (method)",

@@ -58,5 +58,7 @@ def compiles(cell: Cell, stage: Stage, width: int) -> bool:
     if cell.settings.training is None:
         return False
     per_step = batches_per_step(cell)
-    total = fits(cell, stage) * minibatches(cell, stage) * len(cell.benchmark.splits_of(cell.dataset)) // (width * per_step)
+    total = (
+        fits(cell, stage) * minibatches(cell, stage) * len(cell.benchmark.splits_of(cell.dataset)) // (width * per_step)
+    )
     return worthwhile(total, width * per_step, cell.problem.dim)

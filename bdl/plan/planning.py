@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bdl.plan.cell import Cell
 from bdl.errors import InputError
+from bdl.plan.cell import Cell
 from bdl.plan.checks import check, check_device
 from bdl.spec import Benchmark
 
