@@ -28,7 +28,7 @@ there is one.
 The JSON file has the keys ``system``, ``settings`` and, for the parts measured, ``agreement`` (largest relative
 difference from the plain loop, by data set and entry and by contender), ``updates`` and ``sharing``: lists of
 ``dataset``, ``entry``, ``dim``, ``batch_size``, ``contender``, ``us``, ``us_min``, ``ratio`` to the first contender and
-``setup_s``; in ``sharing`` also ``difference`` from the first.
+``setup_s`` (in ``sharing`` without what ``updates`` has compiled); in ``sharing`` also ``difference`` from the first.
 """
 
 import argparse
@@ -39,7 +39,7 @@ from typing import Any
 
 from peers import command, machine, natural_agreement, natural_cost
 from peers.command import count, number
-from peers.comparison import Cost
+from peers.comparison import Cost, compare
 from peers.natural_workload import Regressions, make
 from rich.console import Console
 from rich.table import Table
@@ -71,10 +71,11 @@ def _run(options: argparse.Namespace, console: Console) -> int:
     report: dict[str, Any] = {"system": machine.system(options.threads), "settings": {**settings, "compiled": compile}}
     if "updates" in options.parts:
         works = {key: make(*key, options.models) for key in _keys(options.datasets, options.entries)}
+        prepared = {key: natural_cost.contenders(work, compile=compile) for key, work in works.items()}
         differences = {key: natural_agreement.agree(work, compile=compile) for key, work in works.items()}
         if not _agree((value for own in differences.values() for value in own.values()), console):
             return 1
-        costs = {key: natural_cost.costs(work, options.repeats, compile=compile) for key, work in works.items()}
+        costs = {key: compare(own, options.repeats) for key, own in prepared.items()}
         console.print(_table("An update of one model", works, costs))
         report["agreement"] = {f"{dataset} {entry}": own for (dataset, entry), own in differences.items()}
         report["updates"] = _records(works, costs)

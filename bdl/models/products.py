@@ -123,9 +123,9 @@ class OuterGradients:
 
     def outer(self) -> Tensor:
         """G^T G, (D, D)."""
-        every = torch.eye(self.rows, dtype=self.layers[0][0].dtype, device=self.layers[0][0].device)
-        matrix = self.combine(every)
-        return matrix @ matrix.T
+        blocks = [errors.unsqueeze(-1) * inputs.unsqueeze(-2) for inputs, errors in self.layers]
+        matrix = torch.cat([self._flat(block) for block in blocks], dim=-1)
+        return matrix.T @ matrix
 
     def gram(self) -> Tensor:
         """G G^T, (n, n)."""

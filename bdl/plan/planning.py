@@ -25,8 +25,7 @@ def plan(
     """
     check_device(device)
     every = [
-        replace(cell, splits=tuple(split for split in splits if split in cell.splits), device=device, compile=compile)
-        for cell in cells_of(benchmark)
+        replace(cell, splits=_existing(cell, splits), device=device, compile=compile) for cell in cells_of(benchmark)
     ]
     cells = [cell for cell in every if cell.splits]
     if not cells:
@@ -46,6 +45,12 @@ def cells_of(benchmark: Benchmark) -> list[Cell]:
         for dataset, entry, point in benchmark.cells
         for own in (at[point.text],)
     ]
+
+
+def _existing(cell: Cell, splits: Sequence[int]) -> tuple[int, ...]:
+    """Leave out the splits that a data set lacks, where the benchmark says that it has fewer than others."""
+    limit = cell.benchmark.preparation.splits.get(cell.dataset)
+    return tuple(split for split in splits if limit is None or split < limit)
 
 
 def together(cells: Sequence[Cell]) -> list[list[Cell]]:

@@ -33,10 +33,10 @@ _SCANNED = 20
 """Updates that JAX compiles into one program."""
 
 
-def costs(work: Regressions, repeats: int, *, compile: bool) -> dict[str, Cost]:
-    """Time an update of one model, contenders in turn; ratios are to the engine."""
+def contenders(work: Regressions, *, compile: bool) -> dict[str, Contender]:
+    """Compile what is to be compiled; the unit of cost is an update of one model."""
     found = {ENGINE: _engine(work, compile=compile), LOOP: _loop(work.loop(0))}
-    return compare(found | ({JAX: _jax(work)} if find_spec("jax") else {}), repeats)
+    return found | ({JAX: _jax(work)} if find_spec("jax") else {})
 
 
 def _engine(work: Workload[Method], *, compile: bool) -> Contender:
@@ -113,11 +113,11 @@ def by(way: str) -> AbstractContextManager[object]:
 
 def sharing(work: Regressions, repeats: int, *, compile: bool) -> dict[str, SharingCost]:
     """Time an update of SLANG with gradients of each kind, in turn; ratios are to shared inputs."""
-    contenders = {way: _contender(work, way, compile=compile) for way in WAYS}
+    prepared = {way: _contender(work, way, compile=compile) for way in WAYS}
     ends = {way: _epoch(work, way, compile=compile) for way in WAYS}
     return {
         way: SharingCost(**asdict(cost), difference=difference(ends[way], ends[SHARED]))
-        for way, cost in compare(contenders, repeats).items()
+        for way, cost in compare(prepared, repeats).items()
     }
 
 

@@ -79,7 +79,7 @@ def test_both_ways_give_the_products_of_gradients():
         "gram": G @ G.T,
         "times": G @ given.columns,
         "combine": G.T @ given.weights,
-        "sum": G.sum(0).unsqueeze(1),
+        "sum": G.sum(0),
         "squares": G.square().sum(0),
     }
     for found in (gradients.outer(given), gradients.matrix(given)):
