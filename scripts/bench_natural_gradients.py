@@ -14,9 +14,8 @@ cost is an update of one model, with its share of everything that it needs.
   stand for them (``M rows``, `bdl.models.gradients`); beside it all of them, known by inputs and errors (``S M outer
   products``) or as a matrix (``S M rows``).
 
-Before anything is timed, one update from the same state with the same rows and parameter samples must agree between
-all contenders to 1e-9, in means and precisions; otherwise the script ends with exit code 1. It does so, too, if an
-epoch in ``sharing`` differs by more.
+Before anything is timed, one update from the same state with the same rows and parameter samples must agree with the
+plain loop's to 1e-9, in means and precisions; otherwise the script ends with exit code 1.
 
 Rules of fairness. Every contender draws its minibatches with replacement, gathers them, draws its noise and works in
 float64. Set-up and compilation are left out of the cost and reported apart (compiler caches are cold). All have the
@@ -28,7 +27,8 @@ there is one.
 The JSON file has the keys ``system``, ``settings`` and, for the parts measured, ``agreement`` (largest relative
 difference from the plain loop, by data set and entry and by contender), ``updates`` and ``sharing``: lists of
 ``dataset``, ``entry``, ``dim``, ``batch_size``, ``contender``, ``us``, ``us_min``, ``ratio`` to the first contender and
-``setup_s`` (in ``sharing`` without what ``updates`` has compiled); in ``sharing`` also ``difference`` from the first.
+``setup_s``; in ``sharing`` also ``difference`` from the plain loop, and ``setup_s`` is without what ``updates`` has
+compiled.
 """
 
 import argparse

@@ -43,9 +43,9 @@ class Update(NamedTuple):
 def agree(work: Regressions, *, compile: bool) -> dict[str, float]:
     """Compare an update of each contender with the plain loop's; the largest relative difference by name."""
     update = engine_update(work, BEFORE, compile=compile)
+    found = {ENGINE: engine_numbers(update.after)} | ({JAX: jax_numbers(work, update)} if find_spec("jax") else {})
     expected = loop_numbers(work, update)
-    found = {ENGINE: difference(engine_numbers(update.after), expected)}
-    return found | ({JAX: difference(jax_numbers(work, update), expected)} if find_spec("jax") else {})
+    return {name: difference(numbers, expected) for name, numbers in found.items()}
 
 
 def engine_update(work: Regressions, before: int, *, compile: bool) -> Update:

@@ -1,6 +1,5 @@
 """What an update of a natural gradient costs the engine, a plain loop and JAX, and what shared inputs are worth."""
 
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -16,10 +15,10 @@ from bdl.methods.base import Method
 from bdl.models.gradients import example_gradients
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.models.products import DenseGradients, ExampleGradients, OuterGradients
-from bdl.training.fitting import finished
+from peers import natural_agreement
 from peers.agreement import difference
 from peers.comparison import Contender, Cost, compare
-from peers.natural_agreement import ENGINE, JAX, engine_numbers
+from peers.natural_agreement import ENGINE, JAX, engine_numbers, engine_update, loop_numbers
 from peers.natural_loop import LoopModel
 from peers.natural_workload import Regressions, stacked
 from peers.timing import engine_epochs, engine_seconds
@@ -87,7 +86,7 @@ class SharingCost(Cost):
     """What an update of SLANG costs that is given gradients in one way or another."""
 
     difference: float
-    """Of an epoch from that with shared inputs, relative to the largest entry of means and precisions."""
+    """Of one update from the plain loop's, as in `peers.natural_agreement.agree`."""
 
 
 def outer(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper) -> OuterGradients:
@@ -114,16 +113,17 @@ def by(way: str) -> AbstractContextManager[object]:
 def sharing(work: Regressions, repeats: int, *, compile: bool) -> dict[str, SharingCost]:
     """Time an update of SLANG with gradients of each kind, in turn; ratios are to shared inputs."""
     prepared = {way: _contender(work, way, compile=compile) for way in WAYS}
-    ends = {way: _epoch(work, way, compile=compile) for way in WAYS}
+    differences = {way: _difference(work, way, compile=compile) for way in WAYS}
     return {
-        way: SharingCost(**asdict(cost), difference=difference(ends[way], ends[SHARED]))
+        way: SharingCost(**asdict(cost), difference=differences[way])
         for way, cost in compare(prepared, repeats).items()
     }
 
 
-def _epoch(work: Regressions, way: str, *, compile: bool) -> Mapping[str, Tensor]:
+def _difference(work: Regressions, way: str, *, compile: bool) -> float:
     with by(way):
-        return engine_numbers(finished(work.fitting(1, compile=compile)).state)
+        update = engine_update(work, natural_agreement.BEFORE, compile=compile)
+    return difference(engine_numbers(update.after), loop_numbers(work, update))
 
 
 def _contender(work: Regressions, way: str, *, compile: bool) -> Contender:
