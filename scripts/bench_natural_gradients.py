@@ -137,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--datasets", nargs="+", choices=DATASETS, default=DATASETS[:1], help="(australian)")
     parser.add_argument("--entries", nargs="+", choices=ENTRIES, default=ENTRIES, help="of updates (all)")
     parser.add_argument("--models", type=count, default=20, help="models trained together (20)")
-    parser.add_argument("--repeats", type=count, default=7, help="times each contender is measured (7)")
+    parser.add_argument("--repeats", type=count, default=5, help="times each contender is measured (5)")
     parser.add_argument("--quick", action="store_true", help="2 models, 2 repeats, eager")
     return parser
 
