@@ -40,14 +40,19 @@ def list_(
 @app.command()
 def show(name: Benchmark, profile: Profile = "paper", dataset: Datasets = []) -> None:
     """Show the certificates of a benchmark's references."""
-    from bdl.plan.truths import details
+    from bdl.plan.truths import computed, details, sampled
     from bdl.references.cache import state
 
-    for reference in _references(name, profile, dataset):
-        _console().print(reference.place, style="bold", highlight=False)
+    if not (cells := _cells(name, profile, dataset)):
+        raise InputError(f"{name} names no reference: there is nothing to show")
+    described = computed(cells)
+    for reference in sampled(cells):
         missing = state(reference.recipe) == "missing"
         command = f"bdl-bench references build {name}" + (f" --profile {profile}" if profile != "paper" else "")
-        for line in [f"missing; sample it: {command}"] if missing else details(reference):
+        described.append((reference.place, [f"missing; sample it: {command}"] if missing else details(reference)))
+    for place, lines in described:
+        _console().print(place, style="bold", highlight=False)
+        for line in lines:
             _console().print(f"  {line}", highlight=False, soft_wrap=True)
 
 
@@ -86,11 +91,16 @@ def _references(name: str, profile: str, datasets: list[str]) -> "list[Reference
 
 
 def _cells(name: str, profile: str, datasets: list[str]) -> "list[Cell]":
-    from bdl.plan.planning import plan
+    """List the cells that name a reference; streams, whose distribution has to be drawn, name none."""
+    from bdl.plan.checks import check
+    from bdl.plan.planning import cells_of
     from bdl.spec import load_benchmark
 
-    benchmark = load_benchmark(name, profile, []).select(datasets)
-    return plan(benchmark, splits=range(benchmark.splits)) if benchmark.measures_distances else []
+    cells = cells_of(load_benchmark(name, profile, []).select(datasets))
+    chosen = [cell for cell in cells if cell.settings.reference is not None]
+    for cell in chosen:
+        check(cell)
+    return chosen
 
 
 def _console() -> Console:

@@ -5,7 +5,9 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import multivariate_normal
 
+from bdl.data import load
 from bdl.references import cache
 from bdl.references.mcmc import Draws, Origin
 
@@ -100,6 +102,51 @@ def test_build_and_show(sampled, invoke):
         ".npy",
     ):
         assert fragment in shown
+
+
+COMPUTED = SAMPLED.replace("{name: nuts, draws: 1000}", "{name: exact-gaussian}")
+
+
+def test_the_certificate_of_a_computed_reference_is_shown(invoke, tmp_path):
+    """The data of the first split are known, so that the optimum, the conjugate posterior, has a known ELBO."""
+    path = tmp_path / "computed.yaml"
+    path.write_text(COMPUTED, "utf-8")
+    code, out, _ = invoke("references", "show", str(path))
+    assert code == 0
+    place, *lines = out.splitlines()
+    assert place == "synthetic, split 0 of 2: exact-gaussian"
+    assert [line.split()[0] for line in lines] == [
+        "neg_elbo",
+        "gradient",
+        "mean_identity",
+        "covariance_identity",
+        "quadrature",
+    ]
+    data = load("synthetic")
+    rows = data.split(0).train
+    x, y = data.x[rows], data.y[rows]
+    evidence = multivariate_normal.logpdf(y.ravel(), cov=10 * np.eye(len(y)) + 100 * x @ x.T)
+    assert float(lines[0].split()[1]) == pytest.approx(-evidence, rel=1e-7)
+    for line in lines[1:]:
+        _, value, relation, limit = line.split()
+        assert relation == "<="
+        assert float(value) <= float(limit)
+
+
+def test_references_that_tell_no_numbers(invoke):
+    code, out, _ = invoke("references", "show", "vifa-synthetic", "--dataset", "synthetic")
+    assert code == 0
+    assert out.splitlines() == ["synthetic, split 0 of 10: conjugate", "  computed when it is needed"]
+
+
+def test_streams_have_no_reference_and_are_not_drawn(invoke, monkeypatch):
+    from bdl.data import streams
+
+    monkeypatch.setattr(streams.Stream, "model", lambda *_: pytest.fail("drawn"))
+    assert invoke("references", "list", "online-fa") == (0, "", "")
+    code, _, err = invoke("references", "show", "online-fa")
+    assert code == 2
+    assert err == "bdl-bench: online-fa names no reference: there is nothing to show\n"
 
 
 def test_a_changed_file_stops_the_run_before_it_trains(sampled, invoke, tmp_path):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from bdl.plan.cell import Cell
-from bdl.references.base import SampledReference, Truth
+from bdl.references.base import CertifiedReference, SampledReference, Truth
 from bdl.references.cache import Recipe
 from bdl.training.direct import TrainingData
 
@@ -30,6 +30,15 @@ def recipe(cell: Cell, split: int) -> Recipe | None:
         return None
     data = training_data(cell, split)
     return reference.recipe(cell.problem, data.x, data.y, _hyper(cell, data))
+
+
+def evidence(cell: Cell, split: int) -> list[str]:
+    """Say by which numbers the reference of a split is known to be right, one a line; none where it tells none."""
+    reference = cell.settings.reference.build() if cell.settings.reference else None
+    if not isinstance(reference, CertifiedReference):
+        return []
+    data = training_data(cell, split)
+    return reference.evidence(cell.problem, data.x, data.y, _hyper(cell, data))
 
 
 def training_data(cell: Cell, split: int) -> TrainingData:

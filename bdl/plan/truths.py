@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bdl.plan.cell import Cell
-from bdl.plan.reference import recipe, truth
+from bdl.plan.reference import evidence, recipe, truth
 from bdl.references.cache import Recipe, files, read, state, write
 from bdl.references.certificate import RULES, Certificate
 
@@ -34,6 +34,21 @@ def sampled(cells: Iterable[Cell]) -> list[Reference]:
                 break
             found.setdefault(own.key, Reference(cell.benchmark.name, cell.dataset, split, own))
     return list(found.values())
+
+
+def computed(cells: Iterable[Cell]) -> list[tuple[str, list[str]]]:
+    """Describe the references that are computed when they are needed: the place of each, and what is known of it.
+
+    Those of the first split stand for the others, which have to keep the same limits.
+    """
+    found: dict[tuple[str, ...], None] = {}
+    for cell in cells:
+        reference, split = cell.settings.reference, cell.splits[0]
+        assert reference is not None, "cells that have one"
+        if recipe(cell, split) is None:
+            place = f"{cell.dataset}, split {split} of {len(cell.splits)}: {reference.name}"
+            found[place, *(evidence(cell, split) or ["computed when it is needed"])] = None
+    return [(place, lines) for place, *lines in found]
 
 
 def build(references: Sequence[Reference], *, again: bool = False) -> Iterator[tuple[Reference, Certificate | None]]:

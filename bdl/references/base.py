@@ -50,3 +50,12 @@ class SampledReference(Reference, Protocol):
     def recipe(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> "Recipe":
         """Say what `fit` would sample, for the same arguments."""
         ...
+
+
+@runtime_checkable
+class CertifiedReference(Reference, Protocol):
+    """A reference that is computed when it is needed, and judged by numbers."""
+
+    def evidence(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> list[str]:
+        """Say by which numbers the result of `fit`, for the same arguments, is known to be right: one a line."""
+        ...

@@ -52,6 +52,14 @@ class OptimumCertificate(NamedTuple):
                 )
         return self
 
+    def lines(self) -> list[str]:
+        """Name each number, with its limit if it has one."""
+        told = ((name, value, LIMITS.get(name)) for name, value in self._asdict().items())
+        return [
+            f"{name} {value:.8g} nats" if limit is None else f"{name} {value:.2g} <= {limit:g}"
+            for name, value, limit in told
+        ]
+
 
 LIMITS: Mapping[str, float] = {
     "gradient": 1e-8,
@@ -102,13 +110,12 @@ class ExactGaussianReference:
         InputError
             If the climb has not converged, or the certificate is above a limit.
         """
-        content = hashlib.sha256(
-            repr((x.shape, sorted((name, float(value)) for name, value in hyper.items()))).encode()
-        )
-        for part in (x, y):
-            content.update(part.contiguous().numpy().tobytes())
-        q = _optimum(_Task(problem, content.hexdigest(), x, y, hyper))
+        q, _ = _optimum(_task(problem, x, y, hyper))
         return Truth(q.mean(), q.covariance(), {})
+
+    def evidence(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> list[str]:
+        """Give the certificate of the optimum that `fit` finds; raises as it does."""
+        return _optimum(_task(problem, x, y, hyper))[1].lines()
 
 
 @dataclass(frozen=True)
@@ -122,10 +129,16 @@ class _Task:
     hyper: Hyper = field(compare=False)
 
 
+def _task(problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> _Task:
+    content = hashlib.sha256(repr((x.shape, sorted((name, float(value)) for name, value in hyper.items()))).encode())
+    for part in (x, y):
+        content.update(part.contiguous().numpy().tobytes())
+    return _Task(problem, content.hexdigest(), x, y, hyper)
+
+
 @lru_cache(maxsize=64)
-def _optimum(task: _Task) -> FullGaussian:
+def _optimum(task: _Task) -> tuple[FullGaussian, OptimumCertificate]:
     given = task.x, task.y, task.hyper
     q = ExactGaussian("full").fit(task.problem, *given)
     assert isinstance(q, FullGaussian), "the structure says so"
-    certify_optimum(task.problem, q, *given).admit()
-    return q
+    return q, certify_optimum(task.problem, q, *given).admit()
