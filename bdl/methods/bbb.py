@@ -12,29 +12,37 @@ minibatch, its gradients are
     dJ/drho = (alpha sigma - 1 / sigma + mean_s G_s o z_s) o sigmoid(rho).
 
 J is in nats for all N rows; published code descends J / N, which is the same to Adam.
+
+Any other prior is one of latent variables phi, which it maps to theta: q is then over phi, and J is differentiated
+through its samples. KL is in closed form where the prior knows its mean under q, and otherwise the average of
+log q - log p over the samples. q may also be Student's t, with the scales sigma (Mata 2018, section 3.2).
 """
 
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
 import torch
-from annotated_types import Ge, Lt
+from annotated_types import Ge, Gt, Lt
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from bdl.errors import InputError
 from bdl.methods.base import MinibatchMethod, Noise, Shapes, start
 from bdl.methods.optim import Adam, Optimizer, OptimState, Params, Sgd
+from bdl.models.priors import ExpectedPrior, PrecisionPrior, ScaledPrior
 from bdl.models.problem import Batch, Hyper, Problem
-from bdl.posteriors import DiagonalGaussian
+from bdl.posteriors import DiagonalGaussian, Scaled, StudentT
 
 Decay = Annotated[float, Ge(0), Lt(1)]
 
 
 class BbbState(NamedTuple):
-    """Variational parameters ``mu`` (D,) and ``rho`` (D,), and the optimiser's state."""
+    """Variational parameters ``mu`` (P,) and ``rho`` (P,), and the optimiser's state."""
 
     params: Params
     optim: OptimState
+    source: Tensor
+    """Scales of each parameter under a prior that has them, (J, D); empty under any other."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +60,10 @@ class BayesByBackprop(MinibatchMethod):
     initial_rho
         Start of every rho: -1 is a standard deviation of 0.313.
     initial_scale
-        Standard deviation of the initial means, which are normal with mean 0; null for the model's own start.
+        Standard deviation of the initial means, which are normal with mean 0; null for the model's own start. Latent
+        scales start around 1.
+    degrees
+        Degrees of freedom of a q that is Student's t; null for the Gaussian.
     """
 
     samples: Annotated[int, Ge(1)] = 4
@@ -60,6 +71,16 @@ class BayesByBackprop(MinibatchMethod):
     betas: tuple[Decay, Decay] = (0.9, 0.99)
     initial_rho: float = -1.0
     initial_scale: Annotated[float, Ge(0)] | None = 0.0
+    degrees: Annotated[float, Gt(0)] | None = None
+
+    def check(self, problem: Problem) -> None:
+        """Raise `InputError` if the prior's latent variables are not parameters, or their scales."""
+        prior, name = problem.prior, type(problem.prior).__name__
+        if isinstance(prior, ScaledPrior):
+            if self.degrees is not None:
+                raise InputError(f"degrees: under {name}, whose scales are latent, bbb needs a Gaussian; leave it out")
+        elif problem.latent_dim != problem.dim:
+            raise InputError(f"bbb does not know the latent variables of {name}: give the prior a `source` of scales")
 
     @property
     def _optimizer(self) -> Optimizer:
@@ -67,24 +88,52 @@ class BayesByBackprop(MinibatchMethod):
 
     def init(self, problem: Problem, noise: Noise) -> BbbState:
         """Start with rho = initial_rho."""
-        mu = start(problem, noise["theta"], self.initial_scale)
+        theta, prior = noise["theta"], problem.prior
+        scales = theta.new_zeros(problem.latent_dim - problem.dim)
+        mu = torch.cat([start(problem, theta, self.initial_scale), scales])
+        source = prior.source(problem.layout).to(theta) if isinstance(prior, ScaledPrior) else theta.new_zeros(0, 1)
         params = {"mu": mu, "rho": torch.full_like(mu, self.initial_rho)}
-        return BbbState(params, self._optimizer.init(params))
+        return BbbState(params, self._optimizer.init(params), source)
 
     def step_noise(self, problem: Problem) -> Shapes:
         """Ask for S samples' worth."""
-        return {"z": (self.samples, problem.dim)}
+        return {"z": (self.samples, problem.latent_dim * (1 if self.degrees is None else 2))}
 
     def step(self, state: BbbState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> BbbState:
         """Average the gradients of S samples, and move mu and rho once."""
         batch = batches._replace(x=batches.x[0], y=batches.y[0])
-        grads = elbo_gradients(state.params, batch, hyper, noise["z"], problem)
+        if self.degrees is None and isinstance(problem.prior, PrecisionPrior):
+            grads = elbo_gradients(state.params, batch, hyper, noise["z"], problem)
+        else:
+            grads = torch.func.grad(self._negative_elbo)(state.params, batch, hyper, noise["z"], problem)
         steps, optim = self._optimizer.update(grads, state.optim, dict.fromkeys(grads, hyper["learning_rate"]))
-        return BbbState({name: state.params[name] + steps[name] for name in steps}, optim)
+        return BbbState({name: state.params[name] + steps[name] for name in steps}, optim, state.source)
 
-    def posterior(self, state: BbbState) -> DiagonalGaussian:
-        """Give N(mu, diag(softplus(rho)^2))."""
-        return DiagonalGaussian(state.params["mu"], softplus(state.params["rho"]).square())
+    def posterior(self, state: BbbState) -> DiagonalGaussian | StudentT | Scaled:
+        """Give the distribution of the parameters."""
+        q, dim = self._latent(state.params), state.source.shape[1]
+        if not len(state.source):
+            return q
+        assert isinstance(q, DiagonalGaussian), "as `check` wants it"
+        return Scaled(q.loc[:dim], q.var[:dim], q.loc[dim:], q.var[dim:], state.source.long())
+
+    def _latent(self, params: Params) -> DiagonalGaussian | StudentT:
+        """Give the distribution of the latent variables."""
+        mu, sigma = params["mu"], softplus(params["rho"])
+        return (
+            DiagonalGaussian(mu, sigma.square())
+            if self.degrees is None
+            else StudentT(mu, sigma, torch.full_like(mu[0], self.degrees))
+        )
+
+    def _negative_elbo(self, params: Params, batch: Batch, hyper: Hyper, z: Tensor, problem: Problem) -> Tensor:
+        """Estimate J from one minibatch; arguments as in `elbo_gradients`."""
+        q, prior = self._latent(params), problem.prior
+        phi = q.sample(z)
+        fit = torch.func.vmap(lambda one: problem.log_likelihood(problem.push(one, hyper), batch, hyper))(phi)
+        if isinstance(prior, ExpectedPrior) and isinstance(q, DiagonalGaussian):
+            return -fit.mean() - q.entropy() - prior.expected_log_prob(q.loc, q.var, hyper, problem.layout)
+        return (q.log_prob(phi) - problem.log_prior(phi, hyper) - fit).mean()
 
 
 def elbo_gradients(params: Params, batch: Batch, hyper: Hyper, z: Tensor, problem: Problem) -> Params:

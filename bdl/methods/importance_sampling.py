@@ -70,7 +70,7 @@ class ImportanceSampling(Direct):
         generator, data = torch.Generator().manual_seed(seed), whole(x, y)
         if self.proposal == "prior":
             noise = torch.randn(self.samples, problem.latent_dim, generator=generator, dtype=x.dtype)
-            latent = problem.prior.sample(noise, hyper, problem.biases)
+            latent = problem.prior.sample(noise, hyper, problem.layout)
             theta = torch.func.vmap(lambda phi: problem.push(phi, hyper))(latent)
             log_weights = log_likelihood(theta, problem, data, hyper)
         else:

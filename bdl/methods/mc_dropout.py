@@ -13,7 +13,6 @@ docs/errata.md says how the second comes about. The noise precision tau is that 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Annotated, Literal, NamedTuple
 
 import torch
@@ -75,18 +74,20 @@ class McDropout(MinibatchMethod):
 
     def check(self, problem: Problem) -> None:
         """Raise `InputError` if the model is not made of dense layers."""
-        _layered(problem)
+        model = problem.model
+        if not isinstance(model, LayeredModel):
+            raise InputError(f"mc-dropout needs a model of dense layers, not {type(model).__name__}; use linear or mlp")
 
     def init(self, problem: Problem, noise: Noise) -> McDropoutState:
         """Start with nothing dropped."""
         params = {"theta": start(problem, noise["theta"], self.initial_scale)}
-        source = sources(problem).to(noise["theta"])
-        rate = torch.zeros_like(noise["theta"][:1]).repeat(_units(problem))
+        source = problem.layout.units.to(noise["theta"])
+        rate = torch.zeros_like(noise["theta"][:1]).repeat(problem.layout.n_units)
         return McDropoutState(params, OPTIMIZERS["adam"].init(params), source, rate)
 
     def step_noise(self, problem: Problem) -> Shapes:
         """Ask for one normal a unit for each of L masks."""
-        return {"units": (self.gradients_per_update, _units(problem))}
+        return {"units": (self.gradients_per_update, problem.layout.n_units)}
 
     def step(
         self, state: McDropoutState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
@@ -115,25 +116,3 @@ class McDropout(MinibatchMethod):
     def posterior(self, state: McDropoutState) -> Dropout:
         """Give the distribution of the masked parameters."""
         return Dropout(state.params["theta"], state.source.long(), state.rate)
-
-
-def sources(problem: Problem) -> Tensor:
-    """Number the unit that each parameter leaves, inputs first: integers, (D,); a bias has the number of units."""
-    parts, first = [], 0
-    for n_in, n_out in pairwise(_layered(problem).widths(problem.d_in, problem.d_out)):
-        biases = torch.full((n_out * _layered(problem).bias,), _units(problem))
-        parts += [torch.arange(first, first + n_in).repeat(n_out), biases]
-        first += n_in
-    return torch.cat(parts)
-
-
-def _units(problem: Problem) -> int:
-    """Count the inputs and hidden units."""
-    return sum(_layered(problem).widths(problem.d_in, problem.d_out)[:-1])
-
-
-def _layered(problem: Problem) -> LayeredModel:
-    model = problem.model
-    if not isinstance(model, LayeredModel):
-        raise InputError(f"mc-dropout needs a model of dense layers, not {type(model).__name__}; use linear or mlp")
-    return model

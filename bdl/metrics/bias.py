@@ -43,7 +43,7 @@ class BiasVariance:
 
 def _bias(name: str, evaluation: Evaluation) -> int:
     """Position of the bias."""
-    places = evaluation.model.biases.nonzero().flatten().tolist()
+    places = evaluation.model.layout.biases.nonzero().flatten().tolist()
     if len(places) != 1:
         raise InputError(f"{name}: the model has {len(places)} biases, not one: leave the metric out")
     return int(places[0])

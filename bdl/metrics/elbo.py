@@ -76,7 +76,7 @@ class NegElboPrinted(NegElbo):
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         """Score a fit; errors as in `NegElbo`."""
         found = super().__call__(evaluation)
-        constant = -0.5 * float(_prior_precision(evaluation)[evaluation.model.biases].log().sum())
+        constant = -0.5 * float(_prior_precision(evaluation)[evaluation.model.layout.biases].log().sum())
         return {**found, "": found[""] - constant / len(evaluation.trained.y)}
 
 

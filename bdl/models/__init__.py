@@ -24,6 +24,11 @@ LIKELIHOODS = Registry(
 
 PRIORS = Registry(
     "prior",
-    {"gaussian": "bdl.models.priors:GaussianPrior"},
+    {
+        "gaussian": "bdl.models.priors:GaussianPrior",
+        "student-t": "bdl.models.heavy_tails:StudentTPrior",
+        "spike-slab": "bdl.models.heavy_tails:SpikeSlabPrior",
+        "horseshoe": "bdl.models.horseshoe:HorseshoePrior",
+    },
     contracts=("bdl.models.priors:Prior",),
 )

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.models.base import BufferedModel, LayeredModel, Layers, Model
+from bdl.models.layout import Layout
 from bdl.models.likelihoods import Likelihood
 from bdl.models.priors import GaussianPrior, PrecisionPrior, Prior
 
@@ -57,12 +58,12 @@ class Problem:
     @property
     def latent_dim(self) -> int:
         """Number of the prior's latent variables, P; D where they are the parameters."""
-        return self.prior.latent_dim(self.dim)
+        return self.prior.latent_dim(self.layout)
 
     @property
-    def biases(self) -> Tensor:
-        """Mask of the parameters that are biases, bool, (D,)."""
-        return self.model.bias_mask(self.d_in, self.d_out)
+    def layout(self) -> Layout:
+        """Where the parameters stand in the model."""
+        return Layout(self.model, self.d_in, self.d_out)
 
     @property
     def hyper(self) -> tuple[str, ...]:
@@ -102,18 +103,18 @@ class Problem:
         if not isinstance(self.prior, PrecisionPrior):
             name = type(self.prior).__name__
             raise InputError(f"prior {name} has no precision: use the prior 'gaussian', or a method that pushes draws")
-        return self.prior.precision(hyper, self.biases)
+        return self.prior.precision(hyper, self.layout)
 
     def push(self, phi: Tensor, hyper: Hyper) -> Tensor:
         """Map the prior's latent variables to the parameters: (P,) -> (D,)."""
-        return self.prior.push(phi, hyper, self.biases)
+        return self.prior.push(phi, hyper, self.layout)
 
     def log_prior(self, phi: Tensor, hyper: Hyper) -> Tensor:
         """Evaluate the prior's log-density, normalised: latent variables (P,) -> scalar, nats.
 
         They are the parameters theta under a Gaussian prior; `push` gives theta under any.
         """
-        return self.prior.log_prob(phi, hyper, self.biases)
+        return self.prior.log_prob(phi, hyper, self.layout)
 
     def buffers(self) -> dict[str, Tensor]:
         """Give the running statistics of the model before training, by name; {} if it has none."""

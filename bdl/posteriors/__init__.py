@@ -9,6 +9,8 @@ from bdl.posteriors.full import FullGaussian
 from bdl.posteriors.full_precision import FullPrecision
 from bdl.posteriors.kl import kl_divergence
 from bdl.posteriors.low_rank_precision import LowRankPrecision
+from bdl.posteriors.scaled import Scaled
+from bdl.posteriors.student_t import StudentT
 from bdl.posteriors.tensors import FAMILIES, from_tensors, to_tensors
 from bdl.posteriors.weighted import Weighted
 
@@ -23,6 +25,8 @@ __all__ = [
     "Gaussian",
     "LowRankPrecision",
     "Posterior",
+    "Scaled",
+    "StudentT",
     "Weighted",
     "from_tensors",
     "kl_divergence",

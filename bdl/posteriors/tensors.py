@@ -22,6 +22,8 @@ FAMILIES = Registry(
         "low-rank-precision": "bdl.posteriors.low_rank_precision:LowRankPrecision",
         "dropout": "bdl.posteriors.dropout:Dropout",
         "empirical": "bdl.posteriors.empirical:Empirical",
+        "scaled": "bdl.posteriors.scaled:Scaled",
+        "student-t": "bdl.posteriors.student_t:StudentT",
         "weighted": "bdl.posteriors.weighted:Weighted",
     },
 )

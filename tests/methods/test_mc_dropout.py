@@ -8,9 +8,9 @@ from torch import nn
 from torch.nn.utils import parameters_to_vector
 
 from bdl.errors import InputError
-from bdl.methods.mc_dropout import McDropout, sources
+from bdl.methods.mc_dropout import McDropout
 from bdl.models.likelihoods import Gaussian
-from bdl.models.networks import Linear, Mlp
+from bdl.models.networks import Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
 from bdl.posteriors import Dropout
@@ -42,18 +42,11 @@ class Dropped(nn.Module):
         return x.squeeze(-1)
 
 
-def test_weights_know_the_unit_that_they_leave():
-    expected = [0, 1, 0, 1, 0, 1, 5, 5, 5, 2, 3, 4, 5]  # 2-3-1: two inputs, three hidden units, 5 for biases
-    assert sources(Problem(Mlp(hidden=(3,)), Gaussian(), 2)).tolist() == expected
-    assert sources(Problem(Linear(), Gaussian(), 2, 2)).tolist() == [0, 1, 0, 1, 2, 2]
-    assert sources(Problem(Linear(bias=False), Gaussian(), 3)).tolist() == [0, 1, 2]
-
-
 def test_masked_parameters_are_a_network_with_dropout_layers(draw):
     torch.manual_seed(0)
     net, rate, noise, x = Dropped(), 0.3, draw(20, UNITS), draw(6, 2)
     theta = parameters_to_vector(net.parameters()).detach()
-    q = Dropout(theta, sources(NET), torch.full((UNITS,), rate, dtype=torch.float64))
+    q = Dropout(theta, NET.layout.units, torch.full((UNITS,), rate, dtype=torch.float64))
     kept = (noise > -0.5244005127080407).double()  # the normal quantile of 0.3
     assert 0 < kept.mean() < 1
     for one, own in zip(q.sample(noise), kept, strict=True):
@@ -66,7 +59,7 @@ def test_expected_prediction_of_a_linear_network_is_the_unmasked_one(draw):
     The expectation is the sum over all 2^9 masks.
     """
     theta, x, rate = draw(NET.dim).abs(), draw(5, 2).abs(), 0.2
-    q = Dropout(theta, sources(NET), torch.full((UNITS,), rate, dtype=torch.float64))
+    q = Dropout(theta, NET.layout.units, torch.full((UNITS,), rate, dtype=torch.float64))
     noise = 9 * torch.tensor(list(itertools.product([-1.0, 1.0], repeat=UNITS)), dtype=torch.float64)
     outputs = torch.func.vmap(lambda one: NET.model(one, x, 1))(q.sample(noise))
     dropped = (noise < 0).double().sum(1)

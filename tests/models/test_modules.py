@@ -174,7 +174,7 @@ def test_constants_stay_and_other_vectors_start_as_built(draw):
     assert problem.predict(theta, x, {}).tolist() == [[3.0], [-1.5]]  # 8/4 + 1; 0.5 (1 - 4)
     assert problem.model(theta.double(), x.double(), 1).tolist() == [[3.0], [-1.5]]
     assert problem.initial(torch.ones(4)).tolist() == [1.0, 1.0, 0.0, 0.25]
-    assert problem.biases.tolist() == [False, False, True, False]
+    assert problem.layout.biases.tolist() == [False, False, True, False]
 
 
 def test_building_leaves_the_global_generator_alone():

@@ -9,12 +9,13 @@ from torch.distributions import Gamma, Normal, StudentT
 
 from bdl.errors import InputError
 from bdl.models import PRIORS
+from bdl.models.layout import Layout
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear
 from bdl.models.priors import GaussianPrior, PrecisionPrior
 from bdl.models.problem import Batch, Problem
 
-BIASES = torch.tensor([False, False, True])
+LAYOUT = Layout(Linear(), 2, 1)
 HYPER = {"prior_precision": torch.tensor(4.0, dtype=torch.float64)}
 
 
@@ -29,19 +30,19 @@ class Exponential:
     def hyper(self):
         return ("width",)
 
-    def latent_dim(self, dim):
-        return 2 * dim
+    def latent_dim(self, layout):
+        return 2 * layout.dim
 
-    def push(self, phi, hyper, biases):
+    def push(self, phi, hyper, layout):
         z, log_tau = phi.chunk(2, -1)
         return hyper["width"] * z * (-0.5 * log_tau).exp()
 
-    def log_prob(self, phi, hyper, biases):
+    def log_prob(self, phi, hyper, layout):
         z, log_tau = phi.chunk(2, -1)
         normal = -0.5 * (z.square() + math.log(2 * math.pi))
         return (normal + log_tau - log_tau.exp()).sum(-1)
 
-    def sample(self, noise, hyper, biases):
+    def sample(self, noise, hyper, layout):
         z, other = noise.chunk(2, -1)
         return torch.cat([z, (-torch.special.log_ndtr(other)).log()], -1)
 
@@ -57,11 +58,11 @@ def test_gaussian_matches_torch(draw, bias_precision, precisions):
     prior, theta = GaussianPrior(bias_precision), draw(5, 3)
     precisions = torch.tensor(precisions, dtype=torch.float64)
     expected = Normal(0.0, precisions.rsqrt()).log_prob(theta).sum(-1)
-    torch.testing.assert_close(prior.log_prob(theta, HYPER, BIASES), expected, rtol=1e-12, atol=0)
-    torch.testing.assert_close(prior.precision(HYPER, BIASES).expand(3), precisions, rtol=0, atol=0)
-    torch.testing.assert_close(prior.sample(theta, HYPER, BIASES), theta / precisions.sqrt(), rtol=1e-12, atol=0)
-    assert prior.push(theta, HYPER, BIASES) is theta
-    assert prior.latent_dim(3) == 3
+    torch.testing.assert_close(prior.log_prob(theta, HYPER, LAYOUT), expected, rtol=1e-12, atol=0)
+    torch.testing.assert_close(prior.precision(HYPER, LAYOUT).expand(3), precisions, rtol=0, atol=0)
+    torch.testing.assert_close(prior.sample(theta, HYPER, LAYOUT), theta / precisions.sqrt(), rtol=1e-12, atol=0)
+    assert prior.push(theta, HYPER, LAYOUT) is theta
+    assert prior.latent_dim(LAYOUT) == 3
 
 
 def test_registered_name():
@@ -79,7 +80,7 @@ WIDE = {"width": torch.tensor(3.0, dtype=torch.float64), "noise_precision": torc
 
 
 def test_draws_with_latent_scales_are_student_t(draw):
-    phi = PROBLEM.prior.sample(draw(200_000, PROBLEM.latent_dim), WIDE, PROBLEM.biases)
+    phi = PROBLEM.prior.sample(draw(200_000, PROBLEM.latent_dim), WIDE, PROBLEM.layout)
     theta = PROBLEM.push(phi, WIDE)
     assert theta.shape == (200_000, 3)
     for point in (-1.0, 0.7, 4.0):

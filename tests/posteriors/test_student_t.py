@@ -1,0 +1,65 @@
+"""Student's t against torch.distributions and SciPy."""
+
+import pytest
+import torch
+from scipy import stats
+
+from bdl.errors import InputError
+from bdl.posteriors import DiagonalGaussian, StudentT, from_tensors, to_tensors
+
+
+def posterior(degrees: float) -> StudentT:
+    loc = torch.tensor([0.5, -2.0, 3.0], dtype=torch.float64)
+    return StudentT(loc, torch.tensor([0.1, 1.0, 7.0], dtype=torch.float64), torch.tensor(degrees).double()).check()
+
+
+@pytest.mark.parametrize("degrees", [0.7, 1.0, 3.0, 30.0])
+def test_density_and_moments(degrees):
+    q = posterior(degrees)
+    expected = torch.distributions.StudentT(q.degrees, q.loc, q.scale)
+    theta = torch.linspace(-9, 9, 12, dtype=torch.float64).view(4, 3)
+    torch.testing.assert_close(q.log_prob(theta), expected.log_prob(theta).sum(-1), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(q.entropy(), expected.entropy().sum(), rtol=1e-10, atol=0)
+    assert torch.equal(q.mean(), q.loc)
+    if degrees > 2:
+        torch.testing.assert_close(q.variance(), expected.variance, rtol=1e-12, atol=0)
+    else:
+        assert q.variance().isinf().all()
+    torch.testing.assert_close(q.covariance().diagonal(), q.variance())
+
+
+@pytest.mark.parametrize("degrees", [0.7, 1.0, 3.0, 30.0])
+def test_samples(degrees):
+    """By the Kolmogorov-Smirnov test, and far out by the share of both tails."""
+    q = posterior(degrees)
+    noise = torch.randn(50_000, q.noise_dim, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    t = ((q.sample(noise) - q.loc) / q.scale).flatten().numpy()
+    assert stats.kstest(t[:20_000], stats.t(degrees).cdf).pvalue > 0.01
+    limit = stats.t(degrees).isf(5e-4)
+    assert (abs(t) > limit).mean() == pytest.approx(1e-3, abs=5 * (1e-3 / len(t)) ** 0.5)
+
+
+def test_many_degrees_of_freedom_are_a_gaussian():
+    q = posterior(1e8)
+    gaussian = DiagonalGaussian(q.loc, q.scale.square())
+    theta = q.loc + q.scale * torch.tensor([[0.1, -1.0, 2.0]], dtype=torch.float64)
+    torch.testing.assert_close(q.log_prob(theta), gaussian.log_prob(theta), rtol=1e-6, atol=0)
+    torch.testing.assert_close(q.entropy(), gaussian.entropy(), rtol=1e-6, atol=0)
+
+
+def test_as_tensors_and_under_vmap():
+    q = posterior(3.0)
+    name, tensors = to_tensors(q)
+    assert name == "student-t"
+    assert all(torch.equal(a, b) for a, b in zip(from_tensors(name, tensors), q, strict=True))
+    noise = torch.randn(2, 6, dtype=torch.float64)
+    stacked = StudentT(*(torch.stack([leaf, leaf]) for leaf in q))
+    together = torch.func.vmap(lambda one, z: one.sample(z))(stacked, noise)
+    torch.testing.assert_close(together, q.sample(noise))
+
+
+def test_bad_values_are_refused():
+    q = posterior(3.0)
+    for bad in (q._replace(degrees=torch.tensor(0.0)), q._replace(scale=-q.scale), q._replace(scale=q.scale[:2])):
+        with pytest.raises(InputError):
+            bad.check()
