@@ -32,6 +32,8 @@ DATASETS = Registry(
         "mnist": "bdl.data.mnist:mnist",
         "synthetic_logistic": "bdl.data.synthetic:synthetic_logistic",
         "cubic": "bdl.data.synthetic:Cubic",
+        "sparse_linear": "bdl.data.teachers:SparseLinear",
+        "sparse_network": "bdl.data.teachers:SparseNetwork",
         "fa": "bdl.data.streams:Stream",
     },
 )

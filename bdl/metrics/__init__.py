@@ -25,6 +25,8 @@ METRICS = Registry(
         "bias_variance": "bdl.metrics.bias:BiasVariance",
         "ess": "bdl.metrics.weights:Ess",
         "log_evidence": "bdl.metrics.weights:LogEvidence",
+        "weights_below": "bdl.metrics.sparsity:WeightsBelow",
+        "weights_from": "bdl.metrics.sparsity:WeightsFrom",
         "rel_mean_dist": "bdl.metrics.posterior:RelMeanDist",
         "rel_cov_dist": "bdl.metrics.posterior:RelCovDist",
         "scaled_w2": "bdl.metrics.posterior:ScaledW2",

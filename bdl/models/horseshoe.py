@@ -1,6 +1,6 @@
 """The horseshoe prior: Gaussian weights of units with half-Cauchy scales (Carvalho et al. 2010; Louizos et al. 2017).
 
-A weight that leaves unit u of layer l is theta = w tau_l lambda_u with w ~ N(0, 1), tau_l ~ C+(0, kappa) and
+A weight of unit u in layer l is theta = w tau_l lambda_u with w ~ N(0, 1), tau_l ~ C+(0, kappa) and
 lambda_u ~ C+(0, 1). A half-Cauchy variable is the root of a product (Mata 2018, eq. 3.12):
 
     tau^2 = a b,  a ~ Gamma(1/2, scale kappa^2),  b ~ inverse Gamma(1/2, scale 1),
@@ -18,6 +18,7 @@ prints + log kappa - exp(..) / kappa and (3.26) copies (3.25).
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -27,10 +28,18 @@ from bdl.models.layout import Layout
 
 @dataclass(frozen=True)
 class HorseshoePrior:
-    """A scale for each layer and each unit that weights leave; kappa is the hyper-parameter ``global_scale``.
+    """A scale for each layer and each unit; kappa is the hyper-parameter ``global_scale``.
 
     Biases have no scales: they are N(0, 1).
+
+    Parameters
+    ----------
+    units
+        Weights that share a unit's scale: those that leave it, as in Louizos et al., or those that enter it. The thesis
+        means the second in (3.10) and runs the first in its appendix C.
     """
+
+    units: Literal["leaving", "entering"] = "leaving"
 
     @property
     def hyper(self) -> tuple[str, ...]:
@@ -39,13 +48,14 @@ class HorseshoePrior:
 
     def latent_dim(self, layout: Layout) -> int:
         """Count the latent variables: the parameters, and two for each layer and each unit."""
-        return layout.dim + 2 * (layout.n_layers + layout.n_units)
+        return layout.dim + 2 * (layout.n_layers + self._n_units(layout))
 
     def source(self, layout: Layout) -> Tensor:
         """Number the four scales of each weight, those of layers before those of units, all a before all b: (4, D)."""
-        n, none = layout.n_layers + layout.n_units, 2 * (layout.n_layers + layout.n_units)
-        pair = torch.stack([layout.layers, layout.n_layers + layout.units])
-        return torch.where(layout.biases, none, torch.cat([pair, n + pair]))
+        n = layout.n_layers + self._n_units(layout)
+        units = layout.units if self.units == "leaving" else layout.entered
+        pair = torch.stack([layout.layers, layout.n_layers + units])
+        return torch.where(layout.biases, 2 * n, torch.cat([pair, n + pair]))
 
     def push(self, phi: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
         """Scale the weights: latent variables (P,) -> parameters (D,)."""
@@ -72,9 +82,12 @@ class HorseshoePrior:
         w, z = noise[..., : layout.dim], noise[..., layout.dim :]
         return torch.cat([w, sign * (kappa * z.abs() / math.sqrt(2)).log()], dim=-1)
 
+    def _n_units(self, layout: Layout) -> int:
+        return layout.n_units if self.units == "leaving" else layout.n_entered
+
     def _signs_and_scales(self, like: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> tuple[Tensor, Tensor]:
         """Give e and kappa of every ell, (K,)."""
-        n = layout.n_layers + layout.n_units
+        n = layout.n_layers + self._n_units(layout)
         half = torch.ones(n, dtype=like.dtype, device=like.device)
         layers = torch.arange(n, device=like.device) < layout.n_layers
         kappa = torch.where(layers, hyper["global_scale"].to(like.dtype), half)

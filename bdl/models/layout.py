@@ -61,6 +61,20 @@ class Layout:
             first += n_in
         return self._with_biases(parts, self.n_units)
 
+    @property
+    def n_entered(self) -> int:
+        """Number of hidden units and outputs."""
+        return sum(self._widths()[1:])
+
+    @property
+    def entered(self) -> Tensor:
+        """Unit that each weight enters, hidden units first; `n_entered` for a bias. Integers, (D,)."""
+        parts, first = [], 0
+        for n_in, n_out in pairwise(self._widths()):
+            parts.append(torch.arange(first, first + n_out).repeat_interleave(n_in))
+            first += n_out
+        return self._with_biases(parts, self.n_entered)
+
     def _with_biases(self, weights: list[Tensor], value: int) -> Tensor:
         """Put a value for each layer's biases behind those of its weights."""
         outputs = [n_out * self._layered().bias for n_out in self._widths()[1:]]

@@ -37,6 +37,19 @@ def test_a_parameter_is_its_weight_times_the_roots_of_its_layer_and_unit(draw):
         assert theta[i].item() == pytest.approx(float(phi[i] * scale), rel=1e-12)
 
 
+def test_units_may_be_those_that_weights_enter(draw):
+    prior = HorseshoePrior("entering")
+    assert prior.latent_dim(NET) == D + 2 * (2 + 4)
+    source = prior.source(NET)
+    assert source[1, :6].tolist() == [2, 2, 3, 3, 4, 4]
+    assert (source[2:] - source[:2]).unique().tolist() == [0, 6], "6, and 0 of biases"
+    phi = draw(D + 12)
+    q = prior.push(phi, HYPER, NET) / phi[:D]
+    assert q[0].item() == pytest.approx(q[1].item(), rel=1e-12)
+    assert q[0].item() != pytest.approx(q[2].item(), rel=1e-3)
+    assert (q[NET.biases] == 1).all()
+
+
 @pytest.mark.parametrize(("place", "kappa"), [(0, KAPPA), (2, 1.0), (7, 1.0), (9, 1.0)])
 def test_the_density_of_each_latent_scale_is_normalised(place, kappa):
     """Integrated on a line; the others are held at 0, whose densities are divided out."""

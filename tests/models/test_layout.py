@@ -27,6 +27,8 @@ def test_weights_know_the_unit_and_the_layer_that_they_leave():
         5,
     ]  # two inputs, three hidden units, 5 for biases
     assert layout.layers.tolist() == [0, 0, 0, 0, 0, 0, 2, 2, 2, 1, 1, 1, 2]
+    assert layout.n_entered == 4
+    assert layout.entered.tolist() == [0, 0, 1, 1, 2, 2, 4, 4, 4, 3, 3, 3, 4]
     assert layout.biases.tolist() == [False] * 6 + [True] * 3 + [False] * 3 + [True]
 
 

@@ -161,12 +161,14 @@ def test_json_schema():
     assert vifa["additionalProperties"] is False
     assert re.search(other["properties"]["name"]["pattern"], "own.py:Own")
     name, *components, other = schema["properties"]["datasets"]["items"]["anyOf"]
-    cubic, stream = sorted(components, key=lambda found: found["properties"]["name"]["const"])
+    cubic, stream, linear, network = sorted(components, key=lambda found: found["properties"]["name"]["const"])
     assert {"diabetes", "fa"} <= set(name["enum"])
     assert stream["properties"]["name"] == {"const": "fa"}
     assert set(stream["required"]) == {"name", "dim", "top"}
     assert "label" in stream["properties"]
     assert cubic["properties"]["variant"]["enum"] == ["plain", "outlier"]
+    assert linear["properties"]["rows"]["exclusiveMinimum"] == 0
+    assert network["properties"]["noise"]["default"] == 1
     assert re.search(other["pattern"], "own.py:Own")
     steering = schema["$defs"]["Search"]["properties"]["metric"]["examples"]
     assert {"nmll", "joint_nll", "rmse"} <= set(steering)
