@@ -59,7 +59,7 @@ class SparseNetwork:
 
     200 inputs N(0, 1), two hidden layers of 200 rectified units, one output. All weights are zero but those into the
     last unit of each hidden layer, uniform on [4, 6], and those of the output, uniform on [-0.1, 0.1]; no biases. Draw
-    i seeds NumPy's generator with i and takes the weights layer by layer, inputs and noise. 220 rows train and 220 test.
+    i seeds NumPy's generator with i and takes weights layer by layer, inputs and noise. 220 rows train and 220 test.
 
     Parameters
     ----------

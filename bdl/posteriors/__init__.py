@@ -8,7 +8,9 @@ from bdl.posteriors.factor_analysis import FactorAnalysis
 from bdl.posteriors.full import FullGaussian
 from bdl.posteriors.full_precision import FullPrecision
 from bdl.posteriors.kl import kl_divergence
+from bdl.posteriors.kronecker import KroneckerGaussian
 from bdl.posteriors.low_rank_precision import LowRankPrecision
+from bdl.posteriors.point import Point
 from bdl.posteriors.scaled import Scaled
 from bdl.posteriors.student_t import StudentT
 from bdl.posteriors.tensors import FAMILIES, from_tensors, to_tensors
@@ -23,7 +25,9 @@ __all__ = [
     "FullGaussian",
     "FullPrecision",
     "Gaussian",
+    "KroneckerGaussian",
     "LowRankPrecision",
+    "Point",
     "Posterior",
     "Scaled",
     "StudentT",

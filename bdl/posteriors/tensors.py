@@ -20,6 +20,8 @@ FAMILIES = Registry(
         "full": "bdl.posteriors.full:FullGaussian",
         "full-precision": "bdl.posteriors.full_precision:FullPrecision",
         "low-rank-precision": "bdl.posteriors.low_rank_precision:LowRankPrecision",
+        "kronecker": "bdl.posteriors.kronecker:KroneckerGaussian",
+        "point": "bdl.posteriors.point:Point",
         "dropout": "bdl.posteriors.dropout:Dropout",
         "empirical": "bdl.posteriors.empirical:Empirical",
         "scaled": "bdl.posteriors.scaled:Scaled",

@@ -6,9 +6,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from bdl.posteriors import DiagonalGaussian, FactorAnalysis, FullGaussian, FullPrecision, Gaussian, LowRankPrecision
+from bdl.posteriors import (
+    DiagonalGaussian,
+    FactorAnalysis,
+    FullGaussian,
+    FullPrecision,
+    Gaussian,
+    KroneckerGaussian,
+    LowRankPrecision,
+)
 
-FAMILIES = ("diagonal", "factor", "full", "full-precision", "precision")
+FAMILIES = ("diagonal", "factor", "full", "full-precision", "kronecker", "precision")
 
 
 def build(family: str, seed: int = 0, dim: int = 6, rank: int = 3) -> Gaussian:
@@ -23,6 +31,12 @@ def build(family: str, seed: int = 0, dim: int = 6, rank: int = 3) -> Gaussian:
         return DiagonalGaussian(loc, positive)
     if family == "factor":
         return FactorAnalysis(loc, normal(dim, rank), positive)
+    if family == "kronecker":  # two layers with biases, of 1, 1 and dim / 2 - 1 units
+        n_out = dim // 2 - 1
+        inner = [0.5 * normal(2, 2).tril(-1) + normal(2).exp().diag() for _ in range(2)]
+        outer = [0.5 * normal(n, n).tril(-1) + normal(n).exp().diag() for n in (1, n_out)]
+        flat = [torch.cat([root.flatten() for root in roots]) for roots in (inner, outer)]
+        return KroneckerGaussian(loc, *flat, torch.zeros(0, 1, 1, n_out, dtype=torch.float64))
     if family == "precision":
         return LowRankPrecision(loc, normal(dim, rank), positive)
     if family == "full-precision":

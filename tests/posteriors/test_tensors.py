@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.posteriors import FAMILIES, Dropout, Empirical, Gaussian, Weighted, from_tensors, to_tensors
+from bdl.posteriors import FAMILIES, Dropout, Empirical, Gaussian, Point, Weighted, from_tensors, to_tensors
 from bdl.posteriors.tensors import as_type
 from bdl.registry import Registry
 
 from .conftest import build
 
 
-class Point(NamedTuple):
+class Stranger(NamedTuple):
     """A family that nobody registered."""
 
     loc: torch.Tensor
@@ -27,6 +27,8 @@ ALL = {
     "full": build("full"),
     "full-precision": build("full-precision"),
     "low-rank-precision": build("precision"),
+    "kronecker": build("kronecker"),
+    "point": Point(torch.ones(2)),
     "dropout": DROPOUT,
     "empirical": Empirical(torch.ones(2, 3)),
     "weighted": Weighted(torch.ones(2, 3), torch.zeros(2)),
@@ -48,13 +50,13 @@ def test_round_trip(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_gaussians_are_told_by_their_verbs(name):
-    assert isinstance(ALL[name], Gaussian) == (name not in {"dropout", "empirical", "weighted"})
+    assert isinstance(ALL[name], Gaussian) == (name not in {"dropout", "empirical", "point", "weighted"})
 
 
 def test_other_families_are_named_by_their_place():
-    family, tensors = to_tensors(Point(torch.ones(2)))
-    assert family == f"{__name__}:Point"
-    assert from_tensors(family, tensors) == Point(tensors["loc"])
+    family, tensors = to_tensors(Stranger(torch.ones(2)))
+    assert family == f"{__name__}:Stranger"
+    assert from_tensors(family, tensors) == Stranger(tensors["loc"])
 
 
 def test_families_of_a_file_are_named_by_the_file(tmp_path: Path):
@@ -65,7 +67,7 @@ def test_families_of_a_file_are_named_by_the_file(tmp_path: Path):
     assert to_tensors(mine(torch.ones(2)))[0] == f"{file}:Mine"
 
 
-@pytest.mark.parametrize("posterior", [object(), Point("text"), torch.ones(2)])
+@pytest.mark.parametrize("posterior", [object(), Stranger("text"), torch.ones(2)])
 def test_what_is_no_tuple_of_tensors_is_refused(posterior):
     with pytest.raises(InputError, match="cannot be stored: make it a NamedTuple of tensors"):
         to_tensors(posterior)

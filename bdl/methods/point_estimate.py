@@ -1,0 +1,94 @@
+"""Point estimates: Adam (Kingma and Ba 2015) and plain gradient descent on the negative log-joint.
+
+They descend, from minibatches of M of the N examples with log-likelihoods l and the prior precision lambda,
+
+    E(theta) = -(1/M) sum_i l_i(theta) + prior_share (lambda / (2 N)) ||theta||^2,
+
+which is -log p(D | theta) - prior_share log p(theta) by example, so that learning rates do not depend on N. A share of
+1 leads to the posterior's mode, a share of 0 to the largest likelihood.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
+
+import torch
+from annotated_types import Ge, Gt, Lt
+from torch import Tensor
+
+from bdl.methods import optim
+from bdl.methods.base import MinibatchMethod, Noise, start
+from bdl.methods.optim import Optimizer, OptimState, Params
+from bdl.models.problem import Batch, Hyper, Problem
+from bdl.posteriors import Point
+
+Decay = Annotated[float, Ge(0), Lt(1)]
+
+
+class PointState(NamedTuple):
+    """Parameters ``theta`` (D,), and the optimiser's state."""
+
+    params: Params
+    optim: OptimState
+
+
+@dataclass(frozen=True)
+class Sgd(MinibatchMethod):
+    """Settings of gradient descent.
+
+    Parameters
+    ----------
+    prior_share
+        Weight of the log-prior: 1 for the posterior's mode, 0 for the largest likelihood.
+    initial_scale
+        Standard deviation of the initial parameters, which are normal with mean 0; null for the model's own start.
+    """
+
+    prior_share: Annotated[float, Ge(0)] = 1.0
+    initial_scale: Annotated[float, Ge(0)] | None = None
+
+    @property
+    def _optimizer(self) -> Optimizer:
+        return optim.Sgd()
+
+    def init(self, problem: Problem, noise: Noise) -> PointState:
+        """Start without moments."""
+        params = {"theta": start(problem, noise["theta"], self.initial_scale)}
+        return PointState(params, self._optimizer.init(params))
+
+    def step(self, state: PointState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> PointState:
+        """Descend E once."""
+        batch, theta = batches._replace(x=batches.x[0], y=batches.y[0]), state.params["theta"]
+
+        def cost(theta: Tensor) -> Tensor:
+            return -problem.log_likelihoods(theta, batch, hyper).mean()
+
+        gradient: Tensor = torch.func.grad(cost)(theta)
+        if self.prior_share:
+            gradient = gradient + self.prior_share * problem.prior_precision(hyper) / batch.n * theta
+        rates = {"theta": hyper["learning_rate"]}
+        steps, moments = self._optimizer.update({"theta": gradient}, state.optim, rates)
+        return PointState({"theta": theta + steps["theta"]}, moments)
+
+    def posterior(self, state: PointState) -> Point:
+        """Give the parameters, for certain."""
+        return Point(state.params["theta"])
+
+
+@dataclass(frozen=True)
+class Adam(Sgd):
+    """Settings of Adam, beside those of gradient descent.
+
+    Parameters
+    ----------
+    betas
+        Decay rates of the two moments.
+    eps
+        Is added to the root of the second.
+    """
+
+    betas: tuple[Decay, Decay] = (0.9, 0.999)
+    eps: Annotated[float, Gt(0)] = 1e-8
+
+    @property
+    def _optimizer(self) -> Optimizer:
+        return optim.Adam(*self.betas, self.eps)

@@ -1,0 +1,153 @@
+"""Vadam, Vprop and VOGN: natural-gradient variational inference by perturbed weights (Khan et al. 2017, 2018).
+
+q(theta) = N(mu, diag(1 / (c s + lambda))) with the prior precision lambda. An update t = 1, 2, ... draws S samples from
+q and has, with g_si minus the gradient of the log-likelihood of example i of M at sample s,
+
+    g   = (N / c) mean_si g_si
+    h   = mean_s ((N / c) mean_i g_si)^2, or mean_si g_si^2 for the curvature of single examples
+    m  <- b1 m + (1 - b1) (g + lambda mu / c)
+    s  <- b2 s + (1 - b2) h
+    mu <- mu - learning_rate m' / (r(s') + lambda / c)
+
+where r is the root or nothing, and m' = m / (1 - b1^t), s' = s / (1 - b2^t) if the bias is corrected; q has s itself.
+c is N, but 1 where gradients are those of all data ("total").
+
+========== ========= ======== ================ ==========
+Method     curvature r        momentum b1      corrected
+========== ========= ======== ================ ==========
+vadam      mean      root     0.9              yes
+vprop      total     nothing  0                no
+vprop-root mean      root     0                no
+vogn       examples  nothing  0                no
+========== ========= ======== ================ ==========
+
+The square of a mean gradient underestimates the curvature by a factor of about M; vogn does not.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal, NamedTuple
+
+import torch
+from annotated_types import Ge, Gt, Lt
+from torch import Tensor
+
+from bdl.methods.base import MinibatchMethod, Noise, Shapes, start
+from bdl.models.gradients import example_gradients
+from bdl.models.problem import Batch, Hyper, Problem
+from bdl.posteriors import DiagonalGaussian
+
+Decay = Annotated[float, Ge(0), Lt(1)]
+
+
+class VadamState(NamedTuple):
+    """Mean, moments, and what the posterior needs of an update."""
+
+    mu: Tensor
+    """Mean, (D,)."""
+    m: Tensor
+    """Running mean of gradients, (D,)."""
+    s: Tensor
+    """Running mean of curvatures, (D,)."""
+    var: Tensor
+    """Variances of q after the last update, (D,)."""
+    updates: Tensor
+    """Updates made, t, a scalar."""
+
+
+@dataclass(frozen=True)
+class Vadam(MinibatchMethod):
+    """Settings of the family; the module docstring has the defaults of its members.
+
+    Parameters
+    ----------
+    curvature
+        ``"mean"`` squares mean gradients of a minibatch, ``"total"`` those of all data, ``"examples"`` those of single
+        examples.
+    denominator
+        ``"root"`` divides by the root of s, ``"plain"`` by s.
+    betas
+        Decay rates b1 and b2 of the two moments.
+    bias_correction
+        Whether moments are corrected for their start.
+    samples
+        Samples S from q in an update; each sees the whole minibatch.
+    initial_precision
+        The precision starts at this, or at that of the prior where that is more.
+    initial_scale
+        Standard deviation of the initial means, which are normal with mean 0; null for the model's own start.
+    """
+
+    curvature: Literal["mean", "total", "examples"] = "mean"
+    denominator: Literal["root", "plain"] = "root"
+    betas: tuple[Decay, Decay] = (0.9, 0.999)
+    bias_correction: bool = True
+    samples: Annotated[int, Ge(1)] = 1
+    initial_precision: Annotated[float, Gt(0)] = 1.0
+    initial_scale: Annotated[float, Ge(0)] | None = None
+
+    def init(self, problem: Problem, noise: Noise) -> VadamState:
+        """Start without moments; the first update knows the prior, and sets s."""
+        mu = start(problem, noise["theta"], self.initial_scale)
+        zeros = torch.zeros_like(mu)
+        return VadamState(mu, zeros, zeros, zeros + 1 / self.initial_precision, zeros[0])
+
+    def step_noise(self, problem: Problem) -> Shapes:
+        """Ask for S samples' worth."""
+        return {"theta": (self.samples, problem.dim)}
+
+    def step(self, state: VadamState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> VadamState:
+        """Draw, differentiate, and move the moments and the mean; formulas in the module docstring."""
+        batch, (b1, b2) = batches._replace(x=batches.x[0], y=batches.y[0]), self.betas
+        prior = problem.prior_precision(hyper)
+        c = torch.ones_like(batch.n) if self.curvature == "total" else batch.n
+        s = torch.where(state.updates == 0, (self.initial_precision - prior).clamp(min=0) / c, state.s)
+
+        g, h = self._gradients(state.mu + (c * s + prior).rsqrt() * noise["theta"], batch, hyper, problem)
+        m, s, updates = torch.lerp(g + prior / c * state.mu, state.m, b1), torch.lerp(h, s, b2), state.updates + 1
+        force, curvature = m, s
+        if self.bias_correction:
+            force, curvature = m / (1 - b1**updates), s / (1 - b2**updates)
+        r = curvature.sqrt() if self.denominator == "root" else curvature
+        mu = state.mu - hyper["learning_rate"] * force / (r + prior / c)
+        return VadamState(mu, m, s, 1 / (c * s + prior), updates)
+
+    def _gradients(self, theta: Tensor, batch: Batch, hyper: Hyper, problem: Problem) -> tuple[Tensor, Tensor]:
+        """Give g and h, (D,), of samples (S, D)."""
+        if self.curvature == "examples":
+            G, count = example_gradients(problem, theta, batch, hyper), self.samples * len(batch.x)
+            return -G.total() / count, G.squares() / count
+
+        def cost(theta: Tensor) -> Tensor:
+            mean = -problem.log_likelihoods(theta, batch, hyper).mean()
+            return batch.n * mean if self.curvature == "total" else mean
+
+        each: Tensor = torch.func.vmap(torch.func.grad(cost))(theta)
+        return each.mean(0), each.square().mean(0)
+
+    def posterior(self, state: VadamState) -> DiagonalGaussian:
+        """Give q."""
+        return DiagonalGaussian(state.mu, state.var)
+
+
+@dataclass(frozen=True)
+class VpropRoot(Vadam):
+    """Vprop with mean gradients and a root: Vadam without momentum and without corrections."""
+
+    betas: tuple[Decay, Decay] = (0.0, 0.999)
+    bias_correction: bool = False
+
+
+@dataclass(frozen=True)
+class Vprop(VpropRoot):
+    """Vprop as published first: gradients of all data, and no root."""
+
+    curvature: Literal["mean", "total", "examples"] = "total"
+    denominator: Literal["root", "plain"] = "plain"
+
+
+@dataclass(frozen=True)
+class Vogn(VpropRoot):
+    """VOGN: squared gradients of single examples, and no root."""
+
+    curvature: Literal["mean", "total", "examples"] = "examples"
+    denominator: Literal["root", "plain"] = "plain"

@@ -1,0 +1,184 @@
+"""The Gaussian whose covariance is a Kronecker product in each dense layer, never formed densely."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from bdl.errors import InputError
+from bdl.posteriors.base import (
+    Gaussian,
+    check_positive,
+    check_shape,
+    check_vector,
+    gaussian_entropy,
+    gaussian_log_prob,
+)
+from bdl.posteriors.diagonal import DiagonalGaussian
+
+
+def to_blocks(rows: Tensor, widths: Sequence[int]) -> list[Tensor]:
+    """Cut parameters (..., D) into layers, (..., out, in), with the biases, if any, as a last column.
+
+    `widths` counts the inputs, the units of each hidden layer and the outputs.
+    """
+    sizes = [n_out * n_in for n_in, n_out in pairwise(widths)]
+    if rows.shape[-1] == sum(sizes):
+        return [_matrix(part, n_out) for part, n_out in zip(torch.split(rows, sizes, -1), widths[1:], strict=True)]
+    with_biases = [part for size, n_out in zip(sizes, widths[1:], strict=True) for part in (size, n_out)]
+    parts = torch.split(rows, with_biases, -1)
+    return [
+        torch.cat([_matrix(weights, bias.shape[-1]), bias.unsqueeze(-1)], -1)
+        for weights, bias in zip(parts[::2], parts[1::2], strict=True)
+    ]
+
+
+def from_blocks(blocks: Sequence[Tensor], widths: Sequence[int]) -> Tensor:
+    """Undo `to_blocks`."""
+    parts: list[Tensor] = []
+    for block, n_in in zip(blocks, widths[:-1], strict=False):
+        parts += [part.flatten(-2) for part in torch.split(block, [n_in, block.shape[-1] - n_in], -1)]
+    return torch.cat(parts, -1)
+
+
+class KroneckerGaussian(NamedTuple):
+    """Independent layers, each matrix normal: W = M + S Z A^T with Z standard normal, (out, in).
+
+    W are the weights of a layer, its bias their last column if it has one, so that the covariance of W, row by row, is
+    the Kronecker product of S S^T and A A^T. Every verb but `covariance` and `trace_solve` costs what a few products
+    of such matrices cost.
+
+    Parameters
+    ----------
+    loc
+        Mean, shape (D,): layer by layer the weights (out x in, row-major), and then the bias.
+    inner
+        A of every layer, lower triangular with a positive diagonal, flattened and end to end.
+    outer
+        S of every layer, likewise.
+    widths
+        Inputs, units of each hidden layer and outputs, (n_0, ..., n_L), as the SHAPE (0, n_0, ..., n_L) of a tensor
+        without entries: shapes are known where values are not, under vmap say. There are biases if D says so.
+    """
+
+    loc: Tensor
+    inner: Tensor
+    outer: Tensor
+    widths: Tensor
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters, D."""
+        return self.loc.shape[-1]
+
+    @property
+    def noise_dim(self) -> int:
+        """Standard-normal values per sample: D."""
+        return self.dim
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        """Inputs, units of each hidden layer and outputs."""
+        return tuple(self.widths.shape[1:])
+
+    def mean(self) -> Tensor:
+        """Mean, shape (D,)."""
+        return self.loc
+
+    def variance(self) -> Tensor:
+        """Marginal variances, shape (D,): products of those over outputs and over inputs."""
+        return self._outer_products([(A.square().sum(-1), S.square().sum(-1)) for A, S in self.roots()])
+
+    def covariance(self) -> Tensor:
+        """Dense covariance, shape (D, D), zero between layers: S S^T E A A^T for each unit matrix E."""
+        return self._apply(self._eye(), lambda E, A, S: S @ (S.mT @ E @ A) @ A.mT)
+
+    def log_prob(self, theta: Tensor) -> Tensor:
+        """Log-density in nats at `theta`, shape (..., D) -> (...)."""
+        return gaussian_log_prob(self, theta)
+
+    def entropy(self) -> Tensor:
+        """Differential entropy in nats, a scalar."""
+        return gaussian_entropy(self)
+
+    def sample(self, noise: Tensor) -> Tensor:
+        """Draw M + S Z A^T, shape (..., D) -> (..., D); the noise Z lies as the parameters do."""
+        return self.loc + self._apply(noise, lambda Z, A, S: S @ (Z @ A.mT))
+
+    def log_det(self) -> Tensor:
+        """Log-determinant of the covariance, a scalar: 2 (in sum log diag(S) + out sum log diag(A)) over layers."""
+        terms = [len(A) * S.diagonal().log().sum() + len(S) * A.diagonal().log().sum() for A, S in self.roots()]
+        return 2 * torch.stack(terms).sum()
+
+    def whiten(self, delta: Tensor) -> Tensor:
+        """S^{-1} Delta A^{-T}, shape (..., D) -> (..., D)."""
+        return self._apply(delta, lambda Delta, A, S: _inverse(S) @ (Delta @ _inverse(A).mT))
+
+    def precision_diagonal(self) -> Tensor:
+        """Diagonal of the inverse covariance, shape (D,)."""
+        inverses = [(_inverse(A), _inverse(S)) for A, S in self.roots()]
+        return self._outer_products([(A.square().sum(-2), S.square().sum(-2)) for A, S in inverses])
+
+    def trace_solve(self, other: Gaussian) -> Tensor:
+        """tr(S_other^{-1} S), a scalar; but for diagonal Gaussians it takes D x D numbers."""
+        if isinstance(other, DiagonalGaussian):
+            return self.variance() @ other.precision_diagonal()
+        return other.whiten(self.sample(self._eye()) - self.loc).square().sum()
+
+    def check(self) -> "KroneckerGaussian":
+        """Return the posterior itself if its shapes and values are valid; not for use under vmap.
+
+        Raises
+        ------
+        InputError
+            If shapes disagree, or a root is not lower triangular with a positive diagonal.
+        """
+        check_vector("loc", self.loc)
+        if self.widths.numel() or len(self.units) < 2:
+            raise InputError(f"widths has shape {tuple(self.widths.shape)}: give it shape (0, inputs, ..., outputs)")
+        sizes = self._sizes()
+        if self.dim != sum(n_in * n_out for n_in, n_out in sizes):
+            raise InputError(f"loc has {self.dim} entries: layers of {self.units} units have another number")
+        check_shape("inner", self.inner, sum(n_in**2 for n_in, _ in sizes))
+        check_shape("outer", self.outer, sum(n_out**2 for _, n_out in sizes))
+        for name, root in [pair for A, S in self.roots() for pair in (("inner", A), ("outer", S))]:
+            check_positive(f"the diagonal of {name}", root.diagonal())
+            if bool(root.triu(1).any()):
+                raise InputError(f"{name} is not lower triangular: pass its .tril()")
+        return self
+
+    def roots(self) -> list[tuple[Tensor, Tensor]]:
+        """Give A (in, in) and S (out, out) of each layer; a bias counts as an input."""
+        sizes = self._sizes()
+        inner = torch.split(self.inner, [n_in**2 for n_in, _ in sizes])
+        outer = torch.split(self.outer, [n_out**2 for _, n_out in sizes])
+        return [(_matrix(A, n_in), _matrix(S, n_out)) for A, S, (n_in, n_out) in zip(inner, outer, sizes, strict=True)]
+
+    def _sizes(self) -> list[tuple[int, int]]:
+        """Count inputs, a bias included, and outputs of each layer."""
+        bias = self.dim != sum(n_in * n_out for n_in, n_out in pairwise(self.units))
+        return [(n_in + bias, n_out) for n_in, n_out in pairwise(self.units)]
+
+    def _apply(self, rows: Tensor, function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
+        """Apply a function of (block, A, S) to each layer, (..., D) -> (..., D)."""
+        blocks = to_blocks(rows, self.units)
+        return from_blocks([function(W, *roots) for W, roots in zip(blocks, self.roots(), strict=True)], self.units)
+
+    def _outer_products(self, values: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+        """Multiply values of inputs (in,) by values of outputs (out,): (D,)."""
+        return from_blocks([s.unsqueeze(-1) * a for a, s in values], self.units)
+
+    def _eye(self) -> Tensor:
+        return torch.eye(self.dim, dtype=self.loc.dtype, device=self.loc.device)
+
+
+def _matrix(flat: Tensor, rows: int) -> Tensor:
+    return flat.reshape(*flat.shape[:-1], rows, flat.shape[-1] // rows)
+
+
+def _inverse(root: Tensor) -> Tensor:
+    eye = torch.eye(len(root), dtype=root.dtype, device=root.device)
+    inverse: Tensor = torch.linalg.solve_triangular(root, eye, upper=False)
+    return inverse
