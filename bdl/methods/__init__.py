@@ -16,6 +16,7 @@ METHODS = Registry(
         "adam": "bdl.methods.point_estimate:Adam",
         "sgd": "bdl.methods.point_estimate:Sgd",
         "noisy-adam": "bdl.methods.noisy_adam:NoisyAdam",
+        "hierarchical-vadam": "bdl.methods.hierarchical_vadam:HierarchicalVadam",
         "noisy-kfac": "bdl.methods.noisy_kfac:NoisyKfac",
         "vadam": "bdl.methods.vadam:Vadam",
         "vprop": "bdl.methods.vadam:Vprop",

@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
 from bdl.errors import InputError
 from bdl.methods import METHODS
+from bdl.methods.hierarchical_vadam import HierarchicalVadam
 from bdl.posteriors import Point
 
 from .targets import advance, linear_gaussian, normals, repeat
@@ -176,6 +177,8 @@ def test_a_diverged_trial_stays_alone(method):
 
 def test_finds_the_posterior_mean(method):
     """Averaged over 16 trials and the second half of training, within 0.1 posterior standard deviations."""
+    if isinstance(method, HierarchicalVadam):
+        pytest.skip("it learns the prior, and so finds another posterior")
     case = Case(method, 16)
     path = case.run(case.init(), 1000)[500:]
     mean = torch.func.vmap(lambda one: method.posterior(one).mean())

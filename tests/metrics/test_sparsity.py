@@ -34,5 +34,5 @@ def test_sizes_of_the_means_are_counted_without_biases(name, settings, count):
 
 
 def test_a_layer_that_is_not_there():
-    with pytest.raises(InputError, match="^weights_from: the model has 1 layers"):
+    with pytest.raises(InputError, match="has 1 layers, counted from 0: there is no layer 1"):
         METRICS.build("weights_from", {"limit": 1.0, "layer": 1})(fit(problem=Problem(Linear(), Gaussian(), 2)))

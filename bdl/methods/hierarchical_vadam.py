@@ -1,0 +1,129 @@
+"""VOGN and Vadam with prior scales that are learnt beside the weights: automatic relevance determination, and the horseshoe.
+
+Given precisions alpha_i the prior is Gaussian, theta_i ~ N(0, 1 / alpha_i), so that an update is one of `Vadam` under
+the precisions' posterior means. Theirs are in closed form given the weights' q: after each epoch, with the groups g of
+n_g weights and E_g = sum over g of (mu_i^2 + var_i), coordinate ascent on the ELBO sets
+
+    ard         alpha_g = n_g / E_g, the means of Gamma posteriors under a flat prior of log alpha_g;
+    horseshoe   alpha_i = l_g t with theta_i ~ N(0, lambda_g^2 tau^2), lambda_g ~ C+(0, 1), tau ~ C+(0, kappa): of the
+                inverse Gammas of lambda_g^2, tau^2 and of their auxiliaries (Makalic and Schmidt 2016) the means are
+                    l_g = (n_g + 1) / (2 a_g + t E_g),          a_g = 1 / (1 + l_g)
+                    t   = (D + 1) / (2 b + sum_g l_g E_g),      b   = 1 / (1 / kappa^2 + t).
+
+Mata (2018, chapter 5) differentiates through the scales of a noisy optimiser and reports that it does not work. Here
+scales need no gradients, but they need variances that can be trusted: Vadam's curvature, the square of a mean gradient,
+is too small by the size of the minibatch, its variances are nearly the prior's, and E_g then says that every weight may
+be as large as its scale, which stays. VOGN has the squares of single gradients, and its scales do shrink.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal, NamedTuple
+
+import torch
+from annotated_types import Ge, Gt
+from torch import Tensor
+
+from bdl.errors import InputError
+from bdl.methods.base import MinibatchMethod, Noise, Shapes
+from bdl.methods.clock import Clock
+from bdl.methods.vadam import Vadam, VadamState, Vogn, VpropRoot
+from bdl.models.priors import GaussianPrior
+from bdl.models.problem import Batch, Hyper, Problem
+from bdl.posteriors import DiagonalGaussian
+
+
+class ScaledState(NamedTuple):
+    """The state of `Vadam`, and the means of the scales' posteriors."""
+
+    weights: VadamState
+    alpha: Tensor
+    """Prior precisions, (D,); 0 before the first update, which takes the hyper-parameter."""
+    local: Tensor
+    """l of each group, (G,)."""
+    whole: Tensor
+    """t, a scalar."""
+
+
+@dataclass(frozen=True)
+class HierarchicalVadam(MinibatchMethod):
+    """Settings of Vadam with learnt scales.
+
+    Parameters
+    ----------
+    scales
+        ``"ard"`` or ``"horseshoe"``.
+    shared
+        Weights that share a scale: each its own (``"weights"``), those that leave a unit, or those that enter it; then
+        biases share one.
+    optimizer
+        Which of the `Vadam` family moves the weights.
+    samples, initial_scale
+        As in `Vadam`.
+    global_scale
+        kappa of the horseshoe.
+    """
+
+    scales: Literal["ard", "horseshoe"] = "horseshoe"
+    shared: Literal["weights", "leaving", "entering"] = "weights"
+    optimizer: Literal["vadam", "vprop-root", "vogn"] = "vogn"
+    samples: Annotated[int, Ge(1)] = 1
+    initial_scale: Annotated[float, Ge(0)] | None = None
+    global_scale: Annotated[float, Gt(0)] = 1.0
+
+    @property
+    def _inner(self) -> Vadam:
+        kind = {"vadam": Vadam, "vprop-root": VpropRoot, "vogn": Vogn}[self.optimizer]
+        return kind(samples=self.samples, initial_scale=self.initial_scale)
+
+    def check(self, problem: Problem) -> None:
+        """Raise `InputError` unless the prior is Gaussian with one precision, from which the scales start."""
+        if problem.prior != GaussianPrior():
+            raise InputError("hierarchical-vadam learns the precisions of its prior: leave the prior out")
+        self._index(problem)
+
+    def init(self, problem: Problem, noise: Noise) -> ScaledState:
+        """Start under the precision that is the hyper-parameter."""
+        inner, (_, groups) = self._inner.init(problem, noise), self._index(problem)
+        ones = torch.ones_like(inner.mu)
+        return ScaledState(inner, 0 * ones, ones[:1].repeat(groups), ones[0])
+
+    def step_noise(self, problem: Problem) -> Shapes:
+        """Ask for S samples' worth."""
+        return self._inner.step_noise(problem)
+
+    def step(self, state: ScaledState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> ScaledState:
+        """Move the weights under the precisions that there are."""
+        alpha = torch.where(state.weights.updates == 0, hyper["prior_precision"], state.alpha)
+        given = {**hyper, "prior_precision": alpha}
+        return state._replace(weights=self._inner.step(state.weights, batches, given, noise, problem), alpha=alpha)
+
+    def due(self, clock: Clock) -> tuple[str, ...]:
+        """Learn the scales at the end of an epoch."""
+        return ("learn",) if clock.ended else ()
+
+    def learn(self, state: ScaledState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> ScaledState:
+        """Set the means of the scales' posteriors; formulas in the module docstring."""
+        index = self._index(problem)[0].to(state.alpha.device)
+        q = self._inner.posterior(state.weights)
+        zeros = torch.zeros_like(state.local)
+        n = zeros.index_add(0, index, torch.ones_like(q.loc))
+        E = zeros.index_add(0, index, q.loc.square() + q.var)
+        if self.scales == "ard":
+            return state._replace(alpha=(n / E)[index])
+        local, whole = state.local, state.whole
+        local = (n + 1) / (2 / (1 + local) + whole * E)
+        whole = (len(index) + 1) / (2 / (self.global_scale**-2 + whole) + (local * E).sum())
+        return ScaledState(state.weights, (local * whole)[index], local, whole)
+
+    def posterior(self, state: ScaledState) -> DiagonalGaussian:
+        """Give q of the weights."""
+        return self._inner.posterior(state.weights)
+
+    def _index(self, problem: Problem) -> tuple[Tensor, int]:
+        """Number the group of each parameter, (D,), and count the groups."""
+        layout = problem.layout
+        if self.shared == "weights":
+            return torch.arange(layout.dim), layout.dim
+        if self.shared == "leaving":
+            return layout.units, layout.n_units + 1
+        return layout.entered, layout.n_entered + 1
