@@ -1,4 +1,4 @@
-"""VOGN and Vadam with prior scales that are learnt beside the weights: automatic relevance determination, and the horseshoe.
+"""VOGN and Vadam with prior scales that are learnt: automatic relevance determination, and the horseshoe.
 
 Given precisions alpha_i the prior is Gaussian, theta_i ~ N(0, 1 / alpha_i), so that an update is one of `Vadam` under
 the precisions' posterior means. Theirs are in closed form given the weights' q: after each epoch, with the groups g of
