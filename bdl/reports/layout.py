@@ -9,6 +9,7 @@ from bdl.metrics import MetricInfo, info
 from bdl.reports.axes import short
 from bdl.reports.compare import Cell
 from bdl.reports.papers import Printed
+from bdl.reports.verdicts import LEVEL
 
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 BETTER = {
@@ -51,6 +52,7 @@ class Shown(NamedTuple):
 
     z: bool
     median: bool
+    failed: bool
     printed_median: bool
     sampled: bool
 
@@ -61,6 +63,7 @@ class Shown(NamedTuple):
         return cls(
             z=info(cells[0].metric).direction != "ratio",
             median=bool(medians),
+            failed=any(cell.failed_as_worst is not None for cell in medians),
             printed_median=any(cell.paper is not None for cell in medians),
             sampled=any(cell.floor is not None for cell in cells),
         )
@@ -74,6 +77,18 @@ def heading(about: MetricInfo) -> str:
 def footnotes(cells: Sequence[Cell]) -> list[str]:
     """List the different notes in order of appearance in the tables; the first is number 1."""
     return list(dict.fromkeys(note for group in _tables(cells) for cell in group for note in _notes(cell)))
+
+
+def chance(cells: Sequence[Cell]) -> str | None:
+    """Tell how many verdicts come from a test, and of how many of them a false alarm is expected; None without any."""
+    tests = [cell.p for cell in cells if cell.p is not None]
+    if not tests:
+        return None
+    outside = sum(p < LEVEL for p in tests)
+    return (
+        f"{len(tests)} tests at the level of {LEVEL:.0%}: {outside} differences are beyond it; if no number differed, "
+        f"chance alone would give {LEVEL * len(tests):.1f}. The rules of verdicts: docs/verdicts.md."
+    )
 
 
 def sections(cells: Sequence[Cell]) -> list[Section]:
@@ -139,6 +154,7 @@ def _section(cells: list[Cell], numbers: dict[str, int]) -> Section:
     columns += [Column("z", "right")] if shown.z else []
     columns += [Column("Verdict", "left")]
     columns += [Column("Median", "right")] if shown.median else []
+    columns += [Column("Failed as worst", "right")] if shown.failed else []
     columns += [Column("Paper", "right"), Column("Verdict", "left")] if shown.printed_median else []
     columns += [Column("MC error", "right"), Column("Floor", "right")] if shown.sampled else []
     columns += [Column("n (failed)" if any(cell.n_failed for cell in cells) else "n", "left")]
@@ -171,6 +187,8 @@ def _row(row: dict[str, Cell], shown: Shown, numbers: dict[str, int], above: set
     texts += [_marked(mean.verdict, {*_notes(mean)} - common, numbers)]
     if shown.median:
         texts += ["" if median is None or median.ours is None else quantity(median.ours, median.paper)]
+    if shown.failed:
+        texts += ["" if mean.failed_as_worst is None else quantity(mean.failed_as_worst, mean.paper)]
     if shown.printed_median:
         judged = None if median is None else _marked(median.verdict, {*_notes(median)} - common, numbers)
         texts += ["" if median is None else _paper(median), judged or ""]
