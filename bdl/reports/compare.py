@@ -183,7 +183,7 @@ def _cell(
         p=found.p if found and judged.verdict != "uninformative" else None,
         failed_as_worst=failed_as_worst(values, failed, about),
         verdict="not run" if trials.empty else judged.verdict,
-        note="\n".join([*texts, *_remarks(ours, floor, split, judged)]) or None,
+        note="\n".join([*texts, *_remarks(ours, about, floor, split, judged)]) or None,
     )
 
 
@@ -197,13 +197,13 @@ def _judged(
     return found, judge(ours, paper, about, found, in_error)
 
 
-def _remarks(ours: Ours, floor: float | None, split: int | None, judged: Judgement) -> Iterator[str]:
+def _remarks(ours: Ours, about: MetricInfo, floor: float | None, split: int | None, judged: Judgement) -> Iterator[str]:
     """Yield what is said of a cell beside the notes of the benchmark."""
     if floor is not None:
         yield SAMPLED_TRUTH
     if split is not None:
         yield ONE_SPLIT.format(split)
-    if ours.failed and ours.value is not None:
+    if ours.failed and ours.value is not None and about.direction != "ratio":
         yield SURVIVORS
     if judged.note:
         yield judged.note

@@ -19,6 +19,7 @@ BETTER = {
     "none": "",
 }
 MIN_DIGITS = 3
+FAILED_AS_WORST = "Median (failed as worst)"
 
 
 class Column(NamedTuple):
@@ -63,7 +64,7 @@ class Shown(NamedTuple):
         return cls(
             z=info(cells[0].metric).direction != "ratio",
             median=bool(medians),
-            failed=any(cell.failed_as_worst is not None for cell in medians),
+            failed=any(cell.n_failed and cell.ours is not None for cell in medians),
             printed_median=any(cell.paper is not None for cell in medians),
             sampled=any(cell.floor is not None for cell in cells),
         )
@@ -153,8 +154,7 @@ def _section(cells: list[Cell], numbers: dict[str, int]) -> Section:
     columns += [Column("Mean ± SE", "right"), Column("Paper ± SE", "right")]
     columns += [Column("z", "right")] if shown.z else []
     columns += [Column("Verdict", "left")]
-    columns += [Column("Median", "right")] if shown.median else []
-    columns += [Column("Failed as worst", "right")] if shown.failed else []
+    columns += [Column(FAILED_AS_WORST if shown.failed else "Median", "right")] if shown.median else []
     columns += [Column("Paper", "right"), Column("Verdict", "left")] if shown.printed_median else []
     columns += [Column("MC error", "right"), Column("Floor", "right")] if shown.sampled else []
     columns += [Column("n (failed)" if any(cell.n_failed for cell in cells) else "n", "left")]
@@ -186,9 +186,7 @@ def _row(row: dict[str, Cell], shown: Shown, numbers: dict[str, int], above: set
     texts += ["" if mean.z is None else f"{mean.z:.1f}"] if shown.z else []
     texts += [_marked(mean.verdict, {*_notes(mean)} - common, numbers)]
     if shown.median:
-        texts += ["" if median is None or median.ours is None else quantity(median.ours, median.paper)]
-    if shown.failed:
-        texts += ["" if mean.failed_as_worst is None else quantity(mean.failed_as_worst, mean.paper)]
+        texts += ["" if median is None or median.ours is None else _median(median.ours, median)]
     if shown.printed_median:
         judged = None if median is None else _marked(median.verdict, {*_notes(median)} - common, numbers)
         texts += ["" if median is None else _paper(median), judged or ""]
@@ -212,6 +210,13 @@ def _ours(cell: Cell) -> str:
     decimals = len(text.partition(".")[2])
     plain = "e" not in text and 0.5 * 10**-decimals <= cell.ours_se < 1e5
     return f"{text} ± {f'{cell.ours_se:.{decimals}f}' if plain else _powers(f'{cell.ours_se:.1g}')}"
+
+
+def _median(ours: float, cell: Cell) -> str:
+    text = quantity(ours, cell.paper)
+    if not cell.n_failed:
+        return text
+    return f"{text} ({'failed' if cell.failed_as_worst is None else quantity(cell.failed_as_worst, cell.paper)})"
 
 
 def _paper(cell: Cell) -> str:

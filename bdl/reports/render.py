@@ -15,7 +15,7 @@ from rich.text import Text
 
 from bdl.errors import unknown
 from bdl.reports.compare import Cell
-from bdl.reports.layout import SUPERSCRIPT, Section, chance, footnotes, sections
+from bdl.reports.layout import FAILED_AS_WORST, SUPERSCRIPT, Section, chance, footnotes, sections
 
 STYLES = {
     "match": "green",
@@ -135,8 +135,8 @@ def _rich_table(section: Section) -> Table:
     table.title, table.title_style, table.title_justify = section.title, "bold", "left"
     judged = [column.title == "Verdict" for column in section.columns]
     for column in section.columns[1:]:
-        wraps = column.title in ("Verdict", "Failed as worst") or "±" in column.title
-        table.add_column(Text(column.title), justify=column.align, no_wrap=not wraps)
+        wraps = column.title in ("Verdict", FAILED_AS_WORST) or "±" in column.title
+        table.add_column(Text(column.title), justify=column.align, no_wrap=not wraps, overflow="fold")
     for dataset in dict.fromkeys(row[0] for row in section.rows):
         table.add_row(Text(dataset, "bold"))
         for row in (row for row in section.rows if row[0] == dataset):

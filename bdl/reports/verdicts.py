@@ -21,13 +21,14 @@ FEW = (
     "Fewer than three splits: the spread over splits is taken to be the paper's, and a difference beyond it is "
     "undecided."
 )
-NO_SPREAD = "No spread is known: a match is ours at the printed digits, all else is undecided."
+NO_SPREAD = "No spread is known: a match is ours at the printed digits, and what is not is undecided."
+DIGITS = "No spread is known: the printed digits are compared."
 WIDE = "Undecided: the 95 % interval of the difference reaches further than half the printed number."
 VACUOUS = "Uninformative: the 95 % interval of ours or of the printed number reaches zero."
 ROUNDED_AWAY = "Uninformative: ours rounds to the printed zero as well, and so does anything smaller."
 SURVIVORS = (
-    "Trials failed: mean and median are of the others alone, so that nothing is better or a match. Failed as worst: "
-    "the median of all trials, the failed ones counted as worst."
+    "Trials failed: mean and median are of the others alone, so that nothing is better or a match. In parentheses: the "
+    "median of all trials, the failed ones counted as worst."
 )
 COARSE = (
     "Undecided: the paper's truth is sampled as well, by draws whose number is not known, and a coarse sample "
@@ -128,14 +129,17 @@ def difference(ours: Ours, paper: PaperValue) -> Difference | None:
 
 
 def _parts(ours: Ours, paper: PaperValue) -> list[tuple[float, int]]:
-    """List the independent parts of the variance of the difference, each with its degrees of freedom."""
+    """List the independent parts of the variance of the difference, each with its degrees of freedom.
+
+    Squares are products, which are infinite where a power would raise an exception.
+    """
     n, m, s, t = ours.n, paper.n, _se(ours.se, ours.n), _se(paper.stderr, paper.n)
     if s is not None and t is not None and m is not None:
-        return [(s**2, n - 1), (t**2, m - 1)]
+        return [(s * s, n - 1), (t * t, m - 1)]
     if s is not None and m:
-        return [(s**2 * (1 + n / m), n - 1)]
+        return [(s * s * (1 + n / m), n - 1)]
     if t is not None and m and n:
-        return [(t**2 * (1 + m / n), m - 1)]
+        return [(t * t * (1 + m / n), m - 1)]
     return []
 
 
@@ -178,7 +182,7 @@ def judge(
     if vacuous(ours, paper):
         return Judgement("uninformative", VACUOUS)
     if found is None:
-        return Judgement("undecided", NO_SPREAD)
+        return Judgement("differs", DIGITS) if about.direction == "none" else Judgement("undecided", NO_SPREAD)
     if found.p >= LEVEL:
         return _inside(ours, paper.value, found)
     return _outside(ours, paper.value, about, in_error)
@@ -207,12 +211,12 @@ def _inside(ours: Ours, paper: float, found: Difference) -> Judgement:
 
 
 def _outside(ours: Ours, paper: float, about: MetricInfo, in_error: bool) -> Judgement:
+    if about.direction == "none":
+        return Judgement("print in error" if in_error else "differs")
     if ours.n < FEWEST:
         return Judgement("undecided", FEW)
     if in_error:
         return Judgement("print in error")
-    if about.direction == "none":
-        return Judgement("undecided" if ours.failed else "differs")
     assert ours.value is not None
     if (ours.value < paper) != (about.direction == "lower"):
         return Judgement("worse")  # failures do not speak against it
