@@ -216,7 +216,7 @@ def _legend(figure: "Figure", benchmark: Benchmark, metric: str) -> None:
     left, right = ("better", "worse") if info(metric).direction == "lower" else ("worse", "better")
     labels = {
         left: f"left: {left} than {benchmark.baseline}",
-        "undecided": "undecided",
+        "undecided": "undecided: 95 % interval holds 0, a fit failed, or n < 3",
         right: f"right: {right} than {benchmark.baseline}",
     }
     handles: list[Line2D | Patch] = [Line2D([], [], linestyle="none", label=labels[v], **LOOKS[v]) for v in labels]

@@ -163,7 +163,7 @@ def test_what_is_drawn(blown):
     assert figure.get_suptitle().endswith("↓ lower is better\nmean difference from vifa-lr over 20 splits")
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
         "left: better than vifa-lr",
-        "undecided",
+        "undecided: 95 % interval holds 0, a fit failed, or n < 3",
         "right: worse than vifa-lr",
         "shaded: logarithmic",
     ]
