@@ -17,6 +17,7 @@ from bdl.plan.reference import truth
 from bdl.plan.truths import publish_info, sampled
 from bdl.publishing.bands import bands
 from bdl.publishing.frames import POINT_COLUMNS, final_frame, points_frame, write_frames
+from bdl.publishing.overlap import overlaps
 from bdl.publishing.provenance import provenance, write_provenance
 from bdl.reports import (
     Band,
@@ -122,7 +123,7 @@ def draw(
     target, present = place / "figures", narrowed(benchmark, rows)
     return [
         *figures(present, comparison, target),
-        *paired_figures(present, rows, target),
+        *paired_figures(present, rows, overlaps(present), target),
         *curve_figures(present, points, target),
         *cost_figures(present, comparison, target),
         *moment_figures(benchmark.name, shown.pairs, target),

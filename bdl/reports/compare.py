@@ -10,22 +10,19 @@ import numpy as np
 
 from bdl.metrics import MetricInfo, info
 from bdl.reports.axes import at
-from bdl.reports.inputs import Benchmark
-from bdl.reports.papers import Key, PaperValue, Printed, paper_values
+from bdl.reports.inputs import Benchmark, Note
+from bdl.reports.papers import Key, PaperValue, paper_values
 from bdl.reports.statistics import STATISTICS, Values
+from bdl.reports.verdicts import SURVIVORS, Difference, Judgement, Ours, difference, judge
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Z_LIMIT = 2.0
-"""A difference of at most this many standard errors is a match."""
 
 SAMPLED_TRUTH = (
     "Draws stand for the truth. MC error: standard error of the distance from them. Floor: distance from them that "
     "the exact posterior is expected to have; of a distance d, sqrt(d^2 - floor^2) or more is due to the method."
 )
-VALUES_ALONE = "No standard error (fewer than two different successful trials): the verdict compares the values alone."
-ONE_SPLIT = "Split {} alone, as printed: the verdict compares the values alone."
+ONE_SPLIT = "Split {} alone, as printed."
 
 _SAMPLED = ("mcse", "floor")
 
@@ -46,15 +43,22 @@ class Cell:
         All trials (of that split, if it is one alone), and those that failed or gave no finite value.
     paper, paper_se, paper_source
         The printed number, its printed standard error, and paper and table.
-    z
-        (ours - paper) / standard error of the difference; None where it has none, and for durations.
+    z, df
+        (ours - paper) / standard error of the difference, and the degrees of freedom of that; None where it has none,
+        and for durations.
+    p
+        Of the two-sided test that the verdict comes from; None without a test.
+    failed_as_worst
+        The median of all trials, the failed ones counted as worst; None where none failed, or so many that it is one
+        of them, and of metrics without a worst value.
     mc_se, floor
         Monte-Carlo standard error of a score that has one; and where the truth is sampled, the distance that the exact
         posterior is expected to have to the sample; None elsewhere.
     verdict
         ``"match"``, ``"better"``, ``"worse"``, ``"differs"`` (of metrics without a better and a worse),
-        ``"no paper value"``, ``"failed"`` (no trial succeeded), ``"not run"`` (no trial), or for durations a ratio
-        such as ``"53x faster"``.
+        ``"undecided"``, ``"uninformative"``, ``"print in error"``, ``"no paper value"``, ``"failed"`` (no trial
+        succeeded), ``"not run"`` (no trial), or for durations a ratio such as ``"53x faster"``. ``docs/verdicts.md``
+        has the rules.
     note
         Remarks, one a line, or None.
     point
@@ -77,6 +81,9 @@ class Cell:
     mc_se: float | None
     floor: float | None
     z: float | None
+    df: float | None
+    p: float | None
+    failed_as_worst: float | None
     verdict: str
     note: str | None
     point: Mapping[str, str] = field(default_factory=dict)
@@ -107,12 +114,9 @@ def compare(benchmark: Benchmark, rows: "pd.DataFrame") -> list[Cell]:
     Notes
     -----
     Failed trials are counted and left out of the statistics. The standard error is sd / sqrt(n) for the mean
-    and the exact bootstrap standard error for the median (`bdl.reports.statistics`). With s and t the
-    standard errors of ours and the paper's, z = (ours - paper) / sqrt(s^2 + t^2). Where the paper prints no
-    standard error, as for its medians, t = s is assumed: the same design with the same number of trials. The
-    number of a single run is one draw from our spread over trials: t is their standard deviation. Where the truth is
-    sampled, the Monte-Carlo error joins s, and t too, since the paper's truth had such an error as well.
-    A match is |z| <= 2, or ours equal to the printed number at the printed digits.
+    and the exact bootstrap standard error for the median (`bdl.reports.statistics`). Where the truth is sampled, its
+    Monte-Carlo error is part of the error of ours and of the printed number. A paper that does not say of how many
+    splits a number is has as many as the benchmark. The verdict is that of `bdl.reports.verdicts.judge`.
 
     A number printed for one split is held against our number of that split. Where all printed numbers of a metric on a
     dataset are of one split, entries without a printed number are shown on that split as well.
@@ -155,71 +159,63 @@ def _cell(
     about, good = info(place[2]), trials[trials["status"] == "ok"]
     values = good[place[2]].to_numpy(dtype=float)
     values = values[np.isfinite(values)]
-    ours, ours_se = summary(place[3], values)
+    failed = len(trials) - values.size
     mc_se, floor = (_mean(good[f"{place[2]}_{suffix}"].to_numpy(dtype=float)) for suffix in _SAMPLED)
     # An error that each trial has by itself shows in the spread of the trials; that of a sampled truth does not.
-    shared = 0.0 if mc_se is None or floor is None else mc_se
-    z = None if about.direction == "ratio" else _z(ours, ours_se, values.size, shared, paper)
-    notes = list(_notes(benchmark, place))
-    if floor is not None:
-        notes.append(SAMPLED_TRUTH)
-    if split is not None:
-        notes.append(ONE_SPLIT.format(split))
-    elif ours is not None and paper is not None and z is None and about.direction != "ratio":
-        notes.append(VALUES_ALONE)
+    ours = Ours(*summary(place[3], values), values.size, failed, None if floor is None else mc_se)
+    notes = [note for note in benchmark.notes if _concerns(note, place)]
+    texts = [" ".join(note.text.split()) for note in notes]
+    found, judged = _judged(ours, paper, benchmark.splits, about, any(note.verdict for note in notes))
     return Cell(
         benchmark.name,
         *place,
-        ours=ours,
-        ours_se=ours_se,
+        ours=ours.value,
+        ours_se=ours.se,
         n_trials=len(trials),
-        n_failed=len(trials) - values.size,
+        n_failed=failed,
         paper=paper.value if paper else None,
         paper_se=paper.stderr if paper else None,
         paper_source=paper.source if paper else None,
         mc_se=mc_se,
         floor=floor,
-        z=z,
-        verdict="not run" if trials.empty else verdict(ours, z, paper.value if paper else None, about),
-        note="\n".join(notes) or None,
+        z=found.z if found else None,
+        df=found.df if found and math.isfinite(found.df) else None,
+        p=found.p if found and judged.verdict != "uninformative" else None,
+        failed_as_worst=failed_as_worst(values, failed, about),
+        verdict="not run" if trials.empty else judged.verdict,
+        note="\n".join([*texts, *_remarks(ours, about, floor, split, judged)]) or None,
     )
 
 
-def verdict(ours: float | None, z: float | None, paper: Printed | None, info: MetricInfo) -> str:
-    """Judge one number.
-
-    Parameters
-    ----------
-    ours
-        Our number, or None if no trial succeeded.
-    z
-        Difference in standard errors, or None if unknown.
-    paper
-        The printed number, or None.
-    info
-        The metric, which says what is better.
-
-    Returns
-    -------
-    str
-        As listed for `Cell`.
-    """
-    if ours is None:
-        return "failed"
-    if paper is None:
-        return "no paper value"
-    if info.direction == "ratio":
-        return _ratio(ours, paper)
-    if paper.shows(ours) or (z is not None and abs(z) <= Z_LIMIT):
-        return "match"
-    if info.direction == "none":
-        return "differs"
-    return "better" if (ours < paper) == (info.direction == "lower") else "worse"
+def _judged(
+    ours: Ours, paper: PaperValue | None, splits: int, about: MetricInfo, in_error: bool
+) -> tuple[Difference | None, Judgement]:
+    """Set ours against the printed number, which is of as many splits as the benchmark has if nothing else is said."""
+    if paper is not None:
+        paper = replace(paper, n=paper.n or splits)
+    found = None if paper is None or about.direction == "ratio" else difference(ours, paper)
+    return found, judge(ours, paper, about, found, in_error)
 
 
-def _ratio(ours: float, paper: float) -> str:
-    factor, word = (paper / ours, "faster") if ours <= paper else (ours / paper, "slower")
-    return f"{factor:.0f}x {word}" if factor >= 9.95 else f"{factor:.1f}x {word}"
+def _remarks(ours: Ours, about: MetricInfo, floor: float | None, split: int | None, judged: Judgement) -> Iterator[str]:
+    """Yield what is said of a cell beside the notes of the benchmark."""
+    if floor is not None:
+        yield SAMPLED_TRUTH
+    if split is not None:
+        yield ONE_SPLIT.format(split)
+    if ours.failed and ours.value is not None and about.direction != "ratio":
+        yield SURVIVORS
+    if judged.note:
+        yield judged.note
+
+
+def failed_as_worst(values: Values, failed: int, about: MetricInfo) -> float | None:
+    """Give the median of all trials, those that failed being worse than all others; None as `Cell` says."""
+    if not failed or about.direction not in ("lower", "higher"):
+        return None
+    worst = math.inf if about.direction == "lower" else -math.inf
+    median = float(np.median(np.append(values, [worst] * failed)))
+    return median if math.isfinite(median) else None
 
 
 def summary(statistic: str, values: Values) -> tuple[float | None, float | None]:
@@ -237,16 +233,6 @@ def _mean(values: Values) -> float | None:
     return float(finite.mean()) if finite.size else None
 
 
-def _z(ours: float | None, ours_se: float | None, n: int, mc_se: float, paper: PaperValue | None) -> float | None:
-    if ours is None or ours_se is None or paper is None:
-        return None
-    spread = ours_se * math.sqrt(n) if paper.single else ours_se
-    scale = math.hypot(ours_se, mc_se, mc_se, spread if paper.stderr is None else paper.stderr)
-    return (ours - paper.value) / scale if 0 < scale < math.inf else None
-
-
-def _notes(benchmark: Benchmark, place: tuple[str, str, str, str]) -> Iterator[str]:
-    for note in benchmark.notes:
-        wanted = (note.dataset, note.entry, note.metric, note.statistic)
-        if all(want in (None, have) for want, have in zip(wanted, place, strict=True)):
-            yield " ".join(note.text.split())
+def _concerns(note: Note, place: tuple[str, str, str, str]) -> bool:
+    wanted = (note.dataset, note.entry, note.metric, note.statistic)
+    return all(want in (None, have) for want, have in zip(wanted, place, strict=True))

@@ -65,6 +65,10 @@ class Note(Protocol):
     def text(self) -> str:
         """The remark."""
 
+    @property
+    def verdict(self) -> str | None:
+        """``"print in error"`` if the printed numbers of the cells are known to be wrong."""
+
 
 class Method(Protocol):
     """How an entry finds its estimate."""

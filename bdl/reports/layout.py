@@ -9,6 +9,7 @@ from bdl.metrics import MetricInfo, info
 from bdl.reports.axes import short
 from bdl.reports.compare import Cell
 from bdl.reports.papers import Printed
+from bdl.reports.verdicts import LEVEL
 
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 BETTER = {
@@ -18,6 +19,7 @@ BETTER = {
     "none": "",
 }
 MIN_DIGITS = 3
+FAILED_AS_WORST = "Median (failed as worst)"
 
 
 class Column(NamedTuple):
@@ -51,6 +53,7 @@ class Shown(NamedTuple):
 
     z: bool
     median: bool
+    failed: bool
     printed_median: bool
     sampled: bool
 
@@ -61,6 +64,7 @@ class Shown(NamedTuple):
         return cls(
             z=info(cells[0].metric).direction != "ratio",
             median=bool(medians),
+            failed=any(cell.n_failed and cell.ours is not None for cell in medians),
             printed_median=any(cell.paper is not None for cell in medians),
             sampled=any(cell.floor is not None for cell in cells),
         )
@@ -74,6 +78,18 @@ def heading(about: MetricInfo) -> str:
 def footnotes(cells: Sequence[Cell]) -> list[str]:
     """List the different notes in order of appearance in the tables; the first is number 1."""
     return list(dict.fromkeys(note for group in _tables(cells) for cell in group for note in _notes(cell)))
+
+
+def chance(cells: Sequence[Cell]) -> str | None:
+    """Tell how many verdicts come from a test, and of how many of them a false alarm is expected; None without any."""
+    tests = [cell.p for cell in cells if cell.p is not None]
+    if not tests:
+        return None
+    outside = sum(p < LEVEL for p in tests)
+    return (
+        f"{len(tests)} tests at the level of {LEVEL:.0%}: {outside} differences are beyond it; if no number differed, "
+        f"chance alone would give {LEVEL * len(tests):.1f}. The rules of verdicts: docs/verdicts.md."
+    )
 
 
 def sections(cells: Sequence[Cell]) -> list[Section]:
@@ -138,7 +154,7 @@ def _section(cells: list[Cell], numbers: dict[str, int]) -> Section:
     columns += [Column("Mean ± SE", "right"), Column("Paper ± SE", "right")]
     columns += [Column("z", "right")] if shown.z else []
     columns += [Column("Verdict", "left")]
-    columns += [Column("Median", "right")] if shown.median else []
+    columns += [Column(FAILED_AS_WORST if shown.failed else "Median", "right")] if shown.median else []
     columns += [Column("Paper", "right"), Column("Verdict", "left")] if shown.printed_median else []
     columns += [Column("MC error", "right"), Column("Floor", "right")] if shown.sampled else []
     columns += [Column("n (failed)" if any(cell.n_failed for cell in cells) else "n", "left")]
@@ -170,7 +186,7 @@ def _row(row: dict[str, Cell], shown: Shown, numbers: dict[str, int], above: set
     texts += ["" if mean.z is None else f"{mean.z:.1f}"] if shown.z else []
     texts += [_marked(mean.verdict, {*_notes(mean)} - common, numbers)]
     if shown.median:
-        texts += ["" if median is None or median.ours is None else quantity(median.ours, median.paper)]
+        texts += ["" if median is None or median.ours is None else _median(median.ours, median)]
     if shown.printed_median:
         judged = None if median is None else _marked(median.verdict, {*_notes(median)} - common, numbers)
         texts += ["" if median is None else _paper(median), judged or ""]
@@ -194,6 +210,13 @@ def _ours(cell: Cell) -> str:
     decimals = len(text.partition(".")[2])
     plain = "e" not in text and 0.5 * 10**-decimals <= cell.ours_se < 1e5
     return f"{text} ± {f'{cell.ours_se:.{decimals}f}' if plain else _powers(f'{cell.ours_se:.1g}')}"
+
+
+def _median(ours: float, cell: Cell) -> str:
+    text = quantity(ours, cell.paper)
+    if not cell.n_failed:
+        return text
+    return f"{text} ({'failed' if cell.failed_as_worst is None else quantity(cell.failed_as_worst, cell.paper)})"
 
 
 def _paper(cell: Cell) -> str:

@@ -1,5 +1,6 @@
 """Each entry held against the baseline split by split, one figure a predictive metric."""
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import product
@@ -7,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
 
 from bdl.metrics import MetricInfo, info
 from bdl.reports.axes import at
@@ -16,6 +16,7 @@ from bdl.reports.inputs import Benchmark
 from bdl.reports.layout import heading
 from bdl.reports.statistics import Values, mean_se
 from bdl.reports.swept import Mark, along
+from bdl.reports.verdicts import FEWEST, reach
 from bdl.reports.widening import SHADE, widen
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-QUANTILE = 0.975
-"""Upper end of the 95 % intervals."""
 LOOKS: dict[str, dict[str, Any]] = {
     "better": OURS,
     "worse": PAPER | {"markerfacecolor": PAPER["color"]},
@@ -49,6 +48,10 @@ class PairedDifference(NamedTuple):
     """Lower end of the 95 % interval; None with fewer than two pairs."""
     high: float | None = None
     """Upper end."""
+    failed: int = 0
+    """Splits on which the entry failed and the baseline did not."""
+    baseline_failed: int = 0
+    """Splits on which the baseline failed and the entry did not."""
     point: Mapping[str, str] = {}
     """Path of each axis of a sweep to the JSON of its value; empty without a sweep."""
 
@@ -64,13 +67,21 @@ class PairedDifference(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """``"better"`` or ``"worse"`` than the baseline if the interval excludes 0, else ``"undecided"``."""
-        if self.low is None or self.high is None or self.low <= 0 <= self.high:
+        """``"better"`` or ``"worse"`` than the baseline if the interval excludes 0, else ``"undecided"``.
+
+        Also undecided are fewer than three pairs, and what speaks for the one of the two that failed where the other
+        did not.
+        """
+        if self.low is None or self.high is None or self.n < FEWEST or self.low <= 0 <= self.high:
             return "undecided"
-        return "better" if (self.high < 0) == (info(self.metric).direction == "lower") else "worse"
+        if (self.high < 0) == (info(self.metric).direction == "lower"):
+            return "undecided" if self.failed else "better"
+        return "undecided" if self.baseline_failed else "worse"
 
 
-def paired_differences(benchmark: Benchmark, rows: "pd.DataFrame") -> list[PairedDifference]:
+def paired_differences(
+    benchmark: Benchmark, rows: "pd.DataFrame", overlap: Mapping[str, float]
+) -> list[PairedDifference]:
     """Hold every entry against the baseline, on the splits that both finished.
 
     Parameters
@@ -80,6 +91,9 @@ def paired_differences(benchmark: Benchmark, rows: "pd.DataFrame") -> list[Paire
     rows
         One row a trial: `dataset`, `entry`, `split`, `status` (``"ok"`` or ``"failed"``), a column a metric, and one an
         axis of the sweep.
+    overlap
+        Data set to its test rows per training row, if its splits share training rows; data sets that are not listed
+        have independent ones.
 
     Returns
     -------
@@ -90,35 +104,38 @@ def paired_differences(benchmark: Benchmark, rows: "pd.DataFrame") -> list[Paire
 
     Notes
     -----
-    The interval is mean ± t s / sqrt(n), with s the standard deviation of the n differences and t the quantile of
-    Student's t with n - 1 degrees of freedom. The training rows of the splits overlap, so the differences are not
-    independent and the interval is somewhat too narrow (Nadeau and Bengio, "Inference for the generalization error",
-    Machine Learning 52, 2003).
+    The interval is mean ± t s sqrt(1/n + r), with s the standard deviation of the n differences, t the quantile of
+    Student's t with n - 1 degrees of freedom, and r = n_test / n_train the overlap. Splits that share training rows
+    give differences that are not independent; s^2 / n would be too small a variance of their mean, and r s^2 is what
+    Nadeau and Bengio add ("Inference for the generalization error", Machine Learning 52, 2003).
     """
     metrics = [name for name in benchmark.metrics if _judged(info(name))]
     against = {dataset for dataset, entry, _ in benchmark.cells if entry == benchmark.baseline}
     cells = [cell for cell in benchmark.cells if cell[0] in against and cell[1] != benchmark.baseline]
     rows = rows.reindex(columns=["dataset", "entry", *benchmark.axes, "split", "status", *metrics])
-    good = rows[rows["status"] == "ok"]
     found = []
     for metric, (dataset, entry, point) in product(metrics, cells):
-        here = at(good[good["dataset"] == dataset], point.texts).set_index("split")
-        ours, theirs = (here.loc[here["entry"] == name, metric].astype(float) for name in (entry, benchmark.baseline))
+        here = at(rows[rows["dataset"] == dataset], point.texts).set_index("split")
+        scores = here[metric].astype(float).where(np.isfinite(here[metric].astype(float)) & (here["status"] == "ok"))
+        ours, theirs = (scores[here["entry"] == name] for name in (entry, benchmark.baseline))
         values = np.asarray(ours - theirs, dtype=np.float64)  # a split that only one of them has gives NaN
         values = values[np.isfinite(values)]
-        interval = _interval(values)
-        found.append(PairedDifference(dataset, entry, metric, values.size, *interval, dict(point.texts)))
+        interval = _interval(values, overlap.get(dataset, 0.0))
+        lost = _lost(ours, theirs), _lost(theirs, ours)
+        found.append(PairedDifference(dataset, entry, metric, values.size, *interval, *lost, dict(point.texts)))
     return found
 
 
-def paired_figures(benchmark: Benchmark, rows: "pd.DataFrame", folder: Path) -> list[Path]:
+def paired_figures(
+    benchmark: Benchmark, rows: "pd.DataFrame", overlap: Mapping[str, float], folder: Path
+) -> list[Path]:
     """Draw the paired differences: a panel a dataset, a row an entry, a figure a predictive metric.
 
     Those of a sweep are drawn along its first axis instead (`bdl.reports.swept`).
 
     Parameters
     ----------
-    benchmark, rows
+    benchmark, rows, overlap
         As in `paired_differences`.
     folder
         Where the files go; created if need be.
@@ -130,7 +147,7 @@ def paired_figures(benchmark: Benchmark, rows: "pd.DataFrame", folder: Path) -> 
         metrics without one. The same rows give the same bytes under one version of matplotlib.
     """
     groups: dict[str, list[PairedDifference]] = {}
-    for difference in paired_differences(benchmark, rows):
+    for difference in paired_differences(benchmark, rows, overlap):
         groups.setdefault(difference.metric, []).append(difference)
     draw = _along if benchmark.axes else _figure
     return save(
@@ -147,11 +164,17 @@ def _judged(about: MetricInfo) -> bool:
     return about.kind == "predictive" and about.direction != "none"
 
 
-def _interval(values: Values) -> tuple[float | None, float | None, float | None]:
+def _lost(own: "pd.Series[float]", other: "pd.Series[float]") -> int:
+    """Count the splits on which a fit failed while that of the other did not; NaN is a failed fit."""
+    return len(own.index[own.isna()].intersection(other.index[other.notna()]))
+
+
+def _interval(values: Values, overlap: float) -> tuple[float | None, float | None, float | None]:
     """Give the mean and the ends of its interval; None for what too few values leave open."""
     if values.size < 2:
         return (float(values[0]) if values.size else None), None, None
-    mean, half = float(values.mean()), float(stdtrit(values.size - 1, QUANTILE)) * mean_se(values)
+    mean, se = float(values.mean()), mean_se(values) * math.sqrt(1 + values.size * overlap)
+    half = reach(se, values.size - 1)
     return mean, mean - half, mean + half
 
 
@@ -193,7 +216,7 @@ def _legend(figure: "Figure", benchmark: Benchmark, metric: str) -> None:
     left, right = ("better", "worse") if info(metric).direction == "lower" else ("worse", "better")
     labels = {
         left: f"left: {left} than {benchmark.baseline}",
-        "undecided": "undecided: 95 % interval holds 0",
+        "undecided": "undecided: 95 % interval holds 0, a fit failed, or n < 3",
         right: f"right: {right} than {benchmark.baseline}",
     }
     handles: list[Line2D | Patch] = [Line2D([], [], linestyle="none", label=labels[v], **LOOKS[v]) for v in labels]

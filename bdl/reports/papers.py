@@ -1,6 +1,7 @@
 """The numbers printed in the papers, looked up by benchmark entry."""
 
 import csv
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -65,6 +66,8 @@ class PaperValue:
         Whether it is one run, rather than a statistic of several.
     split
         The split that it is of, from 0, if it is of one alone.
+    n
+        Splits or runs that it is a statistic of; None where the paper does not say.
     """
 
     value: Printed
@@ -72,6 +75,7 @@ class PaperValue:
     source: str
     single: bool = False
     split: int | None = None
+    n: int | None = None
 
 
 def paper_values(papers: Iterable[PaperTables]) -> dict[Key, PaperValue]:
@@ -135,7 +139,7 @@ def _read_table(listed: PaperTables, rows: list[dict[str, str]]) -> dict[Key, Pa
                     f"{source} prints several numbers for {' '.join(key)}, which differ in their settings:"
                     f" remove '{entry}' from the methods of this paper"
                 )
-            values[key] = PaperValue(value, _stderr(row), source, single, listed.split)
+            values[key] = PaperValue(value, _stderr(row), source, single, listed.split, _count(row))
     return values
 
 
@@ -157,6 +161,14 @@ def _stderr(row: dict[str, str]) -> Printed | None:
     if not row["stderr"] or "standard deviation" in row["note"]:
         return None
     return Printed(row["stderr"])
+
+
+def _count(row: dict[str, str]) -> int | None:
+    """Read how many splits or runs a number is a statistic of: one, or what its note says, "mean over 20 splits"."""
+    if row["statistic"] == "single":
+        return 1
+    said = re.search(r"\bover (\d+) ", row["note"])
+    return int(said[1]) if said else None
 
 
 def _require(kind: str, listed: PaperTables, wanted: Iterable[str], known: set[str]) -> None:

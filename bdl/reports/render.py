@@ -15,7 +15,7 @@ from rich.text import Text
 
 from bdl.errors import unknown
 from bdl.reports.compare import Cell
-from bdl.reports.layout import SUPERSCRIPT, Section, footnotes, sections
+from bdl.reports.layout import FAILED_AS_WORST, SUPERSCRIPT, Section, chance, footnotes, sections
 
 STYLES = {
     "match": "green",
@@ -25,6 +25,7 @@ STYLES = {
     "faster": "cyan",
     "slower": "yellow",
     "differs": "bold yellow",
+    "print in error": "cyan",
 }
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -67,23 +68,26 @@ def render(cells: Sequence[Cell], format: str) -> RenderableType:
 
 
 def to_rich(cells: Sequence[Cell]) -> Group:
-    """Build one coloured table a metric, and the notes below."""
+    """Build one coloured table a metric, and below the notes and what chance does."""
     notes = [Text(f"{mark} {note}", style="dim") for mark, note in _numbered(cells)]
+    notes += [Text(line, style="dim") for line in _last(cells)]
     blocks = [Padding(_rich_table(section), (0, 0, 1, 0)) for section in sections(cells)]
     return Group(*blocks, *notes)
 
 
 def to_markdown(cells: Sequence[Cell]) -> str:
-    """Write one pipe table a metric, and the notes below."""
+    """Write one pipe table a metric, and below the notes and what chance does."""
     blocks = [_markdown_table(section) for section in sections(cells)]
     blocks += [f"{mark} {_markdown(note)}\n" for mark, note in _numbered(cells)]
+    blocks += [f"{_markdown(line)}\n" for line in _last(cells)]
     return "\n".join(blocks)
 
 
 def to_latex(cells: Sequence[Cell]) -> str:
-    """Write one booktabs tabular a metric, and the notes below."""
+    """Write one booktabs tabular a metric, and below the notes and what chance does."""
     blocks = [_latex_table(section) for section in sections(cells)]
     blocks += [rf"\par{{\footnotesize {_latex(mark)}~{_latex(note)}\par}}" + "\n" for mark, note in _numbered(cells)]
+    blocks += [rf"\par{{\footnotesize {_latex(line)}\par}}" + "\n" for line in _last(cells)]
     return "\n".join(blocks)
 
 
@@ -120,14 +124,19 @@ def _numbered(cells: Sequence[Cell]) -> list[tuple[str, str]]:
     return [(str(number).translate(SUPERSCRIPT), note) for number, note in enumerate(footnotes(cells), start=1)]
 
 
+def _last(cells: Sequence[Cell]) -> list[str]:
+    line = chance(cells)
+    return [line] if line else []
+
+
 def _rich_table(section: Section) -> Table:
     """Build a table that gives each dataset a line of its own, which saves a column on narrow terminals."""
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     table.title, table.title_style, table.title_justify = section.title, "bold", "left"
     judged = [column.title == "Verdict" for column in section.columns]
     for column in section.columns[1:]:
-        wraps = column.title == "Verdict" or "±" in column.title
-        table.add_column(Text(column.title), justify=column.align, no_wrap=not wraps)
+        wraps = column.title in ("Verdict", FAILED_AS_WORST) or "±" in column.title
+        table.add_column(Text(column.title), justify=column.align, no_wrap=not wraps, overflow="fold")
     for dataset in dict.fromkeys(row[0] for row in section.rows):
         table.add_row(Text(dataset, "bold"))
         for row in (row for row in section.rows if row[0] == dataset):

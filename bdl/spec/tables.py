@@ -1,7 +1,9 @@
 """What a benchmark file says about the tables that its numbers go into."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, Self
+
+from pydantic import model_validator
 
 from bdl.spec.fields import Index, NonEmpty, Settings, Text
 from bdl.spec.labels import DatasetLabel, MetricLabel
@@ -42,3 +44,12 @@ class Note(Settings):
     """Statistic of the cells."""
     text: Text
     """The remark."""
+    verdict: Literal["print in error"] | None = None
+    """What a difference of these cells from the printed numbers is to be called; the text must name the errata, which
+    say how the printed numbers come about."""
+
+    @model_validator(mode="after")
+    def _verdict_has_a_ground(self) -> Self:
+        if self.verdict and "errata" not in self.text:
+            raise ValueError(f"verdict: '{self.verdict}' needs a text that names docs/errata.md, where the ground is")
+        return self

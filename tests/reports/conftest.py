@@ -19,8 +19,9 @@ def vifa():
     )
 
 
-def note(text, dataset=None, entry=None, metric=None, statistic=None):
-    return SimpleNamespace(text=text, dataset=dataset, entry=entry, metric=metric, statistic=statistic)
+def note(text, dataset=None, entry=None, metric=None, statistic=None, verdict=None):
+    place = {"dataset": dataset, "entry": entry, "metric": metric, "statistic": statistic}
+    return SimpleNamespace(text=text, **place, verdict=verdict)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 
 from bdl.errors import InputError
-from bdl.reports.papers import PAPERS, PaperValue, Printed, _load, paper_values
+from bdl.reports.papers import PAPERS, PaperValue, Printed, _count, _load, paper_values
 
 SLANG = SimpleNamespace(
     paper="slang2018",
@@ -62,6 +62,13 @@ def test_vifa_means_transcribed_by_hand(vifa):
         assert (value.value.text, value.stderr.text) == texts
 
 
+def test_every_statistic_says_of_how_many_it_is():
+    """But for counts, which are not of several runs, and where "20 repeats" are predictions of one."""
+    rows = [row for paper in PAPERS for row in _load(paper) if row["statistic"] in ("mean", "median")]
+    assert {_count(row) for row in rows if row["paper"] != "mata2018" and "runtime" not in row["metric"]} == {5, 10, 20}
+    assert {_count(row) for paper in PAPERS for row in _load(paper) if row["statistic"] == "single"} == {1}
+
+
 def test_the_first_listed_table_wins(vifa):
     thesis = listed(vifa, paper="brownlie2022", tables=["Table 5.4"])
     key = ("energy", "vifa-nn", "nmll", "mean")
@@ -76,7 +83,7 @@ def test_two_entries_may_stand_for_one_method(vifa):
 
 def test_another_paper():
     value = paper_values([SLANG])["boston", "slang-1", "rmse", "mean"]
-    assert value == PaperValue(Printed("3.21"), Printed("0.19"), "slang2018 Table 2")
+    assert value == PaperValue(Printed("3.21"), Printed("0.19"), "slang2018 Table 2", n=20)
 
 
 def texts(value):

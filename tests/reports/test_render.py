@@ -12,13 +12,20 @@ from bdl.errors import InputError
 from bdl.metrics.base import MetricInfo
 from bdl.reports import compare, render
 from bdl.reports.compare import Cell
-from bdl.reports.layout import heading, quantity, sections
+from bdl.reports.layout import chance, heading, quantity, sections
 from bdl.reports.papers import Printed
 
 KEYS = [
     *("benchmark", "dataset", "method", "metric", "statistic", "ours", "ours_se", "n_trials", "n_failed"),
-    *("paper", "paper_se", "paper_source", "mc_se", "floor", "z", "verdict", "note", "point"),
+    *("paper", "paper_se", "paper_source", "mc_se", "floor", "z", "df", "p"),
+    *("failed_as_worst", "verdict", "note", "point"),
 ]
+
+
+def three(centre):
+    """Three values with the standard error 0.01."""
+    away = 0.01 * 3**0.5
+    return [centre - away, centre, centre + away]
 
 
 @pytest.fixture
@@ -30,8 +37,8 @@ def cells(make_benchmark, make_trials, make_note):
     ]
     rows = pd.concat(
         [
-            make_trials("energy", "vifa-lr", [2.56, 2.58]),
-            make_trials("energy", "vifa-nn", [2.50, 2.52, np.nan], status=["ok", "ok", "failed"]),
+            make_trials("energy", "vifa-lr", three(2.57)),
+            make_trials("energy", "vifa-nn", [*three(2.51), np.nan], status=["ok"] * 3 + ["failed"]),
             make_trials("yacht", "vifa-lr", [np.nan] * 2, status=["failed"] * 2),
         ]
     )
@@ -99,10 +106,28 @@ def test_notes_of_a_csv_line_stay_on_it(cells):
 def test_markdown_row(cells):
     lines = render(cells, "markdown").splitlines()
     assert lines[0] == "**uci-nn: NMLL (nats per test point), ↓ lower is better**"
-    assert lines[2].startswith("| Dataset | Method | Mean ± SE | Paper ± SE | z | Verdict | Median | Paper | Verdict |")
-    # Mean: z = -0.02 / sqrt(0.01^2 + 0.02^2) = -0.89. Median: z = -0.03 / (0.01 / sqrt(2) * sqrt(2)) = -3.
-    row = "| energy | vifa-nn | 2.510 ± 0.010 | 2.53 ± 0.02 | -0.9 | match | 2.510 | 2.54 | better¹ | 3 (1) |"
-    assert row in lines
+    median = "Median (failed as worst)"
+    assert lines[2].startswith(
+        f"| Dataset | Method | Mean ± SE | Paper ± SE | z | Verdict | {median} | Paper | Verdict |"
+    )
+    # Mean: z = -0.02 / sqrt(0.01^2 + 0.02^2) = -0.89. Median of all: halfway between the second and the third of four.
+    start = "| energy | vifa-nn¹ | 2.510 ± 0.010 | 2.53 ± 0.02 | -0.9 | undecided | 2.510 (2.519) | 2.54 | undecided² |"
+    assert f"{start} 4 (1) |" in lines
+    assert lines[-1].startswith("8 tests at the level of 5%: 4 differences are beyond it;")
+    assert "chance alone would give 0.4." in lines[-1]
+
+
+def test_half_of_the_trials_failed_leave_no_median_of_all(cells):
+    half = [replace(cell, n_failed=2, failed_as_worst=None) for cell in cells[:2]]
+    assert sections(half)[0].rows[0][6] == "2.570 (failed)"
+
+
+def test_chance_is_told_of_tests_alone(cells):
+    assert chance([cell for cell in cells if cell.p is None]) is None
+    beyond = [replace(cell, p=0.01) for cell in cells[:3]] + [replace(cell, p=0.5) for cell in cells[:7]]
+    assert chance(beyond).startswith(
+        "10 tests at the level of 5%: 3 differences are beyond it; if no number differed, ch"
+    )
 
 
 def test_every_markdown_line_of_a_table_has_the_same_number_of_cells(cells):
@@ -115,7 +140,7 @@ def test_markdown_escapes_and_lists_each_note_once(cells):
     text = render(cells, "markdown")
     assert text.count(r"For one\_method \| 100%.") == 1
     assert text.count("Timed elsewhere.") == 1
-    assert "**uci-nn: Runtime (minutes per split), ↓ shorter is better³**" in text
+    assert "**uci-nn: Runtime (minutes per split), ↓ shorter is better⁴**" in text
 
 
 def test_latex_escapes(cells):
@@ -133,7 +158,7 @@ def test_latex_is_booktabs_with_a_column_for_every_cell(cells):
     assert r"\begin{tabular}{llrrrlrrll}" in text
     assert r"\multicolumn{10}{l}{uci-nn: NMLL (nats per test point), $\downarrow$ lower is better} \\" in text
     assert r"& $-$0.9 &" in text
-    assert r"\textsuperscript{2}~For one\_method \textbar{} 100\%." in text
+    assert r"\textsuperscript{3}~For one\_method \textbar{} 100\%." in text
 
 
 def test_rich_shows_every_dataset_method_verdict_and_note(cells):
@@ -186,12 +211,12 @@ def test_standard_errors_are_written_as_their_values_are(cells, ours, error, tex
 
 def test_notes_are_marked_where_they_hold(cells):
     nmll, rmse, runtime = sections(cells)
-    assert [row[1] for row in nmll.rows] == ["vifa-lr", "vifa-nn", "vifa-lr²", "vifa-nn"]
-    assert nmll.rows[1][5] == "match"
-    assert nmll.rows[1][8].endswith("¹")
-    assert [row[1] for row in rmse.rows] == ["vifa-lr", "vifa-nn", "vifa-lr²", "vifa-nn"]
-    assert runtime.title.endswith("³")
-    assert [row[1] for row in runtime.rows] == ["vifa-lr", "vifa-nn", "vifa-lr²", "vifa-nn"]
+    assert [row[1] for row in nmll.rows] == ["vifa-lr", "vifa-nn¹", "vifa-lr³", "vifa-nn"]
+    assert nmll.rows[1][5] == "undecided"
+    assert nmll.rows[1][8].endswith("²")
+    assert [row[1] for row in rmse.rows] == ["vifa-lr", "vifa-nn¹", "vifa-lr³", "vifa-nn"]
+    assert runtime.title.endswith("⁴")
+    assert [row[1] for row in runtime.rows] == ["vifa-lr", "vifa-nn", "vifa-lr³", "vifa-nn"]
 
 
 def test_no_cells():

@@ -128,6 +128,8 @@ def test_too_small(load, content, path, value, low):
         ("notes", [{"entry": "fxied", "text": "t"}], "notes.0.entry", "unknown entry 'fxied': did you mean"),
         ("notes", [{"dataset": "yatch", "text": "t"}], "notes.0.dataset", "unknown dataset 'yatch'"),
         ("notes", [{"statistic": "mode", "text": "t"}], "notes.0.statistic", "Input should be 'mean' or 'med"),
+        ("notes", [{"verdict": "better", "text": "errata"}], "notes.0.verdict", "Input should be 'print in error'"),
+        ("notes", [{"verdict": "print in error", "text": "t"}], "notes.0", "verdict: 'print in error' needs a text"),
     ],
 )
 def test_refusals(load, content, path, value, place, message):

@@ -1,0 +1,41 @@
+"""How much the splits of a benchmark have in common."""
+
+import numpy as np
+
+from bdl.plan.cell import Cell
+from bdl.plan.planning import cells_of
+from bdl.spec import Benchmark
+
+
+def overlaps(benchmark: Benchmark) -> dict[str, float]:
+    """Give the test rows per training row of the data sets whose splits share training rows.
+
+    Parameters
+    ----------
+    benchmark
+        One without a baseline compares no splits, so that its data are not loaded.
+
+    Returns
+    -------
+    dict
+        Data set to n_test / n_train of its first split; the largest at the points of a sweep. Replicates of one split,
+        and single splits, are not there.
+
+    Raises
+    ------
+    InputError
+        If data cannot be had.
+    """
+    if benchmark.baseline is None or benchmark.preparation.split != "published":
+        return {}
+    found: dict[str, float] = {}
+    for cell in cells_of(benchmark):
+        if len(cell.splits) > 1 and not cell.settings.streams:
+            found[str(cell.dataset)] = max(found.get(str(cell.dataset), 0.0), _overlap(cell))
+    return {name: ratio for name, ratio in found.items() if ratio}
+
+
+def _overlap(cell: Cell) -> float:
+    """Give n_test / n_train of the first split if the second trains on some of its training rows, else 0."""
+    first, second = (cell.data.split(split) for split in cell.splits[:2])
+    return len(first.test) / len(first.train) if np.isin(first.train, second.train).any() else 0.0

@@ -1,0 +1,24 @@
+"""What splits have in common, by their published rows."""
+
+import pytest
+
+from bdl.publishing.overlap import overlaps
+from bdl.spec import load_benchmark
+
+
+def test_published_splits_share_training_rows():
+    """Ten test rows to ninety for training on diabetes; halves of one to one for the two-class sets."""
+    quick = load_benchmark("uci-regression", "quick")
+    assert overlaps(quick) == {"diabetes": pytest.approx(44 / 398)}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"baseline": None},
+        {"splits": 1},
+        {"preparation": load_benchmark("uci-regression").preparation.model_copy(update={"split": "first"})},
+    ],
+)
+def test_single_splits_and_replicates_share_nothing_that_counts(changes):
+    assert overlaps(load_benchmark("uci-regression", "quick").model_copy(update=changes)) == {}
