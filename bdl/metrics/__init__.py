@@ -52,14 +52,23 @@ def info(label: str) -> MetricInfo:
     InputError
         If no metric is called so.
     """
-    if isinstance(label, Label) or ":" in label:
-        name = label.name if isinstance(label, Label) else label
-    else:
-        name = max((name for name in METRICS.names() if f"{label}_".startswith(f"{name}_")), key=len, default="")
-        if not name:
-            raise unknown("metric", label, METRICS.names())
-    found: MetricInfo = METRICS.get(name).info
+    found: MetricInfo = METRICS.get(_name(label)).info
     return found
 
 
-__all__ = ["METRICS", "MetricInfo", "Score", "info"]
+def settings(label: str) -> list[str]:
+    """List what a label says behind the metric's name: ``["20"]`` for ``ece_20``; arguments and errors as in `info`."""
+    name = _name(label)
+    return label[len(name) + 1 :].split("_") if label.startswith(f"{name}_") else []
+
+
+def _name(label: str) -> str:
+    if isinstance(label, Label):
+        return label.name
+    name = max((name for name in METRICS.names() if f"{label}_".startswith(f"{name}_")), key=len, default="")
+    if not name and ":" not in label:
+        raise unknown("metric", label, METRICS.names())
+    return name or label
+
+
+__all__ = ["METRICS", "MetricInfo", "Score", "info", "settings"]

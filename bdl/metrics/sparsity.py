@@ -27,7 +27,7 @@ class WeightsBelow:
         Layer whose weights are counted, from 0.
     """
 
-    limit: Annotated[float, Gt(0)]
+    limit: Annotated[float, Gt(0)] = 0.01
     layer: Layer = 0
 
     info: ClassVar = MetricInfo("Weights below", "weights", "none", "posterior")
@@ -47,7 +47,7 @@ class WeightsBelow:
 class WeightsFrom:
     """Weights whose posterior mean is a limit or more in size; parameters and errors as in `WeightsBelow`."""
 
-    limit: Annotated[float, Gt(0)]
+    limit: Annotated[float, Gt(0)] = 0.01
     layer: Layer = 0
 
     info: ClassVar = MetricInfo("Weights from", "weights", "none", "posterior")

@@ -110,7 +110,7 @@ def _figure(benchmark: Benchmark, metric: str, prices: dict[str, list[Price]]) -
         panel.set_title(title, fontsize=10, fontweight="bold", loc="left")
         _fill(panel, own, looks)
         panel.set_xlabel("seconds", color=QUIET)
-    title = f"{benchmark.title}\n{heading(info(metric))}\nagainst the seconds of a fit, mean ± SE"
+    title = f"{benchmark.title}\n{heading(metric)}\nagainst the seconds of a fit, mean ± SE"
     figure.suptitle(title, fontsize=11, x=0.01, ha="left")
     return figure
 

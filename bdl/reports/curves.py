@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bdl.metrics import info
 from bdl.reports.axes import named
 from bdl.reports.compare import summary
 from bdl.reports.figures import MAX_COLUMNS, PAPER, QUIET, save
@@ -153,7 +152,7 @@ def _figure(benchmark: Benchmark, drawn: Sequence[Curve]) -> "Figure":
     what = f"mean ± SE over {benchmark.splits} splits"
     if 0 < len(_online(benchmark)) < len(benchmark.entries):
         what += "; solid: online, dashed: batch fits"
-    figure.suptitle("\n".join((benchmark.title, heading(info(drawn[0].metric)), what)), fontsize=11, x=0.01, ha="left")
+    figure.suptitle("\n".join((benchmark.title, heading(drawn[0].metric), what)), fontsize=11, x=0.01, ha="left")
     _legend(figure, looks, drawn)
     return figure
 

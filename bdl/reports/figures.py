@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bdl.metrics import info
 from bdl.reports.compare import Cell
 from bdl.reports.inputs import Benchmark
 from bdl.reports.layout import heading
@@ -139,7 +138,7 @@ def _figure(benchmark: Benchmark, metric: str, cells: list[Cell]) -> "Figure":
     figure, axes = panels(own)
     for dataset, panel in axes.items():
         _fill(panel, own[dataset], [cell for cell in cells if cell.dataset == dataset])
-    figure.suptitle(f"{benchmark.title}\n{heading(info(metric))}", fontsize=11, x=0.01, ha="left")
+    figure.suptitle(f"{benchmark.title}\n{heading(metric)}", fontsize=11, x=0.01, ha="left")
     _legend(figure)
     return figure
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from bdl.metrics import MetricInfo, info
+from bdl.metrics import info, settings
 from bdl.reports.axes import short
 from bdl.reports.compare import Cell
 from bdl.reports.papers import Printed
@@ -70,9 +70,10 @@ class Shown(NamedTuple):
         )
 
 
-def heading(about: MetricInfo) -> str:
-    """Write a metric with its unit and its direction, if it has one."""
-    return f"{about.label} ({about.unit}){BETTER[about.direction]}"
+def heading(label: str) -> str:
+    """Write a metric with what its label says of its settings, its unit, and its direction if it has one."""
+    about = info(label)
+    return f"{' '.join([about.label, *settings(label)])} ({about.unit}){BETTER[about.direction]}"
 
 
 def footnotes(cells: Sequence[Cell]) -> list[str]:
@@ -147,7 +148,6 @@ def _tables(cells: Sequence[Cell]) -> list[list[Cell]]:
 
 
 def _section(cells: list[Cell], numbers: dict[str, int]) -> Section:
-    about = info(cells[0].metric)
     shown = Shown.of(cells)
     axes = list(dict.fromkeys(path for cell in cells for path in cell.point))
     columns = [Column("Dataset", "left"), *(Column(path, "right") for path in axes), Column("Method", "left")]
@@ -163,7 +163,7 @@ def _section(cells: list[Cell], numbers: dict[str, int]) -> Section:
     for place in dict.fromkeys(_place(cell) for cell in cells):
         row = {cell.statistic: cell for cell in cells if _place(cell) == place}
         rows.append(_row(row, shown, numbers, shared))
-    title = f"{cells[0].benchmark}: {heading(about)}"
+    title = f"{cells[0].benchmark}: {heading(cells[0].metric)}"
     return Section(_marked(title, shared, numbers), tuple(columns), tuple(rows))
 
 

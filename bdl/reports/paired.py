@@ -185,7 +185,7 @@ def _figure(benchmark: Benchmark, metric: str, differences: Sequence[PairedDiffe
     for name, panel in axes.items():
         _fill(panel, own[name], benchmark.splits)
     what = f"mean difference from {benchmark.baseline} over {benchmark.splits} splits"
-    lines = benchmark.title, heading(info(metric)), what
+    lines = benchmark.title, heading(metric), what
     figure.suptitle("\n".join(lines), fontsize=11, x=0.01, ha="left")
     _legend(figure, benchmark, metric)
     return figure
@@ -195,7 +195,7 @@ def _along(benchmark: Benchmark, metric: str, differences: Sequence[PairedDiffer
     paired = {difference.dataset for difference in differences if difference.n}
     marks = [Mark(d.dataset, d.entry, d.point, d.mean, d.half) for d in differences if d.dataset in paired]
     what = f"mean difference from {benchmark.baseline} over {benchmark.splits} splits, 95 % intervals"
-    title = "\n".join((benchmark.title, heading(info(metric)), what))
+    title = "\n".join((benchmark.title, heading(metric), what))
     return along(benchmark, title, marks, around_zero=True)
 
 

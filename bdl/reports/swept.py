@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from itertools import cycle, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bdl.metrics import info
 from bdl.reports.axes import named, number, short
 from bdl.reports.compare import Cell
 from bdl.reports.inputs import Benchmark
@@ -53,7 +52,7 @@ def swept_figure(benchmark: Benchmark, metric: str, cells: Sequence[Cell]) -> "F
         Means of the metric.
     """
     marks = [Mark(cell.dataset, cell.method, cell.point, cell.ours, cell.ours_se) for cell in cells]
-    return along(benchmark, f"{benchmark.title}\n{heading(info(metric))}, mean ± SE", marks)
+    return along(benchmark, f"{benchmark.title}\n{heading(metric)}, mean ± SE", marks)
 
 
 def along(benchmark: Benchmark, title: str, marks: Sequence[Mark], *, around_zero: bool = False) -> "Figure":

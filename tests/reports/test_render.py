@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from bdl.errors import InputError
-from bdl.metrics.base import MetricInfo
+from bdl.registry import Label
 from bdl.reports import compare, render
 from bdl.reports.compare import Cell
 from bdl.reports.layout import chance, heading, quantity, sections
@@ -256,8 +256,14 @@ def test_medians_have_verdicts_only_where_the_paper_prints_one(cells, sampled):
 
 
 @pytest.mark.parametrize(
-    ("direction", "text"),
-    [("lower", "B (nats), ↓ lower is better"), ("higher", "B (nats), ↑ higher is better"), ("none", "B (nats)")],
+    ("metric", "text"),
+    [
+        ("rmse", "RMSE (target units), ↓ lower is better"),
+        ("accuracy", "Accuracy (fraction of test points), ↑ higher is better"),
+        ("bias_mean", "Mean of the bias (output units)"),
+        ("weights_below_0.05", "Weights below 0.05 (weights)"),
+        (Label("sum", "weights_from", {"limit": 30}), "Weights from (weights)"),
+    ],
 )
-def test_headings_say_what_is_better(direction, text):
-    assert heading(MetricInfo("B", "nats", direction, "posterior")) == text
+def test_headings_say_what_is_better_and_the_settings(metric, text):
+    assert heading(metric) == text
