@@ -88,8 +88,8 @@ def chance(cells: Sequence[Cell]) -> str | None:
         return None
     outside = sum(p < LEVEL for p in tests)
     return (
-        f"{len(tests)} tests at the level of {LEVEL:.0%}: {outside} differences are beyond it; if no number differed, "
-        f"chance alone would give {LEVEL * len(tests):.1f}. The rules of verdicts: docs/verdicts.md."
+        f"Tests at the level of {LEVEL:.0%}: {len(tests)}. Differences beyond it: {outside}; by chance alone, if no "
+        f"number differed, {LEVEL * len(tests):.1f}. The rules of verdicts: docs/verdicts.md."
     )
 
 

@@ -113,8 +113,8 @@ def test_markdown_row(cells):
     # Mean: z = -0.02 / sqrt(0.01^2 + 0.02^2) = -0.89. Median of all: halfway between the second and the third of four.
     start = "| energy | vifa-nn¹ | 2.510 ± 0.010 | 2.53 ± 0.02 | -0.9 | undecided | 2.510 (2.519) | 2.54 | undecided² |"
     assert f"{start} 4 (1) |" in lines
-    assert lines[-1].startswith("8 tests at the level of 5%: 4 differences are beyond it;")
-    assert "chance alone would give 0.4." in lines[-1]
+    assert lines[-1].startswith("Tests at the level of 5%: 8. Differences beyond it: 4;")
+    assert "if no number differed, 0.4." in lines[-1]
 
 
 def test_half_of_the_trials_failed_leave_no_median_of_all(cells):
@@ -126,7 +126,7 @@ def test_chance_is_told_of_tests_alone(cells):
     assert chance([cell for cell in cells if cell.p is None]) is None
     beyond = [replace(cell, p=0.01) for cell in cells[:3]] + [replace(cell, p=0.5) for cell in cells[:7]]
     assert chance(beyond).startswith(
-        "10 tests at the level of 5%: 3 differences are beyond it; if no number differed, ch"
+        "Tests at the level of 5%: 10. Differences beyond it: 3; by chance alone, if no num"
     )
 
 
