@@ -30,8 +30,8 @@ class Method(Protocol):
     - ``phase(clock) -> str``, the name of the function that makes this update; ``"step"`` for a method without it.
     - ``groups``, names of groups of parameters with learning rates of their own: where a schedule changes the rates,
       ``hyper["learning_rate"]`` has one rate for each group, in this order.
-    - ``hyper_below``, a mapping of hyper-parameters to limits that they must stay below; values and search ranges are
-      held against it.
+    - ``hyper_below`` and ``hyper_above``, mappings of hyper-parameters to limits that they must stay below or above;
+      values and search ranges are held against them.
     """
 
     def __hash__(self) -> int:

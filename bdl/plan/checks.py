@@ -1,5 +1,6 @@
 """What cannot work is refused before anything is written."""
 
+import operator
 import re
 from typing import cast
 
@@ -100,18 +101,23 @@ def _check_task(cell: Cell) -> None:
 
 
 def _check_hyper(cell: Cell) -> None:
-    """Hold values and ranges against the limits that a method may state, `hyper_below`."""
-    search = cell.settings.search
-    given = {f"hyper.{name}": (name, value) for name, value in cell.settings.hyper.items()}
+    """Hold values and ranges against the limits that a method may state, `hyper_below` and `hyper_above`."""
+    search, method = cell.settings.search, cell.settings.method.build()
+    least = {f"hyper.{name}": (name, value) for name, value in cell.settings.hyper.items()}
+    most = dict(least)
     if search:
-        given |= {f"search.space.{name}.high": (name, at.high) for name, at in search.space.items()}
-        given |= {f"search.grid.{name}": (name, max(values)) for name, values in search.grid.items()}
-    limits = getattr(cell.settings.method.build(), "hyper_below", {})
-    for place, (name, value) in given.items():
-        if name in limits and value >= limits[name]:
-            raise InputError(
-                f"entries.{cell.entry}.{place}: {value:g} is too large; choose a value below {limits[name]:g}"
-            )
+        most |= {f"search.space.{name}.high": (name, at.high) for name, at in search.space.items()}
+        most |= {f"search.grid.{name}": (name, max(values)) for name, values in search.grid.items()}
+        least |= {f"search.space.{name}.low": (name, at.low) for name, at in search.space.items()}
+        least |= {f"search.grid.{name}": (name, min(values)) for name, values in search.grid.items()}
+    limited = (("below", "large", most, operator.ge), ("above", "small", least, operator.le))
+    for side, size, given, violates in limited:
+        limits = getattr(method, f"hyper_{side}", {})
+        for place, (name, value) in given.items():
+            if name in limits and violates(value, limits[name]):
+                raise InputError(
+                    f"entries.{cell.entry}.{place}: {value:g} is too {size}; choose a value {side} {limits[name]:g}"
+                )
 
 
 def check_device(device: str) -> None:

@@ -193,6 +193,36 @@ def test_a_dropout_rate_is_below_one(load, changes, place):
     assert str(caught.value) == f"entries.numbers.{place} is too large; choose a value below 1"
 
 
+NOISY = {"learning_rate": 0.01, "prior_precision": 1.0, "noise_precision": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"hyper": NOISY | {"kl_weight": 0.0}}, "hyper.kl_weight: 0"),
+        (
+            {
+                "hyper": NOISY,
+                "search": {
+                    "trials": 2,
+                    "folds": 2,
+                    "metric": "joint_nll",
+                    "space": {"kl_weight": {"low": 0, "high": 1}},
+                },
+            },
+            "search.space.kl_weight.low: 0",
+        ),
+    ],
+)
+def test_the_weight_of_the_divergence_is_above_zero(load, changes, place):
+    changes = {
+        f"entries.numbers.{name}": value for name, value in {"method": {"name": "noisy-adam"}, **changes}.items()
+    }
+    with pytest.raises(InputError) as caught:
+        plan(load(*changes.items()).select(["diabetes"]), splits=[0])
+    assert str(caught.value) == f"entries.numbers.{place} is too small; choose a value above 0"
+
+
 def test_a_dropout_rate_is_not_negative(load):
     changes = {"entries.numbers.method": DROPOUT, "entries.numbers.hyper": FIXED | {"dropout_rate": -0.1}}
     with pytest.raises(InputError, match=r"entries.numbers.hyper.dropout_rate.*greater than or equal to 0"):

@@ -4,7 +4,14 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.posteriors import DiagonalGaussian, FactorAnalysis, FullGaussian, LowRankPrecision, kl_divergence
+from bdl.posteriors import (
+    DiagonalGaussian,
+    FactorAnalysis,
+    FullGaussian,
+    KroneckerGaussian,
+    LowRankPrecision,
+    kl_divergence,
+)
 
 ONE, TWO, THREE = torch.ones(1), torch.ones(2), torch.ones(3)
 BAD = torch.tensor([1.0, 0.0])
@@ -32,6 +39,15 @@ def test_valid_posteriors_are_returned_as_they_are(posterior):
         (LowRankPrecision(TWO, TWO, TWO), r"factors has shape \(2,\): give it shape \(2, L\)"),
         (LowRankPrecision(TWO, torch.ones(2, 1), THREE), r"diag has shape \(3,\): give it shape \(2,\)"),
         (LowRankPrecision(TWO, torch.ones(2, 1), BAD), "diag must be positive and finite"),
+        (KroneckerGaussian(TWO, ONE, ONE, ONE), r"widths has shape \(1,\): give it shape \(0, inputs, ..., outputs\)"),
+        (KroneckerGaussian(THREE, ONE, ONE, torch.zeros(0, 1, 1)), r"loc has 3 entries: layers of \(1, 1\) units have"),
+        (KroneckerGaussian(ONE, TWO, ONE, torch.zeros(0, 1, 1)), r"inner has shape \(2,\): give it shape \(1,\)"),
+        (
+            KroneckerGaussian(TWO, torch.ones(4), TWO, torch.zeros(0, 1, 1)),
+            r"outer has shape \(2,\): give it shape \(1,\)",
+        ),
+        (KroneckerGaussian(ONE, -ONE, ONE, torch.zeros(0, 1, 1)), "the diagonal of inner must be positive"),
+        (KroneckerGaussian(TWO, torch.ones(4), ONE, torch.zeros(0, 1, 1)), "inner is not lower triangular"),
         (FullGaussian(TWO, torch.eye(3)), r"scale_tril has shape \(3, 3\): give it shape \(2, 2\)"),
         (FullGaussian(TWO, -torch.eye(2)), "the diagonal of scale_tril must be positive"),
         (FullGaussian(TWO, torch.ones(2, 2)), "scale_tril is not lower triangular"),

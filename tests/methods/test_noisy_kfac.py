@@ -1,0 +1,231 @@
+"""Noisy K-FAC: bad input, factors against autograd, updates by hand, and the exact inverse Fisher information."""
+
+import pytest
+import torch
+from torch import nn
+
+from bdl.errors import InputError
+from bdl.methods.clock import Clock
+from bdl.methods.noisy_kfac import NoisyKfac, damped
+from bdl.models.gradients import gradient_matrix
+from bdl.models.likelihoods import Categorical, Gaussian
+from bdl.models.networks import Linear, Mlp
+from bdl.models.priors import GaussianPrior
+from bdl.models.problem import Batch, Problem
+from bdl.posteriors.kronecker import to_blocks
+from bdl.spec.components import MethodComponent
+
+from .targets import linear_gaussian, normals, repeat
+
+NETWORK = Problem(Mlp(hidden=(4,), activation="tanh"), Categorical(), 2, 3)
+WIDTHS = (2, 4, 3)
+
+
+@pytest.fixture
+def batch():
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(1, 8, 2, generator=generator, dtype=torch.float64)
+    return Batch(x, torch.randint(3, (1, 8), generator=generator).double(), *torch.tensor([40.0, 1.0]).double())
+
+
+def given(**values):
+    return {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
+
+
+def drawn(method, problem, seed=0):
+    """An initial state, and noise for updates without end."""
+    generator = torch.Generator().manual_seed(seed)
+    state = method.init(problem, normals(method.init_noise(problem), generator))
+    return state, iter(lambda: normals(method.step_noise(problem), generator), None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"statistics_every": 0}, "greater than or equal to 1"),
+        ({"inverses_every": 0}, "greater than or equal to 1"),
+        ({"statistics_weight": 0.0}, "greater than 0"),
+        ({"statistics_weight": 1.5}, "less than or equal to 1"),
+        ({"damping": -1.0}, "greater than or equal to 0"),
+    ],
+)
+def test_bad_settings_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        MethodComponent.model_validate({"name": "noisy-kfac", **settings})
+
+
+class Cubic:
+    """A model that has parameters but no layers."""
+
+
+@pytest.mark.parametrize(
+    ("method", "problem", "message"),
+    [
+        (NoisyKfac(), Problem(Cubic(), Gaussian(), 2), "needs a model of dense layers, not Cubic; use linear or mlp"),
+        (NoisyKfac(20, 10), NETWORK, "inverses_every 10 is no multiple of statistics_every 20: inverses are only"),
+        (NoisyKfac(10, 15), NETWORK, "inverses_every 15 is no multiple of statistics_every 10: inverses are only"),
+        (
+            NoisyKfac(),
+            Problem(Linear(), Gaussian(), 2, prior=GaussianPrior(0.1)),
+            "needs one prior precision for all parameters: leave out bias_precision",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(method, problem, message):
+    with pytest.raises(InputError, match=message) as error:
+        method.check(problem)
+    assert "\n" not in str(error.value)
+
+
+def test_the_divergence_needs_a_weight():
+    assert NoisyKfac().hyper_above == {"kl_weight": 0.0}
+    NoisyKfac().check(NETWORK)
+
+
+def test_phases():
+    method = NoisyKfac(statistics_every=2, inverses_every=4)
+    phases = [method.phase(Clock(update, 0, False, 100.0)) for update in range(1, 9)]
+    assert phases == ["begin", "observe", "step", "invert", "step", "observe", "step", "invert"]
+    every = NoisyKfac(statistics_every=1, inverses_every=1)
+    assert [every.phase(Clock(update, 0, False, 100.0)) for update in (1, 2, 3)] == ["begin", "invert", "invert"]
+
+
+@pytest.mark.parametrize("problem", [NETWORK, Problem(Linear(bias=False), Categorical(), 2, 3)])
+def test_factors_are_those_of_explicit_gradients(batch, problem):
+    """An example's gradient of a layer is e a^T, by autograd of that example alone."""
+    hyper = given(prior_precision=1.0, kl_weight=1.0, learning_rate=0.0)
+    method = NoisyKfac()
+    state, noise = drawn(method, problem)
+    theta = state.q.loc
+    after = method.begin(state, batch, hyper, next(noise), problem)
+    alone = batch._replace(x=batch.x[0], y=batch.y[0])
+    gradients = to_blocks(gradient_matrix(problem, theta, alone, hyper), state.q.units)
+    inputs = [batch.x[0]]
+    if problem is NETWORK:
+        weights = to_blocks(theta, WIDTHS)[0]
+        hidden = (batch.x[0] @ weights[:, :-1].T + weights[:, -1]).tanh()
+        inputs = [torch.cat([a, torch.ones(8, 1).double()], 1) for a in (batch.x[0], hidden)]
+    for (A, S), G, a in zip(after.factors, gradients, inputs, strict=True):
+        e = (G @ a.unsqueeze(-1)).squeeze(-1) / a.square().sum(1, keepdim=True)
+        torch.testing.assert_close(e.unsqueeze(-1) * a.unsqueeze(1), G, rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(A, a.T @ a / 8, rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(S, e.T @ e / 8, rtol=1e-10, atol=1e-12)
+
+
+def test_factors_are_those_of_curvlinops(batch):
+    """Its empirical Fisher matrix of the mean cross-entropy, with weights and biases together."""
+    curvlinops = pytest.importorskip("curvlinops")
+    hyper = given(prior_precision=1.0, kl_weight=1.0, learning_rate=0.0)
+    method = NoisyKfac()
+    state, noise = drawn(method, NETWORK)
+    after = method.begin(state, batch, hyper, next(noise), NETWORK)
+    net = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 3)).double()
+    nn.utils.vector_to_parameters(state.q.loc, net.parameters())
+    data = [(batch.x[0], batch.y[0].long())]
+    kfac = curvlinops.KFACLinearOperator(
+        net,
+        nn.CrossEntropyLoss(),
+        list(net.parameters()),
+        data,
+        fisher_type="empirical",
+        separate_weight_and_bias=False,
+        check_deterministic=False,
+    )
+    eye = torch.eye(sum(p.numel() for p in net.parameters()), dtype=torch.float64)
+    theirs = (kfac @ eye).detach()
+    torch.testing.assert_close(dense(after.factors), theirs, rtol=1e-8, atol=1e-10)
+
+
+def dense(pairs, widths=WIDTHS):
+    """The matrix over parameters, in their order, whose blocks are S (x) A."""
+    matrix = torch.block_diag(*(torch.kron(S, A) for A, S in pairs))
+    order = torch.cat([block.flatten() for block in to_blocks(torch.arange(len(matrix)), widths)])
+    return torch.zeros_like(matrix).index_put_((order.unsqueeze(1), order), matrix)
+
+
+@pytest.mark.parametrize("damping", [0.0, 0.3])
+def test_updates_by_hand(batch, damping):
+    """With dense matrices: the Kronecker product is formed, inverted, and multiplied by all parameters."""
+    lam, alpha, rate, b = 0.7, 1.5, 0.05, 0.2
+    method = NoisyKfac(statistics_every=2, inverses_every=4, statistics_weight=b, damping=damping)
+    hyper = given(prior_precision=alpha, kl_weight=lam, learning_rate=rate)
+    state, noises = drawn(method, NETWORK)
+    alone, gin = batch._replace(x=batch.x[0], y=batch.y[0]), lam * alpha / 40
+    mu, factors, inside = state.q.loc, None, []
+    for update in range(1, 9):
+        noise = next(noises)
+        theta = mu
+        if update > 1:
+            roots = [tuple(torch.linalg.cholesky(torch.linalg.inv(F)) for F in pair) for pair in inside]
+            theta = mu + (lam / 40) ** 0.5 * dense(roots) @ noise["theta"]
+        observed = (
+            NoisyKfac().begin(state._replace(q=state.q._replace(loc=theta)), batch, hyper, noise, NETWORK).factors
+        )  # held against autograd above
+        if update == 1:
+            factors = observed
+        elif update % 2 == 0:
+            factors = [
+                [(1 - b) * old + b * new for old, new in zip(*both, strict=True)]
+                for both in zip(factors, observed, strict=True)
+            ]
+        if update == 1 or update % 4 == 0:
+            inside = [by_hand(A, S, gin) for A, S in factors]
+            solving = torch.linalg.inv(dense([by_hand(A, S, gin + damping) for A, S in factors]))
+            covariance = lam / 40 * torch.linalg.inv(dense(inside))
+        V = gradient_matrix(NETWORK, theta, alone, hyper).mean(0) - gin * theta
+        mu = mu + rate * solving @ V
+        state = getattr(method, method.phase(Clock(update, 0, False, 100.0)))(state, batch, hyper, noise, NETWORK)
+        torch.testing.assert_close(state.q.loc, mu, rtol=1e-9, atol=1e-11)
+        torch.testing.assert_close(method.posterior(state).check().covariance(), covariance, rtol=1e-9, atol=1e-11)
+
+
+def by_hand(A, S, g):
+    pi = ((A.trace() / len(A)) / (S.trace() / len(S))) ** 0.5
+    return A + pi * g**0.5 * torch.eye(len(A)).double(), S + g**0.5 / pi * torch.eye(len(S)).double()
+
+
+def test_undamped_covariance_is_the_inverse_fisher_information():
+    """Of a linear regression whose residuals are all one standard deviation: (beta u^2 X^T X)^-1."""
+    problem, data, hyper, _ = linear_gaussian()
+    method, beta = NoisyKfac(), 0.4 * 1.3**2
+    state, noise = drawn(method, problem)
+    X = torch.cat([data.x, torch.ones(12, 1).double()], 1)
+    y = X @ state.q.loc + beta**-0.5 * torch.tensor([1.0, -1.0]).double().repeat(6)
+    settings = hyper | given(prior_precision=1e-20, kl_weight=1.0, learning_rate=0.01)
+    after = method.begin(state, repeat(data._replace(y=y), 1), settings, next(noise), problem)
+    exact = torch.linalg.inv(beta * X.T @ X)
+    torch.testing.assert_close(method.posterior(after).covariance(), exact, rtol=1e-7, atol=1e-10)
+    half = settings | given(kl_weight=0.5)
+    after = method.begin(state, repeat(data._replace(y=y), 1), half, next(noise), problem)
+    torch.testing.assert_close(method.posterior(after).covariance(), exact / 2, rtol=1e-7, atol=1e-10)
+
+
+def test_draws_have_the_declared_covariance(batch):
+    """Those that an update takes: entries of the covariance within 4.5 standard errors."""
+    method, hyper = NoisyKfac(), given(prior_precision=1.5, kl_weight=0.7, learning_rate=0.05)
+    state, noise = drawn(method, NETWORK)
+    q = method.posterior(method.begin(state, batch, hyper, next(noise), NETWORK))
+    n = 50_000
+    centred = q.sample(normals({"z": (n, NETWORK.dim)}, torch.Generator().manual_seed(4))["z"]) - q.loc
+    covariance, variance = q.covariance(), q.variance()
+    error = ((torch.outer(variance, variance) + covariance.square()) / n).sqrt()
+    assert ((centred.T @ centred / n - covariance) / error).abs().max() < 4.5
+
+
+def test_a_dead_layer_leaves_finite_numbers():
+    """Its factor over outputs is zero; damping alone makes the product of both what it should be."""
+    A, S = damped(torch.eye(3) * 0.5, torch.zeros(2, 2), torch.tensor(1e-4))
+    assert A.isfinite().all()
+    assert S.isfinite().all()
+    problem = Problem(Mlp(hidden=(2,)), Gaussian(), 2)
+    x, y = torch.ones(1, 4, 2), torch.randn(1, 4, generator=torch.Generator().manual_seed(0))
+    theta = torch.cat([torch.zeros(4), -torch.ones(2), torch.ones(3)])  # rectifiers that never open
+    method = NoisyKfac()
+    state = method.init(problem, {"theta": theta})
+    state = state._replace(q=state.q._replace(loc=theta))
+    hyper = {"prior_precision": 1.0, "noise_precision": 1.0, "kl_weight": 1.0, "learning_rate": 0.01}
+    hyper = {name: torch.tensor(value) for name, value in hyper.items()}
+    after = method.begin(state, Batch(x, y, *torch.tensor([40.0, 1.0])), hyper, {}, problem)
+    q = method.posterior(after).check()
+    assert q.loc.isfinite().all()
+    assert q.variance().isfinite().all()
