@@ -1,6 +1,7 @@
 """Scores of a Gaussian likelihood against scipy, the formulas of old, and values worked out by hand."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -128,3 +129,12 @@ def test_scores_are_the_formulas_that_published_rows_were_made_by(f, y, beta):
     }
     for score, value in expected.items():
         assert score(evaluation) == pytest.approx(value.item(), rel=1e-13)
+
+
+def test_rmse_in_standard_deviations_of_the_training_targets(f):
+    """The unit of the targets, 2.5, divides it."""
+    y = torch.arange(5.0, dtype=torch.float64)
+    evaluation = regression(f, y)
+    tested = evaluation.tested._replace(y_unit=torch.tensor(2.5))
+    scaled = replace(evaluation, test=lambda: tested)
+    assert Rmse(standardised=True)(scaled) == pytest.approx(Rmse()(scaled) / 2.5, rel=1e-12)
