@@ -64,7 +64,7 @@ def test_settings_are_resolved():
 @pytest.mark.parametrize(
     ("method", "message"),
     [
-        ({"name": "vfia"}, "entries.searched.method: unknown method 'vfia': did you mean vifa?"),
+        ({"name": "vfia"}, "entries.searched.method: unknown method 'vfia': did you mean vifa or vadam?"),
         ({}, "entries.searched.method: should be a mapping with a name, one of: vifa"),
         ("vifa", "entries.searched.method: should be a mapping with a name, one of: vifa"),
         (
