@@ -86,6 +86,30 @@ def database(tracking_uri: str) -> Path | None:
     return Path(path)
 
 
+def check_uri(tracking_uri: str, results: Path) -> None:
+    """Refuse what cannot be a tracking URI before anything is run; whether a server answers is not asked.
+
+    Parameters
+    ----------
+    tracking_uri
+        As `connection` takes it.
+    results
+        Folder of results, which the run makes.
+
+    Raises
+    ------
+    InputError
+        If it is no tracking URI, or the database cannot be written.
+    """
+    path = database(tracking_uri)
+    if path is None:
+        return
+    if path.exists():
+        _check_writable(path)
+    elif path.parent.resolve() != results.resolve() and not os.access(path.parent, os.W_OK):
+        raise InputError(f"cannot write a database to {path.parent}; make that folder or choose another tracking URI")
+
+
 def _check_writable(path: Path) -> None:
     """Take SQLite's write lock for a moment: MLflow makes missing folders and retries all else for a minute."""
     if not path.parent.is_dir():
