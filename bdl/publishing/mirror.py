@@ -13,7 +13,7 @@ import numpy as np
 
 from bdl.errors import InputError
 from bdl.plan.cell import Cell
-from bdl.publishing.tracking import connection, open_ui
+from bdl.publishing.tracking import connection, explained, open_ui
 from bdl.spec.merging import leaves
 from bdl.store.rows import Reading, Row
 from bdl.store.store import Store
@@ -108,7 +108,7 @@ def mirror(
     for path in artifacts:
         if not path.is_file():
             raise InputError(f"no file {path} to mirror; make it again with: bdl-bench run {benchmark.name}")
-    with connection(tracking_uri) as client:
+    with connection(tracking_uri) as client, explained(tracking_uri):
         experiment = _experiment(client, benchmark, variant, artifact_root)
         return [_replace(client, experiment, content) for content in contents]
 
