@@ -1,6 +1,6 @@
 """What an earlier run left: its rows, what they were made with, and in what that differs from the protocol."""
 
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from textwrap import shorten
 from typing import NamedTuple
@@ -63,7 +63,9 @@ def find(asked: Variant, results: Path, *, within: bool = False) -> Found:
         found = find(asked.whole, results)
         return found._replace(rows=_part(found.rows, asked), points=_part(found.points, asked))
     if not holds(place):
-        raise InputError(f"no results in {place}; start with: bdl-bench run {asked.asked}{_others(place)}")
+        raise InputError(
+            f"no results in {place}; start with: bdl-bench run {asked.asked}{_others(place, asked.source)}"
+        )
     if (place / "trials.parquet").exists():
         rows, points, text = read_frames(place)
         made = presented(text, asked, place / "trials.parquet")
@@ -91,7 +93,7 @@ def presented(text: str | None, asked: Variant, source: Path) -> Variant:
     made, now = Variant.parse(text, str(source)), asked.benchmark
     shown = {name: getattr(now, name) for name in _SHOWN}
     benchmark = made.benchmark.model_copy(update=shown).select()  # which leaves out a baseline that it lacks
-    return Variant(benchmark, made.changes, made.datasets, made.entries, made.splits, asked.source)
+    return replace(made, benchmark=benchmark, source=asked.source)
 
 
 def stored_cells(benchmark: Benchmark, store: Store) -> list[Cell]:
@@ -156,12 +158,8 @@ def _part(table: pd.DataFrame, asked: Variant) -> pd.DataFrame:
     return table[table.dataset.isin(list(map(str, chosen.datasets))) & table.entry.isin(list(chosen.entries))]
 
 
-def _others(place: Path) -> str:
-    """Name the nearest results of the same benchmark, if there are any."""
-    texts = (_made_in(path) for path in siblings(place) if (path / "trials.parquet").exists())
-    found: Sequence[str] = [Variant.parse(text, str(place)).asked for text in texts if text]
-    return f" (there is: bdl-bench table {found[0]})" if found else ""
-
-
-def _made_in(place: Path) -> str | None:
-    return read_frames(place)[2]
+def _others(place: Path, source: str) -> str:
+    """Name other results of the same benchmark, if there are any."""
+    texts = (read_frames(path)[2] for path in siblings(place) if (path / "trials.parquet").exists())
+    found = next((Variant.parse(text, str(place)) for text in texts if text), None)
+    return f" (there is: bdl-bench table {replace(found, source=source).asked})" if found else ""

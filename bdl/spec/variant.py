@@ -73,7 +73,7 @@ class Variant:
         """Folder of its results, readable as far as it is short; empty for the protocol."""
         if not (self.changes or self.narrowed):
             return ""
-        parts = [*self.datasets, *self.entries, *([f"split-{self._splits}"] if self.splits else [])]
+        parts = [*self.datasets, *self.entries, *([f"splits-{self._splits}"] if self.splits else [])]
         parts += [f"{path.rpartition('.')[2]}-{plain(value)}" for path, value in self.changes.items()]
         readable = re.sub(r"[^a-z0-9-]+", "_", "_".join(parts).lower())[:_LONGEST_NAME].strip("_-")
         return f"{readable}-{sha256(self._identity)[:8]}"
@@ -129,6 +129,8 @@ class Variant:
     def _splits(self) -> str:
         """Write the splits as the command line takes them."""
         first, last = self.splits[0], self.splits[-1]
+        if first == 0 and last == len(self.splits) - 1:
+            return f"{len(self.splits)}"
         return f"{first}-{last}" if last - first == len(self.splits) - 1 else ",".join(map(str, self.splits))
 
     @property
