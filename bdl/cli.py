@@ -81,10 +81,7 @@ def run(
     tracking: Tracking = "",
 ) -> None:
     """Run a benchmark; what an interrupted run has done is kept and not done again."""
-    from bdl.plan.first_look import check as check_start
-    from bdl.plan.truths import check, sampled
-    from bdl.publishing.keeping import check_published
-    from bdl.publishing.outcome import mirror_run, publish, tables, tracking_uri
+    from bdl.publishing.outcome import tracking_uri
     from bdl.publishing.tracking import check_uri
     from bdl.spec import load_variant
     from bdl.store.folder import opened
@@ -93,21 +90,10 @@ def run(
     asked = load_variant(name, profile, set_, dataset, method, splits)
     if uri := tracking_uri(tracking, results):
         check_uri(uri, results)
-    cells = _plan(asked, device, compile)
-    check_published(asked, cells, results)
-    cli_references.make(sampled(cells), console)
-    check(cells)
-    check_start(cells)
+    cells = _plan(asked, results, device, compile)
     with opened(results, asked) as store:
         _work(asked, cells, store, jobs, fresh)
-        found, artifacts = publish(asked, store, results, time.perf_counter() - start)
-        console.print(tables(found, "rich"))
-        if asked.name:
-            told = f"kept apart from the protocol, in {store.path.parent}; see it with: bdl-bench table {asked.asked}"
-            console.print(told, soft_wrap=True, highlight=False)
-        if uri:
-            mirror_run(found, store, uri, results, artifacts)
-            console.print("mirrored to MLflow; look at it with: bdl-bench ui")
+        _hand_over(asked, store, results, time.perf_counter() - start, uri)
         finals = [row for cell in cells for row in store.rows("final", cell.key)]
     if n_failed := sum(row.status == "failed" for row in finals):
         console.print(f"{n_failed} of the final fits failed; their reasons are in trials.parquet, column 'reason'")
@@ -129,12 +115,26 @@ def _work(asked: "Variant", cells: "list[Cell]", store: "Store", jobs: int, fres
         prepare(cells, store)
         store.remember(json.dumps(asked.dump()))
         if not fresh and (count := take_over(cells, store, siblings(store.path.parent))):
-            console.print(f"{count} final fits are there from other runs of {asked.benchmark.name}")
+            console.print(f"final fits taken over from other runs of {asked.benchmark.name}: {count}")
         with Display(console, cells) as display, crew(jobs) as workers:
             run_cells(cells, store, workers, display)
     except KeyboardInterrupt:
         Console(stderr=True).print("interrupted; the same command goes on from here")
         raise typer.Exit(130) from None
+
+
+def _hand_over(asked: "Variant", store: "Store", results: Path, seconds: float, uri: str | None) -> None:
+    """Publish what the store has, show its tables, and mirror it."""
+    from bdl.publishing.outcome import mirror_run, publish, tables
+
+    found, artifacts = publish(asked, store, results, seconds)
+    console.print(tables(found, "rich"))
+    if asked.name:
+        told = f"kept apart from the protocol, in {store.path.parent}; see it with: bdl-bench table {asked.asked}"
+        console.print(told, soft_wrap=True, highlight=False)
+    if uri:
+        mirror_run(found, store, uri, results, artifacts)
+        console.print("mirrored to MLflow; look at it with: bdl-bench ui")
 
 
 @app.command()
@@ -270,10 +270,18 @@ def main() -> None:
     sys.exit(terminal.ended(lambda: app(standalone_mode=False)))
 
 
-def _plan(asked: "Variant", device: str, compile: bool | None) -> "list[Cell]":
-    """Lay out what is asked for, and refuse what would only be found after training."""
+def _plan(asked: "Variant", results: Path, device: str, compile: bool | None) -> "list[Cell]":
+    """Lay out what is asked for, with references that are sampled; refuse what would only be found after training."""
+    from bdl.plan.first_look import check as check_start
     from bdl.plan.planning import plan
+    from bdl.plan.truths import check, sampled
+    from bdl.publishing.keeping import check_published
     from bdl.reports.papers import paper_values
 
     paper_values(asked.benchmark.papers)
-    return plan(asked.chosen, splits=asked.numbers, device=device, compile=compile)
+    cells = plan(asked.chosen, splits=asked.numbers, device=device, compile=compile)
+    check_published(asked, cells, results)
+    cli_references.make(sampled(cells), console)
+    check(cells)
+    check_start(cells)
+    return cells

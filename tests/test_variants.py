@@ -137,7 +137,7 @@ def test_the_whole_takes_over_what_parts_have_done(tiny, run):
     part = pd.read_parquet(newest() / "trials.parquet")
     code, out, _ = run(tiny)
     assert code == 0
-    assert "1 final fits are there from other runs of tiny" in out
+    assert "final fits taken over from other runs of tiny: 1" in out
     whole = pd.read_parquet("results/tiny/trials.parquet")
     pd.testing.assert_frame_equal(whole[whole.split == 1].reset_index(drop=True), part)
     code, out, _ = run(tiny, *FASTER)
