@@ -72,10 +72,11 @@ def find(asked: Variant, results: Path, *, within: bool = False) -> Found:
         rows = rows[rows.stage == "final"]
     else:
         with Store(place / "store.sqlite") as store:
-            made = presented(store.made, asked, store.path)
+            text = store.made
+            made = presented(text, asked, store.path)
             cells = stored_cells(made.benchmark, store)
             rows, points = final_frame(cells, store), points_frame(cells, store)
-    return Found(made, rows, points, remark(made, asked.benchmark, rows))
+    return Found(made, rows, points, remark(made, asked.benchmark, rows if text else None))
 
 
 def holds(place: Path) -> bool:
@@ -102,7 +103,7 @@ def stored_cells(benchmark: Benchmark, store: Store) -> list[Cell]:
     return [cell.with_splits(splits) for cell, splits in found if splits]
 
 
-def remark(made: Variant, now: Benchmark, rows: pd.DataFrame) -> str:
+def remark(made: Variant, now: Benchmark, rows: pd.DataFrame | None) -> str:
     """Say in what rows are not the protocol: profile, part, overrides, a file that has changed since.
 
     Parameters
@@ -112,7 +113,8 @@ def remark(made: Variant, now: Benchmark, rows: pd.DataFrame) -> str:
     now
         The benchmark as its file is now, under the same overrides.
     rows
-        All final rows.
+        All final rows; None for those of earlier versions, which do not say what they were made with, and of which what
+        is published may be a part.
 
     Returns
     -------
@@ -120,7 +122,7 @@ def remark(made: Variant, now: Benchmark, rows: pd.DataFrame) -> str:
         A sentence; empty if there is nothing to say.
     """
     parts = [f"profile {made.benchmark.profile}"] if made.benchmark.profile != "paper" else []
-    parts += [] if rows.empty else _gaps(made.benchmark, rows)
+    parts += [] if rows is None or rows.empty else _gaps(made.benchmark, rows)
     parts += [f"{path}={_short(value)}" for path, value in made.changes.items()]
     since = {path: old for path, (_, old) in differences(now, made.benchmark).items() if path not in _SHOWN}
     parts += [_changed(path, old) for path, old in since.items()]
