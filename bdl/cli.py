@@ -1,5 +1,6 @@
 """The command line, `bdl-bench`. Heavy packages are imported by the commands that need them."""
 
+import json
 import sys
 import time
 from pathlib import Path
@@ -8,36 +9,60 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from bdl import cli_references
+from bdl import __version__, cli_data, cli_references, terminal
 from bdl.errors import InputError
 
 if TYPE_CHECKING:
     from bdl.plan.cell import Cell
-    from bdl.spec import Benchmark
+    from bdl.spec import Variant
+    from bdl.store.store import Store
 
 app = typer.Typer(
     help="Benchmarks for Bayesian deep learning: every number beside the one printed in the paper.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-data_app = typer.Typer(help="List, download and verify the data sets.", no_args_is_help=True)
-app.add_typer(data_app, name="data")
+app.add_typer(cli_data.app, name="data")
 app.add_typer(cli_references.app, name="references")
 
-console = Console(width=None if sys.stdout.isatty() else 120)
+console = Console(width=None if sys.stdout and sys.stdout.isatty() else 120)
+
+
+def _folder(given: str | Path) -> Path:
+    """Take a folder; an empty text, which a variable of a script may be, would be the working directory."""
+    if given == "":
+        raise InputError("--results '': give a folder, or leave it out for results")
+    return Path(given)
+
 
 Name = Annotated[str, typer.Argument(help="Name of a benchmark, or path of a YAML file.")]
 Profile = Annotated[str, typer.Option(help="Profile of the benchmark file.")]
 Set = Annotated[list[str], typer.Option("--set", help="Override a field: path.to.field=value.")]
 Datasets = Annotated[list[str], typer.Option("--dataset", help="Only this data set (repeatable).")]
 Methods = Annotated[list[str], typer.Option("--method", help="Only this entry (repeatable).")]
-Splits = Annotated[str, typer.Option("--splits", help="How many splits, or which: 5, or 0,3,5-7.")]
-Results = Annotated[Path, typer.Option("--results", help="Folder of results.")]
+Splits = Annotated[str | None, typer.Option("--splits", help="How many splits, or which: 5, or 0,3,5-7.")]
+Results = Annotated[Path, typer.Option("--results", parser=_folder, help="Folder of results.")]
 Tracking = Annotated[str, typer.Option(help="MLflow tracking URI, or none. Default: a database in --results.")]
 Compile = Annotated[
     bool | None, typer.Option("--compile/--no-compile", help="Use torch.compile. Default: when it pays.")
 ]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        terminal.write(f"bdl-bench {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end.")
+    ] = False,
+) -> None:
+    """Benchmarks for Bayesian deep learning: every number beside the one printed in the paper."""
 
 
 @app.command()
@@ -47,7 +72,7 @@ def run(
     set_: Set = [],
     dataset: Datasets = [],
     method: Methods = [],
-    splits: Splits = "",
+    splits: Splits = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes that work side by side, one thread each.")] = 1,
     compile: Compile = None,
@@ -56,40 +81,60 @@ def run(
     tracking: Tracking = "",
 ) -> None:
     """Run a benchmark; what an interrupted run has done is kept and not done again."""
-    from bdl.execution.executors import crew
-    from bdl.execution.queue import run as run_cells
-    from bdl.plan.first_look import check as check_start
-    from bdl.plan.truths import check, sampled
-    from bdl.progress import Display
-    from bdl.publishing.outcome import mirror_run, publish, stored_cells, tracking_uri
-    from bdl.reports import render
-    from bdl.store.folder import opened, start_afresh
+    from bdl.publishing.outcome import tracking_uri
+    from bdl.publishing.tracking import check_uri
+    from bdl.spec import load_variant
+    from bdl.store.folder import opened
 
     start = time.perf_counter()
-    whole = _benchmark(name, profile, set_)
-    benchmark = whole.select(dataset, method)
-    cells = _plan(benchmark, splits, device, compile)
-    cli_references.make(sampled(cells), console)
-    check(cells)
-    check_start(cells)
-    with opened(results, benchmark) as store:
-        if fresh and (copy := start_afresh(store, [cell.key for cell in cells])):
-            console.print(f"Starting anew; the earlier rows are in {copy}")
-        try:
-            with Display(console, cells) as display, crew(jobs) as workers:
-                run_cells(cells, store, workers, display)
-        except KeyboardInterrupt:
-            Console(stderr=True).print("interrupted; the same command goes on from here")
-            raise typer.Exit(130) from None
-        comparison, artifacts = publish(whole, store, results, time.perf_counter() - start)
-        console.print(render(comparison, "rich"))
-        if uri := tracking_uri(tracking, results):
-            mirror_run(whole, stored_cells(whole, store), store, uri, results, artifacts)
-            console.print("mirrored to MLflow; look at it with: bdl-bench ui")
+    asked = load_variant(name, profile, set_, dataset, method, splits)
+    if uri := tracking_uri(tracking, results):
+        check_uri(uri, results)
+    cells = _plan(asked, results, device, compile)
+    with opened(results, asked) as store:
+        _work(asked, cells, store, jobs, fresh)
+        _hand_over(asked, store, results, time.perf_counter() - start, uri)
         finals = [row for cell in cells for row in store.rows("final", cell.key)]
     if n_failed := sum(row.status == "failed" for row in finals):
         console.print(f"{n_failed} of the final fits failed; their reasons are in trials.parquet, column 'reason'")
         raise typer.Exit(1)
+
+
+def _work(asked: "Variant", cells: "list[Cell]", store: "Store", jobs: int, fresh: bool) -> None:
+    """Do what the store lacks, and what no other run of the benchmark has done already."""
+    from bdl.execution.executors import crew
+    from bdl.execution.queue import prepare
+    from bdl.execution.queue import run as run_cells
+    from bdl.execution.taking_over import take_over
+    from bdl.progress import Display
+    from bdl.store.folder import siblings, start_afresh
+
+    if fresh and (copy := start_afresh(store, [cell.key for cell in cells])):
+        console.print(f"Starting anew; the earlier rows are in {copy}")
+    try:
+        prepare(cells, store)
+        store.remember(json.dumps(asked.dump()))
+        if not fresh and (count := take_over(cells, store, siblings(store.path.parent))):
+            console.print(f"final fits taken over from other runs of {asked.benchmark.name}: {count}")
+        with Display(console, cells) as display, crew(jobs) as workers:
+            run_cells(cells, store, workers, display)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("interrupted; the same command goes on from here")
+        raise typer.Exit(130) from None
+
+
+def _hand_over(asked: "Variant", store: "Store", results: Path, seconds: float, uri: str | None) -> None:
+    """Publish what the store has, show its tables, and mirror it."""
+    from bdl.publishing.outcome import mirror_run, publish, tables
+
+    found, artifacts = publish(asked, store, results, seconds)
+    console.print(tables(found, "rich"))
+    if asked.name:
+        told = f"kept apart from the protocol, in {store.path.parent}; see it with: bdl-bench table {asked.asked}"
+        console.print(told, soft_wrap=True, highlight=False)
+    if uri:
+        mirror_run(found, store, uri, results, artifacts)
+        console.print("mirrored to MLflow; look at it with: bdl-bench ui")
 
 
 @app.command()
@@ -100,33 +145,37 @@ def table(
     set_: Set = [],
     dataset: Datasets = [],
     method: Methods = [],
+    splits: Splits = None,
     results: Results = Path("results"),
 ) -> None:
     """Show a benchmark's numbers beside the printed ones."""
-    from bdl.publishing.outcome import compared, final_rows
-    from bdl.reports import render
+    from bdl.publishing.found import find
+    from bdl.publishing.outcome import tables
+    from bdl.spec import load_variant
 
-    benchmark = _benchmark(name, profile, set_).select(dataset, method)
-    rows, _ = final_rows(benchmark, results)
-    rendered = render(compared(benchmark, rows), format)
+    asked = load_variant(name, profile, set_, dataset, method, splits)
+    rendered = tables(find(asked, results, within=True), format)
     if format == "rich":
         console.print(rendered)
     else:
-        sys.stdout.write(str(rendered))
+        terminal.write(str(rendered))
 
 
 @app.command()
-def figures(name: Name, profile: Profile = "paper", set_: Set = [], results: Results = Path("results")) -> None:
+def figures(
+    name: Name,
+    profile: Profile = "paper",
+    set_: Set = [],
+    dataset: Datasets = [],
+    method: Methods = [],
+    splits: Splits = None,
+    results: Results = Path("results"),
+) -> None:
     """Redraw a benchmark's figures as PNG and PDF."""
-    from bdl.publishing.outcome import Pictures, compared, draw, final_rows, pictures, stored_cells
-    from bdl.store.folder import existing, folder
+    from bdl.publishing.outcome import redraw
+    from bdl.spec import load_variant
 
-    benchmark, shown = _benchmark(name, profile, set_), Pictures()
-    (rows, points), place = final_rows(benchmark, results), folder(results, benchmark)
-    if (place / "store.sqlite").exists():  # posteriors are in the store only, not in the published rows
-        with existing(results, benchmark) as store:
-            shown = pictures(stored_cells(benchmark, store), store)
-    for path in draw(benchmark, rows, points, compared(benchmark, rows), shown, place):
+    for path in redraw(load_variant(name, profile, set_, dataset, method, splits), results):
         console.print(str(path), highlight=False, soft_wrap=True)
 
 
@@ -135,21 +184,20 @@ def log(
     name: Name,
     profile: Profile = "paper",
     set_: Set = [],
+    dataset: Datasets = [],
+    method: Methods = [],
+    splits: Splits = None,
     results: Results = Path("results"),
     tracking: Tracking = "",
 ) -> None:
     """Mirror an earlier run to MLflow."""
-    from bdl.publishing.outcome import mirror_run, stored_cells, tracking_uri
-    from bdl.store.folder import existing, folder
+    from bdl.publishing.outcome import log_again, tracking_uri
+    from bdl.spec import load_variant
 
-    benchmark = _benchmark(name, profile, set_)
     uri = tracking_uri(tracking, results)
     if uri is None:
         raise InputError("--tracking none leaves nothing to do; leave it out, or give a tracking URI")
-    place = folder(results, benchmark)
-    artifacts = sorted([*place.glob("table.*"), *place.glob("figures/*")])
-    with existing(results, benchmark) as store:
-        n_runs = mirror_run(benchmark, stored_cells(benchmark, store), store, uri, results, artifacts)
+    n_runs = log_again(load_variant(name, profile, set_, dataset, method, splits), uri, results)
     console.print(f"{n_runs} runs are in {uri}", soft_wrap=True)
 
 
@@ -216,67 +264,24 @@ def schema() -> None:
     sys.stdout.write(json.dumps(json_schema(), indent=2) + "\n")
 
 
-@data_app.command("list")
-def data_list() -> None:
-    """List the data sets and whether their files are here."""
-    from bdl.data import DATASETS, about, status
-
-    for name in DATASETS.names():
-        states = [state for _, state in status(name)]
-        here = f"{sum(state == 'ok' for state in states)} of {len(states)} files" if states else "needs no file"
-        console.print(f"{name:<18} {here:<14} {'; '.join(about(name))}", highlight=False, soft_wrap=True)
-
-
-@data_app.command("fetch")
-def data_fetch(
-    names: Annotated[list[str] | None, typer.Argument(help="Data sets; all by default.")] = None,
-) -> None:
-    """Download what is missing or corrupt."""
-    from bdl.data import DATASETS, fetch
-
-    for name in names or DATASETS.names():
-        count = fetch(name)
-        console.print(f"{name:<18} {count.downloaded} downloaded, {count.present} here already")
-
-
-@data_app.command("verify")
-def data_verify(
-    names: Annotated[list[str] | None, typer.Argument(help="Data sets; all by default.")] = None,
-) -> None:
-    """Check the files against their checksums; exit code 1 if one is corrupt or missing."""
-    from bdl.data import DATASETS, status
-
-    wrong = 0
-    for name in names or DATASETS.names():
-        states = status(name)
-        bad = [(path, state) for path, state in states if state != "ok"]
-        wrong += len(bad)
-        console.print(f"{name:<18} {len(states) - len(bad)} of {len(states)} files are right")
-        for path, state in bad[:3]:
-            console.print(f"  {path}: {state}")
-    if wrong:
-        console.print("mend with: bdl-bench data fetch")
-        raise typer.Exit(1)
-
-
 def main() -> None:
-    """Run the command line: 0 done, 1 trials failed, 2 bad input, 130 interrupted."""
-    try:
-        app()
-    except InputError as error:
-        Console(stderr=True, soft_wrap=True).print(f"bdl-bench: {error}", style="red", markup=False, highlight=False)
-        sys.exit(2)
+    """Run the command line: 0 done, 1 fits failed, 2 bad input, 3 a fault of this program, 130 interrupted."""
+    terminal.prepare()
+    sys.exit(terminal.ended(lambda: app(standalone_mode=False)))
 
 
-def _benchmark(name: str, profile: str, overrides: list[str]) -> "Benchmark":
-    from bdl.spec import load_benchmark
-
-    return load_benchmark(name, profile, overrides)
-
-
-def _plan(benchmark: "Benchmark", splits: str, device: str, compile: bool | None) -> "list[Cell]":
+def _plan(asked: "Variant", results: Path, device: str, compile: bool | None) -> "list[Cell]":
+    """Lay out what is asked for, with references that are sampled; refuse what would only be found after training."""
+    from bdl.plan.first_look import check as check_start
     from bdl.plan.planning import plan
-    from bdl.spec import parse_splits
+    from bdl.plan.truths import check, sampled
+    from bdl.publishing.keeping import check_published
+    from bdl.reports.papers import paper_values
 
-    chosen = parse_splits(splits, benchmark.splits) if splits else tuple(range(benchmark.splits))
-    return plan(benchmark, splits=chosen, device=device, compile=compile)
+    paper_values(asked.benchmark.papers)
+    cells = plan(asked.chosen, splits=asked.numbers, device=device, compile=compile)
+    check_published(asked, cells, results)
+    cli_references.make(sampled(cells), console)
+    check(cells)
+    check_start(cells)
+    return cells

@@ -34,9 +34,10 @@ from bdl.plan.programs import final_fitting
 from bdl.plan.reference import truth
 from bdl.posteriors import Posterior
 from bdl.references.base import Truth
-from bdl.spec import load_benchmark
+from bdl.spec import Variant, load_benchmark
 from bdl.store import artefacts
-from bdl.store.folder import existing
+from bdl.store.folder import folder
+from bdl.store.store import Store
 
 CUT = 1.192e-4
 FEW = 5_000
@@ -137,7 +138,7 @@ def main() -> None:
     results = options.results
     print(f"{'':<14}    mean covariance      W2   truncated   {FEW} draws: mean covariance      W2")
     for benchmark in map(load_benchmark, ("uci-linear-posterior", "logistic-posterior")):
-        with existing(results, benchmark) as store:
+        with Store(folder(results, Variant(benchmark)) / "store.sqlite") as store:
             for cell in cells_of(benchmark.select(entries=["vifa"])):
                 reference = truth(cell, 0)
                 kept = [row.artefact for row in store.rows("final", cell.key) if row.artefact]

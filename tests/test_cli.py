@@ -170,7 +170,7 @@ def test_an_unknown_benchmark_is_refused_with_the_nearest(tiny, run, invoke):
 @pytest.mark.parametrize("command", ["table", "figures", "log"])
 def test_what_needs_results_says_how_to_get_them(tiny, tmp_path, invoke, command):
     before = contents(tmp_path)
-    assert_refused(invoke(command, tiny), "no results in results/tiny", "bdl-bench run tiny")
+    assert_refused(invoke(command, tiny), "no results in results/tiny", f"bdl-bench run {tiny}")
     assert contents(tmp_path) == before
 
 
@@ -229,8 +229,13 @@ def test_two_runs_at_once(tiny, tmp_path, run):
     assert [path.name for path in folder.iterdir() if path.name != "store.lock"] == []
 
 
+def latest(tmp_path: Path) -> Path:
+    """Folder that was published to last: that of the protocol, or that of a variant."""
+    return max((tmp_path / "results").rglob("trials.parquet"), key=lambda path: path.stat().st_mtime_ns).parent
+
+
 def raw(tmp_path: Path) -> pd.DataFrame:
-    return pd.read_parquet(tmp_path / "results/tiny/trials.parquet")
+    return pd.read_parquet(latest(tmp_path) / "trials.parquet")
 
 
 def test_a_run_its_repetition_its_table_and_a_new_start(tiny, tmp_path, run, invoke):
@@ -255,14 +260,15 @@ def test_a_run_its_repetition_its_table_and_a_new_start(tiny, tmp_path, run, inv
     pd.testing.assert_frame_equal(raw(tmp_path), rows)
 
     before = contents(folder)
-    assert_refused(run(tiny, "--set", "entries.lr.training.epochs=2"), "diabetes/lr of another spec", "--fresh")
+    tiny.write_text(TINY.replace("epochs: 1", "epochs: 2", 1), "utf-8")
+    assert_refused(run(tiny), "diabetes/lr of another spec", "--fresh")
     assert contents(folder) == before
     assert_refused(invoke("table", tiny, "--format", "xml"), "xml", "markdown")
     code, out, _ = invoke("table", tiny, "--format", "csv")
     assert code == 0
     assert "diabetes" in out
 
-    code, out, _ = run(tiny, "--fresh", "--set", "entries.lr.training.epochs=2")
+    code, out, _ = run(tiny, "--fresh")
     assert code == 0
     (copy,) = folder.glob("store.sqlite.*")
     assert copy.read_bytes() == before["store.sqlite"]
@@ -322,7 +328,7 @@ def test_an_interrupted_run_says_how_to_go_on(tiny, tmp_path, run, invoke, monke
         code, _, err = run(tiny)
     assert code == 130
     assert err == "interrupted; the same command goes on from here\n"
-    assert_refused(invoke("log", tiny), "no fit of tiny is finished", "bdl-bench run tiny")
+    assert_refused(invoke("log", tiny), "no fit of tiny is finished", f"bdl-bench run {tiny}")
     code, out, _ = invoke("table", tiny)
     assert code == 0
     assert out.count("not run") == 2 * 3, "two entries, three metrics"
@@ -330,18 +336,21 @@ def test_an_interrupted_run_says_how_to_go_on(tiny, tmp_path, run, invoke, monke
 
 
 def test_a_published_table_needs_no_store(tiny, tmp_path, run, invoke):
-    assert run(tiny, "--method", "fixed")[0] == 0
-    _, from_store, _ = invoke("table", tiny, "--format", "markdown")
+    part = "--method", "fixed"
+    assert run(tiny, *part)[0] == 0
+    rows = latest(tmp_path) / "trials.parquet"
+    _, published, _ = invoke("table", tiny, *part, "--format", "markdown")
+    rows.rename(rows.with_suffix(".away"))
+    assert invoke("table", tiny, *part, "--format", "markdown")[:2] == (0, published), "from the store"
+    rows.with_suffix(".away").rename(rows)
     for name in ("store.sqlite", "store.lock"):
-        (tmp_path / "results/tiny" / name).unlink()
-    code, published, _ = invoke("table", tiny, "--format", "markdown")
-    assert code == 0
-    assert published == from_store
+        rows.with_name(name).unlink()
+    assert invoke("table", tiny, *part, "--format", "markdown")[:2] == (0, published)
 
 
 def test_a_baseline_adds_paired_figures(tiny, tmp_path, run, invoke):
-    figures = tmp_path / "results/tiny/figures"
     assert run(tiny, "--set", "baseline=fixed")[0] == 0
+    figures = latest(tmp_path) / "figures"
     written = {path.name for path in figures.iterdir()}
     paired = {f"tiny-{metric}-paired.{suffix}" for metric in ("nmll", "rmse") for suffix in ("png", "pdf")}
     assert {name for name in written if "paired" in name} == paired
@@ -365,7 +374,7 @@ def test_a_sweep_from_the_command_line_to_the_figures(tiny, tmp_path, run, invok
     assert rows.nmll.nunique() == 6
     assert set(rows.status) == {"ok"}
 
-    folder = tmp_path / "results/tiny"
+    folder = latest(tmp_path)
     assert {"tiny-nmll.png", "tiny-rmse.png", "tiny-nmll.pdf"} <= {path.name for path in (folder / "figures").iterdir()}
     table = (folder / "table.md").read_text("utf-8").splitlines()
     cells = [[cell.strip() for cell in line.split("|")] for line in table if line.startswith("|")]
@@ -382,13 +391,15 @@ def test_a_sweep_from_the_command_line_to_the_figures(tiny, tmp_path, run, invok
     for value, group in rows.groupby("model.hidden"):
         assert again[again["model.hidden"] == value].nmll.tolist() == group.nmll.tolist()
 
-    (folder / "store.sqlite").unlink()
-    code, published, _ = invoke("table", tiny, *more, "--format", "csv")
+    assert latest(tmp_path) != folder
+    part = *more, "--method", "fixed"
+    (latest(tmp_path) / "store.sqlite").unlink()
+    code, published, _ = invoke("table", tiny, *part, "--format", "csv")
     assert code == 0
     assert pd.read_csv(StringIO(published)).point.nunique() == 4
-    shutil.rmtree(folder / "figures")
-    assert invoke("figures", tiny, *more)[0] == 0
-    assert (folder / "figures/tiny-nmll.png").exists()
+    shutil.rmtree(latest(tmp_path) / "figures")
+    assert invoke("figures", tiny, *part)[0] == 0
+    assert (latest(tmp_path) / "figures/tiny-nmll.png").exists()
 
 
 def test_a_sweep_that_cannot_be_is_refused(tiny, run):
@@ -400,22 +411,28 @@ def test_scores_in_the_course_of_fits(tiny, tmp_path, run, invoke):
     """Beside the rows, as a curve, and what is recorded is no other fit."""
     assert run(tiny, "--method", "fixed", "--set", "entries.fixed.training.epochs=3")[0] == 0
     plain = raw(tmp_path)
-    assert not (tmp_path / "results/tiny/points.parquet").exists()
+    assert not (latest(tmp_path) / "points.parquet").exists()
     changes = "--set", "entries.fixed.training.epochs=3", "--set", "record={unit: epochs, every: 1}"
-    assert run(tiny, "--method", "fixed", *changes, "--fresh")[0] == 0
+    assert run(tiny, "--method", "fixed", *changes)[0] == 0
     rows = raw(tmp_path)
     assert rows.nmll.tolist() == plain.nmll.tolist()
-    points = pd.read_parquet(tmp_path / "results/tiny/points.parquet")
+    points = pd.read_parquet(latest(tmp_path) / "points.parquet")
     assert list(points.columns) == ["dataset", "entry", "split", "axis", "at", "metric", "value"]
     assert set(points.metric) == {"nmll", "rmse"}
     nmll = points[points.metric == "nmll"].pivot(index="split", columns="at", values="value")
     assert list(nmll.columns) == [1, 2, 3]
     assert nmll[3].tolist() == rows.nmll.tolist()
     assert (nmll[1] > nmll[3]).all()
-    drawn = {path.name for path in (tmp_path / "results/tiny/figures").iterdir()}
+    drawn = {path.name for path in (latest(tmp_path) / "figures").iterdir()}
     assert {"tiny-nmll-curve.png", "tiny-rmse-curve.pdf"} <= drawn
-    assert run(tiny, "--method", "fixed", "--fresh")[0] == 0
-    assert not (tmp_path / "results/tiny/points.parquet").exists(), "nothing was recorded"
+    tiny.write_text(TINY.replace("metrics:", "record: {unit: epochs, every: 1}\nmetrics:"), "utf-8")
+    assert run(tiny)[0] == 0
+    drawn = latest(tmp_path) / "figures/tiny-nmll-curve.png"
+    assert drawn.exists()
+    tiny.write_text(TINY, "utf-8")
+    assert run(tiny, "--fresh")[0] == 0
+    assert not (latest(tmp_path) / "points.parquet").exists(), "nothing was recorded"
+    assert not drawn.exists()
 
 
 def test_a_score_that_is_added_needs_no_training(tiny, tmp_path, run):
@@ -427,7 +444,7 @@ def test_a_score_that_is_added_needs_no_training(tiny, tmp_path, run):
     after = raw(tmp_path)
     assert after[after.stage == "final"].joint_nll.notna().all()
     pd.testing.assert_frame_equal(after[list(before.columns)], before)
-    assert "joint_nll" in (tmp_path / "results/tiny/table.json").read_text("utf-8")
+    assert "joint_nll" in (latest(tmp_path) / "table.json").read_text("utf-8")
 
 
 def test_jobs_give_the_same_rows(tiny, tmp_path, run, invoke):
@@ -471,12 +488,12 @@ def test_ctrl_c_ends_the_workers_and_the_same_command_goes_on(tiny, tmp_path, ru
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    folder = tmp_path / "results/tiny"
+    (folder,) = (tmp_path / "results/tiny/variants").iterdir()
     assert "trials.parquet" not in {path.name for path in folder.iterdir()}
     with sqlite3.connect(folder / "store.sqlite") as db:
         (done,) = db.execute("SELECT COUNT(*) FROM fits").fetchone()
     assert done > 0
-    assert run(tiny, "--set", "splits=20", "--set", "entries.lr.search.trials=40", "--splits", "1")[0] == 0
+    assert run(tiny, "--set", "splits=20", "--set", "entries.lr.search.trials=40")[0] == 0
     assert len(raw(tmp_path)) >= done
 
 

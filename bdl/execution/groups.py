@@ -1,6 +1,8 @@
 """The two kinds of work: rounds of the search of a cell, and final fits with the chosen settings."""
 
+import errno
 import json
+import os
 import time
 import traceback
 import warnings
@@ -191,15 +193,25 @@ Group = SearchGroup | FinalGroup
 
 
 def attempt(group: Group, report: Report) -> list[Outcome]:
-    """Run a group; if it dies, its splits become failed final rows that carry the traceback."""
+    """Run a group; if it dies, its splits become failed final rows that carry the traceback.
+
+    A full disk is no fault of the fits, and is raised.
+    """
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\._inductor")  # of its own code
             return group.run(report)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a method that calls sys.exit ends its fits, not the run
+        if _is_full_disk(error):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
         reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
         details = {"traceback": traceback.format_exc()}
         return [Outcome(failed_row(*member, reason, details)) for member in group.members]
+
+
+def _is_full_disk(error: BaseException) -> bool:
+    """Recognise a full disk, which safetensors tell of in words only."""
+    return getattr(error, "errno", None) == errno.ENOSPC or f"(os error {errno.ENOSPC})" in str(error)
 
 
 def failed_row(cell: Cell, split: int, reason: str, details: dict[str, Any]) -> Row:

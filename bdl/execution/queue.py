@@ -80,9 +80,7 @@ def run(cells: Sequence[Cell], store: Store, crew: Crew, listener: Listener) -> 
     InputError
         If the store holds a cell's rows made under another spec, other data or other code, or a worker dies.
     """
-    claim(cells, store)
-    for cell in cells:
-        rescore(cell, store)
+    prepare(cells, store)
     listener.begin(sum(remaining(cell, store) for cell in cells))
     streets = [_Street(batch, _stages(batch, store, listener)) for batch in together(cells)]
     running: dict[Future[list[Outcome]], tuple[_Street, Group]] = {}
@@ -101,6 +99,13 @@ def run(cells: Sequence[Cell], store: Store, crew: Crew, listener: Listener) -> 
             _keep(_result(future), street.cells, store, listener)
             if checkpoint := group.checkpoint():
                 checkpoint.remove()
+
+
+def prepare(cells: Sequence[Cell], store: Store) -> None:
+    """Register the cells, and give stored fits the scores that they lack; errors as in `run`."""
+    claim(cells, store)
+    for cell in cells:
+        rescore(cell, store)
 
 
 def claim(cells: Sequence[Cell], store: Store) -> None:

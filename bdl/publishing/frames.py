@@ -6,11 +6,13 @@ from typing import Any
 
 import pandas as pd
 
+from bdl.errors import InputError
 from bdl.plan.cell import Cell
 from bdl.store.rows import Row
 from bdl.store.store import Store
 
 _COLUMNS = ["dataset", "entry", "stage", "split", "trial", "fold", "status", "reason", "seconds"]
+_MADE = "made"
 POINT_COLUMNS = ["dataset", "entry", "split", "axis", "at", "metric", "value"]
 
 
@@ -54,18 +56,53 @@ def points_frame(cells: Sequence[Cell], store: Store) -> pd.DataFrame:
     return pd.DataFrame(records, columns=columns)
 
 
-def write_frames(cells: Sequence[Cell], store: Store, folder: Path) -> list[Path]:
-    """Write every row of the cells, search folds too, to ``trials.parquet``, and what was recorded beside it."""
+def write_frames(cells: Sequence[Cell], store: Store, folder: Path, made: str | None = None) -> list[Path]:
+    """Write every row of the cells, search folds too, to ``trials.parquet``, and what was recorded beside it.
+
+    What they were made with is in the metadata of ``trials.parquet``, so that one is never without the other.
+    """
     rows = ((cell, row) for cell in cells for stage in ("search", "final") for row in store.rows(stage, cell.key))
     tables = {"trials": frame(cells, rows), "points": points_frame(cells, store)}
+    if made is not None:
+        tables["trials"].attrs[_MADE] = made
     paths = []
     for name, table in tables.items():
         path = folder / f"{name}.parquet"
-        path.unlink(missing_ok=True)  # an earlier run may have recorded what this one has not
         if len(table) or name == "trials":
-            table.to_parquet(path, compression="zstd", index=False)
+            new = path.with_name(f".{path.name}.new")
+            try:
+                table.to_parquet(new, compression="zstd", index=False)
+                new.replace(path)
+            finally:
+                new.unlink(missing_ok=True)
             paths.append(path)
+        else:
+            path.unlink(missing_ok=True)  # an earlier run may have recorded what this one has not
     return paths
+
+
+def read_frames(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame, str | None]:
+    """Read published rows, scores at recorded clocks, and what they were made with if they say so.
+
+    Raises
+    ------
+    InputError
+        If a file is damaged.
+    """
+    rows = _read(folder / "trials.parquet", _COLUMNS)
+    recorded = folder / "points.parquet"
+    points = _read(recorded, POINT_COLUMNS) if recorded.exists() else pd.DataFrame(columns=POINT_COLUMNS)
+    return rows, points, rows.attrs.pop(_MADE, None)
+
+
+def _read(path: Path, columns: Sequence[str]) -> pd.DataFrame:
+    try:
+        table = pd.read_parquet(path)
+    except (OSError, ValueError) as error:  # those of pyarrow among them
+        raise InputError(f"cannot read {path} ({str(error).splitlines()[0]}); remove it and run again") from None
+    if lacking := [name for name in columns if name not in table.columns]:
+        raise InputError(f"{path} has no column '{lacking[0]}': it holds no published rows; remove it and run again")
+    return table
 
 
 def axes(cells: Sequence[Cell]) -> list[str]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from bdl.errors import InputError
 from bdl.plan.cell import Cell
-from bdl.publishing.tracking import connection, open_ui
+from bdl.publishing.tracking import connection, explained, open_ui
 from bdl.spec.merging import leaves
 from bdl.store.rows import Reading, Row
 from bdl.store.store import Store
@@ -51,6 +51,7 @@ def mirror(
     store: Store,
     cells: Iterable[Cell],
     *,
+    variant: str = "",
     tracking_uri: str,
     artifact_root: Path,
     tags: Mapping[str, str],
@@ -66,6 +67,8 @@ def mirror(
         The rows.
     cells
         Cells that the store knows.
+    variant
+        What the rows are if not those of the protocol, which then keep an experiment of their own.
     tracking_uri
         ``sqlite:///path`` or the ``http(s)://`` address of a server.
     artifact_root
@@ -105,8 +108,8 @@ def mirror(
     for path in artifacts:
         if not path.is_file():
             raise InputError(f"no file {path} to mirror; make it again with: bdl-bench run {benchmark.name}")
-    with connection(tracking_uri) as client:
-        experiment = _experiment(client, benchmark, artifact_root)
+    with connection(tracking_uri) as client, explained(tracking_uri):
+        experiment = _experiment(client, benchmark, variant, artifact_root)
         return [_replace(client, experiment, content) for content in contents]
 
 
@@ -194,9 +197,10 @@ def _identity(store: Store, cell: Cell) -> dict[str, str]:
     return {"bdl.dataset": str(cell.dataset), "bdl.entry": cell.entry, **swept, "bdl.fit_hash": fit_hash}
 
 
-def _experiment(client: "MlflowClient", benchmark: "Benchmark", artifact_root: Path) -> str:
-    """Find or make the benchmark's experiment."""
-    name = benchmark.name if benchmark.profile == "paper" else f"{benchmark.name} ({benchmark.profile})"
+def _experiment(client: "MlflowClient", benchmark: "Benchmark", variant: str, artifact_root: Path) -> str:
+    """Find or make the experiment of the benchmark, under its profile, or of a variant of it."""
+    told = [part for part in (benchmark.profile, variant) if part not in ("paper", "")]
+    name = f"{benchmark.name} ({', '.join(told)})" if told else benchmark.name
     found = client.get_experiment_by_name(name)
     if found is None:
         folder = (artifact_root / name).resolve()

@@ -1,5 +1,6 @@
 """What follows a run: rows and provenance, the table in two formats, figures, and the MLflow mirror."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -8,15 +9,17 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from rich.console import RenderableType
 from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.plan.cell import Cell
-from bdl.plan.planning import cells_of
 from bdl.plan.reference import truth
 from bdl.plan.truths import publish_info, sampled
 from bdl.publishing.bands import bands
-from bdl.publishing.frames import POINT_COLUMNS, final_frame, points_frame, write_frames
+from bdl.publishing.found import Found, find, presented, remark, stored_cells
+from bdl.publishing.frames import final_frame, points_frame, write_frames
+from bdl.publishing.head import headed
 from bdl.publishing.overlap import overlaps
 from bdl.publishing.provenance import provenance, write_provenance
 from bdl.reports import (
@@ -30,12 +33,12 @@ from bdl.reports import (
     moment_figures,
     paired_figures,
     posterior_figures,
-    render,
 )
 from bdl.reports import Cell as TableCell
-from bdl.spec import Benchmark
+from bdl.reports.figures import remarked
+from bdl.spec import Benchmark, Variant
 from bdl.store import artefacts
-from bdl.store.folder import existing, folder
+from bdl.store.folder import folder
 from bdl.store.store import Store
 
 Array = NDArray[np.float64]
@@ -46,31 +49,6 @@ class Pictures(NamedTuple):
 
     pairs: Sequence[Gaussians] = ()
     bands: Sequence[Band] = ()
-
-
-def stored_cells(benchmark: Benchmark, store: Store) -> list[Cell]:
-    """List the cells of a benchmark that have final rows in a store, with the splits that have them."""
-    found = ((cell, tuple(row.split for row in store.rows("final", cell.key))) for cell in cells_of(benchmark))
-    return [cell.with_splits(splits) for cell, splits in found if splits]
-
-
-def final_rows(benchmark: Benchmark, results: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Read the final rows of a benchmark and its scores at recorded clocks, from its store or else as published.
-
-    Raises
-    ------
-    InputError
-        If there is neither.
-    """
-    place = folder(results, benchmark)
-    published, recorded = place / "trials.parquet", place / "points.parquet"
-    if (place / "store.sqlite").exists() or not published.exists():
-        with existing(results, benchmark) as store:
-            cells = stored_cells(benchmark, store)
-            return final_frame(cells, store), points_frame(cells, store)
-    rows = pd.read_parquet(published)
-    points = pd.read_parquet(recorded) if recorded.exists() else pd.DataFrame(columns=POINT_COLUMNS)
-    return rows[rows.stage == "final"], points
 
 
 def compared(benchmark: Benchmark, rows: pd.DataFrame) -> list[TableCell]:
@@ -89,47 +67,69 @@ def narrowed(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:
     return selected.model_copy(update={"metrics": metrics or benchmark.metrics})
 
 
-def publish(
-    benchmark: Benchmark, store: Store, results: Path, wall_seconds: float
-) -> tuple[list[TableCell], list[Path]]:
-    """Write rows, provenance, table and figures beside the store.
+def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> tuple[Found, list[Path]]:
+    """Write rows, provenance, table and figures beside the store; figures that are no longer drawn are removed.
 
     Returns
     -------
     tuple
-        The comparison, and the files for people (table and figures).
+        What is published, and the files for people (table and figures).
     """
-    place, cells = folder(results, benchmark), stored_cells(benchmark, store)
-    write_frames(cells, store, place)
-    write_provenance(provenance(benchmark, cells, store, wall_seconds), place)
+    place, benchmark = folder(results, made), made.benchmark
+    cells = stored_cells(benchmark, store)
+    write_frames(cells, store, place, json.dumps(made.dump()))
+    write_provenance(provenance(made, cells, store, wall_seconds), place)
     publish_info(sampled(cells), place)
     rows, points = final_frame(cells, store), points_frame(cells, store)
-    comparison = compared(benchmark, rows)
+    found = Found(made, rows, points, remark(made, benchmark, rows))
     files = [place / "table.md", place / "table.json"]
     for path, format in zip(files, ("markdown", "json"), strict=True):
-        path.write_text(str(render(comparison, format)), encoding="utf-8")
-    return comparison, [*files, *draw(benchmark, rows, points, comparison, pictures(cells, store), place)]
+        path.write_text(str(tables(found, format)), encoding="utf-8")
+    drawn = draw(found, pictures(cells, store), place)
+    for path in (place / "figures").glob(f"{benchmark.name}-*.*"):
+        if path not in drawn and path.suffix in (".png", ".pdf"):
+            path.unlink()
+    return found, [*files, *drawn]
 
 
-def draw(
-    benchmark: Benchmark,
-    rows: pd.DataFrame,
-    points: pd.DataFrame,
-    comparison: Sequence[TableCell],
-    shown: Pictures,
-    place: Path,
-) -> list[Path]:
+def tables(found: Found, format: str) -> RenderableType:
+    """Render our numbers beside the printed ones, with what they are not at the head; errors as in `render`."""
+    return headed(compared(found.benchmark, found.rows), format, found.remark)
+
+
+def redraw(asked: Variant, results: Path) -> list[Path]:
+    """Draw the figures of an earlier run again; those of posteriors only where its store has them.
+
+    Raises
+    ------
+    InputError
+        If no fit is finished, or as `find` says.
+    """
+    found, place = find(asked, results), folder(results, asked)
+    if found.rows.empty:
+        raise InputError(f"no fit of {found.benchmark.name} is finished; go on with: bdl-bench run {asked.asked}")
+    shown, path = Pictures(), place / "store.sqlite"
+    if path.exists():
+        with Store(path) as store:  # which an interrupted run may have begun for other rows than the published ones
+            if store.made is None or presented(store.made, asked, path).benchmark == found.benchmark:
+                shown = pictures(stored_cells(found.benchmark, store), store)
+    return draw(found, shown, place)
+
+
+def draw(found: Found, shown: Pictures, place: Path) -> list[Path]:
     """Draw every figure of a benchmark into ``figures`` of its folder, of what has rows."""
-    target, present = place / "figures", narrowed(benchmark, rows)
-    return [
-        *figures(present, comparison, target),
-        *paired_figures(present, rows, overlaps(present), target),
-        *curve_figures(present, points, target),
-        *cost_figures(present, comparison, target),
-        *moment_figures(benchmark.name, shown.pairs, target),
-        *posterior_figures(benchmark.name, shown.pairs, target),
-        *band_figures(benchmark.name, shown.bands, target),
-    ]
+    benchmark, target = found.benchmark, place / "figures"
+    present, comparison = narrowed(benchmark, found.rows), compared(benchmark, found.rows)
+    with remarked(found.remark):
+        return [
+            *figures(present, comparison, target),
+            *paired_figures(present, found.rows, overlaps(present), target),
+            *curve_figures(present, found.points, target),
+            *cost_figures(present, comparison, target),
+            *moment_figures(benchmark.name, shown.pairs, target),
+            *posterior_figures(benchmark.name, shown.pairs, target),
+            *band_figures(benchmark.name, shown.bands, target),
+        ]
 
 
 def pictures(cells: Sequence[Cell], store: Store) -> Pictures:
@@ -157,10 +157,8 @@ def _on_arrays(log_density: Callable[[Tensor], Tensor] | None) -> Callable[[Arra
     return log_density and (lambda points: log_density(torch.from_numpy(points)).numpy())
 
 
-def mirror_run(
-    benchmark: Benchmark, cells: Sequence[Cell], store: Store, uri: str, results: Path, artifacts: Sequence[Path]
-) -> int:
-    """Mirror cells to MLflow; gives the number of runs written.
+def mirror_run(found: Found, store: Store, uri: str, results: Path, artifacts: Sequence[Path]) -> int:
+    """Mirror what a run has left to MLflow; gives the number of runs written.
 
     Raises
     ------
@@ -169,11 +167,13 @@ def mirror_run(
     """
     from bdl.publishing.mirror import mirror
 
+    made, cells = found.made, stored_cells(found.benchmark, store)
     if not cells:
-        raise InputError(f"no fit of {benchmark.name} is finished; go on with: bdl-bench run {benchmark.name}")
+        raise InputError(f"no fit of {made.benchmark.name} is finished; go on with: bdl-bench run {made.asked}")
 
-    origin = provenance(benchmark, cells, store, 0.0)
+    origin = provenance(made, cells, store, 0.0)
     tags: Mapping[str, str] = {
+        "bdl.protocol": found.remark or "Yes.",
         "bdl.spec_hash": origin["spec_hash"],
         "bdl.profile": origin["profile"],
         "bdl.git_commit": str(origin["git_commit"]),
@@ -182,15 +182,31 @@ def mirror_run(
         **{f"version.{name}": found for name, found in origin["packages"].items()},
     }
     runs = mirror(
-        benchmark,
+        made.benchmark,
         store,
         cells,
+        variant=made.name,
         tracking_uri=uri,
         artifact_root=results / "mlartifacts",
         tags=tags,
         artifacts=artifacts,
     )
     return len(runs)
+
+
+def log_again(asked: Variant, uri: str, results: Path) -> int:
+    """Mirror an earlier run to MLflow from its store, as what it was made with; errors as in `mirror_run`."""
+    place = folder(results, asked)
+    path = place / "store.sqlite"
+    if not path.exists():
+        find(asked, results)  # says so if there is nothing at all
+        raise InputError(f"{place} has published rows alone; a store to mirror comes with: bdl-bench run {asked.asked}")
+    with Store(path) as store:
+        made = presented(store.made, asked, path)
+        rows = final_frame(stored_cells(made.benchmark, store), store)
+        found = Found(made, rows, rows, remark(made, asked.benchmark, rows))
+        artifacts = sorted([*place.glob("table.*"), *place.glob("figures/*")])
+        return mirror_run(found, store, uri, results, artifacts)
 
 
 def tracking_uri(given: str, results: Path) -> str | None:

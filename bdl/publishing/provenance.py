@@ -12,14 +12,15 @@ from typing import Any
 
 from bdl.plan.cell import Cell
 from bdl.plan.fingerprint import fit_hash
-from bdl.spec import Benchmark
+from bdl.spec import Variant
 from bdl.store.store import Store
 
 _PACKAGES = ("bdl-bench", "torch", "numpy", "scipy", "scikit-learn", "pandas", "optuna", "pydantic", "mlflow")
 
 
-def provenance(benchmark: Benchmark, cells: Sequence[Cell], store: Store, wall_seconds: float) -> dict[str, Any]:
-    """Say where the rows came from: spec, versions, seeds, machine, wall time of the last command."""
+def provenance(made: Variant, cells: Sequence[Cell], store: Store, wall_seconds: float) -> dict[str, Any]:
+    """Say where the rows came from: spec, overrides, versions, seeds, machine, wall time of the last command."""
+    benchmark = made.benchmark
     rows = [row for cell in cells for row in store.rows("final", cell.key)]
     return {
         "benchmark": benchmark.name,
@@ -40,6 +41,7 @@ def provenance(benchmark: Benchmark, cells: Sequence[Cell], store: Store, wall_s
             "system": f"{platform.system()} {platform.machine()}",
             "device": cells[0].device,
         },
+        **made.dump(),
     }
 
 

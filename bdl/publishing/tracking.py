@@ -6,6 +6,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -56,16 +57,45 @@ def connection(tracking_uri: str) -> Iterator["MlflowClient"]:
 
 
 def _connect(tracking_uri: str) -> "MlflowClient":
+    path = database(tracking_uri)
+    if path is not None and not (path.exists() and path.stat().st_size):
+        _create(path)
+    with explained(tracking_uri):
+        return _client(tracking_uri)
+
+
+def _create(path: Path) -> None:
+    """Make a database beside its place and move it there: a disk that is full half-way leaves none that is broken."""
+    with tempfile.TemporaryDirectory(prefix=".mlflow-", dir=path.parent) as folder:
+        new = Path(folder) / path.name
+        with explained(str(path)):
+            _client(f"sqlite:///{new.resolve()}")
+        new.replace(path)
+
+
+def _client(tracking_uri: str) -> "MlflowClient":
     from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri)
+    client.search_experiments(max_results=1)
+    return client
+
+
+@contextmanager
+def explained(tracking_uri: str) -> Iterator[None]:
+    """Tell in one line what MLflow, or what it keeps its database with, cannot do."""
+    from alembic.util import CommandError
     from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
 
     try:
-        client = MlflowClient(tracking_uri)
-        client.search_experiments(max_results=1)
-    except MlflowException as error:
+        yield
+    except (MlflowException, SQLAlchemyError, CommandError, sqlite3.Error) as error:
         reason = shorten(str(error), 200, placeholder=" ...")
-        raise InputError(f"MLflow cannot use {tracking_uri} ({reason}); choose another tracking URI") from None
-    return client
+        raise InputError(
+            f"MLflow cannot use {tracking_uri} ({reason}); mend or remove it, or choose another tracking URI, and "
+            "mirror again with: bdl-bench log"
+        ) from None
 
 
 def database(tracking_uri: str) -> Path | None:
@@ -84,6 +114,30 @@ def database(tracking_uri: str) -> Path | None:
             f"no tracking URI: '{tracking_uri}'; give sqlite:///path/to/mlflow.db or the http:// address of a server"
         )
     return Path(path)
+
+
+def check_uri(tracking_uri: str, results: Path) -> None:
+    """Refuse what cannot be a tracking URI before anything is run; whether a server answers is not asked.
+
+    Parameters
+    ----------
+    tracking_uri
+        As `connection` takes it.
+    results
+        Folder of results, which the run makes.
+
+    Raises
+    ------
+    InputError
+        If it is no tracking URI, or the database cannot be written.
+    """
+    path = database(tracking_uri)
+    if path is None:
+        return
+    if path.exists():
+        _check_writable(path)
+    elif path.parent.resolve() != results.resolve() and not os.access(path.parent, os.W_OK):
+        raise InputError(f"cannot write a database to {path.parent}; make that folder or choose another tracking URI")
 
 
 def _check_writable(path: Path) -> None:

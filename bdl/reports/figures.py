@@ -1,9 +1,12 @@
 """Our means against the printed ones, one figure a metric."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from bdl.reports.compare import Cell
@@ -48,6 +51,8 @@ METADATA: dict[str, dict[str, None]] = {
 PANEL_WIDTH, ROW_HEIGHT, MAX_COLUMNS = 2.5, 0.46, 4
 MIN_WIDTH = 5.5  # inches, room for the title
 OFFSET = 0.14
+LINE = 70  # characters of a remark
+_remark = ContextVar("_remark", default="")
 
 
 def figures(benchmark: Benchmark, cells: Sequence[Cell], folder: Path) -> list[Path]:
@@ -77,6 +82,16 @@ def figures(benchmark: Benchmark, cells: Sequence[Cell], folder: Path) -> list[P
     )
 
 
+@contextmanager
+def remarked(text: str) -> Iterator[None]:
+    """Put a text below the title of every figure that is drawn within the block."""
+    before = _remark.set(text)
+    try:
+        yield
+    finally:
+        _remark.reset(before)
+
+
 def save(drawings: "Mapping[str, Callable[[], Figure]]", folder: Path) -> list[Path]:
     """Draw figures in the house style and write each as PNG (200 dpi) and PDF under its name."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -87,6 +102,9 @@ def save(drawings: "Mapping[str, Callable[[], Figure]]", folder: Path) -> list[P
     for name, draw in drawings.items():
         with context(["default", STYLE]):
             figure = draw()
+            if text := _remark.get():
+                title = "\n".join(part for part in (figure.get_suptitle(), fill(text, LINE)) if part)
+                figure.suptitle(title, fontsize=11, x=0.01, ha="left")
             FigureCanvasAgg(figure)
             for suffix, metadata in METADATA.items():
                 paths.append(folder / f"{name}.{suffix}")

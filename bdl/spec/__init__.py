@@ -12,6 +12,7 @@ from bdl.spec.search import Range, Search
 from bdl.spec.splits import parse_splits
 from bdl.spec.tables import Note, PaperTables
 from bdl.spec.training import Record, Training
+from bdl.spec.variant import Variant, differences, load_variant
 
 __all__ = [
     "Benchmark",
@@ -27,11 +28,14 @@ __all__ = [
     "Record",
     "Search",
     "Training",
+    "Variant",
     "canonical",
+    "differences",
     "json_schema",
     "list_benchmarks",
     "list_profiles",
     "load_benchmark",
+    "load_variant",
     "parse_splits",
     "sha256",
 ]

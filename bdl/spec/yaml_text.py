@@ -62,7 +62,8 @@ def parse_yaml(text: str, source: str) -> Any:
     Raises
     ------
     InputError
-        If the text is not YAML, a key comes twice or is not text; with line and column, counted from 1.
+        If the text is not YAML, a key comes twice or is not text, with line and column, counted from 1; or if it goes
+        too deep.
     """
     try:
         return yaml.load(text, _Loader)
@@ -72,3 +73,5 @@ def parse_yaml(text: str, source: str) -> Any:
         raise InputError(f"{source}{place}: {error.problem or error.context}") from None
     except yaml.YAMLError as error:
         raise InputError(f"{source}: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise InputError(f"{source}: too many levels, one within another; a benchmark has a dozen") from None

@@ -73,7 +73,18 @@ def write(folder: Path, content: bytes) -> str:
 
 
 def read(folder: Path, sha: str) -> tuple[Posterior, dict[str, Tensor]]:
-    """Read an artefact: the posterior and the buffers, on the CPU.
+    """Read an artefact: the posterior and the buffers, on the CPU; errors as in `content`."""
+    found = content(folder, sha)
+    try:
+        tensors = load(found)
+    except SafetensorError as error:
+        raise InputError(f"{_path(folder, sha)} is no posterior ({error}): fit again with --fresh") from None
+    posterior = from_tensors(_family(found), _named(tensors, _POSTERIOR))
+    return posterior, _named(tensors, _BUFFERS)
+
+
+def content(folder: Path, sha: str) -> bytes:
+    """Read the content of an artefact.
 
     Raises
     ------
@@ -82,17 +93,12 @@ def read(folder: Path, sha: str) -> tuple[Posterior, dict[str, Tensor]]:
     """
     path = _path(folder, sha)
     try:
-        content = path.read_bytes()
+        found = path.read_bytes()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}; fit again with --fresh") from None
-    if sha256(content).hexdigest() != sha:
+    if sha256(found).hexdigest() != sha:
         raise InputError(f"{path} is damaged: fit again with --fresh")
-    try:
-        tensors = load(content)
-    except SafetensorError as error:
-        raise InputError(f"{path} is no posterior ({error}): fit again with --fresh") from None
-    posterior = from_tensors(_family(content), _named(tensors, _POSTERIOR))
-    return posterior, _named(tensors, _BUFFERS)
+    return found
 
 
 def _path(folder: Path, sha: str) -> Path:

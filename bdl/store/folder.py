@@ -1,4 +1,8 @@
-"""Where a run keeps things: ``<results>/<benchmark>``, with a folder below for profiles other than paper."""
+"""Where a run keeps things.
+
+``<results>/<benchmark>`` has the protocol, with a folder below for profiles other than paper; a variant, which is
+narrowed or changed by overrides, has a folder of its own in ``variants`` below that.
+"""
 
 import shutil
 import time
@@ -9,19 +13,28 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from bdl.errors import InputError
-from bdl.spec import Benchmark
+from bdl.spec import Variant
 from bdl.store.rows import CellKey
 from bdl.store.store import Store
 
+_VARIANTS = "variants"
 
-def folder(results: Path, benchmark: Benchmark) -> Path:
-    """Give the folder of a benchmark under its profile."""
-    base = results / benchmark.name
-    return base if benchmark.profile == "paper" else base / benchmark.profile
+
+def folder(results: Path, variant: Variant) -> Path:
+    """Give the folder of a variant, or of the protocol, under its profile."""
+    base = results / variant.benchmark.name
+    base = base if variant.benchmark.profile == "paper" else base / variant.benchmark.profile
+    return base / _VARIANTS / variant.name if variant.name else base
+
+
+def siblings(place: Path) -> list[Path]:
+    """List the other folders of the same benchmark and profile: that of the protocol, and those of its variants."""
+    base = place.parent.parent if place.parent.name == _VARIANTS else place
+    return [path for path in (base, *sorted((base / _VARIANTS).glob("*/"))) if path != place]
 
 
 @contextmanager
-def opened(results: Path, benchmark: Benchmark) -> Iterator[Store]:
+def opened(results: Path, variant: Variant) -> Iterator[Store]:
     """Open the store for writing, alone.
 
     Raises
@@ -29,14 +42,14 @@ def opened(results: Path, benchmark: Benchmark) -> Iterator[Store]:
     InputError
         If the folder is not writable, or another run of the benchmark is under way.
     """
-    path = folder(results, benchmark) / "store.sqlite"
+    path = folder(results, variant) / "store.sqlite"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path.with_suffix(".lock"))
         lock.acquire(timeout=0)
     except Timeout:
         raise InputError(
-            f"another run of {benchmark.name} writes to {path.parent}; wait for it or choose another --results"
+            f"another run of {variant.benchmark.name} writes to {path.parent}; wait for it or choose another --results"
         ) from None
     except OSError as error:
         raise InputError(f"cannot write to {path.parent}: {error.strerror}; choose another --results") from None
@@ -47,26 +60,14 @@ def opened(results: Path, benchmark: Benchmark) -> Iterator[Store]:
         lock.release()
 
 
-def existing(results: Path, benchmark: Benchmark) -> Store:
-    """Open the store of an earlier run.
-
-    Raises
-    ------
-    InputError
-        If there is none.
-    """
-    path = folder(results, benchmark) / "store.sqlite"
-    if not path.exists():
-        profile = "" if benchmark.profile == "paper" else f" --profile {benchmark.profile}"
-        raise InputError(f"no results in {path.parent}; start with: bdl-bench run {benchmark.name}{profile}")
-    return Store(path)
-
-
 def start_afresh(store: Store, cells: Sequence[CellKey]) -> Path | None:
     """Forget the cells' rows, keeping a copy of the store beside it; None if there was nothing to forget."""
     if not any(store.fit_hash(cell) for cell in cells):
         return None
     copy = store.path.with_name(f"store.sqlite.{time.strftime('%Y%m%dT%H%M%S')}")
-    shutil.copy2(store.path, copy)
+    try:
+        shutil.copy2(store.path, copy)
+    except OSError as error:
+        raise InputError(f"cannot copy {store.path}: {error.strerror}; nothing was changed") from None
     store.forget(cells)
     return copy

@@ -8,7 +8,7 @@ its scores are in a table of their own, each with the hash of what computed it.
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from math import isfinite, nan
 from pathlib import Path
@@ -37,11 +37,12 @@ CREATE TABLE IF NOT EXISTS scores (
 CREATE TABLE IF NOT EXISTS points (
     {_KEY_COLUMNS}, axis TEXT, at INTEGER, metric TEXT, value REAL,
     PRIMARY KEY ({", ".join(_KEY)}, axis, at, metric));
+CREATE TABLE IF NOT EXISTS made (variant TEXT NOT NULL);
 """
 
 
 class Store:
-    """Rows of one benchmark under one profile.
+    """Rows of one variant of a benchmark, and what they were made with.
 
     Parameters
     ----------
@@ -51,7 +52,8 @@ class Store:
     Raises
     ------
     InputError
-        If the file cannot be written, is not a store, or is one of another version.
+        If the file cannot be written, is not a store, or is one of another version; so do all methods if the file turns
+        out to be damaged or the disk is full.
     """
 
     def __init__(self, path: Path) -> None:
@@ -59,14 +61,11 @@ class Store:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(path, isolation_level=None)
-            self._check_format()
-            self._db.executescript(_SCHEMA)
+            with self._explained():
+                self._check_format()
+                self._db.executescript(_SCHEMA)
         except OSError as error:
             raise InputError(f"cannot write {path}: {error.strerror}; choose another --results") from None
-        except sqlite3.Error as error:
-            raise InputError(
-                f"cannot use {path} as a store ({error}); move it away or choose another --results"
-            ) from None
 
     def __enter__(self) -> Self:
         return self
@@ -84,14 +83,27 @@ class Store:
         """Folder of what long fits go on from after an interruption."""
         return self.path.parent / "checkpoints"
 
+    @property
+    def made(self) -> str | None:
+        """What the rows were made with, as `remember` was told; None before."""
+        found = self._select("SELECT variant FROM made")
+        return found[0][0] if found else None
+
+    def remember(self, made: str) -> None:
+        """Keep what the rows are made with."""
+        with self._transaction():
+            self._db.execute("DELETE FROM made")
+            self._insert("made", [(made,)])
+
     def fit_hash(self, cell: CellKey) -> str | None:
         """Give the hash that a cell's fits were made under, None if it has none."""
-        found = self._db.execute(f"SELECT fit_hash FROM cells WHERE {_where(_CELL)}", cell).fetchone()
-        return found[0] if found else None
+        found = self._select(f"SELECT fit_hash FROM cells WHERE {_where(_CELL)}", cell)
+        return found[0][0] if found else None
 
     def claim(self, cell: CellKey, fit_hash: str) -> None:
         """Record the hash of a cell before its first row."""
-        self._db.execute("INSERT INTO cells VALUES (?, ?, ?, ?)", (*cell, fit_hash))
+        with self._explained():
+            self._insert("cells", [(*cell, fit_hash)])
 
     def forget(self, cells: Iterable[CellKey]) -> None:
         """Remove the cells' rows, scores and hashes; posteriors stay."""
@@ -126,17 +138,17 @@ class Store:
         where = f"WHERE stage = ? AND {_where(_CELL)}"
         names = ", ".join(_KEY)
         query = f"SELECT {names}, metric, value, code FROM scores {where} ORDER BY rowid"
-        for *key, metric, value, code in self._db.execute(query, (stage, *cell)):
+        for *key, metric, value, code in self._select(query, (stage, *cell)):
             scores.setdefault(tuple(key), {})[metric] = (value, code)
         query = f"SELECT {names}, status, body, artefact FROM fits {where} ORDER BY split, trial, fold"
         return [
             _row(tuple(key), status, json.loads(body), artefact, scores.get(tuple(key), {}))
-            for *key, status, body, artefact in self._db.execute(query, (stage, *cell))
+            for *key, status, body, artefact in self._select(query, (stage, *cell))
         ]
 
     def readings(self, cell: CellKey) -> list[tuple[int, Reading]]:
         """Read the scores at recorded clocks of a cell's final fits, each with its split."""
-        found = self._db.execute(
+        found = self._select(
             f"SELECT split, axis, at, metric, value FROM points WHERE stage = 'final' AND {_where(_CELL)} "
             "ORDER BY split, axis, at, rowid",
             cell,
@@ -154,6 +166,10 @@ class Store:
         if not tables:
             self._db.execute(f"PRAGMA user_version = {_FORMAT}")
 
+    def _select(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with self._explained():
+            return self._db.execute(query, values).fetchall()
+
     def _insert(self, table: str, rows: Sequence[tuple[Any, ...]], conflict: str = "") -> None:
         if rows:
             marks = ", ".join("?" * len(rows[0]))
@@ -162,13 +178,31 @@ class Store:
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """BEGIN and COMMIT, or ROLLBACK if the block raises."""
-        self._db.execute("BEGIN IMMEDIATE")
+        with self._explained():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):  # a full disk may have ended the transaction already
+                    self._db.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Tell of a damaged file or a full disk in one line; a row that comes twice is a fault of the program."""
         try:
             yield
-        except BaseException:
-            self._db.execute("ROLLBACK")
+        except sqlite3.IntegrityError:
             raise
-        self._db.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            raise InputError(
+                f"cannot use {self.path} ({error}); what it holds is safe: mend that, and the same command goes on"
+            ) from None
+        except sqlite3.DatabaseError as error:
+            raise InputError(
+                f"cannot use {self.path} as a store ({error}); move it away or choose another --results"
+            ) from None
 
 
 def _where(names: Iterable[str]) -> str:

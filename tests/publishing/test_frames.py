@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from bdl.plan.planning import cells_of
+from bdl.publishing.found import find, stored_cells
 from bdl.publishing.frames import final_frame, points_frame, write_frames
-from bdl.publishing.outcome import final_rows, stored_cells
-from bdl.spec import load_benchmark
+from bdl.spec import Variant, load_benchmark
 from bdl.store.folder import folder
 from bdl.store.rows import Outcome, Reading, Row
 from bdl.store.store import Store
@@ -82,29 +82,33 @@ def test_tables_of_nothing_have_their_columns(store):
     assert "value" in points_frame([], store)
 
 
+def found(asked, results):
+    """Final rows and recorded scores."""
+    return find(asked, results)[1:3]
+
+
 @pytest.mark.parametrize("overrides", [[], [SWEEP]])
 def test_what_is_published_reads_as_what_is_stored(tmp_path, overrides):
     """Search folds are published too, and do not count as results."""
     own = cells(*overrides)
     whole = load_benchmark("uci-regression", "quick", ["splits=2", *overrides]).select(entries=["vifa-nn"])
-    place = folder(tmp_path, whole)
+    asked = Variant(whole)
+    place = folder(tmp_path, asked)
     with Store(place / "store.sqlite") as store:
         for cell in own[:1]:
             fold = Row(*cell.key, "search", 0, 3, 1, "ok", None, {"learning_rate": 0.1}, {"nmll": 9.0}, 1.0, {})
             looks = (Reading("epochs", 1, "nmll", 2.0),)
             store.append([Outcome(fold), Outcome(final(cell, 0, {"nmll": 1.0}), looks)])
         assert [cell.key for cell in stored_cells(whole, store)] == [own[0].key]
+        stored = found(asked, tmp_path)
         assert [path.name for path in write_frames(own, store, place)] == ["trials.parquet", "points.parquet"]
     raw = pd.read_parquet(place / "trials.parquet")
     assert raw.stage.tolist() == ["search", "final"]
     assert raw.nmll.tolist() == [9.0, 1.0]
-    stored = final_rows(whole, tmp_path)
-    for path in place.glob("store.*"):
-        path.unlink()
-    published = final_rows(whole, tmp_path)
+    published = found(asked, tmp_path)
     for ours, theirs in zip(stored, published, strict=True):
         shared = [name for name in ours.columns if name in theirs.columns]
         assert {"dataset", "entry", *own[0].point} <= set(shared)
         pd.testing.assert_frame_equal(ours[shared], theirs[shared].reset_index(drop=True), check_dtype=False)
     (place / "points.parquet").unlink()
-    assert len(final_rows(whole, tmp_path)[1]) == 0
+    assert len(found(asked, tmp_path)[1]) == 0

@@ -259,6 +259,17 @@ def test_another_fit_hash_is_another_run(store, client, load, send):
     assert {run.info.run_id for run in runs_of(client, load().name)} == {first, second}
 
 
+def test_a_variant_replaces_no_run_of_the_protocol(store, client, load, send):
+    """Its fits may have the same hash, and be fewer."""
+    fill(store)
+    (whole,) = send(load())
+    (part,) = send(load(), variant="splits-1-0123abcd")
+    (again,) = send(load(), variant="splits-1-0123abcd")
+    name = load().name
+    assert [run.info.run_id for run in runs_of(client, name)] == [whole]
+    assert [run.info.run_id for run in runs_of(client, f"{name} (splits-1-0123abcd)")] == [again] != [part]
+
+
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
 def test_an_interrupted_run_is_failed_and_the_old_one_stays(store, client, load, send, tmp_path, monkeypatch, error):
     fill(store)

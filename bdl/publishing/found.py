@@ -1,0 +1,167 @@
+"""What an earlier run left: its rows, what they were made with, and in what that differs from the protocol."""
+
+from dataclasses import replace
+from pathlib import Path
+from textwrap import shorten
+from typing import NamedTuple
+
+import pandas as pd
+
+from bdl.errors import InputError
+from bdl.plan.cell import Cell
+from bdl.plan.planning import cells_of
+from bdl.publishing.frames import final_frame, points_frame, read_frames
+from bdl.spec import Benchmark, Variant, differences
+from bdl.spec.variant import GONE, plain
+from bdl.store.folder import folder, siblings
+from bdl.store.store import Store
+
+_SHOWN = ("title", "papers", "notes", "baseline")
+"""Fields that decide no number: what a file says there now is what is shown."""
+
+_NAMED = 4
+"""Cells that are listed by name, rather than counted."""
+
+
+class Found(NamedTuple):
+    """Rows and what they are."""
+
+    made: Variant
+    """What they were made with."""
+    rows: pd.DataFrame
+    """Final rows."""
+    points: pd.DataFrame
+    """Scores at recorded clocks."""
+    remark: str
+    """In what they are not the protocol; empty if they are."""
+
+    @property
+    def benchmark(self) -> Benchmark:
+        """The benchmark that they were made with."""
+        return self.made.benchmark
+
+
+def find(asked: Variant, results: Path, *, within: bool = False) -> Found:
+    """Read the rows of an earlier run: the published ones, else what its store has.
+
+    Parameters
+    ----------
+    asked
+        The benchmark as its file is now, and the same overrides and parts as the run had.
+    results
+        Folder of results.
+    within
+        Whether to take data sets and entries out of the rows of the whole, if no run was narrowed to them.
+
+    Raises
+    ------
+    InputError
+        If there is none, or a file is damaged.
+    """
+    place = folder(results, asked)
+    if not holds(place) and within and asked.narrowed and not asked.splits and holds(folder(results, asked.whole)):
+        found = find(asked.whole, results)
+        return found._replace(rows=_part(found.rows, asked), points=_part(found.points, asked))
+    if not holds(place):
+        raise InputError(
+            f"no results in {place}; start with: bdl-bench run {asked.asked}{_others(place, asked.source)}"
+        )
+    if (place / "trials.parquet").exists():
+        rows, points, text = read_frames(place)
+        made = presented(text, asked, place / "trials.parquet")
+        rows = rows[rows.stage == "final"]
+    else:
+        with Store(place / "store.sqlite") as store:
+            text = store.made
+            made = presented(text, asked, store.path)
+            cells = stored_cells(made.benchmark, store)
+            rows, points = final_frame(cells, store), points_frame(cells, store)
+    return Found(made, rows, points, remark(made, asked.benchmark, rows if text else None))
+
+
+def holds(place: Path) -> bool:
+    """Tell whether an earlier run has left anything in a folder."""
+    return any((place / name).exists() for name in ("store.sqlite", "trials.parquet"))
+
+
+def presented(text: str | None, asked: Variant, source: Path) -> Variant:
+    """Read what rows were made with; of what decides no number, take what the file says now.
+
+    Rows that do not say what they were made with, as those of earlier versions, are taken for what was asked for.
+    """
+    if text is None:
+        return asked
+    made, now = Variant.parse(text, str(source)), asked.benchmark
+    shown = {name: getattr(now, name) for name in _SHOWN}
+    benchmark = made.benchmark.model_copy(update=shown).select()  # which leaves out a baseline that it lacks
+    return replace(made, benchmark=benchmark, source=asked.source)
+
+
+def stored_cells(benchmark: Benchmark, store: Store) -> list[Cell]:
+    """List the cells of a benchmark that have final rows in a store, with the splits that have them."""
+    found = ((cell, tuple(row.split for row in store.rows("final", cell.key))) for cell in cells_of(benchmark))
+    return [cell.with_splits(splits) for cell, splits in found if splits]
+
+
+def remark(made: Variant, now: Benchmark, rows: pd.DataFrame | None) -> str:
+    """Say in what rows are not the protocol: profile, part, overrides, a file that has changed since.
+
+    Parameters
+    ----------
+    made
+        What they were made with.
+    now
+        The benchmark as its file is now, under the same overrides.
+    rows
+        All final rows; None for those of earlier versions, which do not say what they were made with, and of which what
+        is published may be a part.
+
+    Returns
+    -------
+    str
+        A sentence; empty if there is nothing to say.
+    """
+    parts = [f"profile {made.benchmark.profile}"] if made.benchmark.profile != "paper" else []
+    parts += [] if rows is None or rows.empty else _gaps(made.benchmark, rows)
+    parts += [f"{path}={_short(value)}" for path, value in made.changes.items()]
+    since = {path: old for path, (_, old) in differences(now, made.benchmark).items() if path not in _SHOWN}
+    parts += [_changed(path, old) for path, old in since.items()]
+    return f"Not the protocol: {'; '.join(parts)}." if parts else ""
+
+
+def _changed(path: str, old: object) -> str:
+    return f"{path} has come into the file since" if old == GONE else f"the file had {path}={_short(old)} then"
+
+
+def _short(value: object) -> str:
+    return shorten(plain(value), 80, placeholder=" ...")
+
+
+def _gaps(benchmark: Benchmark, rows: pd.DataFrame) -> list[str]:
+    """Say which cells and splits there are, if some are missing."""
+    columns = ["dataset", "entry", *benchmark.axes]
+    have = {key: set(own.split) for key, own in rows.groupby(columns, sort=False)}
+    wanted = {(str(cell.dataset), cell.entry, *cell.point.texts.values()): cell for cell in cells_of(benchmark)}
+    present = {key: cell for key, cell in wanted.items() if key in have}
+    named = [cell.label for cell in present.values()]
+    gaps = []
+    if len(present) < len(wanted):
+        listed = f" ({', '.join(named)})" if len(named) <= _NAMED else ""
+        gaps.append(f"{len(named)} of {len(wanted)} cells{listed}")
+    if any(set(cell.splits) - have[key] for key, cell in present.items()):
+        kept = {tuple(sorted(have[key])) for key in present}
+        some = ", ".join(map(str, kept.pop())) if len(kept) == 1 else "not all"
+        gaps.append(f"split {some} of {benchmark.splits}")
+    return gaps
+
+
+def _part(table: pd.DataFrame, asked: Variant) -> pd.DataFrame:
+    chosen = asked.chosen
+    return table[table.dataset.isin(list(map(str, chosen.datasets))) & table.entry.isin(list(chosen.entries))]
+
+
+def _others(place: Path, source: str) -> str:
+    """Name other results of the same benchmark, if there are any."""
+    texts = (read_frames(path)[2] for path in siblings(place) if (path / "trials.parquet").exists())
+    found = next((Variant.parse(text, str(place)) for text in texts if text), None)
+    return f" (there is: bdl-bench table {replace(found, source=source).asked})" if found else ""

@@ -1,0 +1,30 @@
+"""Tables that say at their head what they are not."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from bdl.reports import Cell, render
+
+
+def headed(cells: Sequence[Cell], format: str, remark: str) -> RenderableType:
+    """Render a comparison below a remark; formats that have no head have it among the notes of every cell.
+
+    Parameters
+    ----------
+    cells, format
+        As `bdl.reports.render` takes them; so are the errors.
+    remark
+        A sentence; empty for the table alone.
+    """
+    if not remark:
+        return render(cells, format)
+    if format == "rich":
+        return Group(Text(remark, style="bold yellow"), Text(), render(cells, format))
+    if format == "markdown":
+        escaped = re.sub(r"([\\|*_`<>\[\]])", r"\\\1", remark)
+        return f"**{escaped}**\n\n{render(cells, format)}"
+    return render([replace(cell, note="\n".join(filter(None, (remark, cell.note)))) for cell in cells], format)

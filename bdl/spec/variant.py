@@ -1,0 +1,215 @@
+"""What a command asks for: a benchmark, what overrides change in it, and the part of it that is run.
+
+The protocol is the whole file under a profile. Anything else is a variant, whose results are kept apart.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from pydantic import ValidationError
+
+from bdl.errors import InputError
+from bdl.spec.canonical import canonical, sha256
+from bdl.spec.explain import explain
+from bdl.spec.loading import load_benchmark
+from bdl.spec.schema import PART, Benchmark
+from bdl.spec.splits import parse_splits
+
+GONE = "(not there)"
+"""Stands for the value of a field that one of two benchmarks lacks."""
+
+_LONGEST_NAME = 60
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A benchmark as a command asks for it.
+
+    Parameters
+    ----------
+    benchmark
+        The whole benchmark, profile and overrides applied.
+    changes
+        Dotted path of what the overrides change to its new value.
+    datasets, entries, splits
+        The part that is run; empty for all.
+    source
+        Name or path that the benchmark was asked for by.
+    """
+
+    benchmark: Benchmark
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    datasets: tuple[str, ...] = ()
+    entries: tuple[str, ...] = ()
+    splits: tuple[int, ...] = ()
+    source: str = ""
+
+    @property
+    def chosen(self) -> Benchmark:
+        """The benchmark with the data sets and entries that are run."""
+        return self.benchmark.select(self.datasets, self.entries)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The splits that are run."""
+        return self.splits or tuple(range(self.benchmark.splits))
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether a part is run."""
+        return bool(self.datasets or self.entries or self.splits)
+
+    @property
+    def whole(self) -> "Variant":
+        """The same without narrowing."""
+        return replace(self, datasets=(), entries=(), splits=())
+
+    @property
+    def name(self) -> str:
+        """Folder of its results, readable as far as it is short; empty for the protocol."""
+        if not (self.changes or self.narrowed):
+            return ""
+        parts = [*self.datasets, *self.entries, *([f"splits-{self._splits}"] if self.splits else [])]
+        parts += [f"{path.rpartition('.')[2]}-{plain(value)}" for path, value in self.changes.items()]
+        readable = re.sub(r"[^a-z0-9-]+", "_", "_".join(parts).lower())[:_LONGEST_NAME].strip("_-")
+        return f"{readable}-{sha256(self._identity)[:8]}"
+
+    @property
+    def asked(self) -> str:
+        """What selects it on the command line: the benchmark and options."""
+        words = [self.source or self.benchmark.name]
+        words += ["--profile", self.benchmark.profile] if self.benchmark.profile != "paper" else []
+        words += [word for name in self.datasets for word in ("--dataset", name)]
+        words += [word for name in self.entries for word in ("--method", name)]
+        words += ["--splits", self._splits] if self.splits else []
+        words += [word for path, value in self.changes.items() for word in ("--set", f"{path}={plain(value)}")]
+        return shlex.join(words)
+
+    def dump(self) -> dict[str, Any]:
+        """Give all of it as JSON values."""
+        return {
+            "spec": self.benchmark.model_dump(mode="json"),
+            "overrides": dict(self.changes),
+            "narrowed_to": self._part if self.narrowed else None,
+        }
+
+    @classmethod
+    def parse(cls, text: str, source: str) -> Self:
+        """Read the JSON of what `dump` gives.
+
+        Parameters
+        ----------
+        text
+            The JSON; more keys may be there.
+        source
+            Where it is from, for the message.
+
+        Raises
+        ------
+        InputError
+            If it is not that, or this version of the package has no such benchmark.
+        """
+        try:
+            content = json.loads(text)
+            # A part: the profile that was applied may have left out what notes are about.
+            benchmark = Benchmark.model_validate(content["spec"], context=PART)
+            part = content["narrowed_to"] or {}
+            datasets, entries, splits = (tuple(part.get(name, ())) for name in ("datasets", "entries", "splits"))
+            return cls(benchmark, content["overrides"], datasets, entries, splits)
+        except ValidationError as error:
+            raise InputError(f"{source}: the spec of these rows is not one of this version: {explain(error)}") from None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{source} is damaged ({error!r}); remove it and run again") from None
+
+    @property
+    def _splits(self) -> str:
+        """Write the splits as the command line takes them."""
+        first, last = self.splits[0], self.splits[-1]
+        if first == 0 and last == len(self.splits) - 1:
+            return f"{len(self.splits)}"
+        return f"{first}-{last}" if last - first == len(self.splits) - 1 else ",".join(map(str, self.splits))
+
+    @property
+    def _part(self) -> dict[str, list[Any]]:
+        return {"datasets": list(self.datasets), "entries": list(self.entries), "splits": list(self.splits)}
+
+    @property
+    def _identity(self) -> dict[str, Any]:
+        return {"changes": dict(self.changes), **self._part}
+
+
+def load_variant(
+    name_or_path: str,
+    profile: str = "paper",
+    overrides: Sequence[str] = (),
+    datasets: Sequence[str] = (),
+    entries: Sequence[str] = (),
+    splits: str | None = None,
+) -> Variant:
+    """Read what a command asks for.
+
+    What narrows nothing, and an override that changes nothing, count for nothing.
+
+    Parameters
+    ----------
+    name_or_path, profile, overrides
+        As `load_benchmark` takes them.
+    datasets, entries
+        The part that is run; all if empty.
+    splits
+        As `parse_splits` takes it; None for all.
+
+    Raises
+    ------
+    InputError
+        As `load_benchmark`, `Benchmark.select` and `parse_splits` say.
+    """
+    protocol = load_benchmark(name_or_path, profile)
+    benchmark = load_benchmark(name_or_path, profile, overrides) if overrides else protocol
+    benchmark.select(datasets, entries)
+    numbers = () if splits is None else parse_splits(splits, benchmark.splits)
+    return Variant(
+        benchmark,
+        {path: new for path, (_, new) in differences(protocol, benchmark).items()},
+        _part(datasets, tuple(map(str, benchmark.datasets))),
+        _part(entries, tuple(benchmark.entries)),
+        () if len(numbers) == benchmark.splits else numbers,
+        name_or_path,
+    )
+
+
+def differences(before: Benchmark, after: Benchmark) -> dict[str, tuple[Any, Any]]:
+    """List the fields in which two benchmarks differ.
+
+    Returns
+    -------
+    dict
+        Dotted path to both values, `GONE` for one that is not there. A component of another name is one value.
+    """
+    return dict(_differences(before.model_dump(mode="json"), after.model_dump(mode="json"), ""))
+
+
+def _differences(before: Any, after: Any, path: str) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    mappings = isinstance(before, Mapping) and isinstance(after, Mapping) and path != "sweep"  # replaced as a whole
+    if mappings and (not path or before.get("name") == after.get("name")):
+        for key in dict.fromkeys((*before, *after)):
+            inner = f"{path}.{key}" if path else key
+            yield from _differences(before.get(key, GONE), after.get(key, GONE), inner)
+    elif before != after:
+        yield path, (before, after)
+
+
+def _part(wanted: Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:
+    """Put names into the order of the benchmark; none if all are wanted."""
+    kept = tuple(name for name in known if name in wanted)
+    return () if kept == known else kept
+
+
+def plain(value: Any) -> str:
+    """Write a JSON value as YAML on one line; text without quotes where YAML takes it for text."""
+    is_text = isinstance(value, str) and re.fullmatch(r"[A-Za-z_(][\w./:() -]*", value)
+    return value if is_text and value not in ("null", "true", "false") else canonical(value)

@@ -1,0 +1,155 @@
+"""How a command ends: with an exit code that says why, and at most one line on stderr."""
+
+import codecs
+import errno
+import io
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TextIO
+
+from bdl.errors import InputError
+
+DONE, FAILED_FITS, BAD_INPUT, INTERNAL, INTERRUPTED = 0, 1, 2, 3, 130
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+_PLAIN = {
+    "±": "+-",
+    "─": "-",
+    "━": "-",
+    "│": "|",
+    "↓": "v",
+    "↑": "^",
+    **{mark: f"^{number}" for number, mark in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
+}
+"""What stands for characters of tables in an encoding that lacks them."""
+
+
+class _Patient(io.TextIOWrapper):
+    """Standard output that whoever reads it may close: what follows is written nowhere, and work goes on."""
+
+    def write(self, text: str, /) -> int:
+        """Write, and notice on the next flush that nobody reads."""
+        try:
+            return super().write(text)
+        except BrokenPipeError:
+            self.to_nowhere()
+            return len(text)
+
+    def flush(self) -> None:
+        """Flush; from the first time that nobody reads on, into nothing."""
+        try:
+            super().flush()
+        except BrokenPipeError:
+            self.to_nowhere()
+
+    def to_nowhere(self) -> None:
+        """Drop what is not written yet, and all that follows."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.fileno())
+        os.close(nowhere)
+        super().flush()
+
+
+def prepare() -> None:
+    """Make standard output and error fit to be written to.
+
+    One that is closed is nowhere, a character that its encoding lacks has a plain one in its place, and one that is
+    closed by its reader ends nothing.
+    """
+    codecs.register_error("bdl", _plain)
+    for name in ("stdout", "stderr"):
+        stream: TextIO | None = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+        elif type(stream) is io.TextIOWrapper:
+            stream.flush()
+            encoding, lines = stream.encoding, stream.line_buffering
+            patient = _Patient(stream.detach(), encoding=encoding, errors="bdl", line_buffering=lines)
+            setattr(sys, name, patient)
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_PLAIN.get(char, "?") for char in error.object[error.start : error.end]), error.end
+
+
+def write(text: str) -> None:
+    """Write a text for machines to standard output, as UTF-8 whatever the locale says."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+    sys.stdout.write(text)
+
+
+def ended(command: Callable[[], int | None]) -> int:
+    """Run a command to its end; give the exit code, after a line on stderr where there is something to tell.
+
+    Returns
+    -------
+    int
+        0 done, 1 failed fits (which the command itself gives), 2 bad input, 3 a fault of this program, 130 interrupted.
+    """
+    try:
+        code = command() or DONE
+        sys.stdout.flush()
+        return code
+    except InputError as error:
+        return _told(str(error), BAD_INPUT)
+    except KeyboardInterrupt:
+        return _told("interrupted", INTERRUPTED)
+    except SystemExit as stop:
+        return _told(f"{_place(stop.__traceback__)} called sys.exit({stop.code}) and ended the command", BAD_INPUT)
+    except OSError as error:
+        if error.errno in _FULL:
+            where = f" for {error.filename}" if error.filename else ""
+            return _told(f"no space left on the disk{where}; free some, and the same command goes on", BAD_INPUT)
+        return _internal(error)
+    except Exception as error:
+        # That of typer or of click, whichever typer brings, for an option or argument that cannot be.
+        usage = getattr(error, "format_message", None)
+        return _internal(error) if usage is None else _usage(error, usage())
+
+
+def _usage(error: Exception, message: str) -> int:
+    if message:
+        return _told(message.rstrip("."), BAD_INPUT)
+    getattr(error, "show", str)()
+    return BAD_INPUT
+
+
+def _internal(error: Exception) -> int:
+    text = "".join(traceback.format_exception(error))
+    what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+    try:
+        handle, path = tempfile.mkstemp(prefix="bdl-bench-", suffix=".log")
+        with os.fdopen(handle, "w", encoding="utf-8") as log:
+            log.write(f"{' '.join(sys.argv)}\n\n{text}")
+    except OSError:
+        return _told(f"a fault of this program: {what}\n{text}", INTERNAL)
+    return _told(f"a fault of this program: {what}; the traceback is in {path}", INTERNAL)
+
+
+def _told(message: str, code: int) -> int:
+    with suppress(OSError):  # a full disk, say, on which standard error is
+        colour = ("\033[31m", "\033[0m") if sys.stderr.isatty() and "NO_COLOR" not in os.environ else ("", "")
+        sys.stderr.write(f"{colour[0]}bdl-bench: {message}{colour[1]}\n")
+        sys.stderr.flush()
+    try:
+        sys.stdout.flush()
+    except OSError:  # or Python would complain of it at its end, with a code of its own
+        if isinstance(sys.stdout, _Patient):
+            sys.stdout.to_nowhere()
+    return code
+
+
+def _place(trace: TracebackType | None) -> str:
+    frames = traceback.extract_tb(trace)
+    return f"{frames[-1].filename}, line {frames[-1].lineno}," if frames else "a component"

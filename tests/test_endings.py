@@ -1,0 +1,247 @@
+"""How commands end: with the exit code that is documented, and at most one line on stderr."""
+
+import errno
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bdl import __version__
+from bdl.execution.groups import attempt
+from bdl.publishing import tracking
+
+TINY = """
+name: tiny
+title: A tiny benchmark
+datasets: [diabetes]
+splits: 1
+entries:
+  fixed:
+    model: {name: linear}
+    likelihood: {name: gaussian}
+    method: {name: vifa, gradients_per_update: 2}
+    training: {epochs: 1, batch_size: 10}
+    hyper: {learning_rate: 0.01, prior_precision: 1, noise_precision: 0.001}
+evaluation: {samples: 5}
+metrics: [nmll]
+"""
+PAPERS = "papers: [{paper: nobody1900, tables: [Table 1], task: uci_nn_predictions, methods: {fixed: vifa_lr}}]\n"
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "tiny.yaml"
+    path.write_text(TINY, "utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory, request) -> Path:
+    """Results of a run, for copies to be damaged."""
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "tiny.yaml").write_text(TINY, "utf-8")
+    words = [sys.executable, "-m", "bdl", "run", "tiny.yaml", "--no-compile", "--tracking", "none"]
+    assert subprocess.run(words, cwd=folder, capture_output=True).returncode == 0
+    return folder / "results"
+
+
+@pytest.fixture
+def copy(results, tiny, tmp_path) -> Path:
+    return Path(shutil.copytree(results, tmp_path / "results")) / "tiny"
+
+
+def refusal(result: tuple[int, str, str], expected: int = 2) -> str:
+    code, out, err = result
+    assert (code, out) == (expected, ""), out + err
+    assert err.startswith("bdl-bench: ")
+    assert err.count("\n") == 1
+    return err
+
+
+def raising(error):
+    def raise_it(*args, **kwargs):
+        raise error
+
+    return raise_it
+
+
+def test_a_fault_of_the_program_is_code_3_with_its_traceback_in_a_file(tiny, invoke, monkeypatch):
+    monkeypatch.setattr("bdl.spec.load_variant", raising(ZeroDivisionError("two\nlines")))
+    error = refusal(invoke("table", tiny), 3)
+    assert "a fault of this program: ZeroDivisionError: two lines" in error
+    log = Path(re.search(r"the traceback is in (\S+)", error)[1])
+    text = log.read_text("utf-8")
+    log.unlink()
+    assert text.startswith(f"bdl-bench table {tiny}\n")
+    assert "Traceback (most recent call last)" in text
+
+
+def test_an_interrupted_command_is_code_130(tiny, invoke, monkeypatch):
+    monkeypatch.setattr("bdl.spec.load_variant", raising(KeyboardInterrupt()))
+    assert invoke("table", tiny)[0] == 130
+
+
+@pytest.mark.parametrize("call", ["bdl.publishing.outcome.publish", "bdl.execution.queue.run"])
+def test_a_full_disk_is_told_in_one_line(tiny, invoke, monkeypatch, call):
+    monkeypatch.setattr(call, raising(OSError(errno.ENOSPC, "No space left on device", "table.md")))
+    code, _, err = invoke("run", tiny, "--no-compile", "--tracking", "none")
+    assert code == 2
+    assert err == "bdl-bench: no space left on the disk for table.md; free some, and the same command goes on\n"
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), ValueError("I/O error: full (os error 28)")])
+def test_a_full_disk_fails_no_fit(error):
+    class Group:
+        run = staticmethod(raising(error))
+
+    with pytest.raises(OSError) as raised:  # noqa: PT011
+        attempt(Group(), print)
+    assert raised.value.errno == errno.ENOSPC
+
+
+def test_sys_exit_in_a_method_file_is_told(tiny, invoke):
+    Path("leaves.py").write_text("import sys\n\nsys.exit(0)\n", "utf-8")
+    tiny.write_text(TINY.replace("{name: vifa, gradients_per_update: 2}", "{name: leaves.py:Method}"), "utf-8")
+    error = refusal(invoke("run", tiny))
+    assert "leaves.py, line 3, called sys.exit(0)" in error
+
+
+def test_sys_exit_in_a_fit_fails_the_fit():
+    class Group:
+        members = ()
+        run = staticmethod(raising(SystemExit(0)))
+
+    assert attempt(Group(), print) == []
+
+
+COMMANDS = [
+    (["table", "--splits", ""], "splits ''"),
+    (["table", "--results", ""], "--results ''"),
+    (["run", "--results", ""], "--results ''"),
+    (["run", "--tracking", "foo://bar"], "no tracking URI: 'foo://bar'"),
+    (["run", "--tracking", "sqlite:////nowhere/at/all.db"], "cannot write a database to /nowhere/at"),
+    (["run", "--nonsense"], "No such option"),
+    (["run", "--jobs", "none"], "--jobs"),
+]
+
+
+@pytest.mark.parametrize(("words", "reason"), COMMANDS, ids=[" ".join(words) for words, _ in COMMANDS])
+def test_what_cannot_be_is_refused_before_anything_is_done(tiny, tmp_path, invoke, words, reason):
+    command, *options = words
+    assert reason in refusal(invoke(command, tiny, *options))
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny.yaml"]
+
+
+def test_an_unknown_paper_is_refused_before_training(tiny, tmp_path, invoke):
+    tiny.write_text(TINY + PAPERS, "utf-8")
+    assert "unknown paper 'nobody1900'" in refusal(invoke("run", tiny))
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny.yaml"]
+
+
+def test_a_file_that_goes_too_deep_is_told(tiny, invoke):
+    tiny.write_text("name: " + "[" * 20_000, "utf-8")
+    assert "too many levels" in refusal(invoke("run", tiny))
+
+
+def test_a_database_that_is_none_is_refused_before_the_run(tiny, tmp_path, invoke):
+    (tmp_path / "mlflow.db").write_text("no database at all" * 100)
+    assert "cannot write the MLflow database" in refusal(invoke("run", tiny, "--tracking", "sqlite:///mlflow.db"))
+    assert not (tmp_path / "results").exists()
+
+
+def spoil(path: Path) -> None:
+    """Overwrite the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[1024:-1024] = b"x" * (len(content) - 2048)
+    path.write_bytes(content)
+
+
+DAMAGE = {
+    "empty rows": ("trials.parquet", lambda path: path.write_bytes(b""), ["table", "figures"]),
+    "spoilt rows": ("trials.parquet", spoil, ["table", "figures"]),
+    "text for rows": ("trials.parquet", lambda path: path.write_text("rows"), ["table", "figures", "run"]),
+    "empty store": ("store.sqlite", lambda path: path.write_bytes(b""), ["log"]),
+    "spoilt store": ("store.sqlite", spoil, ["log", "run"]),
+    "text for a store": ("store.sqlite", lambda path: path.write_text("rows" * 1000), ["log", "run"]),
+}
+
+
+@pytest.mark.parametrize(("name", "damage", "commands"), DAMAGE.values(), ids=DAMAGE)
+def test_damaged_files_are_told_in_one_line(copy, tiny, invoke, name, damage, commands):
+    damage(copy / name)
+    before = (copy / name).read_bytes()
+    for command in commands:
+        error = refusal(invoke(command, tiny))
+        assert str(Path("results/tiny")) in error or "no fit of tiny is finished" in error
+        assert (copy / name).read_bytes() == before or not before
+
+
+def test_a_database_that_cannot_be_made_is_not_left_half_made(tmp_path, monkeypatch):
+    def half(tracking_uri):
+        with sqlite3.connect(tracking_uri.removeprefix("sqlite:///")) as db:
+            db.execute("CREATE TABLE experiments (id INTEGER)")
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(tracking, "_client", half)
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    with pytest.raises(tracking.InputError, match="disk is full"), tracking.connection(uri):
+        pass
+    left = [path for path in tmp_path.iterdir() if path.stat().st_size and path.is_file()]
+    assert left == []
+
+
+def started(*words: str, **more) -> subprocess.Popen:
+    command = [sys.executable, "-m", "bdl", *words]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **more)
+
+
+def test_a_reader_that_leaves_ends_nothing():
+    process = started("list", stdout=subprocess.PIPE)
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait() == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize("words", [("list",), ("--version",)])
+def test_output_that_cannot_be_written_is_told(words):
+    with Path("/dev/full").open("w") as full:
+        process = started(*words, stdout=full)
+        _, error = process.communicate()
+    assert process.returncode == 2
+    assert error.startswith("bdl-bench: no space left")
+    assert error.count("\n") == 1
+
+
+def test_without_standard_output_there_is_none():
+    words = f"exec '{sys.executable}' -m bdl list >&-"
+    done = subprocess.run(["sh", "-c", words], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("format", ["rich", "json"])
+def test_a_locale_that_knows_ascii_alone(results, format):
+    """Tables have plain characters in the place of others; what machines read is UTF-8 all the same."""
+    published = Path(__file__).parents[1] / "results"
+    words = ["table", "uci-regression", "--results", str(published), "--format", format]
+    done = subprocess.run(
+        [sys.executable, "-m", "bdl", *words], capture_output=True, env=os.environ | {"PYTHONIOENCODING": "ascii"}
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    if format == "json":
+        assert done.stdout == (published / "uci-regression/table.json").read_bytes()
+    else:
+        assert b"Mean +- SE" in done.stdout
+        assert done.stdout.isascii()
+
+
+def test_version_and_help(invoke):
+    assert invoke("--version") == (0, f"bdl-bench {__version__}\n", "")
+    assert invoke("run", "-h")[:2] == invoke("run", "--help")[:2]
+    assert "bdl-bench run" in invoke("run", "-h")[1]

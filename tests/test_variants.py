@@ -1,0 +1,215 @@
+"""Results of a part, of overrides or of another file never take the place of published ones, and say what they are."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from bdl.publishing import mirror
+
+TINY = """
+name: tiny
+title: A tiny benchmark
+datasets: [diabetes]
+splits: 2
+entries:
+  fixed:
+    model: {name: linear}
+    likelihood: {name: gaussian}
+    method: {name: vifa, gradients_per_update: 2}
+    training: {epochs: 1, batch_size: 10}
+    hyper: {learning_rate: 0.01, prior_precision: 1, noise_precision: 0.001}
+evaluation: {samples: 5}
+metrics: [nmll]
+profiles:
+  quick: {splits: 1}
+"""
+FASTER = "--set", "entries.fixed.hyper.learning_rate=0.5"
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "tiny.yaml"
+    path.write_text(TINY, "utf-8")
+    return path
+
+
+@pytest.fixture
+def run(invoke):
+    return lambda *words: invoke("run", *words, "--no-compile", "--tracking", "none")
+
+
+@pytest.fixture
+def published(tiny, run) -> Path:
+    """Folder of the protocol as a clone has it: without the store."""
+    assert run(tiny)[0] == 0
+    folder = Path("results/tiny").resolve()
+    for name in ("store.sqlite", "store.lock"):
+        (folder / name).unlink()
+    shutil.rmtree(folder / "posteriors")
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Files of a folder, without its variants and profiles."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path): path.read_bytes() for path in files if not {"variants", "quick"} & set(path.parts)}
+
+
+def refusal(result: tuple[int, str, str]) -> str:
+    code, out, err = result
+    assert (code, out) == (2, ""), out + err
+    assert err.count("\n") == 1
+    return err
+
+
+def newest() -> Path:
+    return max(Path("results").rglob("provenance.json"), key=lambda path: path.stat().st_mtime_ns).parent
+
+
+OTHERS = [
+    (TINY.replace("epochs: 1", "epochs: 2"), "diabetes/fixed of another spec"),
+    (TINY.replace("seed: 0", "").replace("title:", "seed: 1\ntitle:"), "of another spec"),
+    (TINY.replace("splits: 2", "splits: 1"), "1 published final fits that this benchmark lacks"),
+    (TINY.replace("  fixed:", "  other:"), "2 published final fits that this benchmark lacks"),
+]
+
+
+@pytest.mark.parametrize(("text", "reason"), OTHERS, ids=["training", "seed", "splits", "entries"])
+@pytest.mark.parametrize("options", [(), ("--fresh",)], ids=["", "fresh"])
+def test_another_file_of_the_same_name_is_refused(published, tmp_path, run, text, reason, options):
+    copy = tmp_path / "copy.yaml"
+    copy.write_text(text, "utf-8")
+    before = contents(tmp_path)
+    error = refusal(run(copy, *options))
+    assert reason in error
+    assert "a name of its own" in error
+    assert "--results" in error
+    assert contents(tmp_path) == before
+
+
+PARTS = {
+    "splits": (["--splits", "1"], "split 0 of 2"),
+    "override": ([*FASTER], "entries.fixed.hyper.learning_rate=0.5"),
+    "both": (["--splits", "1-1", *FASTER], "split 1 of 2; entries.fixed.hyper.learning_rate=0.5"),
+    "profile": (["--profile", "quick"], "profile quick"),
+}
+
+
+@pytest.mark.parametrize(("options", "what"), PARTS.values(), ids=PARTS)
+def test_a_variant_leaves_what_is_published_and_says_what_it_is(published, tiny, run, invoke, options, what):
+    before = contents(published)
+    remark = f"Not the protocol: {what}."
+    code, out, err = run(tiny, *options)
+    assert (code, err) == (0, "")
+    assert out.count(remark) == 1
+    assert contents(published) == before
+    place = newest()
+    assert place.resolve() != published
+    assert (place / "table.md").read_text("utf-8").startswith(f"**{remark}**\n\n".replace("_", r"\_"))
+    assert all(cell["note"].startswith(remark) for cell in json.loads((place / "table.json").read_text("utf-8")))
+    for format in ("markdown", "csv", "latex", "json", "rich"):
+        code, out, _ = invoke("table", tiny, *options, "--format", format)
+        assert code == 0
+        assert remark.replace("_", "") in out.replace("\\", "").replace("_", "")
+
+    origin = json.loads((place / "provenance.json").read_text("utf-8"))
+    assert origin["overrides"] == ({"entries.fixed.hyper.learning_rate": 0.5} if FASTER[1] in options else {})
+    assert origin["spec"]["entries"]["fixed"]["hyper"]["learning_rate"] == (0.5 if FASTER[1] in options else 0.01)
+    code, out, _ = run(tiny, *options)
+    assert code == 0
+    assert "Everything is in the store already" in out
+
+
+def test_the_protocol_says_nothing_of_the_kind(published, tiny, invoke):
+    assert "Not the protocol" not in (published / "table.md").read_text("utf-8")
+    assert "Not the protocol" not in invoke("table", tiny)[1]
+    origin = json.loads((published / "provenance.json").read_text("utf-8"))
+    assert (origin["overrides"], origin["narrowed_to"]) == ({}, None)
+
+
+def test_the_whole_takes_over_what_parts_have_done(tiny, run):
+    assert run(tiny, "--splits", "1-1")[0] == 0
+    part = pd.read_parquet(newest() / "trials.parquet")
+    code, out, _ = run(tiny)
+    assert code == 0
+    assert "final fits taken over from other runs of tiny: 1" in out
+    whole = pd.read_parquet("results/tiny/trials.parquet")
+    pd.testing.assert_frame_equal(whole[whole.split == 1].reset_index(drop=True), part)
+    code, out, _ = run(tiny, *FASTER)
+    assert "other runs" not in out, "those are other fits"
+
+
+def test_rows_keep_what_they_were_made_with_when_the_file_changes(published, tiny, run, invoke):
+    _, before, _ = invoke("table", tiny, "--format", "markdown")
+    tiny.write_text(TINY.replace("learning_rate: 0.01", "learning_rate: 0.5").replace("A tiny", "Another"), "utf-8")
+    code, after, _ = invoke("table", tiny, "--format", "markdown")
+    assert code == 0
+    head = "**Not the protocol: the file had entries.fixed.hyper.learning\\_rate=0.01 then.**\n\n"
+    assert after == head + before
+    tiny.write_text(TINY.replace("A tiny benchmark", "Another title"), "utf-8")
+    assert invoke("table", tiny, "--format", "markdown")[1] == before
+
+
+def test_what_is_mirrored_is_what_was_run(tiny, run, invoke, monkeypatch):
+    told = {}
+
+    def take(benchmark, store, cells, **more):
+        told.update(more, parameters=[mirror.parameters(cell) for cell in cells])
+        return ["a run"]
+
+    monkeypatch.setattr(mirror, "mirror", take)
+    assert run(tiny, *FASTER)[0] == 0
+    error = refusal(invoke("log", tiny))
+    assert "no results in results/tiny; start with: bdl-bench run" in error
+    assert f"(there is: bdl-bench table {tiny} --set entries.fixed.hyper.learning_rate=0.5)" in error
+    tiny.write_text(TINY.replace("epochs: 1", "epochs: 3"), "utf-8")
+    assert invoke("log", tiny, *FASTER)[0] == 0
+    (parameters,) = told["parameters"]
+    assert parameters["hyper.learning_rate"] == "0.5"
+    assert parameters["training.epochs"] == "1"
+    assert told["variant"].startswith("learning_rate-0_5-")
+    assert "hyper.learning_rate=0.5" in told["tags"]["bdl.protocol"]
+    assert "the file had entries.fixed.training.epochs=1 then" in told["tags"]["bdl.protocol"]
+
+
+def test_figures_never_take_the_place_of_plots_that_have_data(published, tiny, run, invoke, monkeypatch):
+    """Neither those of a part, nor those of a run that was interrupted before its first fit."""
+    before = contents(published)
+
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bdl.execution.queue.run", interrupt)
+        assert run(tiny)[0] == 130
+    for extra in ("store.sqlite", "store.lock"):
+        before[str(published / extra)] = (published / extra).read_bytes()
+    assert invoke("figures", tiny)[0] == 0
+    assert contents(published) == before
+    assert "no results in" in refusal(invoke("figures", tiny, *FASTER))
+    (published / "trials.parquet").unlink()
+    assert "no fit of tiny is finished" in refusal(invoke("figures", tiny))
+
+
+def test_figures_that_are_no_longer_drawn_do_not_stay(tiny, run):
+    stale = Path("results/tiny/figures/tiny-rmse.png")
+    stale.parent.mkdir(parents=True)
+    for path in (stale, stale.with_name("notes.txt"), stale.with_name("other-rmse.png")):
+        path.write_text("old")
+    assert run(tiny)[0] == 0
+    names = {path.name for path in stale.parent.iterdir()}
+    assert names == {"notes.txt", "other-rmse.png", "tiny-nmll.png", "tiny-nmll.pdf"}
+
+
+def test_a_table_is_of_the_rows_of_a_part_where_no_run_was_narrowed_to_it(published, tiny, invoke):
+    code, out, _ = invoke("table", tiny, "--method", "fixed", "--dataset", "diabetes", "--format", "json")
+    assert code == 0
+    assert out == (published / "table.json").read_text("utf-8")
+    assert re.search(
+        r"no results in results/tiny/variants/splits-1-\w+;", refusal(invoke("table", tiny, "--splits", "1"))
+    )
