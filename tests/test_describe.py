@@ -164,7 +164,7 @@ def test_a_sweep_and_changes_of_all_entries_are_told(tmp_path):
                 "The posterior of one or two parameters under any likelihood, by sums over a grid.",
             ],
         ),
-        ("rmse", ["rmse (metric)", "RMSE, target units; lower is better"]),
+        ("rmse", ["rmse (metric)", "RMSE, target units; lower is better", "settings: standardised=False"]),
         ("runtime", ["runtime (metric)", "Runtime, minutes per split; a duration, shown as paper / ours"]),
     ],
 )

@@ -7,7 +7,18 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.posteriors import FAMILIES, Dropout, Empirical, Gaussian, Point, Weighted, from_tensors, to_tensors
+from bdl.posteriors import (
+    FAMILIES,
+    Dropout,
+    Empirical,
+    Gaussian,
+    Point,
+    Scaled,
+    StudentT,
+    Weighted,
+    from_tensors,
+    to_tensors,
+)
 from bdl.posteriors.tensors import as_type
 from bdl.registry import Registry
 
@@ -31,6 +42,8 @@ ALL = {
     "point": Point(torch.ones(2)),
     "dropout": DROPOUT,
     "empirical": Empirical(torch.ones(2, 3)),
+    "scaled": Scaled(*torch.ones(4, 2), torch.tensor([[0, 1]])),
+    "student-t": StudentT(torch.zeros(2), torch.ones(2), torch.tensor(3.0)),
     "weighted": Weighted(torch.ones(2, 3), torch.zeros(2)),
 }
 
@@ -50,7 +63,9 @@ def test_round_trip(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_gaussians_are_told_by_their_verbs(name):
-    assert isinstance(ALL[name], Gaussian) == (name not in {"dropout", "empirical", "point", "weighted"})
+    assert isinstance(ALL[name], Gaussian) == (
+        name not in {"dropout", "empirical", "point", "scaled", "student-t", "weighted"}
+    )
 
 
 def test_other_families_are_named_by_their_place():
