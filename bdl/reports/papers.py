@@ -1,6 +1,7 @@
 """The numbers printed in the papers, looked up by benchmark entry."""
 
 import csv
+import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -157,18 +158,21 @@ def _chosen(
 
 
 def _stderr(row: dict[str, str]) -> Printed | None:
-    """Read the standard error; a few tables print the standard deviation in its place."""
-    if not row["stderr"] or "standard deviation" in row["note"]:
+    """Read the standard error; a few tables print the standard deviation, of so many repeats, in its place."""
+    if not row["stderr"]:
         return None
-    return Printed(row["stderr"])
+    if "standard deviation" not in row["note"]:
+        return Printed(row["stderr"])
+    count = _count(row)
+    return Printed(f"{float(row['stderr']) / math.sqrt(count):.2g}") if count else None
 
 
 def _count(row: dict[str, str]) -> int | None:
-    """Read how many splits or runs a number is a statistic of: one, or what its note says, "mean over 20 splits"."""
+    """Read how many splits or runs a number is a statistic of: one, or as its note says ("over 20 splits", "20 repeats")."""
     if row["statistic"] == "single":
         return 1
-    said = re.search(r"\bover (\d+) ", row["note"])
-    return int(said[1]) if said else None
+    said = re.search(r"\bover (\d+) |\b(?P<n>\d+) repeats\b", row["note"])
+    return int(said[1] or said["n"]) if said else None
 
 
 def _require(kind: str, listed: PaperTables, wanted: Iterable[str], known: set[str]) -> None:

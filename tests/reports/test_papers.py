@@ -63,7 +63,7 @@ def test_vifa_means_transcribed_by_hand(vifa):
 
 
 def test_every_statistic_says_of_how_many_it_is():
-    """But for counts, which are not of several runs, and where "20 repeats" are predictions of one."""
+    """But for counts, which are not of several runs, and where 20 predictions are of one network."""
     rows = [row for paper in PAPERS for row in _load(paper) if row["statistic"] in ("mean", "median")]
     assert {_count(row) for row in rows if row["paper"] != "mata2018" and "runtime" not in row["metric"]} == {5, 10, 20}
     assert {_count(row) for paper in PAPERS for row in _load(paper) if row["statistic"] == "single"} == {1}
@@ -137,7 +137,8 @@ def test_a_printed_standard_deviation_is_not_taken_for_a_standard_error():
     wine = SimpleNamespace(
         paper="mata2018", tables=["Table 4.2"], task="wine", methods={"bbb": "bbb"}, metrics={}, datasets={}, split=None
     )
-    assert paper_values([wine])["wine", "bbb", "rmse", "mean"].stderr is None
+    found = paper_values([wine])["wine", "bbb", "rmse", "mean"]
+    assert (found.n, found.stderr.text) == (20, "0.0051"), "0.023 over the root of 20 repeats"
 
 
 @pytest.mark.parametrize(
