@@ -168,7 +168,7 @@ def _stderr(row: dict[str, str]) -> Printed | None:
 
 
 def _count(row: dict[str, str]) -> int | None:
-    """Read how many splits or runs a number is a statistic of: one, or as its note says ("over 20 splits", "20 repeats")."""
+    """Read how many splits or runs a number is a statistic of: one, or what its note says ("over 20 splits")."""
     if row["statistic"] == "single":
         return 1
     said = re.search(r"\bover (\d+) |\b(?P<n>\d+) repeats\b", row["note"])
