@@ -14,6 +14,9 @@ from bdl.reports.inputs import PaperTables
 
 PAPERS = ("brownlie2022", "vifa2023", "slang2018", "mata2018")
 
+_ONE_RUN = ("single", "count")
+"""Statistics, as the tables call them, that are the number of one run."""
+
 Key = tuple[str, str, str, str]
 """Dataset, entry, metric, statistic."""
 
@@ -132,7 +135,7 @@ def _read_table(listed: PaperTables, rows: list[dict[str, str]]) -> dict[Key, Pa
     values: dict[Key, PaperValue] = {}
     for entry, name in listed.methods.items():
         for row, metric, value in _chosen(listed, name, rows):
-            single = row["statistic"] == "single"
+            single = row["statistic"] in _ONE_RUN
             key = (row["dataset"], entry, metric, "mean" if single else row["statistic"])
             source = f"{listed.paper} {row['table']}"
             if key in values:
@@ -169,7 +172,7 @@ def _stderr(row: dict[str, str]) -> Printed | None:
 
 def _count(row: dict[str, str]) -> int | None:
     """Read how many splits or runs a number is a statistic of: one, or what its note says ("over 20 splits")."""
-    if row["statistic"] == "single":
+    if row["statistic"] in _ONE_RUN:
         return 1
     said = re.search(r"\bover (\d+) |\b(?P<n>\d+) repeats\b", row["note"])
     return int(said[1] or said["n"]) if said else None
