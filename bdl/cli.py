@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,8 @@ from bdl import __version__, cli_data, cli_references, terminal
 from bdl.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from bdl.plan.cell import Cell
     from bdl.spec import Variant
     from bdl.store.store import Store
@@ -77,6 +80,7 @@ def run(
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes that work side by side, one thread each.")] = 1,
     compile: Compile = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; a copy of the store is kept.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much it is and how long it takes.")] = False,
     results: Results = Path("results"),
     tracking: Tracking = "",
 ) -> None:
@@ -88,11 +92,14 @@ def run(
 
     start = time.perf_counter()
     asked = load_variant(name, profile, set_, dataset, method, splits)
+    if dry_run:
+        _dry_run(asked, results, partial(_plan, asked, results, device, compile, jobs, dry=True), jobs, fresh)
+        return
     if uri := tracking_uri(tracking, results):
         check_uri(uri, results)
-    cells = _plan(asked, results, device, compile)
+    cells = _plan(asked, results, device, compile, jobs)
     with opened(results, asked) as store:
-        _work(asked, cells, store, jobs, fresh)
+        _work(asked, cells, store, jobs, fresh, results)
         _hand_over(asked, store, results, time.perf_counter() - start, uri)
         finals = [row for cell in cells for row in store.rows("final", cell.key)]
     if n_failed := sum(row.status == "failed" for row in finals):
@@ -100,8 +107,33 @@ def run(
         raise typer.Exit(1)
 
 
-def _work(asked: "Variant", cells: "list[Cell]", store: "Store", jobs: int, fresh: bool) -> None:
+def _dry_run(asked: "Variant", results: Path, plan: "Callable[[], list[Cell]]", jobs: int, fresh: bool) -> None:
+    """Say what a run would take; nothing is started or written."""
+    from bdl import announcing
+    from bdl.execution.queue import check_hashes
+    from bdl.execution.taking_over import at_hand
+    from bdl.store.folder import empty, folder, looked_at, siblings
+
+    if names := announcing.not_here(asked):
+        told = f"not on this machine: {', '.join(names)}; fetch them, then ask again: bdl-bench data fetch"
+        _say([f"{told} {' '.join(names)}"])
+        return
+    cells = plan()
+    with empty() if fresh else looked_at(results, asked) as store:
+        check_hashes(cells, store)
+        elsewhere = {} if fresh else at_hand(cells, store, siblings(folder(results, asked)))
+        found = announcing.foretell(asked, cells, store, results, jobs, elsewhere)
+    _say([*announcing.lines(found, asked, results), *announcing.references(cells)])
+
+
+def _say(lines: "Iterable[str]") -> None:
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _work(asked: "Variant", cells: "list[Cell]", store: "Store", jobs: int, fresh: bool, results: Path) -> None:
     """Do what the store lacks, and what no other run of the benchmark has done already."""
+    from bdl import announcing
     from bdl.execution.executors import crew
     from bdl.execution.queue import prepare
     from bdl.execution.queue import run as run_cells
@@ -116,6 +148,9 @@ def _work(asked: "Variant", cells: "list[Cell]", store: "Store", jobs: int, fres
         store.remember(json.dumps(asked.dump()))
         if not fresh and (count := take_over(cells, store, siblings(store.path.parent))):
             console.print(f"final fits taken over from other runs of {asked.benchmark.name}: {count}")
+        found = announcing.foretell(asked, cells, store, results, jobs)
+        if found.seconds > announcing.SHORT:
+            _say(announcing.lines(found, asked, results))
         with Display(console, cells) as display, crew(jobs) as workers:
             run_cells(cells, store, workers, display)
     except KeyboardInterrupt:
@@ -270,8 +305,13 @@ def main() -> None:
     sys.exit(terminal.ended(lambda: app(standalone_mode=False)))
 
 
-def _plan(asked: "Variant", results: Path, device: str, compile: bool | None) -> "list[Cell]":
-    """Lay out what is asked for, with references that are sampled; refuse what would only be found after training."""
+def _plan(
+    asked: "Variant", results: Path, device: str, compile: bool | None, jobs: int, *, dry: bool = False
+) -> "list[Cell]":
+    """Lay out what is asked for, with references that are sampled; refuse what would only be found after training.
+
+    Dry, nothing is sampled, and references are not looked at.
+    """
     from bdl.plan.first_look import check as check_start
     from bdl.plan.planning import plan
     from bdl.plan.truths import check, sampled
@@ -279,9 +319,10 @@ def _plan(asked: "Variant", results: Path, device: str, compile: bool | None) ->
     from bdl.reports.papers import paper_values
 
     paper_values(asked.benchmark.papers)
-    cells = plan(asked.chosen, splits=asked.numbers, device=device, compile=compile)
+    cells = plan(asked.chosen, splits=asked.numbers, device=device, compile=compile, jobs=jobs)
     check_published(asked, cells, results)
-    cli_references.make(sampled(cells), console)
-    check(cells)
+    if not dry:
+        cli_references.make(sampled(cells), console)
+        check(cells)
     check_start(cells)
     return cells

@@ -27,7 +27,7 @@ Counted = tuple[Cell, int]
 YEAR = 365.25 * 24 * 3600.0
 _BASE = 400_000_000
 """Bytes that a process takes before it has any data: the interpreter, PyTorch and its compiler."""
-_COMPILED = 5
+COMPILED = 5
 """Compiled programs are that much faster at the most."""
 _SAMPLED = 5e-10
 """Seconds that a parameter of a posterior's sample takes in the prediction of a row, at the least."""
@@ -88,7 +88,7 @@ def least_seconds(cell: Cell, splits: int) -> float:
         count = splits * fits(cell, stage)
         if count and not (cell.settings.direct and not cell.settings.streams):
             updates = _number(updates_of(cell, stage))
-            total += count * seconds_model(cell, updates, width(cell, stage, splits)) / _COMPILED
+            total += count * seconds_model(cell, updates, width(cell, stage, splits)) / COMPILED
     if not cell.settings.streams:
         samples, rows = cell.benchmark.evaluation_of(cell.entry).samples, len(cell.data.split(cell.splits[0]).test)
         total += _number(splits * samples * max(rows, 1) * _dim(cell)) * _SAMPLED
