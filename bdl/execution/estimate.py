@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from bdl.plan import machine
 from bdl.plan.cell import Cell
-from bdl.plan.cost import by_split, compiles, fits, seconds_model, updates_of, width
+from bdl.plan.cost import by_split, compiles, fits, scoring_seconds, seconds_model, updates_of, width
 from bdl.plan.sizes import COMPILED, memory, posterior_size
 from bdl.store.rows import CellKey, Row, Stage
 from bdl.store.store import Store
@@ -155,17 +155,24 @@ def measured_rows(rows: Iterable[Row], own: bool) -> list[Measured]:
 def _rates(cells: Mapping[CellKey, Cell], measured: Iterable[Measured]) -> dict[tuple[object, ...], float]:
     """Find how far the model is off: for a stage of a cell in this and in other runs, for an entry, and over all."""
     entries = {cell.entry: cell for cell in cells.values()}
+    alike: Counter[Measured] = Counter()
+    lasted: dict[Measured, float] = {}
+    for one in measured:  # thousands of fits, of a few kinds
+        kind = one._replace(seconds=0.0)
+        alike[kind] += 1
+        lasted[kind] = lasted.get(kind, 0.0) + one.seconds
     sums: dict[tuple[object, ...], list[float]] = {}
-    for one in measured:
-        cell = cells.get(one.cell)
-        updates = one.updates or (updates_of(cell, one.stage) if cell else 0)
-        alike = cell or entries.get(one.cell[1])
-        if alike is None or not (updates or cell):
+    for kind, count in alike.items():
+        cell = cells.get(kind.cell)
+        updates = kind.updates or (updates_of(cell, kind.stage) if cell else 0)
+        like = cell or entries.get(kind.cell[1])
+        if like is None or not (updates or cell):
             continue
-        for key in ((one.own, one.cell, one.stage), (alike.entry,), ()):
+        model = count * seconds_model(like, updates, kind.width)
+        for key in ((kind.own, kind.cell, kind.stage), (like.entry,), ()):
             pair = sums.setdefault(key, [0.0, 0.0])
-            pair[0] += one.seconds
-            pair[1] += seconds_model(alike, updates, one.width)
+            pair[0] += lasted[kind]
+            pair[1] += model
     return {key: seconds / model for key, (seconds, model) in sums.items()}
 
 
@@ -173,6 +180,8 @@ def _stage_seconds(own: Left, stage: Stage, rates: Mapping[tuple[object, ...], f
     """Foretell the time of what is left of a stage, in one process, and say what that rests on."""
     cell, group = own.cell, width(own.cell, stage, own.splits)
     model = own.fits(stage) * seconds_model(cell, updates_of(cell, stage), group)
+    scores = own.fits(stage) * scoring_seconds(cell, stage)
+    untimed = scores if stage == "final" else 0.0  # rows of the search have their scores in their seconds
     ways: tuple[tuple[tuple[object, ...], Basis], ...] = (
         ((True, cell.key, stage), "the same cells"),
         ((False, cell.key, stage), "the same cells in other or published runs"),
@@ -181,5 +190,5 @@ def _stage_seconds(own: Left, stage: Stage, rates: Mapping[tuple[object, ...], f
     )
     for key, basis in ways:
         if key in rates:
-            return model * rates[key], basis
-    return model / (COMPILED if compiles(cell, stage, group) else 1), "the planner's model of an update"
+            return model * rates[key] + untimed, basis
+    return scores + model / (COMPILED if compiles(cell, stage, group) else 1), "the planner's model of an update"

@@ -68,6 +68,8 @@ def compiles(cell: Cell, stage: Stage, width: int) -> bool:
 
 # Measured on two cores (scripts/bench_training.py): seconds of an update, and of each parameter of a model-minibatch.
 _LAUNCH, _PARAMETER = 3e-3, 25e-9
+# The same for predictions: of each number that is drawn, and of each parameter of a sample for each row.
+_DRAWN, _PREDICTED = 2e-8, 1e-9
 
 
 def by_split(cell: Cell) -> bool:
@@ -118,3 +120,13 @@ def seconds_model(cell: Cell, n_updates: float, group: int) -> float:
 def updates_of(cell: Cell, stage: Stage) -> int:
     """Count the updates of one fit in a stage; the observations of a stream."""
     return minibatches(cell, stage) // batches_per_step(cell)
+
+
+def scoring_seconds(cell: Cell, stage: Stage) -> float:
+    """Foretell what the samples take that predict the test rows of one fit, or the rows of a fold."""
+    search, metrics = cell.settings.search, cell.benchmark.metrics
+    if cell.settings.streams or not (stage == "search" or any(own.info.kind == "predictive" for own in metrics)):
+        return 0.0
+    split = cell.data.split(cell.splits[0])
+    rows = len(split.train) // search.folds if stage == "search" and search else len(split.test)
+    return cell.benchmark.evaluation_of(cell.entry).samples * float(cell.problem.dim) * (_DRAWN + rows * _PREDICTED)

@@ -1,7 +1,7 @@
 """Sizes that no machine can do: memory and time of a plan, roughly, before its splits are listed or anything is made.
 
-What is counted is what grows: the states of the fits that train together, three times over; the outputs of their layers;
-the normals of an update; the data. It is right within a factor of two or three where it matters.
+What is counted is what grows: the states of the fits that train together, three times over; the outputs of their
+layers; the normals of an update; the data.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ from bdl.methods.base import Method, StreamMethod
 from bdl.models.base import LayeredModel
 from bdl.plan import machine
 from bdl.plan.cell import Cell
-from bdl.plan.cost import batches_per_step, fits, load, seconds_model, updates_of, width
+from bdl.plan.cost import batches_per_step, fits, load, scoring_seconds, seconds_model, updates_of, width
 from bdl.plan.programs import schedule
 from bdl.store.rows import Stage
 
@@ -29,8 +29,6 @@ _BASE = 400_000_000
 """Bytes that a process takes before it has any data: the interpreter, PyTorch and its compiler."""
 COMPILED = 5
 """Compiled programs are that much faster at the most."""
-_SAMPLED = 5e-10
-"""Seconds that a parameter of a posterior's sample takes in the prediction of a row, at the least."""
 _STAGES: tuple[Stage, ...] = ("search", "final")
 
 
@@ -47,9 +45,9 @@ def check_sizes(plan: Sequence[Counted], jobs: int) -> None:
         need = _BASE + group_memory(cell, count)
         if cell.device == "cpu" and need > there:
             raise InputError(
-                f"entries.{cell.entry}: on {cell.dataset} {_most(cell, count):,} fits of {_dim(cell):,} parameters side "
-                f"by side need about {machine.amount(need)} of memory, and {machine.amount(there)} are available; make "
-                "the model, the settings or --splits smaller"
+                f"entries.{cell.entry}: on {cell.dataset} {_most(cell, count):,} fits side by side, of "
+                f"{_dim(cell):,} parameters, need about {machine.amount(need)} of memory, and "
+                f"{machine.amount(there)} are available; make the model, the settings or the splits smaller"
             )
     if (need := memory(plan, jobs)) > there and jobs > 1:
         raise InputError(
@@ -86,18 +84,21 @@ def least_seconds(cell: Cell, splits: int) -> float:
     total = 0.0
     for stage in _STAGES:
         count = splits * fits(cell, stage)
-        if count and not (cell.settings.direct and not cell.settings.streams):
-            updates = _number(updates_of(cell, stage))
-            total += count * seconds_model(cell, updates, width(cell, stage, splits)) / COMPILED
-    if not cell.settings.streams:
-        samples, rows = cell.benchmark.evaluation_of(cell.entry).samples, len(cell.data.split(cell.splits[0]).test)
-        total += _number(splits * samples * max(rows, 1) * _dim(cell)) * _SAMPLED
+        if count:
+            updates = 0 if _one_by_one(cell) else updates_of(cell, stage)
+            total += _number(count) * seconds_model(cell, _number(updates), width(cell, stage, splits)) / COMPILED
+            total += _number(count) * scoring_seconds(cell, stage) / COMPILED
     return total / machine.cores()
 
 
+def _one_by_one(cell: Cell) -> bool:
+    """Tell whether fits have no minibatches, and are made one after the other."""
+    return cell.settings.direct and not cell.settings.streams
+
+
 def _most(cell: Cell, splits: int) -> int:
-    """Count the fits of the largest group; those without minibatches are made one after the other."""
-    if cell.settings.direct and not cell.settings.streams:
+    """Count the fits of the largest group."""
+    if _one_by_one(cell):
         return 1
     return max(width(cell, stage, splits) for stage in _STAGES)
 
@@ -118,7 +119,7 @@ def _fit_memory(cell: Cell) -> int:
 def _state(cell: Cell) -> int:
     """Count the bytes that the state of one fit holds, from the shapes of its tensors alone."""
     method: Any = cell.settings.method.build()
-    if cell.settings.direct and not cell.settings.streams:
+    if _one_by_one(cell):
         return 8 * _dim(cell)
     with suppress(Exception):  # a state that depends on values; one that cannot be is refused later, with a reason
         return _shaped(cell, method)
