@@ -50,12 +50,8 @@ def foretell(asked: "Variant", ways: Ways, console: Console) -> None:
     from bdl.store.folder import empty, folder, looked_at, siblings
 
     if names := announcing.not_here(asked):
-        _say(
-            [
-                f"not on this machine, and needed to foretell: {', '.join(names)}; bdl-bench data fetch {' '.join(names)}"
-            ],
-            console,
-        )
+        told = f"not on this machine, and needed to foretell: {', '.join(names)}"
+        _say([f"{told}; bdl-bench data fetch {' '.join(names)}"], console)
         return
     cells = _plan(asked, ways, console, dry=True)
     with empty() if ways.fresh else looked_at(ways.results, asked) as store:

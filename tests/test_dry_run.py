@@ -42,6 +42,7 @@ ABSURD = [
     (["--set", f"entries.lr.training.epochs=1{'0' * 400}"], ["inf years of this machine"]),
     (["--set", "evaluation.samples=1000000000000000"], ["years of this machine", "samples"]),
     (["--set", "entries.lr.method={name: bbb, samples: 1000000000}"], ["parameters, need about", "GB of memory"]),
+    (["--set", "splits=1000000000", "--splits", "0-99999999"], ["splits '0-99999999'", "100,000,000"]),
     (["--jobs", "0"], ["--jobs", "greater than or equal to 1"]),
     (["--jobs", "100000"], ["--jobs 100000", "TB of memory", "choose fewer"]),
 ]
@@ -101,7 +102,7 @@ def test_a_long_run_says_how_to_narrow_it(run):
     """400 million updates of 3 ms: two weeks, and no fit is started by asking."""
     _, out, _ = run("--dry-run", "--set", "entries.lr.training.epochs=20000000")
     assert "days here" in out
-    assert "shorter: bdl-bench run tiny.yaml --splits 0-0 --set entries.lr.training.epochs=20000000" in out
+    assert "shorter: bdl-bench run tiny.yaml --splits 1 --set entries.lr.training.epochs=20000000" in out
 
 
 def test_a_short_run_says_nothing_before_it(run):

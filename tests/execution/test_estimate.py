@@ -1,4 +1,4 @@
-"""What a run is going to take: fits counted by hand, seconds from stored rows, and what is left of an interrupted run."""
+"""What a run takes: fits counted by hand, seconds from stored rows, what is left of an interrupted run."""
 
 import pytest
 import yaml
@@ -22,7 +22,7 @@ SEARCH = {
     "trials": 4,
     "folds": 3,
     "metric": "nmll",
-    "space": {name: SPACE for name in ("learning_rate", "prior_precision", "noise_precision")},
+    "space": dict.fromkeys(("learning_rate", "prior_precision", "noise_precision"), SPACE),
 }
 FIXED = {"learning_rate": 0.01, "prior_precision": 1, "noise_precision": 0.001}
 CONTENT = {
@@ -118,7 +118,7 @@ def test_rows_of_the_run_itself_come_before_those_of_others(cells):
 
 
 def test_other_cells_stand_for_one_that_was_not_measured(cells):
-    searched, fixed = cells
+    fixed = cells[1]
     found = estimate(left(cells), 1, [measured(fixed, "final", 1, 5)])
     assert found.basis == {"the same cells": 5, "other cells": 65}
 
