@@ -2,20 +2,14 @@
 
 import json
 import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from bdl import __version__, cli_data, cli_references, terminal
+from bdl import __version__, cli_data, cli_references, cli_run, terminal
 from bdl.errors import InputError
-
-if TYPE_CHECKING:
-    from bdl.plan.cell import Cell
-    from bdl.spec import Variant
-    from bdl.store.store import Store
 
 app = typer.Typer(
     help="Benchmarks for Bayesian deep learning: every number beside the one printed in the paper.",
@@ -77,6 +71,7 @@ def run(
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes that work side by side, one thread each.")] = 1,
     compile: Compile = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; a copy of the store is kept.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much it is and how long it takes.")] = False,
     results: Results = Path("results"),
     tracking: Tracking = "",
 ) -> None:
@@ -84,57 +79,15 @@ def run(
     from bdl.publishing.outcome import tracking_uri
     from bdl.publishing.tracking import check_uri
     from bdl.spec import load_variant
-    from bdl.store.folder import opened
 
-    start = time.perf_counter()
     asked = load_variant(name, profile, set_, dataset, method, splits)
+    ways = cli_run.Ways(results, device, compile, jobs, fresh)
+    if dry_run:
+        cli_run.foretell(asked, ways, console)
+        return
     if uri := tracking_uri(tracking, results):
         check_uri(uri, results)
-    cells = _plan(asked, results, device, compile)
-    with opened(results, asked) as store:
-        _work(asked, cells, store, jobs, fresh)
-        _hand_over(asked, store, results, time.perf_counter() - start, uri)
-        finals = [row for cell in cells for row in store.rows("final", cell.key)]
-    if n_failed := sum(row.status == "failed" for row in finals):
-        console.print(f"{n_failed} of the final fits failed; their reasons are in trials.parquet, column 'reason'")
-        raise typer.Exit(1)
-
-
-def _work(asked: "Variant", cells: "list[Cell]", store: "Store", jobs: int, fresh: bool) -> None:
-    """Do what the store lacks, and what no other run of the benchmark has done already."""
-    from bdl.execution.executors import crew
-    from bdl.execution.queue import prepare
-    from bdl.execution.queue import run as run_cells
-    from bdl.execution.taking_over import take_over
-    from bdl.progress import Display
-    from bdl.store.folder import siblings, start_afresh
-
-    if fresh and (copy := start_afresh(store, [cell.key for cell in cells])):
-        console.print(f"Starting anew; the earlier rows are in {copy}")
-    try:
-        prepare(cells, store)
-        store.remember(json.dumps(asked.dump()))
-        if not fresh and (count := take_over(cells, store, siblings(store.path.parent))):
-            console.print(f"final fits taken over from other runs of {asked.benchmark.name}: {count}")
-        with Display(console, cells) as display, crew(jobs) as workers:
-            run_cells(cells, store, workers, display)
-    except KeyboardInterrupt:
-        Console(stderr=True).print("interrupted; the same command goes on from here")
-        raise typer.Exit(130) from None
-
-
-def _hand_over(asked: "Variant", store: "Store", results: Path, seconds: float, uri: str | None) -> None:
-    """Publish what the store has, show its tables, and mirror it."""
-    from bdl.publishing.outcome import mirror_run, publish, tables
-
-    found, artifacts = publish(asked, store, results, seconds)
-    console.print(tables(found, "rich"))
-    if asked.name:
-        told = f"kept apart from the protocol, in {store.path.parent}; see it with: bdl-bench table {asked.asked}"
-        console.print(told, soft_wrap=True, highlight=False)
-    if uri:
-        mirror_run(found, store, uri, results, artifacts)
-        console.print("mirrored to MLflow; look at it with: bdl-bench ui")
+    cli_run.run(asked, ways, uri, console)
 
 
 @app.command()
@@ -257,7 +210,6 @@ def describe(
 @app.command()
 def schema() -> None:
     """Write the JSON schema of benchmark files, for editors."""
-    import json
 
     from bdl.spec import json_schema
 
@@ -268,20 +220,3 @@ def main() -> None:
     """Run the command line: 0 done, 1 fits failed, 2 bad input, 3 a fault of this program, 130 interrupted."""
     terminal.prepare()
     sys.exit(terminal.ended(lambda: app(standalone_mode=False)))
-
-
-def _plan(asked: "Variant", results: Path, device: str, compile: bool | None) -> "list[Cell]":
-    """Lay out what is asked for, with references that are sampled; refuse what would only be found after training."""
-    from bdl.plan.first_look import check as check_start
-    from bdl.plan.planning import plan
-    from bdl.plan.truths import check, sampled
-    from bdl.publishing.keeping import check_published
-    from bdl.reports.papers import paper_values
-
-    paper_values(asked.benchmark.papers)
-    cells = plan(asked.chosen, splits=asked.numbers, device=device, compile=compile)
-    check_published(asked, cells, results)
-    cli_references.make(sampled(cells), console)
-    check(cells)
-    check_start(cells)
-    return cells

@@ -17,10 +17,10 @@ from bdl.execution.executors import Crew
 from bdl.execution.groups import Chosen, FinalGroup, Group, SearchGroup, attempt, failed_row
 from bdl.execution.rescoring import rescore
 from bdl.plan.cell import Cell
-from bdl.plan.cost import fits, remaining_work
+from bdl.plan.cost import by_split, fits, remaining_work
 from bdl.plan.fingerprint import fit_hash
 from bdl.plan.planning import together
-from bdl.search import FoldScore, best_setting, per_round
+from bdl.search import FoldScore, best_setting
 from bdl.store.rows import Outcome, Row
 from bdl.store.store import Store
 
@@ -110,6 +110,13 @@ def prepare(cells: Sequence[Cell], store: Store) -> None:
 
 def claim(cells: Sequence[Cell], store: Store) -> None:
     """Check that the store's rows belong to these cells, and register new cells."""
+    for cell, own in check_hashes(cells, store).items():
+        if store.fit_hash(cell.key) is None:
+            store.claim(cell.key, own)
+
+
+def check_hashes(cells: Sequence[Cell], store: Store) -> dict[Cell, str]:
+    """Give the hash of each cell's fits; errors as in `run`."""
     hashes = {cell: fit_hash(cell) for cell in cells}
     for cell, own in hashes.items():
         found = store.fit_hash(cell.key)
@@ -118,9 +125,7 @@ def claim(cells: Sequence[Cell], store: Store) -> None:
                 f"{store.path} holds {cell.label} of another spec, data or code "
                 f"({found[:12]}, now {own[:12]}); --fresh starts anew and keeps a copy"
             )
-    for cell, own in hashes.items():
-        if store.fit_hash(cell.key) is None:
-            store.claim(cell.key, own)
+    return hashes
 
 
 def remaining(cell: Cell, store: Store) -> int:
@@ -176,7 +181,7 @@ def _search_groups(cell: Cell, store: Store) -> list[Group]:
         for split in _pending(cell, store)
         if len(searched.get(split, ())) < fits(cell, "search")
     }
-    if cell.device == "cpu" and per_round(search) == search.trials:
+    if by_split(cell):
         return [SearchGroup(cell, {split: own}, store.checkpoints) for split, own in scores.items()]
     return [SearchGroup(cell, scores, store.checkpoints)] if scores else []
 

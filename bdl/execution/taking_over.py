@@ -8,8 +8,10 @@ from bdl.errors import InputError
 from bdl.plan.cell import Cell
 from bdl.plan.fingerprint import fit_hash
 from bdl.store import artefacts
-from bdl.store.rows import Outcome, Row
+from bdl.store.rows import CellKey, Outcome, Row, Stage
 from bdl.store.store import Store
+
+_STAGES: tuple[Stage, ...] = ("search", "final")
 
 
 def take_over(cells: Sequence[Cell], store: Store, folders: Iterable[Path]) -> int:
@@ -37,17 +39,33 @@ def take_over(cells: Sequence[Cell], store: Store, folders: Iterable[Path]) -> i
     return count
 
 
+def at_hand(cells: Sequence[Cell], store: Store, folders: Iterable[Path]) -> dict[CellKey, set[int]]:
+    """List the splits of each cell that `take_over` would copy; arguments as there."""
+    found: dict[CellKey, set[int]] = {cell.key: set() for cell in cells}
+    for path in (folder / "store.sqlite" for folder in folders):
+        if path.exists():
+            with suppress(InputError), Store(path) as other:
+                for cell in cells:
+                    found[cell.key] |= {row.split for row in _wanted(cell, store, other)}
+    return found
+
+
 def _take(cell: Cell, store: Store, other: Store) -> int:
     """Copy the splits of a cell that succeeded, each with its search; give their number."""
-    if other.fit_hash(cell.key) != fit_hash(cell):
-        return 0
-    begun = {row.split for stage in ("final", "search") for row in store.rows(stage, cell.key)}
-    wanted = [row for row in other.rows("final", cell.key) if row.split in cell.splits and row.split not in begun]
-    found = [row for row in wanted if row.status == "ok" and row.artefact]
+    found = _wanted(cell, store, other)
     for row in found:
         folds = [Outcome(fold) for fold in other.rows("search", cell.key) if fold.split == row.split]
         store.append([*folds, _whole(cell, row, other)])
     return len(found)
+
+
+def _wanted(cell: Cell, store: Store, other: Store) -> list[Row]:
+    """Find the final rows of a cell that succeeded there, and of whose splits the store holds nothing."""
+    if other.fit_hash(cell.key) != fit_hash(cell):
+        return []
+    begun = {row.split for stage in _STAGES for row in store.rows(stage, cell.key)}
+    wanted = [row for row in other.rows("final", cell.key) if row.split in cell.splits and row.split not in begun]
+    return [row for row in wanted if row.status == "ok" and row.artefact]
 
 
 def _whole(cell: Cell, row: Row, other: Store) -> Outcome:

@@ -1,4 +1,6 @@
-"""How much work a cell is, for progress and to decide what is compiled."""
+"""How much work a cell is, for progress, to decide what is compiled, and to foretell how long it takes."""
+
+from math import prod
 
 from bdl.plan.cell import Cell
 from bdl.plan.programs import schedule
@@ -62,3 +64,69 @@ def compiles(cell: Cell, stage: Stage, width: int) -> bool:
         fits(cell, stage) * minibatches(cell, stage) * len(cell.benchmark.splits_of(cell.dataset)) // (width * per_step)
     )
     return worthwhile(total, width * per_step, cell.problem.dim)
+
+
+# Measured on two cores (scripts/bench_training.py): seconds of an update, and of each parameter of a model-minibatch.
+_LAUNCH, _PARAMETER = 3e-3, 25e-9
+# The same for predictions: of each number that is drawn, and of each parameter of a sample for each row.
+_DRAWN, _PREDICTED = 2e-8, 1e-9
+
+
+def by_split(cell: Cell) -> bool:
+    """Tell whether the search of a split is a group of its own, which fills the cache of a CPU."""
+    search = cell.settings.search
+    return search is not None and cell.device == "cpu" and _per_round(cell) == search.trials
+
+
+def width(cell: Cell, stage: Stage, splits: int) -> int:
+    """Count the fits of a group in a stage, where so many splits are run."""
+    search = cell.settings.search
+    if stage == "final" or search is None:
+        return splits
+    return search.folds * _per_round(cell) * (1 if by_split(cell) else splits)
+
+
+def _per_round(cell: Cell) -> int:
+    from bdl.search import per_round  # whose sampler is heavy, and tables do without
+
+    return per_round(cell.settings.search) if cell.settings.search else 0
+
+
+def load(cell: Cell) -> int:
+    """Count the numbers that an update of one fit goes through: parameters of its minibatches, or its normals."""
+    if cell.settings.streams:
+        return cell.stream.dim
+    noise = cell.settings.method.build().step_noise(cell.problem) if cell.settings.training else {}
+    return max(batches_per_step(cell) * cell.problem.dim, sum(map(prod, noise.values())))
+
+
+def seconds_model(cell: Cell, n_updates: float, group: int) -> float:
+    """Foretell the share of a fit in the time of its group, uncompiled; what is measured tells how far that is off.
+
+    Parameters
+    ----------
+    cell
+        What is fitted.
+    n_updates
+        Updates of the fit; 0 for a method without minibatches, whose time only a measurement can tell.
+    group
+        Fits that train together.
+    """
+    if not n_updates:
+        return _LAUNCH
+    return n_updates * (_LAUNCH / group + _PARAMETER * load(cell))
+
+
+def updates_of(cell: Cell, stage: Stage) -> int:
+    """Count the updates of one fit in a stage; the observations of a stream."""
+    return minibatches(cell, stage) // batches_per_step(cell)
+
+
+def scoring_seconds(cell: Cell, stage: Stage) -> float:
+    """Foretell what the samples take that predict the test rows of one fit, or the rows of a fold."""
+    search, metrics = cell.settings.search, cell.benchmark.metrics
+    if cell.settings.streams or not (stage == "search" or any(own.info.kind == "predictive" for own in metrics)):
+        return 0.0
+    split = cell.data.split(cell.splits[0])
+    rows = len(split.train) // search.folds if stage == "search" and search else len(split.test)
+    return cell.benchmark.evaluation_of(cell.entry).samples * float(cell.problem.dim) * (_DRAWN + rows * _PREDICTED)

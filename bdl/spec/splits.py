@@ -2,6 +2,9 @@
 
 from bdl.errors import InputError
 
+_MOST = 1_000_000
+"""Splits that are listed one by one."""
+
 
 def parse_splits(text: str, n: int) -> tuple[int, ...]:
     """Read which of the splits 0 to n - 1 to run.
@@ -34,4 +37,6 @@ def parse_splits(text: str, n: int) -> tuple[int, ...]:
             raise InputError(f"splits '{text}': that is no split at all; give a count from 1 up, or low-high")
         if high >= n:
             raise InputError(f"splits '{text}': there are {n} splits, 0 to {n - 1}; choose among them")
+    if (count := sum(high - low + 1 for low, high in bounds)) > _MOST:
+        raise InputError(f"splits '{text}': {count:,} splits are too many to list; choose at most {_MOST:,}")
     return tuple(sorted({number for low, high in bounds for number in range(low, high + 1)}))

@@ -54,9 +54,9 @@ class Variant:
         return self.benchmark.select(self.datasets, self.entries)
 
     @property
-    def numbers(self) -> tuple[int, ...]:
-        """The splits that are run."""
-        return self.splits or tuple(range(self.benchmark.splits))
+    def numbers(self) -> Sequence[int]:
+        """The splits that are run; all of them are counted rather than listed."""
+        return self.splits or range(self.benchmark.splits)
 
     @property
     def narrowed(self) -> bool:

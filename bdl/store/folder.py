@@ -60,6 +60,17 @@ def opened(results: Path, variant: Variant) -> Iterator[Store]:
         lock.release()
 
 
+def looked_at(results: Path, variant: Variant) -> Store:
+    """Open the store to look at what it has; an `empty` one if there is none."""
+    path = folder(results, variant) / "store.sqlite"
+    return Store(path) if path.exists() else empty()
+
+
+def empty() -> Store:
+    """Make a store in memory, which leaves nothing behind."""
+    return Store(Path(":memory:"))
+
+
 def start_afresh(store: Store, cells: Sequence[CellKey]) -> Path | None:
     """Forget the cells' rows, keeping a copy of the store beside it; None if there was nothing to forget."""
     if not any(store.fit_hash(cell) for cell in cells):

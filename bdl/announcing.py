@@ -1,0 +1,119 @@
+"""What is said before a run: how much it is, how long it takes on this machine, and how to narrow it."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from bdl.data import status
+from bdl.execution.estimate import Estimate, estimate, left_of
+from bdl.plan import machine
+from bdl.plan.cell import Cell
+from bdl.plan.truths import sampled
+from bdl.publishing.measured import measured
+from bdl.references.cache import state
+from bdl.spec import Variant, list_profiles
+from bdl.store.rows import CellKey
+from bdl.store.store import Store
+
+SHORT, LONG = 60.0, 30 * 60.0
+"""Seconds; shorter runs need no word, longer ones one of how to narrow them."""
+
+
+def foretell(
+    asked: Variant,
+    cells: Sequence[Cell],
+    store: Store,
+    results: Path,
+    jobs: int,
+    elsewhere: Mapping[CellKey, Collection[int]] | None = None,
+) -> Estimate:
+    """Foretell a run.
+
+    Parameters
+    ----------
+    asked, cells
+        What is to be run, and its plan.
+    store
+        What it has is left out.
+    results
+        Folder of results, whose runs of the benchmark tell what fits take.
+    jobs
+        Processes.
+    elsewhere
+        Splits of a cell that the run will take over from others.
+    """
+    left = [left_of(cell, store, (elsewhere or {}).get(cell.key, ())) for cell in cells]
+    return estimate(left, jobs, measured(asked, results) if any(own.splits for own in left) else ())
+
+
+def not_here(asked: Variant) -> list[str]:
+    """List the data sets whose files are not all on this machine."""
+    names = map(str, asked.chosen.datasets)
+    return [name for name in names if any(found == "missing" for _, found in status(name))]
+
+
+def references(cells: Sequence[Cell]) -> list[str]:
+    """Say how many references the run samples first, if there are any."""
+    count = sum(state(reference.recipe) == "missing" for reference in sampled(cells))
+    return [f"references to sample first, which is not in the time: {count}"] if count else []
+
+
+def lines(found: Estimate, asked: Variant, place: Path) -> list[str]:
+    """Tell an estimate: fits, time and what it rests on, memory and disk, and how to narrow what is long.
+
+    Parameters
+    ----------
+    found
+        What the run takes.
+    asked
+        What is to be run.
+    place
+        Folder of results, whose disk is meant.
+    """
+    searched, final = found.count("search"), found.count("final")
+    there = found.done("search"), found.done("final")
+    done = f"; done already and left out: {there[0]:,} and {there[1]:,}" if any(there) else ""
+    cells = len(found.left)
+    told = [f"{cells} cell{'s' if cells > 1 else ''}, fits: {searched:,} of the search and {final:,} final{done}"]
+    if not final:
+        return [*told, "everything is done: there is nothing left to train"]
+    told += [
+        f"time: {duration(found.seconds)} here, with {found.jobs} job{'s' if found.jobs > 1 else ''} on "
+        f"{machine.cores()} cores; {_rests(found)}",
+        f"memory: about {machine.amount(found.memory)} at the peak, of {machine.amount(machine.memory())} available; "
+        f"disk: about {machine.amount(found.disk)}, of {machine.amount(machine.disk(place))} free",
+    ]
+    return told + ([f"shorter: {way}"] if found.seconds > LONG and (way := narrower(asked)) else [])
+
+
+def duration(seconds: float) -> str:
+    """Write a rough time for people."""
+    minutes = seconds / 60
+    if minutes < 1:
+        return "less than a minute"
+    if minutes < 120:
+        return f"about {minutes:.0f} minutes"
+    hours = minutes / 60
+    return f"about {hours:.0f} hours" if hours < 72 else f"about {hours / 24:.0f} days"
+
+
+def narrower(asked: Variant) -> str:
+    """Name the commands that do a smaller part; empty if it is the smallest."""
+    chosen, source = asked.chosen, asked.source or asked.benchmark.name
+    ways = []
+    if asked.benchmark.profile == "paper" and "quick" in list_profiles(source):
+        ways.append(f"bdl-bench run {source} --profile quick")
+    if len(chosen.datasets) > 1:
+        ways.append(f"bdl-bench run {replace(asked, datasets=(str(chosen.datasets[0]),)).asked}")
+    if len(asked.numbers) > 1:
+        ways.append(f"bdl-bench run {replace(asked, splits=(asked.numbers[0],)).asked}")
+    return ", or ".join(ways)
+
+
+def _rests(found: Estimate) -> str:
+    """Say what the time rests on: by the number of fits, most first."""
+    total = sum(found.basis.values())
+    if list(found.basis) == ["the planner's model of an update"]:
+        return "rough: nothing was measured yet, so this rests on the planner's model of an update"
+    ways = [f"{basis} ({count / total:.0%} of the fits)" for basis, count in found.basis.most_common()]
+    return f"this rests on what was measured of {'; '.join(ways)}"

@@ -1,0 +1,130 @@
+"""What `bdl-bench run` does: lay out, foretell, work, publish."""
+
+import json
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import typer
+from rich.console import Console
+
+from bdl import cli_references
+
+if TYPE_CHECKING:
+    from bdl.plan.cell import Cell
+    from bdl.spec import Variant
+    from bdl.store.store import Store
+
+
+class Ways(NamedTuple):
+    """How a benchmark is run, whatever is run of it."""
+
+    results: Path
+    device: str
+    compile: bool | None
+    jobs: int
+    fresh: bool
+
+
+def run(asked: "Variant", ways: Ways, uri: str | None, console: Console) -> None:
+    """Do what is missing of what is asked for, publish it, and mirror it to MLflow where there is an address."""
+    from bdl.store.folder import opened
+
+    start = time.perf_counter()
+    cells = _plan(asked, ways, console)
+    with opened(ways.results, asked) as store:
+        _work(asked, cells, store, ways, console)
+        _hand_over(asked, store, ways.results, time.perf_counter() - start, uri, console)
+        finals = [row for cell in cells for row in store.rows("final", cell.key)]
+    if n_failed := sum(row.status == "failed" for row in finals):
+        console.print(f"{n_failed} of the final fits failed; their reasons are in trials.parquet, column 'reason'")
+        raise typer.Exit(1)
+
+
+def foretell(asked: "Variant", ways: Ways, console: Console) -> None:
+    """Say what a run would take; nothing is started or written."""
+    from bdl import announcing
+    from bdl.execution.queue import check_hashes
+    from bdl.execution.taking_over import at_hand
+    from bdl.store.folder import empty, folder, looked_at, siblings
+
+    if names := announcing.not_here(asked):
+        told = f"not on this machine, and needed to foretell: {', '.join(names)}"
+        _say([f"{told}; bdl-bench data fetch {' '.join(names)}"], console)
+        return
+    cells = _plan(asked, ways, console, dry=True)
+    with empty() if ways.fresh else looked_at(ways.results, asked) as store:
+        check_hashes(cells, store)
+        elsewhere = {} if ways.fresh else at_hand(cells, store, siblings(folder(ways.results, asked)))
+        found = announcing.foretell(asked, cells, store, ways.results, ways.jobs, elsewhere)
+    _say([*announcing.lines(found, asked, ways.results), *announcing.references(cells)], console)
+
+
+def _plan(asked: "Variant", ways: Ways, console: Console, *, dry: bool = False) -> "list[Cell]":
+    """Lay out what is asked for, with references that are sampled; refuse what would only be found after training.
+
+    Dry, nothing is sampled, and references are not looked at.
+    """
+    from bdl.plan.first_look import check as check_start
+    from bdl.plan.planning import plan
+    from bdl.plan.truths import check, sampled
+    from bdl.publishing.keeping import check_published
+    from bdl.reports.papers import paper_values
+
+    paper_values(asked.benchmark.papers)
+    cells = plan(asked.chosen, splits=asked.numbers, device=ways.device, compile=ways.compile, jobs=ways.jobs)
+    check_published(asked, cells, ways.results)
+    if not dry:
+        cli_references.make(sampled(cells), console)
+        check(cells)
+    check_start(cells)
+    return cells
+
+
+def _work(asked: "Variant", cells: "list[Cell]", store: "Store", ways: Ways, console: Console) -> None:
+    """Do what the store lacks, and what no other run of the benchmark has done already."""
+    from bdl import announcing
+    from bdl.execution.executors import crew
+    from bdl.execution.queue import prepare
+    from bdl.execution.queue import run as run_cells
+    from bdl.execution.taking_over import take_over
+    from bdl.progress import Display
+    from bdl.store.folder import siblings, start_afresh
+
+    if ways.fresh and (copy := start_afresh(store, [cell.key for cell in cells])):
+        console.print(f"Starting anew; the earlier rows are in {copy}")
+    try:
+        prepare(cells, store)
+        store.remember(json.dumps(asked.dump()))
+        if not ways.fresh and (count := take_over(cells, store, siblings(store.path.parent))):
+            console.print(f"final fits taken over from other runs of {asked.benchmark.name}: {count}")
+        found = announcing.foretell(asked, cells, store, ways.results, ways.jobs)
+        if found.seconds > announcing.SHORT:
+            _say(announcing.lines(found, asked, ways.results), console)
+        with Display(console, cells) as display, crew(ways.jobs) as workers:
+            run_cells(cells, store, workers, display)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("interrupted; the same command goes on from here")
+        raise typer.Exit(130) from None
+
+
+def _hand_over(
+    asked: "Variant", store: "Store", results: Path, seconds: float, uri: str | None, console: Console
+) -> None:
+    """Publish what the store has, show its tables, and mirror it."""
+    from bdl.publishing.outcome import mirror_run, publish, tables
+
+    found, artifacts = publish(asked, store, results, seconds)
+    console.print(tables(found, "rich"))
+    if asked.name:
+        told = f"kept apart from the protocol, in {store.path.parent}; see it with: bdl-bench table {asked.asked}"
+        console.print(told, soft_wrap=True, highlight=False)
+    if uri:
+        mirror_run(found, store, uri, results, artifacts)
+        console.print("mirrored to MLflow; look at it with: bdl-bench ui")
+
+
+def _say(lines: Iterable[str], console: Console) -> None:
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,157 @@
+"""Sizes that no machine can do: memory and time of a plan, roughly, before its splits are listed or anything is made.
+
+What is counted is what grows: the states of the fits that train together, three times over; the outputs of their
+layers; the normals of an update; the data.
+"""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from math import inf, prod
+from typing import Any, cast
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from bdl.errors import InputError
+from bdl.methods.base import Method, StreamMethod
+from bdl.models.base import LayeredModel
+from bdl.plan import machine
+from bdl.plan.cell import Cell
+from bdl.plan.cost import batches_per_step, fits, load, scoring_seconds, seconds_model, updates_of, width
+from bdl.plan.programs import schedule
+from bdl.store.rows import Stage
+
+Counted = tuple[Cell, int]
+"""A cell, and how many of its splits are meant."""
+
+YEAR = 365.25 * 24 * 3600.0
+_BASE = 400_000_000
+"""Bytes that a process takes before it has any data: the interpreter, PyTorch and its compiler."""
+COMPILED = 5
+"""Compiled programs are that much faster at the most."""
+_STAGES: tuple[Stage, ...] = ("search", "final")
+
+
+def check_sizes(plan: Sequence[Counted], jobs: int) -> None:
+    """Refuse what needs more memory than there is, or more than a year.
+
+    Raises
+    ------
+    InputError
+        If it does; the message has the number.
+    """
+    there = machine.memory()
+    for cell, count in plan:
+        need = _BASE + group_memory(cell, count)
+        if cell.device == "cpu" and need > there:
+            raise InputError(
+                f"entries.{cell.entry}: on {cell.dataset} {_most(cell, count):,} fits side by side, of "
+                f"{_dim(cell):,} parameters, need about {machine.amount(need)} of memory, and "
+                f"{machine.amount(there)} are available; make the model, the settings or the splits smaller"
+            )
+    if (need := memory(plan, jobs)) > there and jobs > 1:
+        raise InputError(
+            f"--jobs {jobs}: so many processes need about {machine.amount(need)} of memory, and "
+            f"{machine.amount(there)} are available; choose fewer"
+        )
+    years = {f"{cell.dataset}/{cell.entry}": least_seconds(cell, count) / YEAR for cell, count in plan}
+    if (total := sum(years.values())) > 1:
+        longest = max(years, key=lambda label: years[label])
+        raise InputError(
+            f"this would take {total:.2g} years of this machine at the least, {years[longest]:.2g} of them for "
+            f"{longest}; lower epochs, samples, trials or --splits"
+        )
+
+
+def memory(plan: Iterable[Counted], jobs: int) -> int:
+    """Foretell the peak of memory in bytes: so many processes, each with the largest group, and the one that waits."""
+    largest = max((group_memory(cell, count) for cell, count in plan), default=0)
+    return jobs * (_BASE + largest) + (_BASE if jobs > 1 else 0)
+
+
+def group_memory(cell: Cell, splits: int) -> int:
+    """Foretell the bytes of the largest group of a cell, and of its data."""
+    return _data(cell) + _most(cell, splits) * _fit_memory(cell)
+
+
+def posterior_size(cell: Cell) -> int:
+    """Foretell the bytes of the posterior of one fit, which is what its state holds at the most."""
+    return _state(cell)
+
+
+def least_seconds(cell: Cell, splits: int) -> float:
+    """Foretell the shortest time that a cell may take, as if all cores were put to use and everything compiled."""
+    total = 0.0
+    for stage in _STAGES:
+        count = splits * fits(cell, stage)
+        if count:
+            updates = 0 if _one_by_one(cell) else updates_of(cell, stage)
+            total += _number(count) * seconds_model(cell, _number(updates), width(cell, stage, splits)) / COMPILED
+            total += _number(count) * scoring_seconds(cell, stage) / COMPILED
+    return total / machine.cores()
+
+
+def _one_by_one(cell: Cell) -> bool:
+    """Tell whether fits have no minibatches, and are made one after the other."""
+    return cell.settings.direct and not cell.settings.streams
+
+
+def _most(cell: Cell, splits: int) -> int:
+    """Count the fits of the largest group."""
+    if _one_by_one(cell):
+        return 1
+    return max(width(cell, stage, splits) for stage in _STAGES)
+
+
+def _fit_memory(cell: Cell) -> int:
+    """Foretell the bytes that a fit takes while it trains."""
+    plan, size = schedule(cell), 8 if cell.settings.streams else 4
+    if cell.settings.streams or plan is None:
+        samples = int(getattr(cell.settings.method.build(), "samples", 0))
+        return 3 * _state(cell) + 8 * samples * _dim(cell)
+    size = 8 if plan.dtype == "float64" else 4
+    problem = cell.problem
+    layers = sum(problem.model.widths(problem.d_in, problem.d_out)) if isinstance(problem.model, LayeredModel) else 0
+    rows = min(plan.batch_size, len(cell.data.y)) * batches_per_step(cell)
+    return 3 * _state(cell) + 2 * size * (rows * max(layers, problem.widest) + load(cell))
+
+
+def _state(cell: Cell) -> int:
+    """Count the bytes that the state of one fit holds, from the shapes of its tensors alone."""
+    method: Any = cell.settings.method.build()
+    if _one_by_one(cell):
+        return 8 * _dim(cell)
+    with suppress(Exception):  # a state that depends on values; one that cannot be is refused later, with a reason
+        return _shaped(cell, method)
+    return 16 * _dim(cell)
+
+
+def _shaped(cell: Cell, method: Any) -> int:
+    streams = cell.settings.streams
+    if streams:
+        shapes = cast(StreamMethod, method).init_noise(cell.stream.dim)
+    else:
+        cell.problem.buffers()  # what is kept of a model must not be made of shapes alone
+        shapes = cast(Method, method).init_noise(cell.problem)
+    with torch.device("meta"):
+        noise = {name: torch.empty(shape) for name, shape in shapes.items()}
+        state = method.init(noise) if streams else method.init(cell.problem, noise)
+    size = 8 if not streams and (plan := schedule(cell)) and plan.dtype == "float64" else 4
+    return size * sum(prod(leaf.shape) for leaf in tree_leaves(state) if isinstance(leaf, torch.Tensor))
+
+
+def _dim(cell: Cell) -> int:
+    return cell.stream.dim if cell.settings.streams else cell.problem.dim
+
+
+def _data(cell: Cell) -> int:
+    """Count the bytes of a data set and of its copy on the device."""
+    return 0 if cell.settings.streams else 2 * (cell.data.x.nbytes + cell.data.y.nbytes)
+
+
+def _number(count: int) -> float:
+    """Give a count as a number, also where it is larger than any."""
+    try:
+        return float(count)
+    except OverflowError:
+        return inf

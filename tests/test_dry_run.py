@@ -1,0 +1,111 @@
+"""`run --dry-run`, and sizes that no machine can do: one line and code 2 before anything starts."""
+
+import pytest
+import yaml
+
+from bdl.plan import machine
+
+ENTRY = {
+    "model": {"name": "linear"},
+    "likelihood": {"name": "gaussian"},
+    "method": {"name": "vifa", "gradients_per_update": 2},
+    "training": {"epochs": 1, "batch_size": 10},
+    "hyper": {"learning_rate": 0.01, "prior_precision": 1, "noise_precision": 0.001},
+}
+CONTENT = {
+    "name": "tiny",
+    "title": "Tiny",
+    "datasets": ["diabetes"],
+    "splits": 2,
+    "entries": {"lr": ENTRY},
+    "evaluation": {"samples": 5},
+    "metrics": ["nmll"],
+}
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, invoke):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(CONTENT, sort_keys=False))
+    return lambda *words: invoke("run", "tiny.yaml", "--no-compile", "--tracking", "none", *words)
+
+
+def contents(folder):
+    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+ABSURD = [
+    (["--set", "splits=1000000000"], ["1,000,000,000 fits side by side", "3.", "TB of memory", "available"]),
+    (["--set", "entries.lr.model={name: mlp, hidden: [1000000000]}"], ["12,000,000,001 parameters", "TB of memory"]),
+    (["--set", "entries.lr.training.epochs=1000000000000000"], ["years of this machine", "diabetes/lr", "epochs"]),
+    (["--set", "entries.lr.training.epochs=1e15"], ["epochs", "integer"]),
+    (["--set", f"entries.lr.training.epochs=1{'0' * 400}"], ["inf years of this machine"]),
+    (["--set", "evaluation.samples=1000000000000000"], ["years of this machine", "samples"]),
+    (["--set", "entries.lr.method={name: bbb, samples: 1000000000}"], ["parameters, need about", "GB of memory"]),
+    (["--set", "splits=1000000000", "--splits", "0-99999999"], ["splits '0-99999999'", "100,000,000"]),
+    (["--jobs", "0"], ["--jobs", "greater than or equal to 1"]),
+    (["--jobs", "100000"], ["--jobs 100000", "TB of memory", "choose fewer"]),
+]
+
+
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]], ids=["run", "dry"])
+@pytest.mark.parametrize(("words", "fragments"), ABSURD, ids=[words[-1][:60] for words, _ in ABSURD])
+def test_what_no_machine_can_do_is_refused_before_it_starts(run, tmp_path, monkeypatch, words, fragments, dry):
+    monkeypatch.setattr(machine, "memory", lambda: 16 * 10**9)
+    before = contents(tmp_path)
+    code, out, err = run(*words, *dry)
+    assert (code, out, err.count("\n")) == (2, "", 1), out + err
+    assert all(fragment in err for fragment in fragments), err
+    assert contents(tmp_path) == before
+
+
+def test_a_dry_run_refuses_what_a_run_refuses(run, tmp_path):
+    code, out, err = run("--dry-run", "--set", "entries.lr.training.batch_size=1000")
+    assert (code, out) == (2, "")
+    assert "lower batch_size" in err
+
+
+def test_a_dry_run_tells_and_writes_nothing(run, tmp_path):
+    before = contents(tmp_path)
+    code, out, err = run("--dry-run")
+    assert (code, err) == (0, "")
+    assert "1 cell, fits: 0 of the search and 2 final\n" in out
+    assert "less than a minute" in out
+    assert "the planner's model of an update" in out
+    assert "memory: about " in out
+    assert "disk: about " in out
+    assert contents(tmp_path) == before
+
+
+def test_a_dry_run_counts_what_is_left_and_what_a_run_takes_over(run, tmp_path):
+    assert run("--splits", "0-0")[0] == 0
+    before = contents(tmp_path)
+    code, out, _ = run("--dry-run")
+    assert code == 0
+    assert "fits: 0 of the search and 1 final; done already and left out: 0 and 1" in out
+    assert "measured of the same cells in other or published runs (100% of the fits)" in out
+    assert "there is nothing left to train" in run("--dry-run", "--splits", "0-0")[1]
+    assert "fits: 0 of the search and 2 final\n" in run("--dry-run", "--fresh")[1]
+    assert contents(tmp_path) == before
+
+
+def test_a_dry_run_without_the_data_says_what_to_fetch(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path / "nowhere"))
+    before = contents(tmp_path)
+    code, out, _ = run("--dry-run", "--set", "datasets=[yacht]")
+    assert code == 0
+    assert "not on this machine, and needed to foretell: yacht; bdl-bench data fetch yacht" in out
+    assert contents(tmp_path) == before
+
+
+def test_a_long_run_says_how_to_narrow_it(run):
+    """400 million updates of 3 ms: two weeks, and no fit is started by asking."""
+    _, out, _ = run("--dry-run", "--set", "entries.lr.training.epochs=20000000")
+    assert "days here" in out
+    assert "shorter: bdl-bench run tiny.yaml --splits 1 --set entries.lr.training.epochs=20000000" in out
+
+
+def test_a_short_run_says_nothing_before_it(run):
+    code, out, _ = run("--splits", "0-0")
+    assert code == 0
+    assert "memory: about" not in out
