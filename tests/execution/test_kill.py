@@ -48,7 +48,9 @@ def start(results: Path) -> subprocess.Popen[str]:
 
 
 def store_of(results: Path) -> Path:
-    return results / "uci-regression/quick/store.sqlite"
+    """The store of the variant that the options make; a place without one before the run has made it."""
+    found = [*results.glob("uci-regression/quick/variants/*/store.sqlite")]
+    return found[0] if found else results / "store.sqlite"
 
 
 def count_from_outside(results: Path) -> int:

@@ -49,7 +49,7 @@ def finish(results: Path) -> None:
 
 
 def outcome(results: Path) -> tuple[list[Row], list[bytes], list[object]]:
-    folder = results / "uci-regression/quick"
+    (folder,) = results.glob("uci-regression/quick/variants/*")
     with Store(folder / "store.sqlite") as store:
         rows = store.rows("final", CELL)
         files = [(store.posteriors / f"{row.artefact}.safetensors").read_bytes() for row in rows]
@@ -60,15 +60,15 @@ def outcome(results: Path) -> tuple[list[Row], list[bytes], list[object]]:
 def test_killed_in_the_middle_of_a_fit(tmp_path):
     calm, rough = tmp_path / "calm", tmp_path / "rough"
     finish(calm)
-    kept = rough / "uci-regression/quick/checkpoints"
+    variants = rough / "uci-regression/quick/variants"
     process, written = start(rough), set[int]()
     while process.poll() is None and len(written) < 4:  # some savings are there, the fit is not
-        written |= {path.stat().st_mtime_ns for path in kept.glob("*.safetensors")}
+        written |= {path.stat().st_mtime_ns for path in variants.glob("*/checkpoints/*.safetensors")}
         time.sleep(0.02)
     assert process.poll() is None, "the fit was over before it could be killed"
     process.kill()
     process.communicate()
-    assert list(kept.glob("*.safetensors")), "nothing to go on from"
+    assert list(variants.glob("*/checkpoints/*.safetensors")), "nothing to go on from"
     finish(rough)
 
     rows, files, readings = outcome(rough)
@@ -78,7 +78,7 @@ def test_killed_in_the_middle_of_a_fit(tmp_path):
     assert readings == expected_readings
     first = [reading.at for split, reading in readings if split == 0 and reading.metric == "nmll"]
     assert first == [40, 80, 120, 160]
-    assert not list(kept.glob("*")), "checkpoints are removed when the rows are safe"
+    assert not list(variants.glob("*/checkpoints/*")), "checkpoints are removed when the rows are safe"
 
 
 def test_checkpoints_of_other_settings_are_not_taken(tmp_path):
