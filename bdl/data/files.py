@@ -23,6 +23,11 @@ _GZIP = b"\x1f\x8b"
 """First bytes of every gzip file."""
 
 
+def data_folder() -> Path:
+    """Give the data directory."""
+    return Path(os.environ.get("BDL_DATA_DIR") or "data").expanduser()
+
+
 @dataclass(frozen=True)
 class RemoteFile:
     """A file of a data set that is downloaded once and verified on every read.
@@ -50,7 +55,7 @@ class RemoteFile:
     @property
     def target(self) -> Path:
         """Where the file lies on this machine."""
-        return Path(os.environ.get("BDL_DATA_DIR") or "data").expanduser() / self.path
+        return data_folder() / self.path
 
     def state(self) -> State:
         """Tell whether the cached file is there and right."""
@@ -97,7 +102,7 @@ class RemoteFile:
         mirror = os.environ.get("BDL_DATA_MIRROR")
         sources = [f"{mirror.rstrip('/')}/{self.path}", self.url] if mirror else [self.url]
         failures = []
-        with _workspace(self.target.parent) as folder:
+        with workspace(self.target.parent) as folder:
             part = Path(folder) / self.target.name
             for source in sources:
                 try:
@@ -131,7 +136,7 @@ class _Corrupt(OSError):
     """A copy of a file is not what it should be; `strerror` says how."""
 
 
-def _workspace(folder: Path) -> TemporaryDirectory[str]:
+def workspace(folder: Path) -> TemporaryDirectory[str]:
     """Make a temporary directory inside `folder`: on the same disk, so that moving out of it is atomic."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -77,7 +77,7 @@ class SearchGroup:
         compile = compiles(cell, "search", width)
         found = cross_validate(
             program(cell),
-            {split: cell.data.split(split).train for split in self.scores},
+            {split: cell.data.split(split) for split in self.scores},
             settings,
             k=search.folds,
             score=search.metric.build(),

@@ -91,7 +91,7 @@ def finite(values: Mapping[str, float]) -> dict[str, float | None]:
 
 def _examples(cell: Cell, split: int, part: Literal["train", "test"]) -> Examples:
     """Standardise rows of a split as its trial does."""
-    data, rows = cell.data, cell.data.split(split)
+    data, rows = cell.data, cell.rows(split)
     scaling, chosen = fitted_scaling(data, [rows.train]), getattr(rows, part)
     x = data.x[chosen].reshape(len(chosen), -1)
     inputs = np.asarray((x - scaling.x_mean[0]) / scaling.x_scale[0], dtype=np.float64)

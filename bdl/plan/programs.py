@@ -59,5 +59,5 @@ def final_fitting(members: Sequence[Member], hyper: Sequence[Mapping[str, float]
         )
     shared = program(cell)
     identities = [(*own.identity, split, "final") for own, split in members]
-    trials = shared.trials(identities, [own.data.split(split).train for own, split in members], hyper)
+    trials = shared.trials(identities, [own.rows(split).train for own, split in members], hyper)
     return shared.fitting(trials, compile=compile)

@@ -10,7 +10,7 @@ import torch
 from torch.utils._pytree import tree_map
 
 from bdl.data import folds
-from bdl.data.splits import Rows
+from bdl.data.splits import Rows, Split
 from bdl.metrics import Score
 from bdl.metrics.evaluation import Evaluation, Examples, Predictions
 from bdl.rng import trial_keys
@@ -39,7 +39,7 @@ class FoldScore(NamedTuple):
 
 def cross_validate(
     program: Program,
-    training: Mapping[int, Rows],
+    splits: Mapping[int, Split],
     settings: Mapping[int, Mapping[int, Setting]],
     *,
     k: int,
@@ -55,12 +55,12 @@ def cross_validate(
     ----------
     program
         What is trained.
-    training
-        Training rows of each split.
+    splits
+        Rows of each split.
     settings
         Settings to score, by split and number of the trial.
     k
-        Number of folds; contiguous, without shuffling.
+        Number of folds of the training rows, contiguous, without shuffling; 1 stands for the split's validation rows.
     score
         Evaluated on the validation rows, lower is better.
     identity
@@ -73,25 +73,31 @@ def cross_validate(
     list of FoldScore
         In the order split, trial, fold.
     """
-    parts = {split: folds(len(rows), k) for split, rows in training.items()}
+    parts = {number: _parts(rows, k) for number, rows in splits.items()}
     names = [(split, trial, fold) for split, proposed in settings.items() for trial in proposed for fold in range(k)]
     trials = program.trials(
         [(*identity, *name) for name in names],
-        [training[split][parts[split][fold][0]] for split, _, fold in names],
+        [parts[split][fold][0] for split, _, fold in names],
         [settings[split][trial] for split, trial, _ in names],
     )
     end = finished(program.fitting(trials, compile=compile), progress, checkpoint)
     found = dict[int, float]()
-    for split, rows in training.items():
-        for fold in range(k):
+    for split, pairs in parts.items():
+        for fold, (_, validation) in enumerate(pairs):
             index = [i for i, name in enumerate(names) if name[0] == split and name[2] == fold]
-            validation = rows[parts[split][fold][1]]
             evaluations = _evaluations(program, trials, end, index, validation)
             found |= {i: _value(score, evaluation) for i, evaluation in zip(index, evaluations, strict=True)}
     return [
         FoldScore(*name, settings[name[0]][name[1]], found[i], failure(epoch, found[i]), updates)
         for i, (name, epoch, updates) in enumerate(zip(names, end.diverged.tolist(), end.updates.tolist(), strict=True))
     ]
+
+
+def _parts(split: Split, k: int) -> list[tuple[Rows, Rows]]:
+    """Give training and validation rows of each fold."""
+    if k == 1:
+        return [(split.train, split.validation)]
+    return [(split.train[training], split.train[held]) for training, held in folds(len(split.train), k)]
 
 
 def _evaluations(program: Program, trials: Trials, end: Snapshot, index: list[int], rows: Rows) -> Iterator[Evaluation]:

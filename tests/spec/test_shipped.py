@@ -161,12 +161,14 @@ def test_json_schema():
     assert vifa["additionalProperties"] is False
     assert re.search(other["properties"]["name"]["pattern"], "own.py:Own")
     name, *components, other = schema["properties"]["datasets"]["items"]["anyOf"]
-    cubic, stream, linear, network = sorted(components, key=lambda found: found["properties"]["name"]["const"])
+    named = {found["properties"]["name"]["const"]: found for found in components}
+    cubic, stream, linear, network = (named[key] for key in ("cubic", "fa", "sparse_linear", "sparse_network"))
     assert {"diabetes", "fa"} <= set(name["enum"])
     assert stream["properties"]["name"] == {"const": "fa"}
     assert set(stream["required"]) == {"name", "dim", "top"}
     assert "label" in stream["properties"]
     assert cubic["properties"]["variant"]["enum"] == ["plain", "outlier"]
+    assert named["aptos2019"]["properties"]["split"]["enum"] == ["random", "stratified", "grouped"]
     assert linear["properties"]["rows"]["exclusiveMinimum"] == 0
     assert network["properties"]["noise"]["default"] == 1
     assert re.search(other["pattern"], "own.py:Own")
