@@ -36,7 +36,8 @@ class Module:
     -----
     The parameters are in the order of `named_parameters`, each flattened row by row; those named ``bias`` are biases.
     They may start at weights noise * sqrt(2 / fan_in), fan_in being the size of a weight over its first dimension (He
-    et al. 2015), biases 0, and other vectors, such as scales of normalisations, as the function leaves them.
+    et al. 2015), biases 0, and other vectors, such as scales of normalisations, as the function leaves them; so do
+    those whose names are in an attribute ``pretrained`` of the network.
     """
 
     factory: str
