@@ -6,6 +6,7 @@ METHODS = Registry(
     "method",
     {
         "vifa": "bdl.methods.vifa:Vifa",
+        "vifa-two-stage": "bdl.methods.vifa_two_stage:TwoStageVifa",
         "sgd-iterates": "bdl.methods.sgd_iterates:SgdIterates",
         "swag": "bdl.methods.swag:Swag",
         "iterates-fa": "bdl.methods.iterates_fa:IteratesFa",

@@ -11,7 +11,7 @@ def test_the_linear_teacher():
     data, draw = load("sparse_linear"), SparseLinear()
     assert (data.x.shape, data.splits) == ((2500, 1000), 5)
     for index in range(5):
-        weights, (train, test) = draw.weights(index), data.split(index)
+        weights, (train, test, _) = draw.weights(index), data.split(index)
         sizes = np.abs(weights)
         assert ((sizes < 0.05).sum(), (sizes < 0.25).sum(), (sizes >= 30).sum()) == (990, 990, 10)
         assert sizes.max() < 60
