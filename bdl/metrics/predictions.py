@@ -50,6 +50,8 @@ class Predictions(NamedTuple):
     """(1/S) sum_s p(class c | theta_s), (n, C)."""
     votes: Tensor
     """Share of the samples whose most probable class it is, (n, C)."""
+    squares: Tensor
+    """(1/S) sum_s p(class c | theta_s)^2, (n, C)."""
 
 
 class Draws(NamedTuple):
@@ -158,12 +160,13 @@ def _sums(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Predictions:
     densities = target.log_prob(y.double())
     if problem.likelihood.fits(0):
         none = torch.zeros_like(y, dtype=torch.float64).unsqueeze(-1)[:, :0]
-        return Predictions(densities.logsumexp(0), densities.sum(1), target.mean.sum(0), none, none)
+        return Predictions(densities.logsumexp(0), densities.sum(1), target.mean.sum(0), none, none, none)
     probabilities = _probabilities(target)
     classes = torch.arange(probabilities.shape[-1], device=f.device)
     votes = (probabilities.argmax(-1, keepdim=True) == classes).double()
     none = torch.zeros_like(y, dtype=torch.float64)[:0]
-    return Predictions(densities.logsumexp(0), densities.sum(1), none, probabilities.sum(0), votes.sum(0))
+    sums = (part.sum(0) for part in (probabilities, votes, probabilities.square()))
+    return Predictions(densities.logsumexp(0), densities.sum(1), none, *sums)
 
 
 def _probabilities(target: Distribution) -> Tensor:
@@ -189,6 +192,7 @@ def _together(first: Predictions, second: Predictions) -> Predictions:
         first.mean + second.mean,
         first.probabilities + second.probabilities,
         first.votes + second.votes,
+        first.squares + second.squares,
     )
 
 
@@ -200,4 +204,5 @@ def _averages(sums: Predictions, count: int) -> Predictions:
         sums.mean / count,
         sums.probabilities / count,
         sums.votes / count,
+        sums.squares / count,
     )
