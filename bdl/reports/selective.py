@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import product
+from itertools import cycle, product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bdl.registry import Label
 from bdl.reports.compare import Cell
@@ -12,7 +12,7 @@ from bdl.reports.curves import DOTS, HEIGHT, MIN_WIDTH, PRINTED, WIDTH
 from bdl.reports.figures import save
 from bdl.reports.inputs import Benchmark
 from bdl.reports.layout import heading
-from bdl.reports.swept import COLORS
+from bdl.reports.swept import COLORS, DASHES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,24 +73,23 @@ def _figure(benchmark: Benchmark, name: str, orders: Mapping[str, Shares], cells
         panel.grid(axis="y")
         panel.tick_params(which="both", length=0)
         panel.spines[["left", "right", "top"]].set_visible(False)
-        for entry, color in zip(benchmark.entries, COLORS, strict=False):
-            _line(panel, entry, color, orders[by], [c for c in cells if (c.dataset, c.method) == (dataset, entry)])
+        for entry, color, dash in zip(benchmark.entries, cycle(COLORS), DASHES, strict=False):
+            own = [cell for cell in cells if (cell.dataset, cell.method) == (dataset, entry)]
+            _line(panel, entry, {"color": color, "linestyle": dash}, orders[by], own)
     figure.suptitle(f"{benchmark.title}\n{heading(name)}", fontsize=11, x=0.01, ha="left")
-    handles = {
-        label: handle for panel in axes for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
-    }
+    found = [pair for panel in axes for pair in zip(*panel.get_legend_handles_labels(), strict=True)]
+    handles = {label: handle for handle, label in found}
     figure.legend([*handles.values()], [*handles], loc="outside lower center", ncols=4, frameon=False)
     return figure
 
 
-def _line(panel: "Axes", entry: str, color: str, shares: Shares, cells: Sequence[Cell]) -> None:
+def _line(panel: "Axes", entry: str, style: Mapping[str, Any], shares: Shares, cells: Sequence[Cell]) -> None:
     """Draw an entry's means with their standard errors, and what is printed of it."""
     own = sorted((cell for cell in cells if cell.metric in shares), key=lambda cell: shares[cell.metric])
     if not own:
         return
-    x, y = [shares[cell.metric] for cell in own], [cell.ours for cell in own]
-    panel.errorbar(x, y, [cell.ours_se or 0 for cell in own], label=entry, color=color, capsize=2, **DOTS)  # type: ignore[arg-type]
+    x, y, errors = zip(*((shares[cell.metric], cell.ours, cell.ours_se or 0) for cell in own), strict=True)
+    panel.errorbar(x, y, errors, label=entry, capsize=2, **DOTS, **style)
     if printed := [(place, cell.paper) for place, cell in zip(x, own, strict=True) if cell.paper is not None]:
-        panel.plot(
-            *zip(*printed, strict=True), label=f"paper, {entry}", **(PRINTED | {"color": color}), linestyle="none"
-        )
+        marks = PRINTED | {"color": style["color"], "linestyle": "none"}
+        panel.plot(*zip(*printed, strict=True), label=f"paper, {entry}", **marks)

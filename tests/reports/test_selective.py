@@ -38,7 +38,8 @@ def test_a_score_with_one_share_has_no_figure(drawn, make_benchmark, tmp_path):
 
 
 def test_means_are_drawn_along_the_share_for_each_order(drawn):
-    figure = _figure(drawn[0], "accuracy", _orders(METRICS)["accuracy"], drawn[1])
+    means = [cell for cell in drawn[1] if cell.statistic == "mean"]
+    figure = _figure(drawn[0], "accuracy", _orders(METRICS)["accuracy"], means)
     by_entropy, by_disagreement = figure.axes
     assert by_entropy.get_title(loc="left") == "eyes, by entropy"
     expected = [[0.5, 0.99], [0.8, 0.9], [1, 0.8]]
