@@ -1,6 +1,6 @@
 """What scores need of predictions: sums over posterior samples, made without holding all outputs at once."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import log
 from typing import NamedTuple
 
@@ -66,7 +66,13 @@ class Draws(NamedTuple):
 
 
 def predict(
-    problem: Problem, posterior: Posterior, examples: Examples, hyper: Hyper, buffers: Buffers, draws: Draws
+    problem: Problem,
+    posterior: Posterior,
+    examples: Examples,
+    hyper: Hyper,
+    buffers: Buffers,
+    draws: Draws,
+    training: Callable[[], Tensor] | None = None,
 ) -> Predictions:
     """Predict rows by samples of the posterior; float32 outputs of the model, float64 thereafter.
 
@@ -87,7 +93,9 @@ def predict(
         Running statistics of the model.
     draws
         Number and key of the samples. Sample s takes the normals s * noise_dim to (s + 1) * noise_dim of the flat
-        stream of ceil(S * noise_dim / 2) pairs.
+        stream of ceil(S * noise_dim / 2) pairs. A posterior that has no more vectors than S gives each of them once.
+    training
+        Gives training inputs, (n, d), for models that recompute statistics from them.
 
     Returns
     -------
@@ -100,22 +108,27 @@ def predict(
     unit, origin = (
         torch.as_tensor(value, dtype=torch.float32, device=device) for value in (examples.y_unit, examples.y_origin)
     )
-    state = as_type(dict(buffers), torch.float32, device)
+    state, mapped = as_type(dict(buffers), torch.float32, device), None if not problem.recomputes else 0
     values = {name: value.to(device) for name, value in hyper.items()}
 
-    def outputs(theta: Tensor, rows: slice) -> Tensor:
-        f = torch.func.vmap(lambda sample: problem.predict(sample, x[rows], state))(theta)
+    seen = training().to(device, torch.float32) if problem.recomputes and training else None
+
+    def outputs(theta: Tensor, state: Buffers, rows: slice) -> Tensor:
+        f = torch.func.vmap(lambda one, own: problem.predict(one, x[rows], own), (0, mapped))(theta, state)
         return problem.likelihood.restore(f, unit, origin)
 
     total: Predictions | None = None
+    count = 0
     for theta in _samples(posterior, draws, device):
         size = max(1, VALUES_AT_ONCE // (len(theta) * problem.widest))
         rows = [slice(start, start + size) for start in range(0, len(y), size)]
-        parts = [_sums(problem, outputs(theta, part), y[part], values) for part in rows]
+        if seen is not None:
+            state = torch.func.vmap(problem.recomputed, (0, None))(theta, seen)
+        parts = [_sums(problem, outputs(theta, state, part), y[part], values) for part in rows]
         piece = _beside(parts)
-        total = piece if total is None else _together(total, piece)
+        total, count = piece if total is None else _together(total, piece), count + len(theta)
     assert total is not None
-    return _averages(total, draws.samples)
+    return _averages(total, count)
 
 
 def summarise(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Predictions:
@@ -141,8 +154,15 @@ def tensors_of(hyper: Mapping[str, float]) -> dict[str, Tensor]:
 
 
 def _samples(posterior: Posterior, draws: Draws, device: torch.device) -> Iterator[Tensor]:
-    """Draw the samples in pieces, (s, D) each, so that few parameters and their noise exist at a time."""
+    """Draw the samples in pieces, (s, D) each, so that few parameters and their noise exist at a time.
+
+    Of a posterior that has no more vectors than that, each is taken once in place of draws.
+    """
     width = posterior.noise_dim
+    atoms: Tensor | None = getattr(posterior, "atoms", None)
+    if atoms is not None and len(atoms) <= draws.samples:
+        yield from torch.split(atoms, max(1, _PARAMETERS_AT_ONCE // posterior.dim))
+        return
     pairs = (draws.samples * width + 1) // 2
     keys = draws.key.to(device).unsqueeze(0)
     step = torch.tensor(draws.step, dtype=torch.int32, device=device)

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from bdl.errors import InputError
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-_WIDTHS = (64, 128, 256, 512)
 
 
 class _Block(nn.Module):
@@ -36,15 +35,16 @@ class _Block(nn.Module):
 
 
 class _ResNet18(nn.Module):
-    def __init__(self, channels: int, outputs: int) -> None:
+    def __init__(self, channels: int, outputs: int, width: int) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(channels, _WIDTHS[0], 7, 2, 3, bias=False)
-        self.bn1 = nn.BatchNorm2d(_WIDTHS[0])
+        widths = [width, 2 * width, 4 * width, 8 * width]
+        self.conv1 = nn.Conv2d(channels, width, 7, 2, 3, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
         self.maxpool = nn.MaxPool2d(3, 2, 1)
-        for number, (n_in, n_out) in enumerate(zip((_WIDTHS[0], *_WIDTHS), _WIDTHS, strict=False), start=1):
+        for number, (n_in, n_out) in enumerate(zip([width, *widths], widths, strict=False), start=1):
             blocks = nn.Sequential(_Block(n_in, n_out, 1 if number == 1 else 2), _Block(n_out, n_out, 1))
             self.add_module(f"layer{number}", blocks)
-        self.fc = nn.Linear(_WIDTHS[-1], outputs)
+        self.fc = nn.Linear(widths[-1], outputs)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.maxpool(torch.relu(self.bn1(self.conv1(x))))
@@ -76,7 +76,14 @@ def resnet18(
     InputError
         If the file is missing, damaged, another than asked for, or has another architecture.
     """
-    return _prepared(_ResNet18(shape[0], outputs), shape[0], weights, sha256)
+    return _prepared(_ResNet18(shape[0], outputs, 64), shape[0], weights, sha256)
+
+
+def narrow_resnet18(
+    shape: tuple[int, int, int], outputs: int, weights: str | None = None, sha256: str | None = None
+) -> nn.Module:
+    """Make a ResNet-18 with an eighth of the channels, for trials on small images; arguments as in `resnet18`."""
+    return _prepared(_ResNet18(shape[0], outputs, 8), shape[0], weights, sha256)
 
 
 def torchvision(

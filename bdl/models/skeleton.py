@@ -19,12 +19,13 @@ FACTORIES = Registry("module", {})
 
 @dataclass(frozen=True, eq=False)
 class Skeleton:
-    """A network in three states, its parameters taken out.
+    """A network in four states, its parameters taken out.
 
     Parameters
     ----------
-    training, tracking, evaluation
-        Batch normalisation by the minibatch; the same, writing running statistics; by running statistics.
+    training, tracking, averaging, evaluation
+        Batch normalisation by the minibatch; the same, writing running statistics; the same, writing those of the
+        minibatch alone; by running statistics.
     shapes
         Shape of each parameter by name, in their order.
     statistics
@@ -41,6 +42,7 @@ class Skeleton:
 
     training: nn.Module
     tracking: nn.Module
+    averaging: nn.Module
     evaluation: nn.Module
     shapes: Mapping[str, torch.Size]
     statistics: Mapping[str, Tensor]
@@ -145,6 +147,7 @@ def _take_apart(net: nn.Module, widest: int) -> Skeleton:
     return Skeleton(
         training=_without_statistics(net).train(),
         tracking=_hollow(net).train(),
+        averaging=_forgetful(net).train(),
         evaluation=_hollow(net).eval(),
         shapes={name: value.shape for name, value in parameters.items()},
         statistics=statistics,
@@ -159,6 +162,14 @@ def _take_apart(net: nn.Module, widest: int) -> Skeleton:
 def _hollow(net: nn.Module) -> nn.Module:
     """Copy a network without the numbers in it."""
     return copy.deepcopy(net).to("meta")
+
+
+def _forgetful(net: nn.Module) -> nn.Module:
+    hollow = _hollow(net)
+    for part in hollow.modules():
+        if isinstance(part, _BatchNorm):
+            part.momentum = 1.0
+    return hollow
 
 
 def _without_statistics(net: nn.Module) -> nn.Module:
