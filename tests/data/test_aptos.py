@@ -12,13 +12,11 @@ from bdl.data.images import same_pictures
 from bdl.data.splits import three_way_split
 from bdl.errors import InputError
 
-from .kaggle import kaggle_folder
-
 GRADES = [0, 1, 2, 3, 4] * 12
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch, kaggle_folder):
     monkeypatch.setenv("BDL_APTOS_DIR", str(tmp_path / "eyes"))
     monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path / "data"))
     return kaggle_folder(tmp_path / "eyes", GRADES)
