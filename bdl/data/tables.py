@@ -188,8 +188,8 @@ def _numbers(name: str, column: Column) -> Array | None:
         return None
     row = int(bad.to_numpy().argmax())
     raise InputError(
-        f"{name}: row {column.index[row]} has '{column.iloc[row]}' in column '{column.name}', where others have numbers: "
-        "mend it or leave the column out"
+        f"{name}: row {column.index[row]} has '{column.iloc[row]}' in column '{column.name}', where others have "
+        "numbers: mend it or leave the column out"
     )
 
 
