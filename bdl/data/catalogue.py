@@ -35,6 +35,9 @@ DATASETS = Registry(
         "sparse_linear": "bdl.data.teachers:SparseLinear",
         "sparse_network": "bdl.data.teachers:SparseNetwork",
         "fa": "bdl.data.streams:Stream",
+        "csv": "bdl.data.local:Csv",
+        "parquet": "bdl.data.local:Parquet",
+        "openml": "bdl.data.local:OpenML",
     },
 )
 """A registered component is called without arguments and gives a `Dataset`, or a `Stream`. It may be a frozen

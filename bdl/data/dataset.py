@@ -52,6 +52,8 @@ class Dataset:
         leaves them.
     augment_noise
         Standard normals that `augment` takes for a row, k.
+    split_key
+        What decides the splits beside the number of rows and the code; part of the checksum.
 
     Raises
     ------
@@ -68,6 +70,7 @@ class Dataset:
     standardise: Standardise = "both"
     augment: "Callable[[Tensor, Tensor], Tensor] | None" = field(default=None, repr=False)
     augment_noise: int = 0
+    split_key: bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
         if self.x.dtype not in _SHAPES or self.y.dtype != np.float64:
@@ -109,10 +112,14 @@ class Dataset:
 
     @cached_property
     def checksum(self) -> str:
-        """SHA-256 (hex) over the bytes of x, then y, in row order: little-endian float64, and uint8 for images."""
+        """SHA-256 (hex) over the bytes of x, then y, in row order: little-endian float64, and uint8 for images.
+
+        What the splits are made of, where they are made of columns, comes last.
+        """
         content = sha256()
         content.update(np.ascontiguousarray(self.x, dtype="u1" if self.images else "<f8").data)
         content.update(np.ascontiguousarray(self.y, dtype="<f8").data)
+        content.update(self.split_key)
         return content.hexdigest()
 
     def split(self, index: int) -> Split:
