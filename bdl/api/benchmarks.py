@@ -43,6 +43,7 @@ class Benchmark:
         jobs: int = 1,
         compile: bool | None = None,
         fresh: bool = False,
+        changed: bool = False,
         results: str | Path = "results",
         progress: bool = False,
     ) -> Results:
@@ -52,7 +53,7 @@ class Benchmark:
         ----------
         datasets, methods, splits
             The part that is run; all by default. Splits are written ``"5"``, the first five, or ``"0,3,5-7"``.
-        device, jobs, compile, fresh, results
+        device, jobs, compile, fresh, changed, results
             As on the command line. More than one job starts processes, which import the calling script: keep its work
             below ``if __name__ == "__main__":``.
         progress
@@ -64,7 +65,7 @@ class Benchmark:
             What the command line would refuse, in the same words.
         """
         asked = load_variant(self.name_or_path, self.profile, self.set, datasets, methods, splits)
-        ways = cli_run.Ways(results=Path(results), device=device, compile=compile, jobs=jobs, fresh=fresh)
+        ways = cli_run.Ways(Path(results), device, compile, jobs, fresh, changed)
         try:
             cli_run.run(asked, ways, None, Console(quiet=not progress))
         except Exit as end:

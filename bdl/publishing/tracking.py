@@ -113,6 +113,8 @@ def database(tracking_uri: str) -> Path | None:
         raise InputError(
             f"no tracking URI: '{tracking_uri}'; give sqlite:///path/to/mlflow.db or the http:// address of a server"
         )
+    if "?" in path:
+        raise InputError(f"MLflow cannot keep a database under {path}: '?' ends a path in its addresses; rename it")
     return Path(path)
 
 
