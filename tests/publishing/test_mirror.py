@@ -531,3 +531,22 @@ def test_a_cell_whose_fits_all_failed_is_failed_and_says_why(store, client, load
 def test_a_question_mark_in_a_path_is_refused_before_the_work():
     with pytest.raises(InputError, match="'\\?' ends a path in its addresses"):
         database("sqlite:////tmp/out 2?/mlflow.db")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_ends_with_the_command(number, tmp_path):
+    """Its process writes its number when it is up; afterwards nothing has that number."""
+    place = tmp_path / "pid"
+    server = f"import os, time; open({str(place)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    script = (
+        "import os, sys; from bdl.publishing.tracking import attended; "
+        f"sys.exit(attended([sys.executable, '-c', {server!r}], os.environ))"
+    )
+    with subprocess.Popen([sys.executable, "-c", script]) as command:
+        deadline = time.monotonic() + 30
+        while not (place.exists() and place.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        command.send_signal(number)
+        assert command.wait(timeout=30) == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(place.read_text()), 0)
