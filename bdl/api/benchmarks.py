@@ -20,8 +20,12 @@ class Benchmark:
 
     Parameters
     ----------
-    name_or_path, profile, set
-        As `benchmark` takes them.
+    name_or_path
+        As `benchmark` takes it.
+    profile
+        As `benchmark` takes it.
+    set
+        As `benchmark` takes it.
     """
 
     name_or_path: str
@@ -50,11 +54,23 @@ class Benchmark:
 
         Parameters
         ----------
-        datasets, methods, splits
-            The part that is run; all by default. Splits are written ``"5"``, the first five, or ``"0,3,5-7"``.
-        device, jobs, compile, fresh, results
-            As on the command line. More than one job starts processes, which import the calling script: keep its work
-            below ``if __name__ == "__main__":``.
+        datasets
+            Data sets that are run; all by default.
+        methods
+            Entries that are run; all by default.
+        splits
+            Splits that are run: ``"5"``, the first five, or ``"0,3,5-7"``; all by default.
+        device
+            ``"cpu"`` or ``"cuda"``.
+        jobs
+            Processes that work side by side. More than one import the calling script: keep its work below
+            ``if __name__ == "__main__":``.
+        compile
+            Whether to compile; None for where it pays.
+        fresh
+            Whether to start anew; a copy of the store is kept.
+        results
+            Folder of results.
         progress
             Whether to print what the command line prints.
 

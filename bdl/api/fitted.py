@@ -29,8 +29,10 @@ class Fitted:
 
     Parameters
     ----------
-    cell, split
-        What was fitted on which rows.
+    cell
+        What was fitted: an entry of a benchmark on a data set.
+    split
+        On the training rows of which split.
     posterior
         Over the flat parameter vector, D entries, of the model as it sees standardised data.
     buffers

@@ -62,8 +62,12 @@ class Results:
 
         Parameters
         ----------
-        dataset, entry, split
-            As in `rows`.
+        dataset
+            Its label, as in `rows`.
+        entry
+            The entry.
+        split
+            Number of the split.
         at
             Path of each axis of the sweep to its value, where there is one.
 
@@ -113,8 +117,16 @@ def results(
     ----------
     name_or_path
         A folder with results; else a benchmark by name or path, and what was run of it.
-    profile, set, datasets, methods, splits
-        Options of the run, in the words of the command line.
+    profile
+        Profile of the run.
+    set
+        Overrides of the run.
+    datasets
+        Data sets that were run; all by default.
+    methods
+        Entries that were run; all by default.
+    splits
+        Splits that were run; all by default.
     results
         Folder of results.
 
