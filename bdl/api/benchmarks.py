@@ -1,6 +1,5 @@
 """A benchmark, and running it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from typer import Exit
 
 from bdl import cli_run
 from bdl.api import reading
-from bdl.api.reading import Results
+from bdl.api.reading import Names, Results, Splits, asked_for
 from bdl.spec import Benchmark as Spec
 from bdl.spec import load_variant
 
@@ -39,9 +38,9 @@ class Benchmark:
 
     def run(
         self,
-        datasets: Sequence[str] = (),
-        methods: Sequence[str] = (),
-        splits: str | None = None,
+        datasets: Names = (),
+        methods: Names = (),
+        splits: Splits = None,
         *,
         device: str = "cpu",
         jobs: int = 1,
@@ -59,7 +58,7 @@ class Benchmark:
         methods
             Entries that are run; all by default.
         splits
-            Splits that are run: ``"5"``, the first five, or ``"0,3,5-7"``; all by default.
+            Splits that are run: 5, the first five, ``[0, 3]`` or ``"0,3,5-7"``; all by default.
         device
             ``"cpu"`` or ``"cuda"``.
         jobs
@@ -79,7 +78,7 @@ class Benchmark:
         InputError
             What the command line would refuse, in the same words.
         """
-        asked = load_variant(self.name_or_path, self.profile, self.set, datasets, methods, splits)
+        asked = asked_for(self.name_or_path, self.profile, self.set, datasets, methods, splits)
         ways = cli_run.Ways(results=Path(results), device=device, compile=compile, jobs=jobs, fresh=fresh)
         try:
             cli_run.run(asked, ways, None, Console(quiet=not progress))
@@ -90,9 +89,9 @@ class Benchmark:
 
     def results(
         self,
-        datasets: Sequence[str] = (),
-        methods: Sequence[str] = (),
-        splits: str | None = None,
+        datasets: Names = (),
+        methods: Names = (),
+        splits: Splits = None,
         *,
         results: str | Path = "results",
     ) -> Results:
@@ -100,7 +99,7 @@ class Benchmark:
         return reading.results(self.name_or_path, self.profile, self.set, datasets, methods, splits, results)
 
 
-def benchmark(name_or_path: str | Path, profile: str = "paper", set: Sequence[str] = ()) -> Benchmark:
+def benchmark(name_or_path: str | Path, profile: str = "paper", set: Names = ()) -> Benchmark:
     """Give a benchmark.
 
     Parameters
@@ -117,6 +116,6 @@ def benchmark(name_or_path: str | Path, profile: str = "paper", set: Sequence[st
     InputError
         If the file cannot be read, or it, its profile or an override says something that is not allowed.
     """
-    found = Benchmark(str(name_or_path), profile, tuple(set))
+    found = Benchmark(str(name_or_path), profile, (set,) if isinstance(set, str) else tuple(set))
     load_variant(found.name_or_path, found.profile, found.set)
     return found
