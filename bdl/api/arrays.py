@@ -63,14 +63,20 @@ def fit(
 
     Parameters
     ----------
-    method, model, likelihood, prior
-        Components as in an entry of a benchmark file: ``"vifa"``, or ``{"name": "vifa", "latent_dim": 3}``.
+    method
+        A component as in an entry of a benchmark file: ``"vifa"``, or ``{"name": "vifa", "latent_dim": 3}``.
+    model
+        The model, likewise.
+    likelihood
+        The likelihood, likewise; it says whether targets are numbers or labels.
     X
         Inputs in original units, (n, d); or images of uint8.
     y
         Targets in original units, or labels 0 to C - 1; (n,).
     hyper
         Every hyper-parameter by name, in original units.
+    prior
+        The prior, as the method.
     training
         ``{"epochs": ..., "batch_size": ...}``; None for a method without minibatches.
     standardise
@@ -79,8 +85,10 @@ def fit(
         Posterior draws of a prediction.
     seed
         Of every random number.
-    device, compile
-        As on the command line.
+    device
+        ``"cpu"`` or ``"cuda"``.
+    compile
+        Whether to compile; None for where it pays.
 
     Raises
     ------

@@ -1,6 +1,5 @@
 """A benchmark, and running it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from typer import Exit
 
 from bdl import cli_run
 from bdl.api import reading
-from bdl.api.reading import Results
+from bdl.api.reading import Names, Results, Splits, asked_for
 from bdl.spec import Benchmark as Spec
 from bdl.spec import load_variant
 
@@ -20,8 +19,12 @@ class Benchmark:
 
     Parameters
     ----------
-    name_or_path, profile, set
-        As `benchmark` takes them.
+    name_or_path
+        As `benchmark` takes it.
+    profile
+        As `benchmark` takes it.
+    set
+        As `benchmark` takes it.
     """
 
     name_or_path: str
@@ -35,9 +38,9 @@ class Benchmark:
 
     def run(
         self,
-        datasets: Sequence[str] = (),
-        methods: Sequence[str] = (),
-        splits: str | None = None,
+        datasets: Names = (),
+        methods: Names = (),
+        splits: Splits = None,
         *,
         device: str = "cpu",
         jobs: int = 1,
@@ -51,11 +54,25 @@ class Benchmark:
 
         Parameters
         ----------
-        datasets, methods, splits
-            The part that is run; all by default. Splits are written ``"5"``, the first five, or ``"0,3,5-7"``.
-        device, jobs, compile, fresh, changed, results
-            As on the command line. More than one job starts processes, which import the calling script: keep its work
-            below ``if __name__ == "__main__":``.
+        datasets
+            Data sets that are run; all by default.
+        methods
+            Entries that are run; all by default.
+        splits
+            Splits that are run: 5, the first five, ``[0, 3]`` or ``"0,3,5-7"``; all by default.
+        device
+            ``"cpu"`` or ``"cuda"``.
+        jobs
+            Processes that work side by side. More than one import the calling script: keep its work below
+            ``if __name__ == "__main__":``.
+        compile
+            Whether to compile; None for where it pays.
+        fresh
+            Whether to start anew; a copy of the store is kept.
+        changed
+            Whether to start anew what another spec, data or code made; a copy of the store is kept.
+        results
+            Folder of results.
         progress
             Whether to print what the command line prints.
 
@@ -64,7 +81,7 @@ class Benchmark:
         InputError
             What the command line would refuse, in the same words.
         """
-        asked = load_variant(self.name_or_path, self.profile, self.set, datasets, methods, splits)
+        asked = asked_for(self.name_or_path, self.profile, self.set, datasets, methods, splits)
         ways = cli_run.Ways(Path(results), device, compile, jobs, fresh, changed)
         try:
             cli_run.run(asked, ways, None, Console(quiet=not progress))
@@ -75,9 +92,9 @@ class Benchmark:
 
     def results(
         self,
-        datasets: Sequence[str] = (),
-        methods: Sequence[str] = (),
-        splits: str | None = None,
+        datasets: Names = (),
+        methods: Names = (),
+        splits: Splits = None,
         *,
         results: str | Path = "results",
     ) -> Results:
@@ -85,7 +102,7 @@ class Benchmark:
         return reading.results(self.name_or_path, self.profile, self.set, datasets, methods, splits, results)
 
 
-def benchmark(name_or_path: str | Path, profile: str = "paper", set: Sequence[str] = ()) -> Benchmark:
+def benchmark(name_or_path: str | Path, profile: str = "paper", set: Names = ()) -> Benchmark:
     """Give a benchmark.
 
     Parameters
@@ -102,6 +119,6 @@ def benchmark(name_or_path: str | Path, profile: str = "paper", set: Sequence[st
     InputError
         If the file cannot be read, or it, its profile or an override says something that is not allowed.
     """
-    found = Benchmark(str(name_or_path), profile, tuple(set))
+    found = Benchmark(str(name_or_path), profile, (set,) if isinstance(set, str) else tuple(set))
     load_variant(found.name_or_path, found.profile, found.set)
     return found

@@ -1,7 +1,7 @@
 """A fitted posterior with its problem."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -29,8 +29,10 @@ class Fitted:
 
     Parameters
     ----------
-    cell, split
-        What was fitted on which rows.
+    cell
+        What was fitted: an entry of a benchmark on a data set.
+    split
+        On the training rows of which split.
     posterior
         Over the flat parameter vector, D entries, of the model as it sees standardised data.
     buffers
@@ -39,10 +41,10 @@ class Fitted:
         Hyper-parameters by name, in original units.
     """
 
-    cell: Cell
+    cell: Cell = field(repr=False)
     split: int
-    posterior: Posterior
-    buffers: Mapping[str, Tensor]
+    posterior: Posterior = field(repr=False)
+    buffers: Mapping[str, Tensor] = field(repr=False)
     hyper: Mapping[str, float]
 
     @property

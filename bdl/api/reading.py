@@ -1,7 +1,7 @@
 """Results of a run as frames, and the posteriors that it has left."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,15 @@ from bdl.plan.cell import Cell
 from bdl.plan.planning import cells_of
 from bdl.publishing.found import Found, find, holds, look, made_with
 from bdl.publishing.outcome import compared
-from bdl.spec import Point, load_variant
+from bdl.spec import Point, Variant, load_variant
 from bdl.store import artefacts
 from bdl.store.folder import folder
 from bdl.store.store import Store
+
+Names = str | Sequence[str]
+"""One name, or several."""
+Splits = int | str | Sequence[int] | None
+"""How many splits, the first so many; which ones, ``"0,3,5-7"`` or ``[0, 3]``; None for all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +39,7 @@ class Results:
     """
 
     place: Path
-    found: Found
+    found: Found = field(repr=False)
 
     @property
     def rows(self) -> pd.DataFrame:
@@ -62,8 +67,12 @@ class Results:
 
         Parameters
         ----------
-        dataset, entry, split
-            As in `rows`.
+        dataset
+            Its label, as in `rows`.
+        entry
+            The entry.
+        split
+            Number of the split.
         at
             Path of each axis of the sweep to its value, where there is one.
 
@@ -101,10 +110,10 @@ class Results:
 def results(
     name_or_path: str | Path,
     profile: str = "paper",
-    set: Sequence[str] = (),
-    datasets: Sequence[str] = (),
-    methods: Sequence[str] = (),
-    splits: str | None = None,
+    set: Names = (),
+    datasets: Names = (),
+    methods: Names = (),
+    splits: Splits = None,
     results: str | Path = "results",
 ) -> Results:
     """Read the results of an earlier run, as ``bdl-bench table`` does.
@@ -113,8 +122,16 @@ def results(
     ----------
     name_or_path
         A folder with results; else a benchmark by name or path, and what was run of it.
-    profile, set, datasets, methods, splits
-        Options of the run, in the words of the command line.
+    profile
+        Profile of the run.
+    set
+        Overrides of the run.
+    datasets
+        Data sets that were run; all by default.
+    methods
+        Entries that were run; all by default.
+    splits
+        Splits that were run; all by default.
     results
         Folder of results.
 
@@ -126,7 +143,7 @@ def results(
     place = Path(name_or_path)
     if holds(place):
         return Results(place, look(place, made_with(place)))
-    asked = load_variant(str(name_or_path), profile, set, datasets, methods, splits)
+    asked = asked_for(str(name_or_path), profile, set, datasets, methods, splits)
     return Results(folder(Path(results), asked), find(asked, Path(results), within=True))
 
 
@@ -136,6 +153,16 @@ def posterior(
     """Load the posterior of a final fit of results, or of what `results` finds; otherwise as `Results.posterior`."""
     found = found if isinstance(found, Results) else results(found)
     return found.posterior(dataset, entry, split, at)
+
+
+def asked_for(name_or_path: str, profile: str, set: Names, datasets: Names, methods: Names, splits: Splits) -> Variant:
+    """Put what a program asks for into the words of the command line; errors as in `bdl.spec.load_variant`."""
+    overrides, tables, entries = ([one] if isinstance(one, str) else one for one in (set, datasets, methods))
+    if isinstance(splits, int):
+        splits = str(splits)
+    elif splits is not None and not isinstance(splits, str):
+        splits = ",".join(f"{number}-{number}" for number in splits)
+    return load_variant(name_or_path, profile, overrides, tables, entries, splits)
 
 
 def _none(kind: str, name: str, cells: Mapping[tuple[str, str, str], Cell], place: int) -> dict[Any, Cell]:

@@ -4,8 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from typer import Exit
 
 import bdl
+from bdl.api.reading import asked_for
 from bdl.data import load
 from bdl.errors import InputError
 from bdl.metrics import METRICS
@@ -91,6 +93,43 @@ def test_frames(run, folder, invoke):
     assert set(run.points["at"]) == {1, 2}
     means = run.table.query("metric == 'rmse' and statistic == 'mean'").set_index("method").ours
     pd.testing.assert_series_equal(means, run.rows.groupby("entry").rmse.mean(), check_names=False)
+
+
+@pytest.mark.parametrize(
+    ("splits", "numbers"), [(None, [0, 1, 2]), (1, [0]), ("0,2", [0, 2]), ([1], [1]), (range(1, 3), [1, 2])]
+)
+def test_splits_in_all_their_ways(folder, splits, numbers):
+    asked = asked_for(str(folder / "small.yaml"), "paper", "seed=1", "diabetes", ["exact"], splits)
+    assert list(asked.numbers) == numbers
+    assert (asked.changes, asked.entries) == ({"seed": 1}, ("exact",))
+
+
+def test_more_splits_than_there_are(folder):
+    with pytest.raises(InputError, match="splits '4': there are 3 splits, 0 to 2"):
+        bdl.benchmark(folder / "small.yaml").run(splits=4, results=folder / "none")
+
+
+def test_progress_is_shown_if_wanted_and_interruptions_are_kept(run, folder, capsys, monkeypatch):
+    small = bdl.benchmark(folder / "small.yaml")
+    same = {"methods": ["exact", "vifa"], "splits": 2, "compile": False, "results": folder / "results"}
+    assert small.run(**same).place == run.place
+    assert capsys.readouterr().out == ""
+    small.run(**same, progress=True)
+    assert "small: RMSE" in capsys.readouterr().out
+
+    def interrupted(*arguments):
+        raise Exit(130)
+
+    monkeypatch.setattr("bdl.cli_run.run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        small.run(**same)
+
+
+def test_they_show_themselves_in_one_line(run):
+    assert repr(run) == f"Results(place={run.place!r})"
+    assert repr(run.posterior("diabetes", "exact", 1)) == (
+        "Fitted(split=1, hyper={'prior_precision': 1.0, 'noise_precision': 0.0003})"
+    )
 
 
 @pytest.mark.parametrize("entry", ["exact", "vifa"])
