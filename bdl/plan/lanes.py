@@ -39,8 +39,9 @@ def side_by_side(cell: Cell, stage: Stage) -> int:
     at_once = fits_of_split(cell, stage)
     if stage == "search" and search and cell.device == "cpu" and at_once == search.trials * search.folds:
         return 1
-    activations = cell.problem.widest * training.batch_size * batches_per_step(cell)
-    widest = max(1, _NUMBERS[cell.device] // (at_once * max(load(cell), activations)))
+    dim = cell.problem.dim
+    numbers = load(cell) * max(dim, cell.problem.widest * training.batch_size) // dim  # of parameters or activations
+    widest = max(2, _NUMBERS[cell.device] // (at_once * numbers))
     lanes = -(-splits // widest)
     return -(-splits // lanes)
 

@@ -1,7 +1,8 @@
 """Lanes: a trial trains at a place of its own in a batch of a fixed width, whoever trains beside it.
 
 Kernels round differently in batches of another width, and at another place of a batch; what stands at the other places
-is nothing to them. Places at which nothing is fitted are filled up with copies, which are thrown away.
+is nothing to them. Places at which nothing is fitted are filled up with copies, which are thrown away. There are two
+places at least: the sums of a single trial are split among threads, and rounded accordingly.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,11 +18,11 @@ class Part(NamedTuple):
     number: int
     """Among the parts of the lane, whether or not they are fitted."""
     standing: list[int]
-    """The trial that stands at each place."""
+    """The trial that stands at each place, two at least."""
     places: list[int]
-    """Where the trials stand that are fitted; at the other places are copies of the first of them."""
+    """Where those stand that are fitted; at the other places are copies of the first of them."""
     fitted: tuple[int, ...]
-    """The trials that are fitted."""
+    """The trials that are fitted, ascending."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,9 @@ class Lane:
             parts.setdefault(rows if schedule.incomplete == "keep" else schedule.batches(rows), []).append(place)
         trials = {place: trial for trial, place in enumerate(self.places)}
         for number, places in enumerate(parts.values()):
-            taken = {at: trials[place] for at, place in enumerate(places) if place in trials}
+            taken = dict(sorted((trials[place], at) for at, place in enumerate(places) if place in trials))
             if taken:
-                fitted = tuple(taken.values())
-                yield Part(number, [taken.get(at, fitted[0]) for at in range(len(places))], list(taken), fitted)
+                standing = [min(taken)] * max(2, len(places))
+                for trial, at in taken.items():
+                    standing[at] = trial
+                yield Part(number, standing, list(taken.values()), tuple(taken))
