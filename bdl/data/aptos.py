@@ -10,7 +10,7 @@ import numpy as np
 from annotated_types import Ge
 
 from bdl.data.dataset import Dataset
-from bdl.data.files import data_folder
+from bdl.data.files import data_directory
 from bdl.data.images import decoded, same_pictures
 from bdl.data.labelled import Layout
 from bdl.data.splits import three_way_split
@@ -64,7 +64,7 @@ class Aptos2019:
 def _folder() -> Path:
     """Find the download: where the environment says, in the data directory, or in a mirror that is a directory."""
     given, mirror = os.environ.get(FOLDER), os.environ.get("BDL_DATA_MIRROR", "")
-    places = [Path(given)] if given else [data_folder() / "aptos2019", Path(mirror or ".") / "aptos2019"]
+    places = [Path(given)] if given else [data_directory() / "aptos2019", Path(mirror or ".") / "aptos2019"]
     for place in places:
         if place.expanduser().is_dir():
             return place.expanduser()

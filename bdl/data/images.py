@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bdl.data.files import data_folder, workspace
+from bdl.data.files import data_directory, workspace
 from bdl.errors import InputError
 
 Images = NDArray[np.uint8]
@@ -42,7 +42,7 @@ def decoded(name: str, files: Sequence[Path], size: int) -> Images:
     InputError
         If pictures cannot be read (their count, and the first), or the data directory cannot be written.
     """
-    kept = data_folder() / "decoded" / f"{name}-{size}-{_checksum(files)}.npy"
+    kept = data_directory() / "decoded" / f"{name}-{size}-{_checksum(files)}.npy"
     if not kept.is_file():
         with workspace(kept.parent) as folder:
             part = Path(folder) / kept.name

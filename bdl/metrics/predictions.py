@@ -103,32 +103,50 @@ def predict(
         On the device of the posterior.
     """
     device = tree_leaves(posterior)[0].device
-    posterior = as_type(posterior, torch.float32)
-    x, y = examples.x.to(device, torch.float32), examples.y.to(device, torch.float64)
+    y, values = examples.y.to(device, torch.float64), {name: value.to(device) for name, value in hyper.items()}
+    total: Predictions | None = None
+    for pieces in outputs(problem, posterior, examples, buffers, draws, training):
+        piece = _beside([_sums(problem, f, y[rows], values) for rows, f in pieces])
+        total = piece if total is None else _together(total, piece)
+    assert total is not None
+    return _averages(total, len(total.sample_log_likelihood))
+
+
+def outputs(
+    problem: Problem,
+    posterior: Posterior,
+    examples: Examples,
+    buffers: Buffers,
+    draws: Draws,
+    training: Callable[[], Tensor] | None = None,
+) -> Iterator[Iterator[tuple[slice, Tensor]]]:
+    """Evaluate the model at samples of the posterior, in pieces; arguments as in `predict`.
+
+    Yields
+    ------
+    iterator
+        For some of the samples, S of them: successive rows, and the outputs there in original units, float32,
+        (S, rows, d_out).
+    """
+    device = tree_leaves(posterior)[0].device
+    posterior, x = as_type(posterior, torch.float32), examples.x.to(device, torch.float32)
     unit, origin = (
         torch.as_tensor(value, dtype=torch.float32, device=device) for value in (examples.y_unit, examples.y_origin)
     )
-    state, mapped = as_type(dict(buffers), torch.float32, device), None if not problem.recomputes else 0
-    values = {name: value.to(device) for name, value in hyper.items()}
-
+    state = as_type(dict(buffers), torch.float32, device)
     seen = training().to(device, torch.float32) if problem.recomputes and training else None
 
-    def outputs(theta: Tensor, state: Buffers, rows: slice) -> Tensor:
-        f = torch.func.vmap(lambda one, own: problem.predict(one, x[rows], own), (0, mapped))(theta, state)
+    def at(theta: Tensor, rows: slice, own: Buffers, mapped: int | None) -> Tensor:
+        f = torch.func.vmap(lambda sample, one: problem.predict(sample, x[rows], one), (0, mapped))(theta, own)
         return problem.likelihood.restore(f, unit, origin)
 
-    total: Predictions | None = None
-    count = 0
-    for theta in _samples(posterior, draws, device):
+    def pieces(theta: Tensor) -> Iterator[tuple[slice, Tensor]]:
         size = max(1, VALUES_AT_ONCE // (len(theta) * problem.widest))
-        rows = [slice(start, start + size) for start in range(0, len(y), size)]
-        if seen is not None:
-            state = torch.func.vmap(problem.recomputed, (0, None))(theta, seen)
-        parts = [_sums(problem, outputs(theta, state, part), y[part], values) for part in rows]
-        piece = _beside(parts)
-        total, count = piece if total is None else _together(total, piece), count + len(theta)
-    assert total is not None
-    return _averages(total, count)
+        fresh = None if seen is None else torch.func.vmap(problem.recomputed, (0, None))(theta, seen)
+        for rows in (slice(start, start + size) for start in range(0, len(x), size)):
+            yield rows, at(theta, rows, state, None) if fresh is None else at(theta, rows, fresh, 0)
+
+    return (pieces(theta) for theta in _samples(posterior, draws, device))
 
 
 def summarise(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Predictions:
