@@ -34,6 +34,10 @@ DATASETS = Registry(
         "cubic": "bdl.data.synthetic:Cubic",
         "sparse_linear": "bdl.data.teachers:SparseLinear",
         "sparse_network": "bdl.data.teachers:SparseNetwork",
+        "teacher_unit": "bdl.data.simulations:UnitTeacher",
+        "teacher_network": "bdl.data.simulations:NetworkTeacher",
+        "waves": "bdl.data.simulations:Waves",
+        "overlapping_classes": "bdl.data.simulations:OverlappingClasses",
         "fa": "bdl.data.streams:Stream",
     },
 )

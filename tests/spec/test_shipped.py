@@ -161,7 +161,8 @@ def test_json_schema():
     assert vifa["additionalProperties"] is False
     assert re.search(other["properties"]["name"]["pattern"], "own.py:Own")
     name, *components, other = schema["properties"]["datasets"]["items"]["anyOf"]
-    cubic, stream, linear, network = sorted(components, key=lambda found: found["properties"]["name"]["const"])
+    by_name = {found["properties"]["name"]["const"]: found for found in components}
+    cubic, stream, linear, network = (by_name[name] for name in ("cubic", "fa", "sparse_linear", "sparse_network"))
     assert {"diabetes", "fa"} <= set(name["enum"])
     assert stream["properties"]["name"] == {"const": "fa"}
     assert set(stream["required"]) == {"name", "dim", "top"}
