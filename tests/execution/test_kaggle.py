@@ -43,6 +43,7 @@ def command(results, size: int = 16) -> list[str]:
     return ["run", "blindness-detection", *options, *narrowed, *sets]
 
 
+@pytest.mark.slow  # two cells with a search, tables and figures
 def test_a_download_becomes_tables_and_figures(folder, invoke, tmp_path):
     code, _, error = invoke(*command(tmp_path / "results"))
     assert code == 0, error
