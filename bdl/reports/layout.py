@@ -19,6 +19,8 @@ BETTER = {
     "none": "",
 }
 MIN_DIGITS = 3
+FINEST = 1e-6
+"""Standard errors below have no digit beside their value, and are written with a power of ten."""
 FAILED_AS_WORST = "Median (failed as worst)"
 
 
@@ -207,9 +209,10 @@ def _ours(cell: Cell) -> str:
         return text
     if cell.ours_se <= 1e-12 * abs(cell.ours):  # replicates of a method without randomness
         return text
-    decimals = len(text.partition(".")[2])
-    plain = "e" not in text and 0.5 * 10**-decimals <= cell.ours_se < 1e5
-    return f"{text} ± {f'{cell.ours_se:.{decimals}f}' if plain else _powers(f'{cell.ours_se:.1g}')}"
+    if "e" in text or cell.ours_se >= 1e5 or cell.ours_se < FINEST:
+        return f"{text} ± {_powers(f'{cell.ours_se:.1g}')}"
+    decimals = max(len(text.partition(".")[2]), -math.floor(math.log10(cell.ours_se)))
+    return f"{cell.ours:.{decimals}f} ± {cell.ours_se:.{decimals}f}"
 
 
 def _median(ours: float, cell: Cell) -> str:
