@@ -15,6 +15,7 @@ from bdl.reports.compare import Cell
 from bdl.reports.cutting import Range, arrow, factor, limit
 from bdl.reports.inputs import Benchmark
 from bdl.reports.layout import heading
+from bdl.reports.naming import shown
 from bdl.reports.scales import label_logs, scale, span
 from bdl.reports.swept import swept_figure
 
@@ -141,8 +142,9 @@ def panels(rows: Mapping[str, Sequence[str]]) -> "tuple[Figure, dict[str, Axes]]
     for panel in axes[len(rows) :]:
         panel.remove()
     named = dict(zip(rows, axes, strict=False))
+    titles = shown(rows)
     for dataset, panel in named.items():
-        _dress(panel, dataset, rows[dataset])
+        _dress(panel, titles[dataset], rows[dataset])
     return figure, named
 
 
@@ -178,8 +180,8 @@ def _figure(benchmark: Benchmark, metric: str, cells: list[Cell]) -> "Figure":
 def _fill(panel: "Axes", entries: list[str], cells: list[Cell], far: float) -> None:
     both = [(cell.ours, cell.ours_se) for cell in cells] + [(cell.paper, cell.paper_se) for cell in cells]
     known = [(value, error or 0.0) for value, error in both if value is not None]
-    shown = Range.of([value for value, _ in known], far)
-    _scale(panel, [value for value, _ in known if not shown.beyond(value)])
+    kept = Range.of([value for value, _ in known], far)
+    _scale(panel, [value for value, _ in known if not kept.beyond(value)])
     for cell in cells:
         row = entries.index(cell.method)
         offset = 0.0 if cell.paper is None else OFFSET
@@ -187,16 +189,16 @@ def _fill(panel: "Axes", entries: list[str], cells: list[Cell], far: float) -> N
             (row - offset, cell.ours, cell.ours_se, OURS),
             (row + offset, cell.paper, cell.paper_se, PAPER),
         ):
-            if value is not None and shown.beyond(value):
-                arrow(panel, place, value, shown, look)
+            if value is not None and kept.beyond(value):
+                arrow(panel, place, value, kept, look)
             else:
                 mark(panel, place, value, error, look)
         if cell.ours is None:
             across = panel.get_yaxis_transform()
             panel.text(0.5, row - offset, cell.verdict, transform=across, ha="center", va="center", color=QUIET)
     if known:
-        near = [(value, error) for value, error in known if not shown.beyond(value)]
-        limit(panel, shown, [end for value, error in near for end in (value - error, value + error)])
+        near = [(value, error) for value, error in known if not kept.beyond(value)]
+        limit(panel, kept, [end for value, error in near for end in (value - error, value + error)])
 
 
 def _scale(panel: "Axes", values: list[float]) -> None:
