@@ -50,7 +50,8 @@ def _ends(cell: Cell) -> list[Setting]:
 
 
 def _finite(shared: Program, cell: Cell, hyper: Setting) -> bool:
-    pool, rows = shared.pool, cell.data.split(cell.splits[0]).train[:_ROWS]
+    most = max(2, min(_ROWS, _VALUES // shared.problem.widest))
+    pool, rows = shared.pool, cell.data.split(cell.splits[0]).train[:most]
     trials = shared.trials([(*cell.identity, "start")], [rows], [hyper])
     state = initial_state(cast(Method, shared.method), shared.problem, trials, pool.device, pool.dtype)
 
@@ -64,3 +65,5 @@ def _finite(shared: Program, cell: Cell, hyper: Setting) -> bool:
 
 _ROWS = 5000
 """Rows that are looked at, the first of the training rows: enough to overflow, and little memory."""
+_VALUES = 1 << 24
+"""Values of the widest layer: there are fewer rows where these are large images."""
