@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from bdl.execution.executors import Report
+from bdl.execution.limits import limited
 from bdl.execution.log import Log
 from bdl.execution.scoring import Buffers, Scored, codes, computed, evaluation, finite, scores
 from bdl.plan.cell import Cell
@@ -209,13 +210,18 @@ def attempt(group: Group, report: Report) -> list[Outcome]:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\._inductor")  # of its own code
-            return group.run(report)
+            with limited(group.members[0][0].benchmark.limits):
+                return group.run(report)
     except (Exception, SystemExit) as error:  # a method that calls sys.exit ends its fits, not the run
         if _is_full_disk(error):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
         reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
-        details = {"traceback": traceback.format_exc()}
-        return [Outcome(failed_row(*member, reason, details)) for member in group.members]
+        return failed(group, reason, {"traceback": traceback.format_exc()})
+
+
+def failed(group: Group, reason: str, details: dict[str, Any]) -> list[Outcome]:
+    """Make the final rows of a group that has no results."""
+    return [Outcome(failed_row(*member, reason, details)) for member in group.members]
 
 
 def _is_full_disk(error: BaseException) -> bool:

@@ -70,6 +70,12 @@ def memory(plan: Iterable[Counted], jobs: int) -> int:
     return jobs * (_BASE + largest) + (_BASE if jobs > 1 else 0)
 
 
+def most_jobs(plan: Sequence[Counted]) -> int:
+    """Count the processes that cores and memory allow, one at least."""
+    largest = max((group_memory(cell, count) for cell, count in plan), default=0)
+    return max(1, min(machine.cores(), (machine.memory() - _BASE) // (_BASE + largest)))
+
+
 def group_memory(cell: Cell, splits: int) -> int:
     """Foretell the bytes of the largest group of a cell, and of its data."""
     return _data(cell) + _most(cell, splits) * _fit_memory(cell)
