@@ -4,6 +4,7 @@ Workers have the package and the data files; what they have is held against what
 """
 
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 _WAIT = 30.0
 """Seconds to wait for a scheduler to answer."""
+_ASK_EVERY = 2.0
+"""Seconds between two questions of how many workers there are."""
+_GONE = InputError("the Dask scheduler is gone; what is done is kept, and the same command goes on from here")
 _PACKAGES = ("bdl-bench", "torch", "numpy")
 
 
@@ -73,17 +77,22 @@ class DaskCrew:
 
     def __init__(self, client: "Client") -> None:
         self._client, self._done = client, SimpleQueue[int]()
+        self._threads, self._asked = 0, -_ASK_EVERY
 
     @property
     def size(self) -> int:
         """One group for each thread of the workers, and one that waits so that none is idle."""
-        threads: int = sum(self._client.nthreads().values())
-        return 2 * max(1, threads)
+        if time.monotonic() - self._asked > _ASK_EVERY:
+            with _gone():
+                self._threads = sum(self._client.nthreads().values())
+            self._asked = time.monotonic()
+        return 2 * max(1, self._threads)
 
     def submit(self, task: Task, argument: Group, report: Report, seconds: float | None = None) -> "Future[Any]":
         """Start the task on a worker; what it did is reported when it has ended."""
         hashes = [fit_hash(cell) for cell, _ in argument.members]
-        theirs = self._client.submit(_there, task, argument, hashes, pure=False)
+        with _gone():
+            theirs = self._client.submit(_there, task, argument, hashes, pure=False)
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
 
@@ -93,7 +102,7 @@ class DaskCrew:
                 self._done.put(work)
                 future.set_result(outcomes)
             else:
-                future.set_exception(LostWorker("the scheduler is gone") if found.cancelled() else found.exception())
+                future.set_exception(ConnectionError() if found.cancelled() else found.exception())
 
         theirs.add_done_callback(hand_over)
         return future
@@ -109,16 +118,28 @@ class DaskCrew:
         from distributed import KilledWorker
 
         try:
-            return future.result()
+            with _gone():
+                return future.result()
         except KilledWorker:
             raise LostWorker("its workers died, perhaps for want of memory") from None
-        except LostWorker as error:
-            raise InputError(f"{error}; what is done is kept, and the same command goes on from here") from None
 
     def collect(self, report: Report) -> None:
         """Pass on what groups have done that have ended since the last time."""
         while not self._done.empty():
             report(self._done.get())
+
+
+@contextmanager
+def _gone() -> Iterator[None]:
+    """Tell in one line that the scheduler does not answer any more."""
+    try:
+        yield
+    except ConnectionError:
+        raise _GONE from None
+    except OSError as error:
+        if type(error).__module__.startswith("distributed."):
+            raise _GONE from None
+        raise
 
 
 def _there(task: Task, group: Group, hashes: Sequence[str]) -> tuple[Any, int]:
