@@ -1,8 +1,8 @@
 """Kill a small run again and again, at random moments, and compare what is left with a run that was left alone.
 
-Every round starts the same command on the same folder, and sends SIGKILL to the parent, to one of its workers, or to all of
-them; some rounds start a second parent, which must be refused. The last run is left to its end. No finished row may be lost,
-none there twice, and all rows but the times those of the undisturbed run.
+Every round starts the same command on the same folder, and sends SIGKILL to the parent, to one of its workers, or to
+all of them; some rounds start a second parent, which must be refused. The last run is left to its end. No finished row
+may be lost, none there twice, and all rows but the times those of the undisturbed run.
 
     python scripts/faults.py --kills 100 --output results/faults/tally.json
 """

@@ -147,8 +147,8 @@ def _there(task: Task, group: Group, hashes: Sequence[str]) -> tuple[Any, int]:
     for (cell, _), expected in zip(group.members, hashes, strict=True):
         if fit_hash(cell) != expected:
             raise InputError(
-                f"a worker has other code or other data for {cell.label}: give it the same version of bdl-bench and the "
-                "same BDL_DATA_DIR"
+                f"a worker has other code or other data for {cell.label}: give it the same version of bdl-bench and "
+                "the same BDL_DATA_DIR"
             )
     done: list[int] = []
     return task(group, done.append), sum(done)

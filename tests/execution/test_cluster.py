@@ -107,9 +107,13 @@ def test_a_scheduler_that_goes_away_ends_the_run_in_one_line_and_what_is_done_is
             super().stored(cell, rows)
             own.kill()
 
-    with scheduling() as (own, address), workers(address, 1):
-        with pytest.raises(InputError, match="scheduler is gone; what"), crew_for(cells, 1, f"dask:{address}") as crew:
-            queue.run(cells, store, crew, KillsIt())
+    with (
+        scheduling() as (own, address),
+        workers(address, 1),
+        pytest.raises(InputError, match="scheduler is gone; what"),
+        crew_for(cells, 1, f"dask:{address}") as crew,
+    ):
+        queue.run(cells, store, crew, KillsIt())
     assert any(store.rows(stage, cell.key) for cell in cells for stage in ("search", "final"))
     run_here(cells, store)
     assert all(row.status == "ok" for cell in cells for row in store.rows("final", cell.key))
