@@ -46,6 +46,7 @@ class Benchmark:
         jobs: int = 1,
         compile: bool | None = None,
         fresh: bool = False,
+        changed: bool = False,
         results: str | Path = "results",
         progress: bool = False,
     ) -> Results:
@@ -68,6 +69,8 @@ class Benchmark:
             Whether to compile; None for where it pays.
         fresh
             Whether to start anew; a copy of the store is kept.
+        changed
+            Whether to start anew what another spec, data or code made.
         results
             Folder of results.
         progress
@@ -79,7 +82,9 @@ class Benchmark:
             What the command line would refuse, in the same words.
         """
         asked = asked_for(self.name_or_path, self.profile, self.set, datasets, methods, splits)
-        ways = cli_run.Ways(results=Path(results), device=device, compile=compile, jobs=jobs, fresh=fresh)
+        ways = cli_run.Ways(
+            results=Path(results), device=device, compile=compile, jobs=jobs, fresh=fresh, changed=changed
+        )
         try:
             cli_run.run(asked, ways, None, Console(quiet=not progress))
         except Exit as end:
