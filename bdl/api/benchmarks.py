@@ -70,7 +70,7 @@ class Benchmark:
         fresh
             Whether to start anew; a copy of the store is kept.
         changed
-            Whether to start anew what another spec, data or code made.
+            Whether to start anew what another spec, data or code made; a copy of the store is kept.
         results
             Folder of results.
         progress
@@ -82,9 +82,7 @@ class Benchmark:
             What the command line would refuse, in the same words.
         """
         asked = asked_for(self.name_or_path, self.profile, self.set, datasets, methods, splits)
-        ways = cli_run.Ways(
-            results=Path(results), device=device, compile=compile, jobs=jobs, fresh=fresh, changed=changed
-        )
+        ways = cli_run.Ways(Path(results), device, compile, jobs, fresh, changed)
         try:
             cli_run.run(asked, ways, None, Console(quiet=not progress))
         except Exit as end:

@@ -1,6 +1,7 @@
 """Scores of a fit: every metric of the benchmark is a function of one lazy evaluation."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from math import isfinite, nan
 from typing import Literal, NamedTuple
@@ -20,6 +21,7 @@ from bdl.posteriors.base import Posterior
 from bdl.rng import trial_keys
 from bdl.search.study import Setting
 from bdl.spec.labels import MetricName
+from bdl.threads import one_thread
 from bdl.training.trials import fitted_scaling
 
 Buffers = Mapping[str, Tensor]
@@ -66,7 +68,8 @@ def scores(evaluated: Evaluation, metrics: Iterable[MetricName]) -> Scored:
     refused = None
     for metric in metrics:
         try:
-            value = metric.build()(evaluated)
+            with nullcontext() if metric.info.kind == "predictive" else one_thread():
+                value = metric.build()(evaluated)
         except InputError as error:
             value, refused = nan, refused or f"{metric}: {error}"
         parts = value if isinstance(value, Mapping) else {"": value}
