@@ -125,9 +125,14 @@ def check_hashes(cells: Sequence[Cell], store: Store) -> dict[Cell, str]:
         if found not in (None, own):
             raise InputError(
                 f"{store.path} holds {cell.label} of another spec, data or code "
-                f"({found[:12]}, now {own[:12]}); --fresh starts anew and keeps a copy"
+                f"({found[:12]}, now {own[:12]}); --changed starts such anew, --fresh everything, and a copy is kept"
             )
     return hashes
+
+
+def changed(cells: Sequence[Cell], store: Store) -> list[Cell]:
+    """List the cells whose rows were made under another spec, other data or other code."""
+    return [cell for cell in cells if store.fit_hash(cell.key) not in (None, fit_hash(cell))]
 
 
 def remaining(cell: Cell, store: Store) -> int:
