@@ -103,7 +103,7 @@ def fit(
     check_device(device)
     check(cell)
     check_start([cell])
-    work = final_fitting([(cell, 0)], [dict(hyper)], compiles(cell, "final", 1))
+    work = final_fitting([(cell, 0)], [dict(hyper)], compiles(cell, "final"))
     end = finished(work)
     posterior = work.posterior(end, 0)
     finite = all(bool(torch.isfinite(leaf).all()) for leaf in tree_leaves(posterior))
