@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bdl import __version__, cli_data, cli_references, cli_run, terminal
+from bdl import __version__, cli_data, cli_references, cli_reports, cli_run, terminal
+from bdl.cli_options import Datasets, Methods, Name, Profile, Results, Set, Splits
 from bdl.errors import InputError
 from bdl.shipped import shipped
 
@@ -20,20 +21,9 @@ app = typer.Typer(
 )
 app.add_typer(cli_data.app, name="data")
 app.add_typer(cli_references.app, name="references")
+app.add_typer(cli_reports.app)
 
 console = Console(width=None if sys.stdout and sys.stdout.isatty() else 120)
-
-
-def _folder(given: str | Path) -> Path:
-    """Take a folder; an empty text, which a variable of a script may be, would be the working directory."""
-    if given == "":
-        raise InputError("--results '': give a folder, or leave it out for results")
-    return Path(given)
-
-
-def _benchmarks(begun: str) -> list[str]:
-    """Complete the name of a benchmark."""
-    return [name for name in shipped() if name.startswith(begun)]
 
 
 def _described(begun: str) -> list[str]:
@@ -43,13 +33,6 @@ def _described(begun: str) -> list[str]:
     return [name for name in [*shipped(), *METHODS.names()] if name.startswith(begun)]
 
 
-Name = Annotated[str, typer.Argument(help="Name of a benchmark, or path of a YAML file.", autocompletion=_benchmarks)]
-Profile = Annotated[str, typer.Option(help="Profile of the benchmark file.")]
-Set = Annotated[list[str], typer.Option("--set", help="Override a field: path.to.field=value.")]
-Datasets = Annotated[list[str], typer.Option("--dataset", help="Only this data set (repeatable).")]
-Methods = Annotated[list[str], typer.Option("--method", help="Only this entry (repeatable).")]
-Splits = Annotated[str | None, typer.Option("--splits", help="How many splits, or which: 5, or 0,3,5-7.")]
-Results = Annotated[Path, typer.Option("--results", parser=_folder, help="Folder of results.")]
 Tracking = Annotated[str, typer.Option(help="MLflow tracking URI, or none. Default: a database in --results.")]
 Compile = Annotated[
     bool | None, typer.Option("--compile/--no-compile", help="Use torch.compile. Default: when it pays.")

@@ -129,7 +129,29 @@ def outputs(
         for rows in (slice(start, start + size) for start in range(0, len(x), size)):
             yield rows, at(theta, rows)
 
-    return (pieces(theta) for theta in _samples(posterior, draws, device))
+    return (pieces(theta) for theta in sampled(posterior, draws))
+
+
+def sampled(posterior: Posterior, draws: Draws) -> Iterator[Tensor]:
+    """Draw samples in pieces, (s, D) each, so that few parameters and their noise exist at a time.
+
+    Parameters
+    ----------
+    posterior
+        Whose device is used.
+    draws
+        As in `predict`.
+    """
+    device = tree_leaves(posterior)[0].device
+    width = posterior.noise_dim
+    pairs = (draws.samples * width + 1) // 2
+    keys = draws.key.to(device).unsqueeze(0)
+    step = torch.tensor(draws.step, dtype=torch.int32, device=device)
+    size = max(1, _PARAMETERS_AT_ONCE // max(posterior.dim, width))
+    for start in range(0, draws.samples, size):
+        stop = min(start + size, draws.samples)
+        noise = normal_slice(keys, step, pairs, start * width, stop * width)
+        yield posterior.sample(noise.view(stop - start, width))
 
 
 def summarise(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Predictions:
@@ -152,19 +174,6 @@ def summarise(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Predictio
 def tensors_of(hyper: Mapping[str, float]) -> dict[str, Tensor]:
     """Give hyper-parameters as float64 scalars."""
     return {name: torch.tensor(value, dtype=torch.float64) for name, value in hyper.items()}
-
-
-def _samples(posterior: Posterior, draws: Draws, device: torch.device) -> Iterator[Tensor]:
-    """Draw the samples in pieces, (s, D) each, so that few parameters and their noise exist at a time."""
-    width = posterior.noise_dim
-    pairs = (draws.samples * width + 1) // 2
-    keys = draws.key.to(device).unsqueeze(0)
-    step = torch.tensor(draws.step, dtype=torch.int32, device=device)
-    size = max(1, _PARAMETERS_AT_ONCE // max(posterior.dim, width))
-    for start in range(0, draws.samples, size):
-        stop = min(start + size, draws.samples)
-        noise = normal_slice(keys, step, pairs, start * width, stop * width)
-        yield posterior.sample(noise.view(stop - start, width))
 
 
 def _sums(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Predictions:

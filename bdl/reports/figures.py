@@ -6,12 +6,16 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
+from re import sub
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from bdl.metrics import info
 from bdl.reports.compare import Cell
+from bdl.reports.cutting import Range, arrow, factor, limit
 from bdl.reports.inputs import Benchmark
 from bdl.reports.layout import heading
+from bdl.reports.naming import shown
 from bdl.reports.scales import label_logs, scale, span
 from bdl.reports.swept import swept_figure
 
@@ -51,7 +55,7 @@ METADATA: dict[str, dict[str, None]] = {
 PANEL_WIDTH, ROW_HEIGHT, MAX_COLUMNS = 2.5, 0.46, 4
 MIN_WIDTH = 5.5  # inches, room for the title
 OFFSET = 0.14
-LINE = 70  # characters of a remark
+LETTERS = 12.5  # of a title, an inch
 _remark = ContextVar("_remark", default="")
 
 
@@ -93,7 +97,7 @@ def remarked(text: str) -> Iterator[None]:
 
 
 def save(drawings: "Mapping[str, Callable[[], Figure]]", folder: Path) -> list[Path]:
-    """Draw figures in the house style and write each as PNG (200 dpi) and PDF under its name."""
+    """Draw figures in the house style and write each as PNG (200 dpi) and PDF under its name, made fit for a file."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.style import context
 
@@ -102,14 +106,25 @@ def save(drawings: "Mapping[str, Callable[[], Figure]]", folder: Path) -> list[P
     for name, draw in drawings.items():
         with context(["default", STYLE]):
             figure = draw()
-            if text := _remark.get():
-                title = "\n".join(part for part in (figure.get_suptitle(), fill(text, LINE)) if part)
-                figure.suptitle(title, fontsize=11, x=0.01, ha="left")
+            _entitle(figure)
             FigureCanvasAgg(figure)
             for suffix, metadata in METADATA.items():
-                paths.append(folder / f"{name}.{suffix}")
+                paths.append(folder / f"{file_name(name)}.{suffix}")
                 figure.savefig(paths[-1], dpi=200, metadata=metadata)
     return paths
+
+
+def file_name(name: str) -> str:
+    """Make a name fit for a file: a data set may be called by its path."""
+    return sub(r"[^\w.=,+-]+", "_", name)
+
+
+def _entitle(figure: "Figure") -> None:
+    """Break the lines of the title that are longer than the figure is wide; below it comes the remark."""
+    lines = [line for line in (*figure.get_suptitle().splitlines(), _remark.get()) if line]
+    if lines:
+        width = int(LETTERS * figure.get_figwidth())
+        figure.suptitle("\n".join(fill(line, width) for line in lines), fontsize=11, x=0.01, ha="left")
 
 
 def panels(rows: Mapping[str, Sequence[str]]) -> "tuple[Figure, dict[str, Axes]]":
@@ -127,8 +142,9 @@ def panels(rows: Mapping[str, Sequence[str]]) -> "tuple[Figure, dict[str, Axes]]
     for panel in axes[len(rows) :]:
         panel.remove()
     named = dict(zip(rows, axes, strict=False))
+    titles = shown(rows)
     for dataset, panel in named.items():
-        _dress(panel, dataset, rows[dataset])
+        _dress(panel, titles[dataset], rows[dataset])
     return figure, named
 
 
@@ -155,21 +171,34 @@ def _figure(benchmark: Benchmark, metric: str, cells: list[Cell]) -> "Figure":
     own = {dataset: [e for d, e in benchmark.pairs if d == dataset] for dataset in benchmark.datasets}
     figure, axes = panels(own)
     for dataset, panel in axes.items():
-        _fill(panel, own[dataset], [cell for cell in cells if cell.dataset == dataset])
+        _fill(panel, own[dataset], [cell for cell in cells if cell.dataset == dataset], factor(info(metric)))
     figure.suptitle(f"{benchmark.title}\n{heading(metric)}", fontsize=11, x=0.01, ha="left")
-    _legend(figure)
+    _legend(figure, any(cell.paper is not None for cell in cells))
     return figure
 
 
-def _fill(panel: "Axes", entries: list[str], cells: list[Cell]) -> None:
-    _scale(panel, [value for cell in cells for value in (cell.ours, cell.paper) if value is not None])
+def _fill(panel: "Axes", entries: list[str], cells: list[Cell], far: float) -> None:
+    both = [(cell.ours, cell.ours_se) for cell in cells] + [(cell.paper, cell.paper_se) for cell in cells]
+    known = [(value, error or 0.0) for value, error in both if value is not None]
+    kept = Range.of([value for value, _ in known], far)
+    _scale(panel, [value for value, _ in known if not kept.beyond(value)])
     for cell in cells:
         row = entries.index(cell.method)
-        mark(panel, row - OFFSET, cell.ours, cell.ours_se, OURS)
-        mark(panel, row + OFFSET, cell.paper, cell.paper_se, PAPER)
+        offset = 0.0 if cell.paper is None else OFFSET
+        for place, value, error, look in (
+            (row - offset, cell.ours, cell.ours_se, OURS),
+            (row + offset, cell.paper, cell.paper_se, PAPER),
+        ):
+            if value is not None and kept.beyond(value):
+                arrow(panel, place, value, kept, look)
+            else:
+                mark(panel, place, value, error, look)
         if cell.ours is None:
             across = panel.get_yaxis_transform()
-            panel.text(0.5, row - OFFSET, cell.verdict, transform=across, ha="center", va="center", color=QUIET)
+            panel.text(0.5, row - offset, cell.verdict, transform=across, ha="center", va="center", color=QUIET)
+    if known:
+        near = [(value, error) for value, error in known if not kept.beyond(value)]
+        limit(panel, kept, [end for value, error in near for end in (value - error, value + error)])
 
 
 def _scale(panel: "Axes", values: list[float]) -> None:
@@ -178,11 +207,11 @@ def _scale(panel: "Axes", values: list[float]) -> None:
         label_logs(panel.xaxis, span(values))
 
 
-def _legend(figure: "Figure") -> None:
+def _legend(figure: "Figure", printed: bool) -> None:
+    """Say what the marks are; those of the paper only where it prints something."""
     from matplotlib.lines import Line2D
 
-    handles = [
-        Line2D([], [], linestyle="none", label="ours, mean ± SE", **OURS),
-        Line2D([], [], linestyle="none", label="paper, mean ± SE as printed", **PAPER),
-    ]
+    handles = [Line2D([], [], linestyle="none", label="ours, mean ± SE", **OURS)]
+    if printed:
+        handles.append(Line2D([], [], linestyle="none", label="paper, mean ± SE as printed", **PAPER))
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)

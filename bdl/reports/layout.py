@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from bdl.metrics import info, settings
 from bdl.reports.axes import short
 from bdl.reports.compare import Cell
+from bdl.reports.naming import shown as shown_names
 from bdl.reports.papers import Printed
 from bdl.reports.verdicts import LEVEL
 
@@ -19,6 +20,8 @@ BETTER = {
     "none": "",
 }
 MIN_DIGITS = 3
+FINEST = 1e-6
+"""Standard errors below have no digit beside their value, and are written with a power of ten."""
 FAILED_AS_WORST = "Median (failed as worst)"
 
 
@@ -159,10 +162,10 @@ def _section(cells: list[Cell], numbers: dict[str, int]) -> Section:
     columns += [Column("MC error", "right"), Column("Floor", "right")] if shown.sampled else []
     columns += [Column("n (failed)" if any(cell.n_failed for cell in cells) else "n", "left")]
     shared = _shared(cells)
-    rows = []
+    names, rows = shown_names(dict.fromkeys(cell.dataset for cell in cells)), []
     for place in dict.fromkeys(_place(cell) for cell in cells):
         row = {cell.statistic: cell for cell in cells if _place(cell) == place}
-        rows.append(_row(row, shown, numbers, shared))
+        rows.append((names[place[0]], *_row(row, shown, numbers, shared)))
     title = f"{cells[0].benchmark}: {heading(cells[0].metric)}"
     return Section(_marked(title, shared, numbers), tuple(columns), tuple(rows))
 
@@ -173,11 +176,10 @@ def _place(cell: Cell) -> tuple[str, ...]:
 
 
 def _row(row: dict[str, Cell], shown: Shown, numbers: dict[str, int], above: set[str]) -> tuple[str, ...]:
-    """Write one row; the notes in `above` are marked on the table already."""
+    """Write one row behind its data set; the notes in `above` are marked on the table already."""
     mean, median = row["mean"], row.get("median")
     common = _shared(row.values())
     texts = [
-        mean.dataset,
         *map(short, mean.point.values()),
         _marked(mean.method, common - above, numbers),
         _ours(mean),
@@ -207,9 +209,10 @@ def _ours(cell: Cell) -> str:
         return text
     if cell.ours_se <= 1e-12 * abs(cell.ours):  # replicates of a method without randomness
         return text
-    decimals = len(text.partition(".")[2])
-    plain = "e" not in text and 0.5 * 10**-decimals <= cell.ours_se < 1e5
-    return f"{text} ± {f'{cell.ours_se:.{decimals}f}' if plain else _powers(f'{cell.ours_se:.1g}')}"
+    if "e" in text or cell.ours_se >= 1e5 or cell.ours_se < FINEST:
+        return f"{text} ± {_powers(f'{cell.ours_se:.1g}')}"
+    decimals = max(len(text.partition(".")[2]), -math.floor(math.log10(cell.ours_se)))
+    return f"{cell.ours:.{decimals}f} ± {cell.ours_se:.{decimals}f}"
 
 
 def _median(ours: float, cell: Cell) -> str:

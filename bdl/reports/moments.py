@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = "viridis"
-"""Its lightness is monotone, so that the sign of a covariance can be told in grey as well."""
+COLOURS = "RdBu_r"
+"""Of covariances: white at zero, blue below and red above, which are told apart under every common colour blindness."""
 
 FEW = 3
 """Entries on a data set that have figures of their own."""

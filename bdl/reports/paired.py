@@ -116,14 +116,27 @@ def paired_differences(
     found = []
     for metric, (dataset, entry, point) in product(metrics, cells):
         here = at(rows[rows["dataset"] == dataset], point.texts).set_index("split")
-        scores = here[metric].astype(float).where(np.isfinite(here[metric].astype(float)) & (here["status"] == "ok"))
-        ours, theirs = (scores[here["entry"] == name] for name in (entry, benchmark.baseline))
-        values = np.asarray(ours - theirs, dtype=np.float64)  # a split that only one of them has gives NaN
-        values = values[np.isfinite(values)]
-        interval = _interval(values, overlap.get(dataset, 0.0))
-        lost = _lost(ours, theirs), _lost(theirs, ours)
-        found.append(PairedDifference(dataset, entry, metric, values.size, *interval, *lost, dict(point.texts)))
+        ours, theirs = (scores(here[here["entry"] == name], metric) for name in (entry, benchmark.baseline))
+        place = PairedDifference(dataset, entry, metric, 0, point=dict(point.texts))
+        found.append(paired(place, ours, theirs, overlap.get(dataset, 0.0)))
     return found
+
+
+def scores(rows: "pd.DataFrame", metric: str) -> "pd.Series[float]":
+    """Give a metric of rows whose index is the split; NaN where a fit failed or has no finite value."""
+    values = rows[metric].astype(float)
+    return values.where(np.isfinite(values) & (rows["status"] == "ok"))
+
+
+def paired(
+    place: PairedDifference, ours: "pd.Series[float]", theirs: "pd.Series[float]", overlap: float
+) -> PairedDifference:
+    """Hold scores by split against others: `place` with what `paired_differences` says of them."""
+    values = np.asarray(ours - theirs, dtype=np.float64)  # a split that only one of them has gives NaN
+    values = values[np.isfinite(values)]
+    mean, low, high = _interval(values, overlap)
+    failed, other = _lost(ours, theirs), _lost(theirs, ours)
+    return place._replace(n=values.size, mean=mean, low=low, high=high, failed=failed, baseline_failed=other)
 
 
 def paired_figures(

@@ -10,7 +10,9 @@ Scale = Literal["log", "linear"]
 LOG_FROM = 30.0
 """An axis whose values span more than this factor is logarithmic."""
 POWERS_FROM = 1e3
-"""Logarithmic axes that span less than this factor are labelled 1, 3, 10 rather than with powers of ten."""
+"""Logarithmic axes that span less than this factor are labelled 0.1, 1, 10 rather than with powers of ten."""
+THREES_TO = 1e2
+"""Those that span less than this factor are labelled 1, 3, 10."""
 
 
 def scale(values: Iterable[float]) -> Scale:
@@ -30,5 +32,5 @@ def label_logs(axis: "Axis", span: float) -> None:
 
     axis.set_minor_formatter(NullFormatter())
     if span < POWERS_FROM:
-        axis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+        axis.set_major_locator(LogLocator(subs=(1.0, 3.0) if span < THREES_TO else (1.0,)))
         axis.set_major_formatter("{x:g}")

@@ -19,7 +19,7 @@ def test_positive_values_that_span_much_are_logarithmic(values, factor, chosen):
     assert scale(values) == chosen
 
 
-@pytest.mark.parametrize(("last", "label"), [(100, "30"), (1e6, "$\\mathdefault{10^{4}}$")])
+@pytest.mark.parametrize(("last", "label"), [(90, "30"), (100, "10"), (1e6, "$\\mathdefault{10^{4}}$")])
 def test_labels_are_numbers_where_they_are_few(last, label):
     panel = Figure().subplots()
     panel.set(yscale="log", ylim=(1, last))

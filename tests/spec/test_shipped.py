@@ -162,7 +162,6 @@ def test_json_schema():
     assert re.search(other["properties"]["name"]["pattern"], "own.py:Own")
     name, *components, other = schema["properties"]["datasets"]["items"]["anyOf"]
     described = {found["properties"]["name"]["const"]: found for found in components}
-    assert set(described) == {"cubic", "fa", "sparse_linear", "sparse_network", "csv", "parquet", "openml"}
     cubic, stream, linear, network = (described[name] for name in ("cubic", "fa", "sparse_linear", "sparse_network"))
     assert {"diabetes", "fa"} <= set(name["enum"])
     assert stream["properties"]["name"] == {"const": "fa"}

@@ -1,0 +1,116 @@
+"""The page as one file: template, style, script, and figures within it."""
+
+import base64
+import io
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from bdl.errors import InputError
+from bdl.publishing.errata import errata
+from bdl.publishing.found import Found, find
+from bdl.publishing.outcome import redraw
+from bdl.publishing.page import content
+from bdl.reports.layout import sections
+from bdl.reports.render import STYLES
+from bdl.spec import Variant
+from bdl.store.folder import folder
+
+SHADES = 96
+"""Colours of a figure within a page, which are told apart by eye no more than those of the file beside it."""
+WIDEST = 1600
+"""Of such a figure, in dots."""
+
+
+def write_page(asked: Variant, results: Path, target: Path | None = None) -> Path:
+    """Write what is known of a run as one HTML file that needs nothing beside it.
+
+    Parameters
+    ----------
+    asked
+        Which run, as `bdl.publishing.found.find` takes it.
+    results
+        Folder of results.
+    target
+        The file; by default ``report.html`` in the folder of the run.
+
+    Returns
+    -------
+    Path
+        The file. Its figures are those of the folder, which are drawn if there are none.
+
+    Raises
+    ------
+    InputError
+        As `find` says; if no fit is finished; or if the file cannot be written.
+    """
+    found, place = find(asked, results), folder(results, asked)
+    if found.rows.empty or not content.pictures(place, found.benchmark.name):
+        redraw(asked, results)  # refused if no fit is finished
+    path = target or place / "report.html"
+    try:
+        path.write_text(_page(_filled(found, place)), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}; choose another --output") from None
+    return path
+
+
+def _filled(found: Found, place: Path) -> dict[str, Any]:
+    """Give what the template names."""
+    cells, rows, benchmark = content.comparison(found), content.every_row(found, place), found.benchmark
+    pictures = content.pictures(place, benchmark.name)
+    return {
+        "benchmark": benchmark,
+        "remark": found.remark,
+        "command": f"bdl-bench run {found.made.asked}",
+        "counts": content.verdicts(cells),
+        "tables": sections(cells),
+        "notes": content.notes(cells),
+        "paired": content.paired(found),
+        "pictures": {kind: [(path.stem, _embedded(path)) for path in own] for kind, own in pictures.items()},
+        "failures": content.failures(rows),
+        "hypers": content.hypers(found.rows, benchmark.axes),
+        "provenance": content.provenance(place),
+        "errata": _html(errata(paper.paper for paper in benchmark.papers)),
+        "spec": content.spec(found),
+    }
+
+
+def _page(values: Mapping[str, Any]) -> str:
+    """Fill in the template; what is filled in is text, whatever it says."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    loader = PackageLoader("bdl.publishing.page", "parts")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment.filters["verdict"] = _kind
+    parts = files("bdl.publishing.page") / "parts"
+    own = {name: Markup((parts / f"page.{name}").read_text(encoding="utf-8")) for name in ("css", "js")}
+    return environment.get_template("page.html").render(**own, **values)
+
+
+def _kind(verdict: str) -> str:
+    """Name the class of a verdict."""
+    return next((word for word in (*STYLES, "no paper value") if word in verdict), "other").replace(" ", "-")
+
+
+def _html(text: str) -> Any:
+    """Write Markdown of ours as HTML; tags within it are text."""
+    from markdown_it import MarkdownIt
+    from markupsafe import Markup
+
+    return Markup(MarkdownIt("commonmark", {"html": False}).enable("table").render(text))
+
+
+def _embedded(path: Path) -> str:
+    """Write a picture as a data URI, in fewer colours."""
+    from PIL import Image
+
+    with Image.open(path) as image:
+        picture = image.convert("RGB")
+    if picture.width > WIDEST:
+        picture = picture.resize((WIDEST, round(picture.height * WIDEST / picture.width)), Image.Resampling.LANCZOS)
+    stream = io.BytesIO()
+    picture.quantize(SHADES).save(stream, "PNG", optimize=True)
+    return f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}"

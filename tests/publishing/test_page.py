@@ -1,0 +1,92 @@
+"""The page of a run: one file, in which every text is text."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from bdl.publishing.errata import errata
+
+SCORES = {"one": [3.0, 3.1, 3.2, 3.3], "two": [2.0, 2.1, 2.2, None]}
+
+
+class Outline(HTMLParser):
+    """Elements with their attributes, and the text of table cells."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.cells, self.within = [], [], False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        self.within = tag == "td" or (self.within and tag == "span")
+        if tag == "td":
+            self.cells.append("")
+
+    def handle_data(self, data):
+        if self.within:
+            self.cells[-1] += data.strip()
+
+
+def test_there_is_nothing_to_report(invoke, tmp_path):
+    code, _, err = invoke("report", "uci-regression", "--results", tmp_path)
+    assert code == 2
+    assert "start with: bdl-bench run uci-regression" in err
+
+
+def test_a_file_that_cannot_be_written(invoke, published, tmp_path):
+    path = published(tmp_path, SCORES)
+    code, _, err = invoke("report", path, "--results", tmp_path / "results", "--output", tmp_path / "no" / "page.html")
+    assert code == 2
+    assert "choose another --output" in err
+
+
+@pytest.fixture(scope="module")
+def page(published, tmp_path_factory):
+    from bdl.publishing.page import write_page
+    from bdl.spec import load_variant
+
+    folder = tmp_path_factory.mktemp("page")
+    path = published(folder, SCORES)
+    return write_page(load_variant(str(path)), folder / "results").read_text(encoding="utf-8")
+
+
+def test_names_titles_and_notes_are_text(page):
+    assert "<title>small: &lt;script&gt;alert(1)&lt;/script&gt; &amp; [/x]</title>" in page
+    assert "<h1>&lt;script&gt;alert(1)&lt;/script&gt; &amp; [/x]</h1>" in page
+    for told in ("<script>alert", "<b>this", "<i>blew"):
+        assert told not in page
+    assert "Read &lt;b&gt;this&lt;/b&gt;." in page
+    assert "&lt;i&gt;blew&lt;/i&gt; up" in page
+
+
+def test_it_needs_no_network(page):
+    elements = Outline(page).elements
+    sources = [attrs[name] for _, attrs in elements for name in ("src", "href") if name in attrs]
+    assert {source[:5] for source in sources if not source.startswith("#")} == {"data:"}
+    assert not [tag for tag, _ in elements if tag in ("link", "iframe", "object")]
+    assert "url(" not in page
+    anchors = {attrs["id"] for _, attrs in elements if "id" in attrs}
+    assert {source[1:] for source in sources if source.startswith("#")} <= anchors
+
+
+def test_what_it_shows(page):
+    """Differences of two from one are -1 on three splits; the median of the learning rates 0.01 to 0.04 is 0.025."""
+    found = Outline(page)
+    rows = [found.cells[i : i + 7] for i in range(len(found.cells))]
+    assert ["diabetes", "two", "final, split 3", "1", "<i>blew</i> up"] in [row[:5] for row in rows]
+    assert ["diabetes", "one", "learning_rate", "0.025", "0.01", "0.04"] in [row[:6] for row in rows]
+    assert ["NMLL", "two", "0", "1", "0"] in [row[:5] for row in rows], "undecided, as a fit failed"
+    assert ["diabetes", "two", "-1.00", "-1.00 to -1.00", "undecided"] in [row[:5] for row in rows]
+    assert [attrs["alt"] for tag, attrs in found.elements if tag == "img"] == [
+        "small-nmll", "small-rmse", "small-nmll-paired", "small-rmse-paired",
+    ]  # fmt: skip
+
+
+def test_errata_are_those_of_the_papers():
+    assert errata(["unheard-of"]) == ""
+    text = errata(["mata2018"])
+    assert text.startswith("## Noisy Adam")
+    assert "<!--" not in text
+    assert re.findall("(?m)^## (.*)", text) == ["Noisy Adam, noisy K-FAC and Vprop"]
