@@ -48,8 +48,8 @@ def check_sizes(plan: Sequence[Counted], jobs: int) -> None:
         need = _BASE + group_memory(cell, count)
         if cell.device == "cpu" and need > there:
             raise InputError(
-                f"entries.{cell.entry}: on {cell.dataset} {count:,} splits, with {_most(cell, count):,} fits side by side "
-                f"of {_dim(cell):,} parameters, need about {machine.amount(need)} of memory, and "
+                f"entries.{cell.entry}: on {cell.dataset} {count:,} splits, with {_most(cell, count):,} fits side by "
+                f"side of {_dim(cell):,} parameters, need about {machine.amount(need)} of memory, and "
                 f"{machine.amount(there)} are available; make the model, the settings or the splits smaller"
             )
     if (need := memory(plan, jobs)) > there and jobs > 1:
