@@ -34,7 +34,7 @@ from bdl.search.crossval import failure
 from bdl.search.study import Setting
 from bdl.spec import Search
 from bdl.store import artefacts
-from bdl.store.rows import Outcome, Reading, Row, Stage
+from bdl.store.rows import Outcome, Reading, Row
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.fitting import Fitting, Snapshot
 
@@ -89,7 +89,7 @@ class SearchGroup:
             progress=lambda minibatches: report(minibatches * unit(cell)),
             checkpoint=self.checkpoint(),
         )
-        details = _details(cell, "search", compile)
+        details = _details(cell, width(cell, "search"), compile)
         seconds = (time.perf_counter() - start) / details["width"]
         return [Outcome(_fold_row(cell, search.metric, score, seconds, details)) for score in found]
 
@@ -132,8 +132,8 @@ class FinalGroup:
                     ends[position] = _End(posterior, buffers, scored, *numbers)
             if checkpoint:
                 checkpoint.text = log.text
-        details = _details(cell, "final", compile)
-        share = log.seconds / max(count, details["width"])
+        at_once = count if cell.settings.streams else width(cell, "final")
+        share, details = log.seconds / max(count, at_once), _details(cell, at_once, compile)
         return [
             self._outcome(position, ends[position], log.readings(position), share, details) for position in range(count)
         ]
@@ -238,9 +238,9 @@ def _checkpoint(folder: Path | None, key: object) -> Checkpoint | None:
     return None if folder is None else Checkpoint(folder, json.dumps(key, sort_keys=True))
 
 
-def _details(cell: Cell, stage: Stage, compile: bool) -> dict[str, Any]:
-    """Say how a stage is run: the fits that train side by side, which share the time of a group, and on what."""
-    return {"width": width(cell, stage), "device": cell.device, "compiled": compile}
+def _details(cell: Cell, at_once: int, compile: bool) -> dict[str, Any]:
+    """Say how fits are made: how many side by side, which share the time, and on what."""
+    return {"width": at_once, "device": cell.device, "compiled": compile}
 
 
 def _estimated(cell: Cell, split: int) -> Setting:
