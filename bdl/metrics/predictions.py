@@ -93,27 +93,43 @@ def predict(
         On the device of the posterior.
     """
     device = tree_leaves(posterior)[0].device
-    posterior = as_type(posterior, torch.float32)
-    x, y = examples.x.to(device, torch.float32), examples.y.to(device, torch.float64)
+    y, values = examples.y.to(device, torch.float64), {name: value.to(device) for name, value in hyper.items()}
+    total: Predictions | None = None
+    for pieces in outputs(problem, posterior, examples, buffers, draws):
+        piece = _beside([_sums(problem, f, y[rows], values) for rows, f in pieces])
+        total = piece if total is None else _together(total, piece)
+    assert total is not None
+    return _averages(total, draws.samples)
+
+
+def outputs(
+    problem: Problem, posterior: Posterior, examples: Examples, buffers: Buffers, draws: Draws
+) -> Iterator[Iterator[tuple[slice, Tensor]]]:
+    """Evaluate the model at samples of the posterior, in pieces; arguments as in `predict`.
+
+    Yields
+    ------
+    iterator
+        For some of the samples, S of them: successive rows, and the outputs there in original units, float32,
+        (S, rows, d_out).
+    """
+    device = tree_leaves(posterior)[0].device
+    posterior, x = as_type(posterior, torch.float32), examples.x.to(device, torch.float32)
     unit, origin = (
         torch.as_tensor(value, dtype=torch.float32, device=device) for value in (examples.y_unit, examples.y_origin)
     )
     state = as_type(dict(buffers), torch.float32, device)
-    values = {name: value.to(device) for name, value in hyper.items()}
 
-    def outputs(theta: Tensor, rows: slice) -> Tensor:
+    def at(theta: Tensor, rows: slice) -> Tensor:
         f = torch.func.vmap(lambda sample: problem.predict(sample, x[rows], state))(theta)
         return problem.likelihood.restore(f, unit, origin)
 
-    total: Predictions | None = None
-    for theta in sampled(posterior, draws):
+    def pieces(theta: Tensor) -> Iterator[tuple[slice, Tensor]]:
         size = max(1, VALUES_AT_ONCE // (len(theta) * problem.widest))
-        rows = [slice(start, start + size) for start in range(0, len(y), size)]
-        parts = [_sums(problem, outputs(theta, part), y[part], values) for part in rows]
-        piece = _beside(parts)
-        total = piece if total is None else _together(total, piece)
-    assert total is not None
-    return _averages(total, draws.samples)
+        for rows in (slice(start, start + size) for start in range(0, len(x), size)):
+            yield rows, at(theta, rows)
+
+    return (pieces(theta) for theta in sampled(posterior, draws))
 
 
 def sampled(posterior: Posterior, draws: Draws) -> Iterator[Tensor]:
