@@ -120,10 +120,11 @@ def draw(found: Found, shown: Pictures, place: Path) -> list[Path]:
     """Draw every figure of a benchmark into ``figures`` of its folder, of what has rows."""
     benchmark, target = found.benchmark, place / "figures"
     present, comparison = narrowed(benchmark, found.rows), compared(benchmark, found.rows)
+    shared = overlaps(present) if present.baseline else {}
     with remarked(found.remark):
         return [
             *figures(present, comparison, target),
-            *paired_figures(present, found.rows, overlaps(present), target),
+            *paired_figures(present, found.rows, shared, target),
             *curve_figures(present, found.points, target),
             *cost_figures(present, comparison, target),
             *moment_figures(benchmark.name, shown.pairs, target),
