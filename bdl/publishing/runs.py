@@ -17,7 +17,8 @@ from bdl.publishing.found import Found, holds, stored_cells
 from bdl.publishing.frames import final_frame, read_frames
 from bdl.publishing.outcome import compared, narrowed
 from bdl.publishing.overlap import overlaps
-from bdl.reports.changes import change_sections, changes, moved, moved_section
+from bdl.reports.axes import short
+from bdl.reports.changes import Change, change_sections, changes, moved, moved_section
 from bdl.reports.layout import Section
 from bdl.reports.paired import paired_differences
 from bdl.reports.paired_tables import paired_sections, tally
@@ -116,21 +117,22 @@ def compare_runs(first: Run, second: Run) -> Told:
     found = changes(first.rows, second.rows, metrics, first.axes, shared)
     hypers = moved(first.rows, second.rows, first.axes)
     fields = differences(first.benchmark, second.benchmark) if first.benchmark and second.benchmark else None
-    same = sum(change.same for change in found)
+    both = [change for change in found if not change.only]
+    other = [change for change in both if not change.same]
     lines = [
         f"first: {first.place}; second: {second.place}; differences are second minus first",
-        f"{len(found)} scores: {same} the same, {len(found) - same} not",
+        f"scores of both: {len(both)}, {len(both) - len(other)} the same and {len(other)} not",
+        *_lone(found),
         *lines,
         *_spec_lines(fields),
     ]
-    other = [change for change in found if not change.same]
     sections = [*change_sections(other, "mean difference"), *([moved_section(hypers)] if hypers else [])]
     content = {
         "first": str(first.place),
         "second": str(second.place),
         "scores": [change.record for change in found],
         "hyper": [each._asdict() for each in hypers],
-        "spec": None if fields is None else {path: list(both) for path, both in fields.items()},
+        "spec": None if fields is None else {path: list(values) for path, values in fields.items()},
     }
     return Told(lines, sections, content)
 
@@ -183,6 +185,18 @@ def _shared(benchmark: Benchmark | None) -> tuple[Mapping[str, float], list[str]
         return overlaps(benchmark), []
     except InputError:
         return {}, [INDEPENDENT]
+
+
+def _lone(found: Sequence[Change]) -> Iterator[str]:
+    """Name the cells that one run alone has."""
+    for which in ("first", "second"):
+        cells = dict.fromkeys(
+            " ".join((f"{place.dataset}/{place.entry}", *map(short, place.point.values())))
+            for place, _, only in found
+            if only == which
+        )
+        if cells:
+            yield f"only in the {which}: {', '.join(cells)}"
 
 
 def _named(rows: pd.DataFrame, place: Path) -> Benchmark | None:

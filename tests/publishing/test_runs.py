@@ -54,10 +54,19 @@ def test_two_folders(invoke, both):
     assert told["scores"][1]["mean"] == pytest.approx(-0.975)
     assert (told["hyper"], told["spec"]) == ([], None)
     _, text, _ = invoke("compare", *both, "--format", "markdown")
-    assert "4 scores: 2 the same, 2 not" in text
+    assert "scores of both: 4, 2 the same and 2 not" in text
     assert re.search(r"\| diabetes \| two \| -0.975 \| -1.13 to -0.823 \| better \| 4 \|", text)
     assert "| one |" not in text, "what is the same is counted"
     assert "specs are not compared" in text
+
+
+def test_cells_of_one_run_alone(invoke, both, tmp_path):
+    path = tmp_path / "b" / "results" / "small" / "trials.parquet"
+    rows = pd.read_parquet(path)
+    rows.assign(entry=rows.entry.replace("two", "three")).to_parquet(path)
+    _, text, _ = invoke("compare", *both, "--format", "markdown")
+    assert "only in the first: diabetes/two\n" in text
+    assert "only in the second: diabetes/three\n" in text
 
 
 @pytest.fixture
