@@ -15,6 +15,7 @@ from rich.text import Text
 
 from bdl.errors import unknown
 from bdl.reports.compare import Cell
+from bdl.reports.latex import to_latex
 from bdl.reports.layout import FAILED_AS_WORST, SUPERSCRIPT, Section, chance, footnotes, sections
 
 STYLES = {
@@ -29,19 +30,6 @@ STYLES = {
 }
 GROUPED = ("Dataset", "Metric")
 """First columns whose texts have lines of their own in the terminal."""
-LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "↓": r"$\downarrow$",
-    "↑": r"$\uparrow$",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    **{mark: rf"\textsuperscript{{{digit}}}" for digit, mark in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
-    **{char: f"\\{char}" for char in "&%$#_{}"},
-}
 
 
 def render(cells: Sequence[Cell], format: str) -> RenderableType:
@@ -82,14 +70,6 @@ def to_markdown(cells: Sequence[Cell]) -> str:
     blocks = [markdown_table(section) for section in sections(cells)]
     blocks += [f"{mark} {markdown(note)}\n" for mark, note in _numbered(cells)]
     blocks += [f"{markdown(line)}\n" for line in _last(cells)]
-    return "\n".join(blocks)
-
-
-def to_latex(cells: Sequence[Cell]) -> str:
-    """Write one booktabs tabular a metric, and below the notes and what chance does."""
-    blocks = [_latex_table(section) for section in sections(cells)]
-    blocks += [rf"\par{{\footnotesize {_latex(mark)}~{_latex(note)}\par}}" + "\n" for mark, note in _numbered(cells)]
-    blocks += [rf"\par{{\footnotesize {_latex(line)}\par}}" + "\n" for line in _last(cells)]
     return "\n".join(blocks)
 
 
@@ -170,25 +150,3 @@ def markdown_table(section: Section) -> str:
 def markdown(text: str) -> str:
     """Escape for Markdown."""
     return re.sub(r"([\\|*_`<>\[\]])", r"\\\1", text)
-
-
-def _latex_table(section: Section) -> str:
-    width = len(section.columns)
-    lines = [
-        rf"\begin{{tabular}}{{{''.join(column.align[0] for column in section.columns)}}}",
-        r"\toprule",
-        rf"\multicolumn{{{width}}}{{l}}{{{_latex(section.title)}}} \\",
-        r"\midrule",
-        " & ".join(_latex(column.title) for column in section.columns) + r" \\",
-        r"\midrule",
-        *(" & ".join(_latex(text) for text in row) + r" \\" for row in section.rows),
-        r"\bottomrule",
-        r"\end{tabular}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _latex(text: str) -> str:
-    """Escape for LaTeX; a leading hyphen before a digit is a minus sign."""
-    escaped = "".join(LATEX.get(char, char) for char in text)
-    return re.sub(r"^-(?=\d)", "$-$", escaped)
