@@ -100,6 +100,7 @@ def table(
     name: Name,
     profile: Profile = "paper",
     format: Annotated[str, typer.Option(help="rich, markdown, csv, latex or json.")] = "rich",
+    metric: Annotated[list[str], typer.Option("--metric", help="Only this metric (repeatable).")] = [],
     set_: Set = [],
     dataset: Datasets = [],
     method: Methods = [],
@@ -112,7 +113,7 @@ def table(
     from bdl.spec import load_variant
 
     asked = load_variant(name, profile, set_, dataset, method, splits)
-    rendered = tables(find(asked, results, within=True), format)
+    rendered = tables(find(asked, results, within=True), format, metric)
     if format == "rich":
         console.print(rendered)
     else:
