@@ -79,7 +79,7 @@ class SearchGroup:
         compile = compiles(cell, "search")
         found = cross_validate(
             program(cell),
-            {split: cell.data.split(split).train for split in self.scores},
+            {split: cell.data.split(split) for split in self.scores},
             settings,
             lane=lane_rows(cell, "search", next(iter(self.scores))),
             k=search.folds,
