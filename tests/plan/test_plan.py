@@ -45,6 +45,8 @@ VIFA = {
     "training": {"epochs": 2, "batch_size": 10},
 }
 RATES = {"learning_rate": 0.01, "prior_precision": 1}
+LABEL = "parts_three"
+"""What a benchmark calls the function `three` of the file parts.py."""
 
 
 @pytest.fixture
@@ -59,7 +61,7 @@ def load(tmp_path, three):
 
     def read(*changes):
         far = {"reference": {"name": three.replace(":three", ":Far")}}
-        classes = {"likelihood": {"name": "categorical"}, "hyper": RATES, "datasets": [three]}
+        classes = {"likelihood": {"name": "categorical"}, "hyper": RATES, "datasets": [LABEL]}
         numbers = {"likelihood": {"name": "gaussian"}, "hyper": {**RATES, "noise_precision": 0.1}}
         content = {
             "name": "labels",
@@ -81,14 +83,14 @@ def load(tmp_path, three):
     return read
 
 
-def test_entries_run_on_their_own_data_sets_only(load, three):
+def test_entries_run_on_their_own_data_sets_only(load):
     cells = plan(load(), splits=[0, 1])
-    assert [(cell.dataset, cell.entry) for cell in cells] == [(three, "classes"), ("diabetes", "numbers")]
+    assert [(cell.dataset, cell.entry) for cell in cells] == [(LABEL, "classes"), ("diabetes", "numbers")]
 
 
-def test_outputs_are_counted_by_the_classes_of_the_data(load, three):
+def test_outputs_are_counted_by_the_classes_of_the_data(load):
     """A linear model of two inputs and three classes has 3 (2 + 1) parameters, and such a cell can be fitted."""
-    (cell,) = plan(load().select([three]), splits=[0], compile=False)
+    (cell,) = plan(load().select([LABEL]), splits=[0], compile=False)
     assert (cell.problem.d_out, cell.problem.dim) == (3, 9)
     fitting = final_fitting([(cell, 0)], [RATES], compile=False)
     (end,) = fitting.run()
@@ -153,10 +155,10 @@ SPACE = {"learning_rate": {"low": 1, "high": 2}, "prior_precision": {"low": 1, "
         ),
     ],
 )
-def test_refusals(load, three, changes, message):
+def test_refusals(load, changes, message):
     with pytest.raises(InputError) as caught:
         plan(load(*changes.items()), splits=[0])
-    assert str(caught.value) == message.replace("THREE", three)
+    assert str(caught.value) == message.replace("THREE", LABEL)
 
 
 DROPOUT = {"name": "mc-dropout"}
@@ -251,11 +253,11 @@ def test_rows_and_the_first_split_reach_the_data(load):
     assert fit_hash(cell) != fit_hash(whole)
 
 
-def test_a_data_set_may_have_fewer_splits_than_others(load, three):
+def test_a_data_set_may_have_fewer_splits_than_others(load):
     fewer = load(("preparation", {"splits": {"diabetes": 1}}))
     assert [cell.splits for cell in cells_of(fewer)] == [(0, 1), (0,)]
-    assert [(cell.dataset, cell.splits) for cell in plan(fewer, splits=[0, 1])] == [(three, (0, 1)), ("diabetes", (0,))]
-    assert [(cell.dataset, cell.splits) for cell in plan(fewer, splits=[1])] == [(three, (1,))]
+    assert [(cell.dataset, cell.splits) for cell in plan(fewer, splits=[0, 1])] == [(LABEL, (0, 1)), ("diabetes", (0,))]
+    assert [(cell.dataset, cell.splits) for cell in plan(fewer, splits=[1])] == [(LABEL, (1,))]
     with pytest.raises(InputError, match="no data set that is chosen has a split 1: choose a smaller number"):
         plan(fewer.select(["diabetes"]), splits=[1])
     (one,), (all_of_it,) = cells_of(fewer.select(["diabetes"])), cells_of(load().select(["diabetes"]))
@@ -268,14 +270,14 @@ def test_a_data_set_may_have_fewer_splits_than_others(load, three):
 SWEEP = {"training.epochs": [1, 3], "preparation.rows": [40, 50]}
 
 
-def test_each_point_of_a_sweep_is_a_cell_of_its_own(load, three):
+def test_each_point_of_a_sweep_is_a_cell_of_its_own(load):
     cells = plan(load(("sweep", SWEEP)), splits=[1])
     points = [(1, 40), (1, 50), (3, 40), (3, 50)]
     assert [(cell.dataset, cell.entry, *cell.point.values()) for cell in cells] == [
-        *((three, "classes", *values) for values in points),
+        *((LABEL, "classes", *values) for values in points),
         *(("diabetes", "numbers", *values) for values in points),
     ]
-    assert cells[1].key == (three, "classes", '{"preparation.rows":50,"training.epochs":1}')
+    assert cells[1].key == (LABEL, "classes", '{"preparation.rows":50,"training.epochs":1}')
     assert cells[1].label.endswith('/classes {"preparation.rows":50,"training.epochs":1}')
     for cell, (epochs, rows) in zip(cells, points * 2, strict=True):
         assert cell.settings.training.epochs == epochs
