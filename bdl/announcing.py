@@ -48,8 +48,7 @@ def foretell(
 
 def not_here(asked: Variant) -> list[str]:
     """List the data sets whose files are not all on this machine."""
-    names = map(str, asked.chosen.datasets)
-    return [name for name in names if any(found == "missing" for _, found in status(name))]
+    return [str(name) for name in asked.chosen.datasets if any(found == "missing" for _, found in status(name))]
 
 
 def references(cells: Sequence[Cell]) -> list[str]:

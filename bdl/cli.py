@@ -11,12 +11,12 @@ from rich.console import Console
 from bdl import __version__, cli_data, cli_references, cli_reports, cli_run, terminal
 from bdl.cli_options import Datasets, Methods, Name, Profile, Results, Set, Splits
 from bdl.errors import InputError
+from bdl.shipped import shipped
 
 app = typer.Typer(
     help="Benchmarks for Bayesian deep learning: every number beside the one printed in the paper.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(cli_data.app, name="data")
@@ -24,6 +24,13 @@ app.add_typer(cli_references.app, name="references")
 app.add_typer(cli_reports.app)
 
 console = Console(width=None if sys.stdout and sys.stdout.isatty() else 120)
+
+
+def _described(begun: str) -> list[str]:
+    """Complete the name of a benchmark or of a method."""
+    from bdl.methods import METHODS
+
+    return [name for name in [*shipped(), *METHODS.names()] if name.startswith(begun)]
 
 
 Tracking = Annotated[str, typer.Option(help="MLflow tracking URI, or none. Default: a database in --results.")]
@@ -59,6 +66,9 @@ def run(
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes that work side by side, one thread each.")] = 1,
     compile: Compile = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; a copy of the store is kept.")] = False,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="Start anew what another spec, data or code made; a copy is kept.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much it is and how long it takes.")] = False,
     results: Results = Path("results"),
     tracking: Tracking = "",
@@ -68,8 +78,10 @@ def run(
     from bdl.publishing.tracking import check_uri
     from bdl.spec import load_variant
 
+    if dry_run and changed:
+        raise InputError("--dry-run --changed: foretell what there is without --changed, or all of it with --fresh")
     asked = load_variant(name, profile, set_, dataset, method, splits)
-    ways = cli_run.Ways(results, device, compile, jobs, fresh)
+    ways = cli_run.Ways(results, device, compile, jobs, fresh, changed)
     if dry_run:
         cli_run.foretell(asked, ways, console)
         return
@@ -101,6 +113,33 @@ def table(
         console.print(rendered)
     else:
         terminal.write(str(rendered))
+
+
+@app.command()
+def failures(
+    name: Name,
+    profile: Profile = "paper",
+    set_: Set = [],
+    dataset: Datasets = [],
+    method: Methods = [],
+    splits: Splits = None,
+    traceback: Annotated[bool, typer.Option("--traceback", help="Show where in the code, too.")] = False,
+    results: Results = Path("results"),
+) -> None:
+    """List the fits that failed, and why."""
+    from bdl.publishing.failures import failures as failed
+    from bdl.spec import load_variant
+
+    found = failed(load_variant(name, profile, set_, dataset, method, splits), results)
+    for own in found:
+        fits = f"{own.fits} fit{'s' if own.fits > 1 else ''} of splits {', '.join(map(str, own.splits))}"
+        terminal.write(f"{own.cell}, {own.stage}, {fits}: {own.reason}\n")
+        if traceback and own.traceback:
+            terminal.write(own.traceback + "\n")
+    if not found:
+        terminal.write("no fit failed\n")
+    elif not traceback and any(own.traceback for own in found):
+        terminal.write("--traceback shows where in the code\n")
 
 
 @app.command()
@@ -188,12 +227,15 @@ def list_() -> None:
 
 @app.command()
 def describe(
-    name: Annotated[str, typer.Argument(help="A name that `bdl-bench list` shows.")],
+    name: Annotated[
+        str,
+        typer.Argument(help="A name that `bdl-bench list` shows, or path of a YAML file.", autocompletion=_described),
+    ],
 ) -> None:
     """Say what a benchmark or a component is."""
     from bdl.describe import describe as text
 
-    console.print(text(name), markup=False, highlight=False)
+    console.print(text(name), markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from bdl.errors import InputError
+from bdl.shipped import shipped
 
 
 def _folder(given: str | Path) -> Path:
@@ -15,7 +16,12 @@ def _folder(given: str | Path) -> Path:
     return Path(given)
 
 
-Name = Annotated[str, typer.Argument(help="Name of a benchmark, or path of a YAML file.")]
+def _benchmarks(begun: str) -> list[str]:
+    """Complete the name of a benchmark."""
+    return [name for name in shipped() if name.startswith(begun)]
+
+
+Name = Annotated[str, typer.Argument(help="Name of a benchmark, or path of a YAML file.", autocompletion=_benchmarks)]
 Profile = Annotated[str, typer.Option(help="Profile of the benchmark file.")]
 Set = Annotated[list[str], typer.Option("--set", help="Override a field: path.to.field=value.")]
 Datasets = Annotated[list[str], typer.Option("--dataset", help="Only this data set (repeatable).")]

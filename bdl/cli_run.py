@@ -25,6 +25,7 @@ class Ways(NamedTuple):
     compile: bool | None
     jobs: int
     fresh: bool
+    changed: bool
 
 
 def run(asked: "Variant", ways: Ways, uri: str | None, console: Console) -> None:
@@ -38,7 +39,7 @@ def run(asked: "Variant", ways: Ways, uri: str | None, console: Console) -> None
         _hand_over(asked, store, ways.results, time.perf_counter() - start, uri, console)
         finals = [row for cell in cells for row in store.rows("final", cell.key)]
     if n_failed := sum(row.status == "failed" for row in finals):
-        console.print(f"{n_failed} of the final fits failed; their reasons are in trials.parquet, column 'reason'")
+        console.print(f"{n_failed} of the final fits failed; to see why: bdl-bench failures {asked.asked}")
         raise typer.Exit(1)
 
 
@@ -86,14 +87,15 @@ def _work(asked: "Variant", cells: "list[Cell]", store: "Store", ways: Ways, con
     """Do what the store lacks, and what no other run of the benchmark has done already."""
     from bdl import announcing
     from bdl.execution.executors import crew
-    from bdl.execution.queue import prepare
+    from bdl.execution.queue import changed, prepare
     from bdl.execution.queue import run as run_cells
     from bdl.execution.taking_over import take_over
     from bdl.progress import Display
     from bdl.store.folder import siblings, start_afresh
 
-    if ways.fresh and (copy := start_afresh(store, [cell.key for cell in cells])):
-        console.print(f"Starting anew; the earlier rows are in {copy}")
+    anew = cells if ways.fresh else changed(cells, store) if ways.changed else []
+    if copy := start_afresh(store, [cell.key for cell in anew]):
+        console.print(f"Starting {len(anew)} of {len(cells)} cells anew; the earlier rows are in {copy}")
     try:
         prepare(cells, store)
         store.remember(json.dumps(asked.dump()))
@@ -102,7 +104,7 @@ def _work(asked: "Variant", cells: "list[Cell]", store: "Store", ways: Ways, con
         found = announcing.foretell(asked, cells, store, ways.results, ways.jobs)
         if found.seconds > announcing.SHORT:
             _say(announcing.lines(found, asked, ways.results), console)
-        with Display(console, cells) as display, crew(ways.jobs) as workers:
+        with Display(console, cells, store) as display, crew(ways.jobs) as workers:
             run_cells(cells, store, workers, display)
     except KeyboardInterrupt:
         Console(stderr=True).print("interrupted; the same command goes on from here")

@@ -30,13 +30,27 @@ _DIRECTIONS = {
 }
 
 
+_HYPER = {
+    "learning_rate": "size of a step, which the schedule of the training may change",
+    "prior_precision": "1 / variance of every parameter under the prior",
+    "noise_precision": "1 / variance of a target's noise, in 1 / target units squared",
+    "dropout_rate": "share of the units that are left out",
+    "kl_weight": "factor of the divergence from the prior; 1 is Bayes' rule",
+    "prior_scale": "scale of every parameter under the prior",
+    "slab_share": "share of the wide component of the prior",
+    "slab_scale": "standard deviation of the wide component",
+    "spike_scale": "standard deviation of the narrow component",
+    "global_scale": "scale of all local scales",
+}
+
+
 def describe(name: str) -> str:
     """Describe a benchmark or a registered component.
 
     Parameters
     ----------
     name
-        A name that ``bdl-bench list`` shows.
+        A name that ``bdl-bench list`` shows, or the path of a benchmark file.
 
     Returns
     -------
@@ -48,6 +62,8 @@ def describe(name: str) -> str:
     InputError
         If nothing has that name.
     """
+    if "/" in name or name.endswith((".yaml", ".yml")):
+        return "\n".join([f"{name} (benchmark)", *_benchmark(name)])
     kinds: dict[str, tuple[Iterable[str], Callable[[str], list[str]]]] = {
         "benchmark": ([benchmark for benchmark, _ in list_benchmarks()], _benchmark),
         "data set": (DATASETS.names(), _dataset),
@@ -137,11 +153,12 @@ def _assigned(values: Mapping[str, object]) -> str:
 
 def _method(name: str) -> list[str]:
     """A method has a file of its own, whose docstring says more than that of its settings."""
-    return [_paragraph(inspect.getmodule(METHODS.get(name))), *_settings(METHODS.get(name))]
+    method = METHODS.get(name)
+    return [_paragraph(inspect.getmodule(method)), *_hyper(method), *_settings(method)]
 
 
 def _component(registry: Registry, name: str) -> list[str]:
-    return [_paragraph(registry.get(name)), *_settings(registry.get(name))]
+    return [_paragraph(registry.get(name)), *_hyper(registry.get(name)), *_settings(registry.get(name))]
 
 
 def _dataset(name: str) -> list[str]:
@@ -149,11 +166,43 @@ def _dataset(name: str) -> list[str]:
     return [*about(name), *(_settings(component) if isinstance(component, type) else [])]
 
 
+def _hyper(component: Any) -> list[str]:
+    """Tell the hyper-parameters of a component, under its default settings."""
+    bare = object.__new__(component) if isinstance(component, type) else component
+    limits = {side: getattr(bare, f"hyper_{side}", {}) for side in ("above", "below")}
+    lines = []
+    for name in getattr(bare, "hyper", ()):
+        bounds = [f"{side} {limits[side][name]:g}" for side in limits if name in limits[side]]
+        told = _HYPER.get(name, "")
+        lines.append(f"  {name}" + (f", {' and '.join(bounds)}" if bounds else "") + (f": {told}" if told else ""))
+    return ["hyper-parameters, fixed or searched:", *lines] if lines else []
+
+
 def _settings(component: Any) -> list[str]:
-    if not is_dataclass(component):
-        return []
-    defaults = {field.name: _default(field) for field in fields(component) if field.init}
-    return [f"settings: {_assigned(defaults)}"] if defaults else []
+    """Tell the settings of a component with their defaults, and what its docstrings say of them."""
+    given = [field for field in fields(component) if field.init] if is_dataclass(component) else []
+    told = _meanings(component) if given else {}
+    lines = [
+        f"  {field.name}={_default(field)}" + (f": {told[field.name]}" if field.name in told else "") for field in given
+    ]
+    return ["settings:", *lines] if lines else []
+
+
+def _meanings(component: Any) -> dict[str, str]:
+    """Read what a class and its bases say of their parameters: numpydoc, ``a, b`` for several."""
+    found: dict[str, str] = {}
+    for cls in reversed(inspect.getmro(component if isinstance(component, type) else type(component))):
+        _, _, section = (inspect.cleandoc(cls.__doc__ or "")).partition("Parameters\n----------\n")
+        names: list[str] = []
+        for line in section.splitlines():
+            if not line.strip() or line.startswith("---"):
+                break
+            if not line.startswith(" "):
+                names = [name.strip() for name in line.partition(" : ")[0].split(",")]
+                found |= dict.fromkeys(names, "")
+            else:
+                found |= {name: f"{found[name]} {line.strip()}".strip() for name in names}
+    return found
 
 
 def _default(field: Field[Any]) -> object:

@@ -11,8 +11,10 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from bdl.plan.cell import Cell
-from bdl.store.rows import Row
+from bdl.store.rows import Row, Stage
+from bdl.store.store import Store
 
+_STAGES: tuple[Stage, ...] = ("search", "final")
 _PLAIN_EVERY = 15.0
 """Seconds between plain lines that say how far the run is."""
 
@@ -26,11 +28,14 @@ class Display:
         Where to write.
     cells
         The plan, one line of the live table each.
+    store
+        What it has already is shown as done.
     """
 
-    def __init__(self, console: Console, cells: Sequence[Cell]) -> None:
+    def __init__(self, console: Console, cells: Sequence[Cell], store: Store) -> None:
         self._console = console
-        self._rows: dict[Cell, dict[str, list[Row]]] = {cell: {"search": [], "final": []} for cell in cells}
+        self._drawn = console.is_terminal and not console.is_dumb_terminal
+        self._rows = {cell: {stage: _kept(cell, stage, store) for stage in _STAGES} for cell in cells}
         self._bar = Progress(
             TextColumn("[bold]training"),
             BarColumn(),
@@ -45,7 +50,7 @@ class Display:
         self._total, self._done, self._said = 0, 0, time.monotonic()
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
+        if self._drawn:
             self._live.start()
         return self
 
@@ -64,7 +69,7 @@ class Display:
         self._done += work
         self._bar.update(self._task, completed=self._done)
         now = time.monotonic()
-        if not self._console.is_terminal and now - self._said > _PLAIN_EVERY:
+        if not self._drawn and now - self._said > _PLAIN_EVERY:
             self._said = now
             left = self._bar.tasks[self._task].time_remaining
             eta = "" if left is None else f", about {left:.0f} s left"
@@ -74,7 +79,7 @@ class Display:
         """Take note of rows that are safe in the store."""
         for row in rows:
             self._rows[cell][row.stage].append(row)
-        if self._console.is_terminal:
+        if self._drawn:
             self._live.update(self._render())
         elif rows:
             failed = sum(row.status == "failed" for row in rows)
@@ -107,3 +112,7 @@ class Display:
     def _mean(rows: Sequence[Row], metric: str) -> str:
         values = [value for row in rows if (value := row.metrics.get(metric)) is not None]
         return f"{sum(values) / len(values):.3f}" if values else ""
+
+
+def _kept(cell: Cell, stage: Stage, store: Store) -> list[Row]:
+    return [row for row in store.rows(stage, cell.key) if row.split in cell.splits]

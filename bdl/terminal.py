@@ -106,6 +106,8 @@ def ended(command: Callable[[], int | None]) -> int:
     except KeyboardInterrupt:
         return _told("interrupted", INTERRUPTED)
     except SystemExit as stop:
+        if _by_typer(stop.__traceback__):  # completions for a shell
+            return int(stop.code or DONE)
         return _told(f"{_place(stop.__traceback__)} called sys.exit({stop.code}) and ended the command", BAD_INPUT)
     except OSError as error:
         if error.errno in _FULL:
@@ -148,6 +150,12 @@ def _told(message: str, code: int) -> int:
         if isinstance(sys.stdout, _Patient):
             sys.stdout.to_nowhere()
     return code
+
+
+def _by_typer(trace: TracebackType | None) -> bool:
+    while trace and trace.tb_next:
+        trace = trace.tb_next
+    return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0] in ("typer", "click")
 
 
 def _place(trace: TracebackType | None) -> str:

@@ -43,7 +43,7 @@ from peers.comparison import Cost, compare
 from peers.natural_workload import Regressions, make
 from rich.console import Console
 from rich.table import Table
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from bdl.training.compiling import compiler_found
 

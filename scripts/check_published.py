@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 from rich.console import Console
 
-from bdl.execution.groups import Chosen, FinalGroup
+from bdl.execution.groups import Chosen, final_groups
 from bdl.plan.cell import Cell
 from bdl.plan.planning import cells_of, together
 from bdl.spec import load_benchmark
@@ -76,7 +76,7 @@ def repeat(batch: Sequence[Cell], options: argparse.Namespace) -> Iterator[tuple
             chosen.append(Chosen(own, int(row["split"]), _hyper(cell, row)))
     if not chosen:
         return
-    outcomes = FinalGroup(tuple(sorted(chosen, key=lambda fit: fit.split))).run(lambda work: None)
+    outcomes = [outcome for group in final_groups(chosen) for outcome in group.run(lambda work: None)]
     for cell in batch:
         rows = [outcome.row for outcome in outcomes if outcome.row.cell == cell.key]
         yield cell, {str(row.split): _finite(cell, row.metrics) for row in rows}

@@ -261,21 +261,28 @@ def test_a_run_its_repetition_its_table_and_a_new_start(tiny, tmp_path, run, inv
 
     before = contents(folder)
     tiny.write_text(TINY.replace("epochs: 1", "epochs: 2", 1), "utf-8")
-    assert_refused(run(tiny), "diabetes/lr of another spec", "--fresh")
+    assert_refused(run(tiny), "diabetes/lr of another spec", "--changed", "--fresh")
     assert contents(folder) == before
     assert_refused(invoke("table", tiny, "--format", "xml"), "xml", "markdown")
     code, out, _ = invoke("table", tiny, "--format", "csv")
     assert code == 0
     assert "diabetes" in out
 
-    code, out, _ = run(tiny, "--fresh")
+    code, out, _ = run(tiny, "--changed")
     assert code == 0
+    assert "Starting 1 of 2 cells anew" in out
     (copy,) = folder.glob("store.sqlite.*")
     assert copy.read_bytes() == before["store.sqlite"]
     again = raw(tmp_path)
     finals = again[again.stage == "final"].set_index("entry")
     assert finals.loc["lr", "updates"].tolist() == [39, 39]  # 2 epochs of 39 minibatches, two an update
-    assert finals.loc["fixed", "nmll"].tolist() == rows[rows.entry == "fixed"].nmll.tolist()
+    kept = rows[rows.entry == "fixed"]
+    assert finals.loc["fixed", ["nmll", "seconds"]].to_numpy().tolist() == kept[["nmll", "seconds"]].to_numpy().tolist()
+
+    assert "Starting 2 of 2 cells anew" in run(tiny, "--fresh")[1]
+    fresh = raw(tmp_path).query("entry == 'fixed'")
+    assert fresh.nmll.tolist() == kept.nmll.tolist()
+    assert fresh.seconds.tolist() != kept.seconds.tolist()
 
 
 def test_splits_can_be_added_later(tiny, tmp_path, run):

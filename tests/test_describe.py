@@ -7,6 +7,7 @@ from bdl.methods import METHODS
 from bdl.metrics import METRICS
 from bdl.models import LIKELIHOODS, MODELS, PRIORS
 from bdl.references import REFERENCES
+from bdl.shipped import shipped
 from bdl.spec import list_benchmarks, load_benchmark
 from bdl.training.schedule import RATES
 
@@ -127,24 +128,37 @@ def test_a_sweep_and_changes_of_all_entries_are_told(tmp_path):
             [
                 "mlp (model)",
                 "Multilayer perceptron with a linear output layer.",
-                "settings: hidden=(50,), activation=relu",
+                "settings:",
+                "  hidden=(50,): Units of each hidden layer, from the input upwards.",
+                "  activation=relu: Function of the hidden units; gelu is the exact one, x Phi(x).",
             ],
         ),
         (
             "linear",
-            ["linear (model)", "Affine map, or linear map if `bias` is false.", "settings: bias=True"],
+            [
+                "linear (model)",
+                "Affine map, or linear map if `bias` is false.",
+                "settings:",
+                "  bias=True: Whether there is a bias.",
+            ],
         ),
         (
             "fa",
             [
                 "fa (data set)",
                 "Streams of parameter vectors, each from a factor-analysis model of its own; stream i has the seed i.",
-                "settings: dim=(required), top=(required), scaling=rows, length=100000, splits=10",
+                "settings:",
+                "  dim=(required): Parameters, D; more than the rank of the models, 10.",
+                "  top=(required): The squared scales s^2 of the factors are uniform on [1, top]; see "
+                "`bdl.data.factor_model.factor_model`.",
+                '  scaling=rows: ``"rows"`` as published, or ``"columns"``.',
+                "  length=100000: Observations that are used, the first of 100,000.",
+                "  splits=10: Number of streams.",
             ],
         ),
         (
             "decay",
-            ["decay (rate)", "1 / (1 + t^p) in the number t of the update, from 1.", "settings: power=0.51"],
+            ["decay (rate)", "1 / (1 + t^p) in the number t of the update, from 1.", "settings:", "  power=0.51: p."],
         ),
         ("bernoulli", ["bernoulli (likelihood)", "P(y = 1) = sigmoid(f) for y in {0, 1}."]),
         (
@@ -153,8 +167,19 @@ def test_a_sweep_and_changes_of_all_entries_are_told(tmp_path):
                 "vifa (method)",
                 "VIFA: variational inference with a factor-analysis posterior "
                 "(Brownlie 2022, ch. 5; VIFA paper 2023, Alg. 1).",
-                "settings: latent_dim=1, gradients_per_update=4, max_grad_norm=10.0, optimizer=adam, "
-                "lr_factors=(1.0, 1.0, 1.0), initial_scale=0.0, initial_std=1.0",
+                "hyper-parameters, fixed or searched:",
+                "  learning_rate: size of a step, which the schedule of the training may change",
+                "settings:",
+                "  latent_dim=1: Rank K of the factors.",
+                "  gradients_per_update=4: Minibatch gradients averaged per update, L.",
+                "  max_grad_norm=10.0: Each of the three gradients (c; F; gamma) is clipped separately to this "
+                "Frobenius norm.",
+                '  optimizer=adam: ``"adam"`` or ``"sgd"``.',
+                "  lr_factors=(1.0, 1.0, 1.0): Learning rates of c, F and gamma as multiples of the hyper-parameter "
+                "``learning_rate``.",
+                "  initial_scale=0.0: Standard deviation of the initial c, which is normal with mean 0; null for the "
+                "model's own start.",
+                "  initial_std=1.0: Start of every psi^1/2. F starts with columns of norm 1.",
             ],
         ),
         (
@@ -164,12 +189,39 @@ def test_a_sweep_and_changes_of_all_entries_are_told(tmp_path):
                 "The posterior of one or two parameters under any likelihood, by sums over a grid.",
             ],
         ),
-        ("rmse", ["rmse (metric)", "RMSE, target units; lower is better", "settings: standardised=False"]),
+        (
+            "rmse",
+            [
+                "rmse (metric)",
+                "RMSE, target units; lower is better",
+                "settings:",
+                "  standardised=False: Give it in standard deviations of the training targets, as the thesis on noisy "
+                "optimisers (Mata 2018) prints it.",
+            ],
+        ),
         ("runtime", ["runtime (metric)", "Runtime, minutes per split; a duration, shown as paper / ours"]),
     ],
 )
 def test_component_is_told_as_its_source_says(name, lines):
     assert describe(name).splitlines() == lines
+
+
+def test_limits_of_hyper_parameters_and_settings_of_bases_are_told():
+    assert "  dropout_rate, below 1: share of the units that are left out" in describe("mc-dropout").splitlines()
+    assert "  kl_weight, above 0: factor of the divergence from the prior; 1 is Bayes' rule" in describe("noisy-adam")
+    assert '  denominator=plain: ``"root"`` divides by the root of s, ``"plain"`` by s.' in describe("vprop")
+
+
+def test_every_setting_and_hyper_parameter_has_a_meaning():
+    lines = [line for name in NAMES for line in describe(name).splitlines() if "(benchmark)" not in line]
+    bare = [line for line in lines if line.startswith("  ") and not line.startswith("   ") and ": " not in line]
+    assert bare == []
+
+
+def test_a_file_is_described(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text((shipped()["sgd-posterior"]).read_text("utf-8"), "utf-8")
+    assert describe(str(path)).splitlines()[1:] == describe("sgd-posterior").splitlines()[1:]
 
 
 @pytest.mark.parametrize("name", NAMES)

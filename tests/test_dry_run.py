@@ -109,3 +109,9 @@ def test_a_short_run_says_nothing_before_it(run):
     code, out, _ = run("--splits", "0-0")
     assert code == 0
     assert "memory: about" not in out
+
+
+def test_a_dry_run_knows_data_sets_by_what_the_file_calls_them(run):
+    code, out, err = run("--dry-run", "--set", "datasets=[{name: teacher_unit, label: toy}]")
+    assert (code, err) == (0, "")
+    assert "fits: 0 of the search and 2 final" in out

@@ -245,3 +245,21 @@ def test_version_and_help(invoke):
     assert invoke("--version") == (0, f"bdl-bench {__version__}\n", "")
     assert invoke("run", "-h")[:2] == invoke("run", "--help")[:2]
     assert "bdl-bench run" in invoke("run", "-h")[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("run uci", ["uci-linear-posterior", "uci-regression"]),
+        ("table slang-t", ["slang-toy"]),
+        ("describe mc-d", ["mc-dropout"]),
+    ],
+)
+def test_shells_complete_names(words, found):
+    env = os.environ | {
+        **{"_BDL_BENCH_COMPLETE": "complete_bash", "COMP_WORDS": f"bdl-bench {words}", "COMP_CWORD": "2"},
+        **{"PYTHONPATH": str(Path(__file__).parents[1])},
+    }
+    script = "import sys; sys.argv[0] = 'bdl-bench'; from bdl.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, found, "")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([ROOT / "README.md", ROOT / "data/README.md", *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), ROOT / "data/README.md", *ROOT.glob("docs/*.md")])
 README = (ROOT / "README.md").read_text("utf-8")
 
 
@@ -27,7 +27,8 @@ def test_two_commands_are_enough():
 
 
 def test_every_page_is_named():
-    assert [page.name for page in ROOT.glob("docs/*.md") if f"](docs/{page.name})" not in README] == []
+    pages = [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/*.ipynb")]
+    assert [page.name for page in pages if f"](docs/{page.name})" not in README] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

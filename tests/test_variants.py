@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 
 from bdl.publishing import mirror
 
@@ -130,6 +131,8 @@ def test_the_protocol_says_nothing_of_the_kind(published, tiny, invoke):
     assert "Not the protocol" not in invoke("table", tiny)[1]
     origin = json.loads((published / "provenance.json").read_text("utf-8"))
     assert (origin["overrides"], origin["narrowed_to"]) == ({}, None)
+    assert origin["machine"]["instructions"] == torch.backends.cpu.get_cpu_capability()
+    assert origin["compiled"] == {"diabetes/fixed": []}
 
 
 def test_the_whole_takes_over_what_parts_have_done(tiny, run):

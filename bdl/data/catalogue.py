@@ -1,5 +1,6 @@
 """The data sets by name: load one, download its files, tell the state of its files."""
 
+import traceback
 from collections.abc import Callable
 from inspect import getdoc
 from typing import NamedTuple
@@ -34,7 +35,14 @@ DATASETS = Registry(
         "cubic": "bdl.data.synthetic:Cubic",
         "sparse_linear": "bdl.data.teachers:SparseLinear",
         "sparse_network": "bdl.data.teachers:SparseNetwork",
+        "teacher_unit": "bdl.data.simulations:UnitTeacher",
+        "teacher_network": "bdl.data.simulations:NetworkTeacher",
+        "waves": "bdl.data.simulations:Waves",
+        "overlapping_classes": "bdl.data.simulations:OverlappingClasses",
         "fa": "bdl.data.streams:Stream",
+        "csv": "bdl.data.local:Csv",
+        "parquet": "bdl.data.local:Parquet",
+        "openml": "bdl.data.local:OpenML",
     },
 )
 """A registered component is called without arguments and gives a `Dataset`, or a `Stream`. It may be a frozen
@@ -62,10 +70,10 @@ def load(name: str) -> Dataset:
     Raises
     ------
     InputError
-        If the name is unknown or that of a stream, settings are missing, a file cannot be had, or a cached file is
-        corrupt.
+        If the name is unknown or that of a stream, settings are missing, a file cannot be had, a cached file is
+        corrupt, or the function that makes it fails or gives something else.
     """
-    found: Dataset | Stream = _component(name)()
+    found = _called(name)
     if isinstance(found, Stream):
         raise InputError(f"dataset '{name}' is a stream of parameter vectors: use a method that learns from one")
     return found
@@ -79,7 +87,7 @@ def load_stream(name: str) -> Stream:
     InputError
         If the name is unknown, or not that of a stream.
     """
-    found: Dataset | Stream = _component(name)()
+    found = _called(name)
     if not isinstance(found, Stream):
         raise InputError(
             f"dataset '{name}' is a table: methods that learn from a stream need a stream, such as "
@@ -140,6 +148,22 @@ def _files(name: str) -> list[RemoteFile]:
     component = _component(name) if isinstance(name, Label) else DATASETS.get(name)
     files = getattr(component, "files", ())
     return [] if isinstance(files, property) else list(files)  # without settings, a class may not know them
+
+
+def _called(name: str) -> Dataset | Stream:
+    """Call what makes a data set, which may be a user's function with faults of its own."""
+    component = _component(name)
+    try:
+        found = component()
+    except (InputError, OSError):
+        raise
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        raise InputError(f"dataset '{name}' failed with {what} ({where.filename}, line {where.lineno})") from error
+    if not isinstance(found, Dataset | Stream):
+        raise InputError(f"dataset '{name}' gave {type(found).__name__}; return a bdl.data.Dataset")
+    return found
 
 
 def _component(name: str) -> Callable[[], Dataset | Stream]:

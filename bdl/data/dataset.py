@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from math import prod
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +33,10 @@ class Dataset:
     name
         Identifier, as in the registry.
     x
-        Inputs, float64, shape (n, d); or images of grey values or colours, uint8, shape (n, H, W), (n, C, H, W), or
-        (n, d) where each is laid out as one row.
+        Inputs, shape (n, d), numbers of any type in an array, a frame or lists, kept as float64; or images of grey
+        values or colours, uint8, shape (n, H, W), (n, C, H, W), or (n, d) where each is laid out as one row.
     y
-        Targets, float64, shape (n,); for a classification the labels 0, ..., C - 1, each there at least once.
+        Targets, shape (n,), kept as float64; for a classification the labels 0, ..., C - 1, each there at least once.
     task
         What is learnt: a number, or a class.
     splits
@@ -52,11 +52,13 @@ class Dataset:
         leaves them.
     augment_noise
         Standard normals that `augment` takes for a row, k.
+    split_key
+        What decides the splits beside the number of rows and the code; part of the checksum.
 
     Raises
     ------
     InputError
-        If shapes, types or labels are not as said, or a value is not finite.
+        If shapes, types or labels are not as said, a value is not finite or masked, or there is no row or column.
     """
 
     name: str
@@ -68,15 +70,15 @@ class Dataset:
     standardise: Standardise = "both"
     augment: "Callable[[Tensor, Tensor], Tensor] | None" = field(default=None, repr=False)
     augment_noise: int = 0
+    split_key: bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
-        if self.x.dtype not in _SHAPES or self.y.dtype != np.float64:
-            raise InputError(
-                f"dataset '{self.name}': x is {self.x.dtype} and y {self.y.dtype}; convert both to float64, or x to "
-                "uint8 if it has images"
-            )
+        object.__setattr__(self, "x", _numbers(self.name, "x", self.x, images=True))
+        object.__setattr__(self, "y", _numbers(self.name, "y", self.y))
         if self.x.ndim not in _SHAPES[self.x.dtype] or self.y.shape != self.x.shape[:1]:
             raise InputError(f"dataset '{self.name}': x is {self.x.shape} and y {self.y.shape}; give (n, d) and (n,)")
+        if self.x.size == 0:
+            raise InputError(f"dataset '{self.name}': x is {self.x.shape}; give a row and a column at least")
         if not ((self.images or np.isfinite(self.x).all()) and np.isfinite(self.y).all()):
             raise InputError(f"dataset '{self.name}': x or y has NaN or infinite values; drop or fill those rows")
         if self.augment_noise < 0 or (self.augment_noise and self.augment is None):
@@ -109,10 +111,14 @@ class Dataset:
 
     @cached_property
     def checksum(self) -> str:
-        """SHA-256 (hex) over the bytes of x, then y, in row order: little-endian float64, and uint8 for images."""
+        """SHA-256 (hex) over the bytes of x, then y, in row order: little-endian float64, and uint8 for images.
+
+        What the splits are made of, where they are made of columns, comes last.
+        """
         content = sha256()
         content.update(np.ascontiguousarray(self.x, dtype="u1" if self.images else "<f8").data)
         content.update(np.ascontiguousarray(self.y, dtype="<f8").data)
+        content.update(self.split_key)
         return content.hexdigest()
 
     def split(self, index: int) -> Split:
@@ -132,6 +138,19 @@ class Dataset:
             known = "from 0 up" if self.splits is None else f"0 to {self.splits - 1}"
             raise InputError(f"dataset '{self.name}' has no split {index}; choose {known}")
         return recipe_split(len(self.y), index) if self.published is None else self.published(index)
+
+
+def _numbers(name: str, what: str, given: Any, images: bool = False) -> Any:
+    """Take numbers of any type, in an array, a frame or lists, as float64; images of uint8 as they are."""
+    if np.ma.isMaskedArray(given) and np.ma.is_masked(given):
+        raise InputError(f"dataset '{name}': {what} has masked values; drop or fill those rows")
+    try:
+        found = np.asarray(given)
+    except ValueError:
+        raise InputError(f"dataset '{name}': {what} has rows of different lengths") from None
+    if found.dtype.kind not in "biuf":
+        raise InputError(f"dataset '{name}': {what} is {found.dtype}, not numbers; encode text and categories first")
+    return found if images and found.dtype == np.uint8 else found.astype(np.float64, copy=False)
 
 
 def _check_labels(name: str, y: NDArray[np.float64]) -> None:

@@ -23,6 +23,11 @@ _GZIP = b"\x1f\x8b"
 """First bytes of every gzip file."""
 
 
+def data_directory() -> Path:
+    """Give the directory that downloaded data are kept in."""
+    return Path(os.environ.get("BDL_DATA_DIR") or "data").expanduser()
+
+
 @dataclass(frozen=True)
 class RemoteFile:
     """A file of a data set that is downloaded once and verified on every read.
@@ -50,7 +55,7 @@ class RemoteFile:
     @property
     def target(self) -> Path:
         """Where the file lies on this machine."""
-        return Path(os.environ.get("BDL_DATA_DIR") or "data").expanduser() / self.path
+        return data_directory() / self.path
 
     def state(self) -> State:
         """Tell whether the cached file is there and right."""

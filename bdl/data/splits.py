@@ -70,6 +70,33 @@ def leading_split(n: int, train: int) -> Split:
     return Split(np.arange(train, dtype=np.int64), np.arange(train, n, dtype=np.int64))
 
 
+def group_split(groups: Rows, share: float, index: int) -> Split:
+    """Draw at random which groups of rows test, at least one and never all; rows keep their order.
+
+    Parameters
+    ----------
+    groups
+        Number of each row's group, 0 to G - 1, shape (n,); G is 2 or more.
+    share
+        Share of the groups that test.
+    index
+        Number of the split, from 0, which seeds the generator.
+    """
+    count = int(groups.max()) + 1
+    tested = np.random.default_rng(index).permutation(count)[: min(max(1, round(share * count)), count - 1)]
+    return _told_apart(np.isin(groups, tested))
+
+
+def part_split(parts: Rows, index: int) -> Split:
+    """Test on the rows of part `index` and train on all others; `parts` has the part of each row, shape (n,)."""
+    return _told_apart(parts == index)
+
+
+def _told_apart(tested: NDArray[np.bool_]) -> Split:
+    rows = np.arange(len(tested), dtype=np.int64)
+    return Split(rows[~tested], rows[tested])
+
+
 def folds(n: int, k: int) -> list[tuple[Rows, Rows]]:
     """Cut `n` positions into `k` contiguous folds, without shuffling.
 

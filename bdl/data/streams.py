@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from annotated_types import Ge, Le
 
 from bdl.errors import InputError
+from bdl.threads import one_thread
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -71,6 +72,7 @@ class Stream:
         code = ast.unparse(ast.parse(getsource(factor_model)))
         return sha256(f"{asdict(self)} {code}".encode()).hexdigest()
 
+    @one_thread()
     def model(self, index: int) -> "FactorAnalysis":
         """Give the distribution that stream `index` is drawn from.
 

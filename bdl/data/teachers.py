@@ -13,7 +13,7 @@ import numpy as np
 from annotated_types import Gt
 from numpy.typing import NDArray
 
-from bdl.data.dataset import Dataset
+from bdl.data.dataset import Dataset, Task
 from bdl.data.splits import Split
 
 Array = NDArray[np.float64]
@@ -43,7 +43,7 @@ class SparseLinear:
 
     def __call__(self) -> Dataset:
         """Draw the rows."""
-        return _joined("sparse_linear", self.rows, [self._draw(index)[1:] for index in range(_DRAWS)])
+        return joined("sparse_linear", self.rows, [self._draw(index)[1:] for index in range(_DRAWS)])
 
     def _draw(self, index: int) -> tuple[Array, Array, Array]:
         generator = np.random.default_rng(index)
@@ -75,7 +75,7 @@ class SparseNetwork:
 
     def __call__(self) -> Dataset:
         """Draw the rows."""
-        return _joined("sparse_network", 220, [self._draw(index)[1:] for index in range(_DRAWS)])
+        return joined("sparse_network", 220, [self._draw(index)[1:] for index in range(_DRAWS)])
 
     def _draw(self, index: int) -> tuple[tuple[Array, ...], Array, Array]:
         generator = np.random.default_rng(index)
@@ -90,9 +90,22 @@ class SparseNetwork:
         return (*hidden, last), x, (f @ last.T)[:, 0] + generator.normal(0, self.noise**0.5, len(x))
 
 
-def _joined(name: str, train: int, draws: list[tuple[Array, Array]]) -> Dataset:
+def joined(name: str, train: int, draws: list[tuple[Array, Array]], task: Task = "regression") -> Dataset:
+    """Make a data set whose split i is draw i: the first `train` of its rows train, the others test.
+
+    Parameters
+    ----------
+    name
+        Of the data set.
+    train
+        Rows of a draw that train.
+    draws
+        Inputs and targets of each, of the same shape.
+    task
+        What is learnt.
+    """
     x, y = (np.concatenate(parts) for parts in zip(*draws, strict=True))
-    return Dataset(name, x, y, splits=len(draws), published=partial(_split, train, len(draws[0][1])))
+    return Dataset(name, x, y, task, splits=len(draws), published=partial(_split, train, len(draws[0][1])))
 
 
 def _split(train: int, rows: int, index: int) -> Split:

@@ -11,7 +11,8 @@ from typing import Literal, NamedTuple
 
 from bdl.plan import machine
 from bdl.plan.cell import Cell
-from bdl.plan.cost import by_split, compiles, fits, scoring_seconds, seconds_model, updates_of, width
+from bdl.plan.cost import compiles, fits, scoring_seconds, seconds_model, updates_of, width
+from bdl.plan.lanes import side_by_side
 from bdl.plan.sizes import COMPILED, memory, posterior_size
 from bdl.store.rows import CellKey, Row, Stage
 from bdl.store.store import Store
@@ -56,6 +57,16 @@ class Left(NamedTuple):
     def fits(self, stage: Stage) -> int:
         """Count the fits of a stage that are left; a split has one final fit."""
         return self.splits if stage == "final" else self.search
+
+    def lanes(self, stage: Stage) -> int:
+        """Count the lanes that the splits take, side by side as far as they can be."""
+        return -(-self.splits // side_by_side(self.cell, stage))
+
+    def trained(self, stage: Stage) -> float:
+        """Count the fits of a stage that train, those that fill up lanes among them."""
+        if self.cell.settings.training is None:
+            return self.fits(stage)
+        return self.fits(stage) * self.lanes(stage) * side_by_side(self.cell, stage) / self.splits
 
 
 @dataclass(frozen=True)
@@ -135,7 +146,7 @@ def estimate(left: Sequence[Left], jobs: int, measured: Iterable[Measured]) -> E
                 seconds, why = _stage_seconds(own, stage, rates)
                 basis[why] += count
                 total += seconds
-                street += seconds / (own.splits if stage == "search" and by_split(own.cell) else 1)
+                street += seconds / own.lanes(stage)
         longest = max(longest, street)
     at_once = 1 if jobs == 1 else min(jobs, machine.cores())
     plan = [(own.cell, own.splits) for own in left if own.splits]
@@ -178,8 +189,8 @@ def _rates(cells: Mapping[CellKey, Cell], measured: Iterable[Measured]) -> dict[
 
 def _stage_seconds(own: Left, stage: Stage, rates: Mapping[tuple[object, ...], float]) -> tuple[float, Basis]:
     """Foretell the time of what is left of a stage, in one process, and say what that rests on."""
-    cell, group = own.cell, width(own.cell, stage, own.splits)
-    model = own.fits(stage) * seconds_model(cell, updates_of(cell, stage), group)
+    cell = own.cell
+    model = own.trained(stage) * seconds_model(cell, updates_of(cell, stage), width(cell, stage))
     scores = own.fits(stage) * scoring_seconds(cell, stage)
     untimed = scores if stage == "final" else 0.0  # rows of the search have their scores in their seconds
     ways: tuple[tuple[tuple[object, ...], Basis], ...] = (
@@ -191,4 +202,4 @@ def _stage_seconds(own: Left, stage: Stage, rates: Mapping[tuple[object, ...], f
     for key, basis in ways:
         if key in rates:
             return model * rates[key] + untimed, basis
-    return scores + model / (COMPILED if compiles(cell, stage, group) else 1), "the planner's model of an update"
+    return scores + model / (COMPILED if compiles(cell, stage) else 1), "the planner's model of an update"

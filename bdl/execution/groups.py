@@ -6,9 +6,10 @@ import os
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from math import isfinite, nan
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,8 +22,9 @@ from bdl.execution.executors import Report
 from bdl.execution.log import Log
 from bdl.execution.scoring import Buffers, Scored, codes, computed, evaluation, finite, scores
 from bdl.plan.cell import Cell
-from bdl.plan.cost import compiles, unit
+from bdl.plan.cost import compiles, unit, width
 from bdl.plan.fingerprint import fit_hash
+from bdl.plan.lanes import lane, lane_rows
 from bdl.plan.programs import Member, final_fitting, looks, program
 from bdl.plan.reference import truth
 from bdl.posteriors.base import Posterior
@@ -31,7 +33,7 @@ from bdl.search.crossval import failure
 from bdl.search.study import Setting
 from bdl.spec import Search
 from bdl.store import artefacts
-from bdl.store.rows import Outcome, Reading, Row
+from bdl.store.rows import Outcome, Reading, Row, Stage
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.fitting import Fitting, Snapshot
 
@@ -49,7 +51,7 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SearchGroup:
-    """Score the settings of the next round of some splits by cross-validation, as one program."""
+    """Score the settings of the next round of some splits of a lane by cross-validation, as one program."""
 
     cell: Cell
     scores: Mapping[int, Sequence[FoldScore]]
@@ -73,12 +75,12 @@ class SearchGroup:
         assert search is not None
         start = time.perf_counter()
         settings = {split: self._proposed(search, split) for split in self.scores}
-        width = search.folds * sum(map(len, settings.values()))
-        compile = compiles(cell, "search", width)
+        compile = compiles(cell, "search")
         found = cross_validate(
             program(cell),
             {split: cell.data.split(split).train for split in self.scores},
             settings,
+            lane=lane_rows(cell, "search", next(iter(self.scores))),
             k=search.folds,
             score=search.metric.build(),
             identity=cell.identity,
@@ -86,8 +88,8 @@ class SearchGroup:
             progress=lambda minibatches: report(minibatches * unit(cell)),
             checkpoint=self.checkpoint(),
         )
-        seconds = (time.perf_counter() - start) / len(found)
-        details = {"width": width, "device": cell.device, "compiled": compile}
+        details = _details(cell, "search", compile)
+        seconds = (time.perf_counter() - start) / details["width"]
         return [Outcome(_fold_row(cell, search.metric, score, seconds, details)) for score in found]
 
     def _proposed(self, search: Search, split: int) -> dict[int, Setting]:
@@ -99,7 +101,7 @@ class SearchGroup:
 
 @dataclass(frozen=True, eq=False)
 class FinalGroup:
-    """Fit the chosen settings on all training rows, and score what is left of each.
+    """Fit the chosen settings of splits of a lane on all training rows, and score what is left of each.
 
     The cells differ only where they learn from streams, which are fitted as one batch.
     """
@@ -111,7 +113,7 @@ class FinalGroup:
     def run(self, report: Report) -> list[Outcome]:
         """Do the work; one row a member."""
         cell, count = self.chosen[0].cell, len(self.chosen)
-        compile = compiles(cell, "final", count)
+        compile = compiles(cell, "final")
         work = final_fitting(self.members, self.hyper, compile)
         checkpoint, when = self.checkpoint(), looks(cell)
         log = Log.parse(checkpoint.text if checkpoint else "")
@@ -129,8 +131,8 @@ class FinalGroup:
                     ends[position] = _End(posterior, buffers, scored, *numbers)
             if checkpoint:
                 checkpoint.text = log.text
-        details = {"width": count, "device": cell.device, "compiled": compile}
-        share = log.seconds / count
+        details = _details(cell, "final", compile)
+        share = log.seconds / max(count, details["width"])
         return [
             self._outcome(position, ends[position], log.readings(position), share, details) for position in range(count)
         ]
@@ -192,6 +194,13 @@ class _End(NamedTuple):
 Group = SearchGroup | FinalGroup
 
 
+def final_groups(chosen: Iterable[Chosen], folder: Path | None = None) -> list[Group]:
+    """Make a group of each lane; of all cells if there are several, those of a split side by side."""
+    fits = sorted(chosen, key=lambda fit: fit.split)  # the cells of a split share what is drawn of their streams
+    lanes = groupby(fits, key=lambda fit: lane(fit.cell, "final", fit.split))
+    return [FinalGroup(tuple(own), folder) for _, own in lanes]
+
+
 def attempt(group: Group, report: Report) -> list[Outcome]:
     """Run a group; if it dies, its splits become failed final rows that carry the traceback.
 
@@ -221,6 +230,11 @@ def failed_row(cell: Cell, split: int, reason: str, details: dict[str, Any]) -> 
 
 def _checkpoint(folder: Path | None, key: object) -> Checkpoint | None:
     return None if folder is None else Checkpoint(folder, json.dumps(key, sort_keys=True))
+
+
+def _details(cell: Cell, stage: Stage, compile: bool) -> dict[str, Any]:
+    """Say how a stage is run: the fits that train side by side, which share the time of a group, and on what."""
+    return {"width": width(cell, stage), "device": cell.device, "compiled": compile}
 
 
 def _estimated(cell: Cell, split: int) -> Setting:

@@ -10,15 +10,17 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Protocol
 
 from bdl.errors import InputError
 from bdl.execution.executors import Crew
-from bdl.execution.groups import Chosen, FinalGroup, Group, SearchGroup, attempt, failed_row
+from bdl.execution.groups import Chosen, Group, SearchGroup, attempt, failed_row, final_groups
 from bdl.execution.rescoring import rescore
 from bdl.plan.cell import Cell
-from bdl.plan.cost import by_split, fits, remaining_work
+from bdl.plan.cost import fits, remaining_work
 from bdl.plan.fingerprint import fit_hash
+from bdl.plan.lanes import lane
 from bdl.plan.planning import together
 from bdl.search import FoldScore, best_setting
 from bdl.store.rows import Outcome, Row
@@ -123,9 +125,14 @@ def check_hashes(cells: Sequence[Cell], store: Store) -> dict[Cell, str]:
         if found not in (None, own):
             raise InputError(
                 f"{store.path} holds {cell.label} of another spec, data or code "
-                f"({found[:12]}, now {own[:12]}); --fresh starts anew and keeps a copy"
+                f"({found[:12]}, now {own[:12]}); --changed starts such anew, --fresh everything, and a copy is kept"
             )
     return hashes
+
+
+def changed(cells: Sequence[Cell], store: Store) -> list[Cell]:
+    """List the cells whose rows were made under another spec, other data or other code."""
+    return [cell for cell in cells if store.fit_hash(cell.key) not in (None, fit_hash(cell))]
 
 
 def remaining(cell: Cell, store: Store) -> int:
@@ -167,11 +174,11 @@ def _stages(batch: Sequence[Cell], store: Store, listener: Listener) -> Iterator
     for cell in batch:
         while groups := _search_groups(cell, store):
             yield groups
-    yield _final_groups(batch, store, listener)
+    yield final_groups([fit for cell in batch for fit in _chosen(cell, store, listener)], store.checkpoints)
 
 
 def _search_groups(cell: Cell, store: Store) -> list[Group]:
-    """Next round of the splits that have one: all together, or one a group where it fills the cache of a CPU."""
+    """Next round of the splits that have one, a group a lane."""
     search = cell.settings.search
     if search is None:
         return []
@@ -181,16 +188,8 @@ def _search_groups(cell: Cell, store: Store) -> list[Group]:
         for split in _pending(cell, store)
         if len(searched.get(split, ())) < fits(cell, "search")
     }
-    if by_split(cell):
-        return [SearchGroup(cell, {split: own}, store.checkpoints) for split, own in scores.items()]
-    return [SearchGroup(cell, scores, store.checkpoints)] if scores else []
-
-
-def _final_groups(batch: Sequence[Cell], store: Store, listener: Listener) -> list[Group]:
-    """All splits of all cells of the batch together, each with the best setting of its search."""
-    chosen = [fit for cell in batch for fit in _chosen(cell, store, listener)]
-    chosen.sort(key=lambda fit: fit.split)  # the cells of a split side by side: those of streams share what is drawn
-    return [FinalGroup(tuple(chosen), store.checkpoints)] if chosen else []
+    lanes = groupby(scores, key=lambda split: lane(cell, "search", split))
+    return [SearchGroup(cell, {split: scores[split] for split in own}, store.checkpoints) for _, own in lanes]
 
 
 def _chosen(cell: Cell, store: Store, listener: Listener) -> list[Chosen]:

@@ -1,14 +1,17 @@
 """Scores of a fit: every metric of the benchmark is a function of one lazy evaluation."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from math import isfinite, nan
 from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from bdl.data.dataset import Inputs
 from bdl.errors import InputError
 from bdl.metrics.evaluation import Evaluation, Examples
 from bdl.plan.cell import Cell
@@ -18,6 +21,7 @@ from bdl.posteriors.base import Posterior
 from bdl.rng import trial_keys
 from bdl.search.study import Setting
 from bdl.spec.labels import MetricName
+from bdl.threads import one_thread
 from bdl.training.trials import fitted_scaling
 
 Buffers = Mapping[str, Tensor]
@@ -64,7 +68,8 @@ def scores(evaluated: Evaluation, metrics: Iterable[MetricName]) -> Scored:
     refused = None
     for metric in metrics:
         try:
-            value = metric.build()(evaluated)
+            with nullcontext() if metric.info.kind == "predictive" else one_thread():
+                value = metric.build()(evaluated)
         except InputError as error:
             value, refused = nan, refused or f"{metric}: {error}"
         parts = value if isinstance(value, Mapping) else {"": value}
@@ -89,11 +94,21 @@ def finite(values: Mapping[str, float]) -> dict[str, float | None]:
     return {name: value if isfinite(value) else None for name, value in values.items()}
 
 
+def examples(cell: Cell, split: int, x: Inputs, y: NDArray[np.float64]) -> Examples:
+    """Standardise rows, of the data set or new ones, as the trial of a split does.
+
+    Parameters
+    ----------
+    cell, split
+        Whose training rows the scaling is fitted on.
+    x, y
+        Inputs and targets in original units, of the shapes that the data set has.
+    """
+    scaling = fitted_scaling(cell.data, [cell.data.split(split).train])
+    inputs = np.asarray((x.reshape(len(x), -1) - scaling.x_mean[0]) / scaling.x_scale[0], dtype=np.float64)
+    return Examples(torch.from_numpy(inputs), torch.from_numpy(y), float(scaling.y_scale[0]), float(scaling.y_mean[0]))
+
+
 def _examples(cell: Cell, split: int, part: Literal["train", "test"]) -> Examples:
-    """Standardise rows of a split as its trial does."""
-    data, rows = cell.data, cell.data.split(split)
-    scaling, chosen = fitted_scaling(data, [rows.train]), getattr(rows, part)
-    x = data.x[chosen].reshape(len(chosen), -1)
-    inputs = np.asarray((x - scaling.x_mean[0]) / scaling.x_scale[0], dtype=np.float64)
-    targets = torch.from_numpy(data.y[chosen])
-    return Examples(torch.from_numpy(inputs), targets, float(scaling.y_scale[0]), float(scaling.y_mean[0]))
+    rows = getattr(cell.data.split(split), part)
+    return examples(cell, split, cell.data.x[rows], cell.data.y[rows])

@@ -16,6 +16,9 @@ J is in nats for all N rows; published code descends J / N, which is the same to
 Any other prior is one of latent variables phi, which it maps to theta: q is then over phi, and J is differentiated
 through its samples. KL is in closed form where the prior knows its mean under q, and otherwise the average of
 log q - log p over the samples. q may also be Student's t, with the scales sigma (Mata 2018, section 3.2).
+
+Under a Gaussian prior, samples may be drawn of what layers put out in place of theta
+(`bdl.methods.local_reparametrisation`).
 """
 
 from dataclasses import dataclass
@@ -27,6 +30,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from bdl.errors import InputError
+from bdl.methods import local_reparametrisation as local
 from bdl.methods.base import MinibatchMethod, Noise, Shapes, start
 from bdl.methods.optim import Adam, Optimizer, OptimState, Params, Sgd
 from bdl.models.priors import ExpectedPrior, PrecisionPrior, ScaledPrior
@@ -64,6 +68,9 @@ class BayesByBackprop(MinibatchMethod):
         scales start around 1.
     degrees
         Degrees of freedom of a q that is Student's t; null for the Gaussian.
+    local_reparametrisation
+        Whether each row of the minibatch has draws of its own, of what dense layers put out; not with `degrees`, and
+        under a Gaussian prior.
     """
 
     samples: Annotated[int, Ge(1)] = 4
@@ -72,10 +79,18 @@ class BayesByBackprop(MinibatchMethod):
     initial_rho: float = -1.0
     initial_scale: Annotated[float, Ge(0)] | None = 0.0
     degrees: Annotated[float, Gt(0)] | None = None
+    local_reparametrisation: bool = False
 
     def check(self, problem: Problem) -> None:
         """Raise `InputError` if the prior's latent variables are not parameters, or their scales."""
         prior, name = problem.prior, type(problem.prior).__name__
+        if self.local_reparametrisation:
+            local.check(problem)
+            if self.degrees is not None or not isinstance(prior, PrecisionPrior):
+                raise InputError(
+                    "local_reparametrisation needs a Gaussian prior and a Gaussian posterior: leave it out, or use the "
+                    "prior 'gaussian' and no degrees"
+                )
         if isinstance(prior, ScaledPrior):
             if self.degrees is not None:
                 raise InputError(f"degrees: under {name}, whose scales are latent, bbb needs a Gaussian; leave it out")
@@ -96,13 +111,18 @@ class BayesByBackprop(MinibatchMethod):
         return BbbState(params, self._optimizer.init(params), source)
 
     def step_noise(self, problem: Problem) -> Shapes:
-        """Ask for S samples' worth."""
+        """Ask for S samples' worth; for samples of outputs, for a key."""
+        if self.local_reparametrisation:
+            return {"key": (2,)}
         return {"z": (self.samples, problem.latent_dim * (1 if self.degrees is None else 2))}
 
     def step(self, state: BbbState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> BbbState:
         """Average the gradients of S samples, and move mu and rho once."""
         batch = batches._replace(x=batches.x[0], y=batches.y[0])
-        if self.degrees is None and isinstance(problem.prior, PrecisionPrior):
+        if self.local_reparametrisation:
+            z = local.draws(noise["key"], self.samples, len(batch.x), problem)
+            grads = local_gradients(state.params, batch, hyper, z, problem)
+        elif self.degrees is None and isinstance(problem.prior, PrecisionPrior):
             grads = elbo_gradients(state.params, batch, hyper, noise["z"], problem)
         else:
             grads = torch.func.grad(self._negative_elbo)(state.params, batch, hyper, noise["z"], problem)
@@ -161,6 +181,17 @@ def elbo_gradients(params: Params, batch: Batch, hyper: Hyper, z: Tensor, proble
         return -problem.log_likelihood(theta, batch, hyper)
 
     G = torch.func.vmap(torch.func.grad(cost))(mu + sigma * z)
-    alpha = problem.prior_precision(hyper)
-    by_sigma = alpha * sigma - 1 / sigma + (G * z).mean(0)
-    return {"mu": alpha * mu + G.mean(0), "rho": by_sigma * torch.sigmoid(params["rho"])}
+    return _with_divergence(params, sigma, G.mean(0), (G * z).mean(0), problem.prior_precision(hyper))
+
+
+def local_gradients(params: Params, batch: Batch, hyper: Hyper, z: Tensor, problem: Problem) -> Params:
+    """Estimate the same by draws of what layers put out; `z` (S, M, units), all else as in `elbo_gradients`."""
+    sigma = softplus(params["rho"])
+    by_mu, by_sigma = local.gradients(params["mu"], sigma, batch, hyper, z, problem)
+    return _with_divergence(params, sigma, by_mu, by_sigma, problem.prior_precision(hyper))
+
+
+def _with_divergence(params: Params, sigma: Tensor, by_mu: Tensor, by_sigma: Tensor, alpha: Tensor) -> Params:
+    """Add the gradients of KL to those of the fit, and turn sigma to rho."""
+    by_sigma = alpha * sigma - 1 / sigma + by_sigma
+    return {"mu": alpha * params["mu"] + by_mu, "rho": by_sigma * torch.sigmoid(params["rho"])}

@@ -11,6 +11,8 @@ METRICS = Registry(
         "joint_nll": "bdl.metrics.likelihoods:JointNll",
         "nll": "bdl.metrics.likelihoods:Nll",
         "rmse": "bdl.metrics.regression:Rmse",
+        "mse_at_mean": "bdl.metrics.regression:MseAtMean",
+        "spread": "bdl.metrics.spread:Spread",
         "error": "bdl.metrics.classification:Error",
         "accuracy": "bdl.metrics.classification:Accuracy",
         "test_error_pct": "bdl.metrics.classification:ErrorPercent",

@@ -93,27 +93,65 @@ def predict(
         On the device of the posterior.
     """
     device = tree_leaves(posterior)[0].device
-    posterior = as_type(posterior, torch.float32)
-    x, y = examples.x.to(device, torch.float32), examples.y.to(device, torch.float64)
+    y, values = examples.y.to(device, torch.float64), {name: value.to(device) for name, value in hyper.items()}
+    total: Predictions | None = None
+    for pieces in outputs(problem, posterior, examples, buffers, draws):
+        piece = _beside([_sums(problem, f, y[rows], values) for rows, f in pieces])
+        total = piece if total is None else _together(total, piece)
+    assert total is not None
+    return _averages(total, draws.samples)
+
+
+def outputs(
+    problem: Problem, posterior: Posterior, examples: Examples, buffers: Buffers, draws: Draws
+) -> Iterator[Iterator[tuple[slice, Tensor]]]:
+    """Evaluate the model at samples of the posterior, in pieces; arguments as in `predict`.
+
+    Yields
+    ------
+    iterator
+        For some of the samples, S of them: successive rows, and the outputs there in original units, float32,
+        (S, rows, d_out).
+    """
+    device = tree_leaves(posterior)[0].device
+    posterior, x = as_type(posterior, torch.float32), examples.x.to(device, torch.float32)
     unit, origin = (
         torch.as_tensor(value, dtype=torch.float32, device=device) for value in (examples.y_unit, examples.y_origin)
     )
     state = as_type(dict(buffers), torch.float32, device)
-    values = {name: value.to(device) for name, value in hyper.items()}
 
-    def outputs(theta: Tensor, rows: slice) -> Tensor:
+    def at(theta: Tensor, rows: slice) -> Tensor:
         f = torch.func.vmap(lambda sample: problem.predict(sample, x[rows], state))(theta)
         return problem.likelihood.restore(f, unit, origin)
 
-    total: Predictions | None = None
-    for theta in _samples(posterior, draws, device):
+    def pieces(theta: Tensor) -> Iterator[tuple[slice, Tensor]]:
         size = max(1, VALUES_AT_ONCE // (len(theta) * problem.widest))
-        rows = [slice(start, start + size) for start in range(0, len(y), size)]
-        parts = [_sums(problem, outputs(theta, part), y[part], values) for part in rows]
-        piece = _beside(parts)
-        total = piece if total is None else _together(total, piece)
-    assert total is not None
-    return _averages(total, draws.samples)
+        for rows in (slice(start, start + size) for start in range(0, len(x), size)):
+            yield rows, at(theta, rows)
+
+    return (pieces(theta) for theta in sampled(posterior, draws))
+
+
+def sampled(posterior: Posterior, draws: Draws) -> Iterator[Tensor]:
+    """Draw samples in pieces, (s, D) each, so that few parameters and their noise exist at a time.
+
+    Parameters
+    ----------
+    posterior
+        Whose device is used.
+    draws
+        As in `predict`.
+    """
+    device = tree_leaves(posterior)[0].device
+    width = posterior.noise_dim
+    pairs = (draws.samples * width + 1) // 2
+    keys = draws.key.to(device).unsqueeze(0)
+    step = torch.tensor(draws.step, dtype=torch.int32, device=device)
+    size = max(1, _PARAMETERS_AT_ONCE // max(posterior.dim, width))
+    for start in range(0, draws.samples, size):
+        stop = min(start + size, draws.samples)
+        noise = normal_slice(keys, step, pairs, start * width, stop * width)
+        yield posterior.sample(noise.view(stop - start, width))
 
 
 def summarise(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Predictions:
@@ -136,19 +174,6 @@ def summarise(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Predictio
 def tensors_of(hyper: Mapping[str, float]) -> dict[str, Tensor]:
     """Give hyper-parameters as float64 scalars."""
     return {name: torch.tensor(value, dtype=torch.float64) for name, value in hyper.items()}
-
-
-def _samples(posterior: Posterior, draws: Draws, device: torch.device) -> Iterator[Tensor]:
-    """Draw the samples in pieces, (s, D) each, so that few parameters and their noise exist at a time."""
-    width = posterior.noise_dim
-    pairs = (draws.samples * width + 1) // 2
-    keys = draws.key.to(device).unsqueeze(0)
-    step = torch.tensor(draws.step, dtype=torch.int32, device=device)
-    size = max(1, _PARAMETERS_AT_ONCE // max(posterior.dim, width))
-    for start in range(0, draws.samples, size):
-        stop = min(start + size, draws.samples)
-        noise = normal_slice(keys, step, pairs, start * width, stop * width)
-        yield posterior.sample(noise.view(stop - start, width))
 
 
 def _sums(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Predictions:

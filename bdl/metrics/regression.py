@@ -1,10 +1,13 @@
 """Scores of targets that are numbers."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
+
+import torch
 
 from bdl.metrics.base import MetricInfo
 from bdl.metrics.evaluation import Evaluation
+from bdl.posteriors.tensors import as_type
 
 
 @dataclass(frozen=True)
@@ -26,3 +29,28 @@ class Rmse:
         errors = evaluation.predictions.mean - evaluation.tested.y
         error = float(errors.square().mean().sqrt())
         return error / float(evaluation.tested.y_unit) if self.standardised else error
+
+
+@dataclass(frozen=True)
+class MseAtMean:
+    """Mean squared error of the model with the mean parameters, one pass, target units squared.
+
+    Parameters
+    ----------
+    rows
+        Rows that are predicted: those that test, or those that the fit has seen.
+    """
+
+    rows: Literal["test", "training"] = "test"
+
+    info: ClassVar = MetricInfo("MSE at the mean", "target units squared", "lower", "predictive", "regression")
+
+    def __call__(self, evaluation: Evaluation) -> float:
+        """Score a fit."""
+        examples = evaluation.tested if self.rows == "test" else evaluation.trained
+        mean = as_type(evaluation.posterior, torch.float32, torch.device("cpu")).mean()
+        problem, x = evaluation.model, examples.x.to("cpu", torch.float32)
+        f = problem.predict(mean, x, {name: value.cpu() for name, value in evaluation.buffers.items()})
+        unit, origin = (torch.as_tensor(value).double() for value in (examples.y_unit, examples.y_origin))
+        found = problem.likelihood.restore(f.double(), unit, origin)[:, 0]
+        return float((found - examples.y.cpu()).square().mean())

@@ -45,7 +45,15 @@ class WeightsBelow:
 
 @dataclass(frozen=True)
 class WeightsFrom:
-    """Weights whose posterior mean is a limit or more in size; parameters and errors as in `WeightsBelow`."""
+    """Weights whose posterior mean is a limit or more in size; errors as in `WeightsBelow`.
+
+    Parameters
+    ----------
+    limit
+        The limit, in the unit of the weights as the model has them.
+    layer
+        Layer whose weights are counted, from 0.
+    """
 
     limit: Annotated[float, Gt(0)] = 0.01
     layer: Layer = 0

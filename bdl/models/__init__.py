@@ -7,6 +7,7 @@ MODELS = Registry(
     {
         "linear": "bdl.models.networks:Linear",
         "mlp": "bdl.models.networks:Mlp",
+        "unit": "bdl.models.unit:Unit",
         "module": "bdl.models.modules:Module",
     },
     contracts=("bdl.models.base:Model",),

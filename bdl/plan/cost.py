@@ -1,8 +1,7 @@
 """How much work a cell is, for progress, to decide what is compiled, and to foretell how long it takes."""
 
-from math import prod
-
 from bdl.plan.cell import Cell
+from bdl.plan.lanes import batches_per_step, fits_of_split, load, side_by_side, splits_of
 from bdl.plan.programs import schedule
 from bdl.store.rows import Stage
 from bdl.training.compiling import worthwhile
@@ -12,11 +11,6 @@ def updates(cell: Cell, rows: int) -> int:
     """Count the updates of one fit on so many rows."""
     plan = schedule(cell)
     return 0 if plan is None else plan.updates(rows, batches_per_step(cell))
-
-
-def batches_per_step(cell: Cell) -> int:
-    """Minibatches of an update; 1 for a method that has none."""
-    return 1 if cell.settings.training is None else cell.settings.method.build().batches_per_step
 
 
 def fits(cell: Cell, stage: Stage) -> int:
@@ -32,7 +26,7 @@ def minibatches(cell: Cell, stage: Stage) -> int:
     if cell.settings.streams:
         return cell.stream.length
     search = cell.settings.search
-    rows = len(cell.data.split(cell.splits[0]).train)
+    rows = len(cell.data.split(0).train)  # whichever splits run
     if stage == "search" and search:
         rows -= -(-rows // search.folds)
     return updates(cell, rows) * batches_per_step(cell)
@@ -49,8 +43,8 @@ def remaining_work(cell: Cell, search_fits: int, final_fits: int) -> int:
     return unit(cell) * (todo + final_fits * minibatches(cell, "final"))
 
 
-def compiles(cell: Cell, stage: Stage, width: int) -> bool:
-    """Decide whether a stage is compiled, whose groups have `width` fits each.
+def compiles(cell: Cell, stage: Stage) -> bool:
+    """Decide whether a stage is compiled.
 
     The decision rests on all splits of the benchmark, whichever of them run now, so that a split run alone gives what
     it gives among the others.
@@ -59,11 +53,9 @@ def compiles(cell: Cell, stage: Stage, width: int) -> bool:
         return cell.compile
     if cell.settings.training is None:
         return False
-    per_step = batches_per_step(cell)
-    total = (
-        fits(cell, stage) * minibatches(cell, stage) * len(cell.benchmark.splits_of(cell.dataset)) // (width * per_step)
-    )
-    return worthwhile(total, width * per_step, cell.problem.dim)
+    per_step, at_once = batches_per_step(cell), width(cell, stage)
+    total = fits(cell, stage) * minibatches(cell, stage) * splits_of(cell) // (at_once * per_step)
+    return worthwhile(total, at_once * per_step, cell.problem.dim)
 
 
 # Measured on two cores (scripts/bench_training.py): seconds of an update, and of each parameter of a model-minibatch.
@@ -72,32 +64,9 @@ _LAUNCH, _PARAMETER = 3e-3, 25e-9
 _DRAWN, _PREDICTED = 2e-8, 1e-9
 
 
-def by_split(cell: Cell) -> bool:
-    """Tell whether the search of a split is a group of its own, which fills the cache of a CPU."""
-    search = cell.settings.search
-    return search is not None and cell.device == "cpu" and _per_round(cell) == search.trials
-
-
-def width(cell: Cell, stage: Stage, splits: int) -> int:
-    """Count the fits of a group in a stage, where so many splits are run."""
-    search = cell.settings.search
-    if stage == "final" or search is None:
-        return splits
-    return search.folds * _per_round(cell) * (1 if by_split(cell) else splits)
-
-
-def _per_round(cell: Cell) -> int:
-    from bdl.search import per_round  # whose sampler is heavy, and tables do without
-
-    return per_round(cell.settings.search) if cell.settings.search else 0
-
-
-def load(cell: Cell) -> int:
-    """Count the numbers that an update of one fit goes through: parameters of its minibatches, or its normals."""
-    if cell.settings.streams:
-        return cell.stream.dim
-    noise = cell.settings.method.build().step_noise(cell.problem) if cell.settings.training else {}
-    return max(batches_per_step(cell) * cell.problem.dim, sum(map(prod, noise.values())))
+def width(cell: Cell, stage: Stage) -> int:
+    """Count the fits that train side by side in a stage: those of a lane, whichever of them run."""
+    return 1 if cell.settings.direct else side_by_side(cell, stage) * fits_of_split(cell, stage)
 
 
 def seconds_model(cell: Cell, n_updates: float, group: int) -> float:

@@ -5,7 +5,9 @@ from typing import cast
 
 from bdl.methods.base import StreamMethod
 from bdl.plan.cell import Cell
+from bdl.plan.lanes import lane_rows
 from bdl.training.fitting import Fitting, Looks
+from bdl.training.lanes import Lane
 from bdl.training.program import Program
 from bdl.training.schedule import Schedule
 from bdl.training.streaming import StreamFitting, StreamTrial
@@ -45,7 +47,8 @@ def final_fitting(members: Sequence[Member], hyper: Sequence[Mapping[str, float]
     Parameters
     ----------
     members
-        Splits of one cell; or of several whose streams are learnt from as one batch, the cells of a split side by side.
+        Splits of one lane of a cell; or of several cells whose streams are learnt from as one batch, those of a split
+        side by side.
     hyper
         Setting of each.
     compile
@@ -58,6 +61,11 @@ def final_fitting(members: Sequence[Member], hyper: Sequence[Mapping[str, float]
             [StreamTrial(own.stream, split, own.benchmark.seed + split + 1) for own, split in members],
         )
     shared = program(cell)
-    identities = [(*own.identity, split, "final") for own, split in members]
-    trials = shared.trials(identities, [own.data.split(split).train for own, split in members], hyper)
-    return shared.fitting(trials, compile=compile)
+    splits = [split for _, split in members]
+    identities = [(*cell.identity, split, "final") for split in splits]
+    trials = shared.trials(identities, [cell.data.split(split).train for split in splits], hyper)
+    if shared.schedule is None:
+        return shared.fitting(trials)
+    rows = lane_rows(cell, "final", splits[0])
+    places = [list(rows).index(split) for split in splits]
+    return shared.fitting(trials, compile=compile, lane=Lane(list(rows.values()), places))

@@ -5,9 +5,11 @@ from typing import Any
 from bdl.plan.cell import Cell
 from bdl.references.base import CertifiedReference, SampledReference, Truth
 from bdl.references.cache import Recipe
+from bdl.threads import one_thread
 from bdl.training.direct import TrainingData
 
 
+@one_thread()
 def truth(cell: Cell, split: int) -> Truth | None:
     """Find the reference posterior of a split, None if the entry has none; hyper-parameters in original units.
 

@@ -17,7 +17,8 @@ from bdl.methods.base import Method, StreamMethod
 from bdl.models.base import LayeredModel
 from bdl.plan import machine
 from bdl.plan.cell import Cell
-from bdl.plan.cost import batches_per_step, fits, load, scoring_seconds, seconds_model, updates_of, width
+from bdl.plan.cost import fits, scoring_seconds, seconds_model, updates_of, width
+from bdl.plan.lanes import batches_per_step, load
 from bdl.plan.programs import schedule
 from bdl.store.rows import Stage
 
@@ -86,7 +87,7 @@ def least_seconds(cell: Cell, splits: int) -> float:
         count = splits * fits(cell, stage)
         if count:
             updates = 0 if _one_by_one(cell) else updates_of(cell, stage)
-            total += _number(count) * seconds_model(cell, _number(updates), width(cell, stage, splits)) / COMPILED
+            total += _number(count) * seconds_model(cell, _number(updates), width(cell, stage)) / COMPILED
             total += _number(count) * scoring_seconds(cell, stage) / COMPILED
     return total / machine.cores()
 
@@ -98,9 +99,7 @@ def _one_by_one(cell: Cell) -> bool:
 
 def _most(cell: Cell, splits: int) -> int:
     """Count the fits of the largest group."""
-    if _one_by_one(cell):
-        return 1
-    return max(width(cell, stage, splits) for stage in _STAGES)
+    return splits if cell.settings.streams else max(width(cell, stage) for stage in _STAGES)
 
 
 def _fit_memory(cell: Cell) -> int:

@@ -1,6 +1,6 @@
 """What stored posteriors say of a function of one input."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -8,10 +8,10 @@ from torch import Tensor
 
 from bdl.execution.scoring import evaluation
 from bdl.metrics.evaluation import Evaluation
+from bdl.metrics.predictions import Draws, sampled
 from bdl.plan.cell import Cell
 from bdl.posteriors.tensors import as_type
 from bdl.reports.inputs import Array, Band
-from bdl.rng import normal_slice
 from bdl.store import artefacts
 from bdl.store.store import Store
 
@@ -19,8 +19,6 @@ POINTS = 401
 """Inputs at which a function is evaluated."""
 WIDER = 0.5
 """How far they reach beyond the training rows to either side, in ranges of those."""
-AT_ONCE = 1 << 22
-"""Parameters that are sampled together."""
 STEP = 2
 """First counter word of the draws; those of scores have others."""
 
@@ -59,9 +57,10 @@ def _widened(inputs: Array) -> Array:
 
 def _moments(seen: Evaluation, x: Array) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of the function over samples, in original units: (m,) each."""
+    draws = Draws(seen.samples, seen.key, STEP)
     rows = torch.from_numpy(x).float().unsqueeze(1)
     unit, origin = (torch.as_tensor(value).double() for value in (seen.trained.y_unit, seen.trained.y_origin))
-    values = torch.cat([_outputs(seen, theta, rows) for theta in _samples(seen)])
+    values = torch.cat([_outputs(seen, theta, rows) for theta in sampled(seen.posterior, draws)])
     restored = seen.model.likelihood.restore(values.double(), unit, origin)[..., 0]
     return restored.mean(0), restored.std(0)
 
@@ -69,15 +68,3 @@ def _moments(seen: Evaluation, x: Array) -> tuple[Tensor, Tensor]:
 def _outputs(seen: Evaluation, theta: Tensor, rows: Tensor) -> Tensor:
     buffers: Mapping[str, Tensor] = seen.buffers
     return torch.func.vmap(lambda sample: seen.model.predict(sample, rows, buffers))(theta)
-
-
-def _samples(seen: Evaluation) -> Iterator[Tensor]:
-    """Draw the samples in pieces, (s, D) each."""
-    width = seen.posterior.noise_dim
-    pairs = (seen.samples * width + 1) // 2
-    step = torch.tensor(STEP, dtype=torch.int32)
-    size = max(1, AT_ONCE // max(width, seen.posterior.dim))
-    for start in range(0, seen.samples, size):
-        stop = min(start + size, seen.samples)
-        noise = normal_slice(seen.key.unsqueeze(0), step, pairs, start * width, stop * width)
-        yield seen.posterior.sample(noise.view(stop - start, width))

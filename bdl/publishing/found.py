@@ -11,7 +11,7 @@ from bdl.errors import InputError
 from bdl.plan.cell import Cell
 from bdl.plan.planning import cells_of
 from bdl.publishing.frames import final_frame, points_frame, read_frames
-from bdl.spec import Benchmark, Variant, differences
+from bdl.spec import Benchmark, Variant, differences, load_variant
 from bdl.spec.variant import GONE, plain
 from bdl.store.folder import folder, siblings
 from bdl.store.store import Store
@@ -66,6 +66,11 @@ def find(asked: Variant, results: Path, *, within: bool = False) -> Found:
         raise InputError(
             f"no results in {place}; start with: bdl-bench run {asked.asked}{_others(place, asked.source)}"
         )
+    return look(place, asked)
+
+
+def look(place: Path, asked: Variant) -> Found:
+    """Read the rows of a folder that holds some; `asked` and errors as in `find`."""
     if (place / "trials.parquet").exists():
         rows, points, text = read_frames(place)
         made = presented(text, asked, place / "trials.parquet")
@@ -77,6 +82,25 @@ def find(asked: Variant, results: Path, *, within: bool = False) -> Found:
             cells = stored_cells(made.benchmark, store)
             rows, points = final_frame(cells, store), points_frame(cells, store)
     return Found(made, rows, points, remark(made, asked.benchmark, rows if text else None))
+
+
+def made_with(place: Path) -> Variant:
+    """Tell what the rows of a folder that holds some were made with.
+
+    Raises
+    ------
+    InputError
+        If a file is damaged, or the rows do not say it and the folder has no benchmark's name.
+    """
+    if (place / "trials.parquet").exists():
+        text = read_frames(place)[2]
+    else:
+        with Store(place / "store.sqlite") as store:
+            text = store.made
+    if text is None:
+        return load_variant(place.name)
+    made = Variant.parse(text, str(place))
+    return replace(made, source=made.benchmark.name)
 
 
 def holds(place: Path) -> bool:

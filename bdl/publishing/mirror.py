@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ Measurement = tuple[str, float, int]
 _KIND = {"mlflow.experimentKind": "custom_model_development"}
 """Opens the experiment in the interface's view for trained models, not in that for language models."""
 
+_LONGEST = 5000
+"""Characters of a tag that MLflow takes."""
 _METRICS_PER_CALL, _PARAMS_PER_CALL, _TAGS_PER_CALL = 1000, 100, 100
 
 
@@ -40,6 +43,8 @@ class _Content:
     """What a run says; `identity` is on it from the start, the rest follows."""
 
     identity: dict[str, str]
+    failed: bool
+    """Whether every fit failed."""
     params: dict[str, str]
     measured: list[Measurement]
     tags: Mapping[str, str]
@@ -92,25 +97,33 @@ def mirror(
     -----
     A run of the same fingerprint is replaced: the new one is completed first, then the old one is deleted
     (``mlflow gc`` purges it). An update in place could not, since MLflow's parameters never change and its
-    series only grow. A run of another fingerprint stays, as history. A run is FINISHED only when complete;
-    what interrupts the writing leaves it FAILED or RUNNING, and the next mirror replaces it.
+    series only grow. A run of another fingerprint stays, as history. A run is FINISHED only when complete and
+    when a fit of it succeeded; what interrupts the writing leaves it FAILED or RUNNING, and the next mirror replaces
+    it. The tag ``bdl.failures`` counts the reasons of failed fits.
     """
-    contents = [
-        _Content(
-            _identity(store, cell),
-            parameters(cell),
-            measurements(store.rows("final", cell.key), benchmark.metrics, store.readings(cell.key)),
-            tags,
-            artifacts,
-        )
-        for cell in cells
-    ]
+    contents = [_content(benchmark, store, cell, tags, artifacts) for cell in cells]
     for path in artifacts:
         if not path.is_file():
             raise InputError(f"no file {path} to mirror; make it again with: bdl-bench run {benchmark.name}")
     with connection(tracking_uri) as client, explained(tracking_uri):
         experiment = _experiment(client, benchmark, variant, artifact_root)
         return [_replace(client, experiment, content) for content in contents]
+
+
+def _content(
+    benchmark: "Benchmark", store: Store, cell: Cell, tags: Mapping[str, str], artifacts: Sequence[Path]
+) -> _Content:
+    rows = store.rows("final", cell.key)
+    reasons = Counter(row.reason for row in rows if row.status == "failed")
+    told = {"bdl.failures": "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common())[:_LONGEST]}
+    return _Content(
+        identity=_identity(store, cell),
+        failed=reasons.total() == len(rows) > 0,
+        params=parameters(cell),
+        measured=measurements(rows, benchmark.metrics, store.readings(cell.key)),
+        tags={**tags, **(told if reasons else {})},
+        artifacts=artifacts,
+    )
 
 
 def parameters(cell: Cell) -> dict[str, str]:
@@ -146,22 +159,26 @@ def measurements(
     Returns
     -------
     list of (name, value, step)
-        ``n_trials``; ``n_failed``, trials that failed or lack a finite value; for each metric its series
-        over the splits (step = split) and, over the finite values, ``_mean``, ``_median`` and, from two
-        values on, ``_se`` = sd / sqrt(n) with n - 1 degrees of freedom; the series ``hyper/<name>``; and for each
-        axis of recorded clocks the series ``<name>_by_<axis>``, the mean over the splits at each place.
+        For each metric its mean over the finite values under the metric's own name, ``_median`` and, from two values
+        on, ``_se`` = sd / sqrt(n) with n - 1 degrees of freedom; for each axis of recorded clocks the series
+        ``<name>_by_<axis>``, the mean over the splits at each place; the series ``splits/<metric>`` and
+        ``splits/hyper/<name>`` (step = split); ``trials``; ``trials_failed``, which failed or lack a finite value.
+        MLflow sorts by name, so that what methods are compared by comes first.
     """
     values = {name: {row.split: _value(row, name) for row in rows} for name in metrics}
     n_failed = sum(
         row.status == "failed" or any(not isfinite(values[name][row.split]) for name in metrics) for row in rows
     )
-    found: list[Measurement] = [("n_trials", len(rows), 0), ("n_failed", n_failed, 0)]
+    found: list[Measurement] = [("trials", len(rows), 0), ("trials_failed", n_failed, 0)]
     for name, by_split in values.items():
         series = {split: value for split, value in by_split.items() if isfinite(value)}
-        found += [(f"{name}_{statistic}", value, 0) for statistic, value in _statistics(list(series.values()))]
-        found += [(name, value, split) for split, value in series.items()]
+        found += [(f"{name}{statistic}", value, 0) for statistic, value in _statistics(list(series.values()))]
+        found += [(f"splits/{name}", value, split) for split, value in series.items()]
     found += [
-        (f"hyper/{name}", value, row.split) for row in rows for name, value in row.hyper.items() if isfinite(value)
+        (f"splits/hyper/{name}", value, row.split)
+        for row in rows
+        for name, value in row.hyper.items()
+        if isfinite(value)
     ]
     return [*found, *_curves(readings)]
 
@@ -183,10 +200,10 @@ def _value(row: Row, metric: str) -> float:
 
 def _statistics(values: Sequence[float]) -> Iterator[tuple[str, float]]:
     if values:
-        yield "mean", float(np.mean(values))
-        yield "median", float(np.median(values))
+        yield "", float(np.mean(values))
+        yield "_median", float(np.median(values))
     if len(values) > 1:
-        yield "se", float(np.std(values, ddof=1)) / sqrt(len(values))
+        yield "_se", float(np.std(values, ddof=1)) / sqrt(len(values))
 
 
 def _identity(store: Store, cell: Cell) -> dict[str, str]:
@@ -227,7 +244,7 @@ def _replace(client: "MlflowClient", experiment: str, content: _Content) -> str:
     run_id: str = client.create_run(experiment, tags=content.identity, run_name=name).info.run_id
     try:
         _write(client, run_id, content)
-        client.set_terminated(run_id, "FINISHED")
+        client.set_terminated(run_id, "FAILED" if content.failed else "FINISHED")
     except BaseException:
         with suppress(Exception):
             client.set_terminated(run_id, "FAILED")

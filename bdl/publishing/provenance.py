@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -10,9 +11,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from bdl.plan.cell import Cell
 from bdl.plan.fingerprint import fit_hash
 from bdl.spec import Variant
+from bdl.store.rows import Stage
 from bdl.store.store import Store
 
 _PACKAGES = ("bdl-bench", "torch", "numpy", "scipy", "scikit-learn", "pandas", "optuna", "pydantic", "mlflow")
@@ -40,7 +44,11 @@ def provenance(made: Variant, cells: Sequence[Cell], store: Store, wall_seconds:
             "cores": os.cpu_count(),
             "system": f"{platform.system()} {platform.machine()}",
             "device": cells[0].device,
+            "instructions": torch.backends.cpu.get_cpu_capability(),
+            "linear_algebra": _linear_algebra(),
+            "threads": torch.get_num_threads(),
         },
+        "compiled": {cell.label: _compiled(cell, store) for cell in cells},
         **made.dump(),
     }
 
@@ -50,6 +58,20 @@ def write_provenance(content: dict[str, Any], folder: Path) -> Path:
     path = folder / "provenance.json"
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     return path
+
+
+def _compiled(cell: Cell, store: Store) -> list[Stage]:
+    """Name the stages of a cell whose programs were compiled."""
+    stages: tuple[Stage, ...] = ("search", "final")
+    return [stage for stage in stages if any(row.details.get("compiled") for row in store.rows(stage, cell.key))]
+
+
+def _linear_algebra() -> str:
+    """Name the library that multiplies PyTorch's matrices on the CPU."""
+    lines = torch.__config__.show().splitlines()
+    mkl = next((line.strip(" -") for line in lines if "Math Kernel Library" in line), None)
+    found = re.search(r"\bBLAS_INFO=(\w+)", " ".join(lines))
+    return mkl or (found[1] if found else "unknown")
 
 
 def _git_commit() -> str | None:

@@ -2,16 +2,17 @@
 
 import logging
 import os
+import signal
 import socket
 import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from bdl.errors import InputError
 
@@ -113,6 +114,8 @@ def database(tracking_uri: str) -> Path | None:
         raise InputError(
             f"no tracking URI: '{tracking_uri}'; give sqlite:///path/to/mlflow.db or the http:// address of a server"
         )
+    if "?" in path:
+        raise InputError(f"MLflow cannot keep a database under {path}: '?' ends a path in its addresses; rename it")
     return Path(path)
 
 
@@ -186,13 +189,29 @@ def open_ui(tracking_uri: str, port: int) -> None:
 def _serve(tracking_uri: str, port: int) -> None:
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", tracking_uri]
     command += ["--host", _HOST, "--port", str(port), "--workers", "1", "--uvicorn-opts", "--log-level warning"]
-    environment = os.environ | _PRIVATE | _LEAN
+    if code := attended(command, os.environ | _PRIVATE | _LEAN):
+        raise InputError(f"the MLflow UI stopped with exit code {code}; its message stands above")
+
+
+def attended(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a server until it ends or this process is interrupted or terminated, either of which ends it as well.
+
+    Returns
+    -------
+    int
+        Its exit code; 0 where it was ended from here.
+    """
     with subprocess.Popen(command, env=environment) as server:
+        before = signal.signal(signal.SIGTERM, _interrupt)
         try:
-            code = server.wait()
+            return server.wait()
         except KeyboardInterrupt:
             # A terminal interrupts the server too; a signal to this process alone does not.
             server.terminate()
-            return
-    if code != 0:
-        raise InputError(f"the MLflow UI stopped with exit code {code}; its message stands above")
+            return 0
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt

@@ -17,6 +17,7 @@ from annotated_types import Ge, Gt, Lt
 from numpy.typing import NDArray
 
 from bdl.errors import InputError
+from bdl.threads import one_thread
 
 Sampler = Literal["nutpie", "pymc"]
 TERM = "features(row)"
@@ -221,7 +222,7 @@ def _nutpie(model: Any, settings: Settings) -> Any:
     nutpie = optional("nutpie")
     compiled = nutpie.compile_pymc_model(model, var_names=[TERM])
     # Chains are threads already: BLAS threads beneath them only wait for each other.
-    with optional("threadpoolctl").threadpool_limits(1):
+    with one_thread():
         return nutpie.sample(
             compiled,
             draws=settings.draws,

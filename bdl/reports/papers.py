@@ -154,10 +154,15 @@ def _chosen(
     method, _, setting = name.partition(" ")
     for row in rows:
         if row["method"] == method and setting in ("", row["setting"]):
-            value = Printed(row["value"])
+            value = _printed(row)
             for ours, theirs in (listed.metrics or {row["metric"]: row["metric"]}).items():
                 if theirs.removeprefix("-") == row["metric"]:
                     yield row, ours, -value if theirs.startswith("-") else value
+
+
+def _printed(row: dict[str, str]) -> Printed:
+    """Read the number; durations in seconds become the minutes that ours are in, to three digits."""
+    return Printed(f"{float(row['value']) / 60:.3g}" if row["unit"] == "seconds" else row["value"])
 
 
 def _stderr(row: dict[str, str]) -> Printed | None:

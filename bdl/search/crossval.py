@@ -18,6 +18,7 @@ from bdl.search.study import Setting
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.direct import TrainingData
 from bdl.training.fitting import Progress, Snapshot, finished
+from bdl.training.lanes import Lane
 from bdl.training.predict import predict
 from bdl.training.program import Program
 from bdl.training.trials import Trials
@@ -42,6 +43,7 @@ def cross_validate(
     training: Mapping[int, Rows],
     settings: Mapping[int, Mapping[int, Setting]],
     *,
+    lane: Mapping[int, int],
     k: int,
     score: Score,
     identity: Sequence[object],
@@ -58,7 +60,10 @@ def cross_validate(
     training
         Training rows of each split.
     settings
-        Settings to score, by split and number of the trial.
+        Settings to score, by split and number of the trial; as many of each split.
+    lane
+        Splits that may train side by side, those that do among them, with the number of their training rows. Scores
+        depend on it to the last bit, and not on which of its splits train.
     k
         Number of folds; contiguous, without shuffling.
     score
@@ -80,7 +85,8 @@ def cross_validate(
         [training[split][parts[split][fold][0]] for split, _, fold in names],
         [settings[split][trial] for split, trial, _ in names],
     )
-    end = finished(program.fitting(trials, compile=compile), progress, checkpoint)
+    fitting = program.fitting(trials, compile=compile, lane=_places(names, settings, lane, k))
+    end = finished(fitting, progress, checkpoint)
     found = dict[int, float]()
     for split, rows in training.items():
         for fold in range(k):
@@ -92,6 +98,20 @@ def cross_validate(
         FoldScore(*name, settings[name[0]][name[1]], found[i], failure(epoch, found[i]), updates)
         for i, (name, epoch, updates) in enumerate(zip(names, end.diverged.tolist(), end.updates.tolist(), strict=True))
     ]
+
+
+def _places(
+    names: Sequence[tuple[int, int, int]],
+    settings: Mapping[int, Mapping[int, Setting]],
+    lane: Mapping[int, int],
+    k: int,
+) -> Lane:
+    """Give every fold of each split of a lane a place, and find those of the folds that train."""
+    orders = {split: list(proposed) for split, proposed in settings.items()}
+    count = max(map(len, orders.values()))
+    sizes = [len(own) for rows in lane.values() for own, _ in folds(rows, k) * count]
+    first = {split: position * count * k for position, split in enumerate(lane)}
+    return Lane(sizes, [first[split] + orders[split].index(trial) * k + fold for split, trial, fold in names])
 
 
 def _evaluations(program: Program, trials: Trials, end: Snapshot, index: list[int], rows: Rows) -> Iterator[Evaluation]:

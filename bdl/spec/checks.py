@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from bdl.errors import InputError, unknown
+from bdl.errors import unknown
 from bdl.spec.canonical import canonical
 from bdl.spec.explain import Path, explain, within
 from bdl.spec.labels import DatasetName, MetricName, NamedComponent
@@ -36,11 +36,9 @@ def check_references(benchmark: "Benchmark", labels: frozenset[str]) -> None:
         if label in own:
             continue
         registry = kind.registry()
-        try:
-            registry.get(label)
-        except InputError:
+        if label not in registry.targets:
             known = {*registry.names(), *(benchmark.datasets if kind is DatasetName else benchmark.metrics)}
-            raise within(place, ValueError(str(unknown(registry.kind, label, known)))) from None
+            raise within(place, ValueError(str(unknown(registry.kind, label, known))))
 
 
 def _references(benchmark: "Benchmark") -> Iterator[tuple[Path, type[NamedComponent], str]]:

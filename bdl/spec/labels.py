@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 class NamedComponent(Label):
     """A label as a field of a benchmark file: a registered name, or a mapping of a name and settings.
 
-    The label is the name and the values of the settings that are given, joined by ``_``; or what ``label`` says.
+    The label is what ``label`` says, else what the component is `called`, else the name and the values of the settings
+    that are given, joined by ``_``.
     """
 
     about: ClassVar[str]
@@ -54,6 +55,8 @@ class NamedComponent(Label):
         if not isinstance(name, str):
             raise ValueError("should be a name, or a mapping with a name and settings")
         settings, order = _settings(cls, name, given)
+        if label is None and order and hasattr(cls.registry().get(name), "called"):
+            label = cls.registry().build(name, settings).called
         text = label or "_".join([cls.stem(name), *(_shown(given[key]) for key in order if key in given)])
         cls.check_label(text, name)
         return cls(text, name, settings)
@@ -98,6 +101,13 @@ class DatasetName(NamedComponent):
         from bdl.data import DATASETS  # imports NumPy, which files that are not checked can do without
 
         return DATASETS
+
+    @classmethod
+    def stem(cls, name: str) -> str:
+        """Give the name; of ``path/to/file.py:function`` the file, and the function if it is called otherwise."""
+        location, _, attribute = name.rpartition(":")
+        file = location.rpartition("/")[2].removesuffix(".py").rpartition(".")[2]
+        return name if not location else file if file == attribute else f"{file}_{attribute}"
 
 
 class MetricName(NamedComponent):

@@ -1,13 +1,13 @@
 """Benchmarks by name or path, with a profile and overrides applied."""
 
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from bdl.errors import InputError, unknown
+from bdl.shipped import shipped
 from bdl.spec.explain import explain
 from bdl.spec.fields import Settings, Slug
 from bdl.spec.merging import overlay
@@ -28,7 +28,7 @@ def list_benchmarks() -> list[tuple[str, str]]:
     list of (name, title)
         Sorted by name.
     """
-    return [(name, _read(path)["title"]) for name, path in _shipped().items()]
+    return [(name, _read(path)["title"]) for name, path in shipped().items()]
 
 
 def list_profiles(name_or_path: str) -> list[str]:
@@ -62,12 +62,13 @@ def load_benchmark(name_or_path: str, profile: str = "paper", overrides: Sequenc
         raise unknown("profile", profile, profiles)
     if "profile" in content:
         raise InputError(f"{path}: profile is not a field of the file: remove it")
-    benchmark = _validate(content, profile, str(path))
-    labels = benchmark.labels
-    if changes := profiles[profile]:
-        source = f"{path}, profile {profile}"
-        content = overlay(content, changes, fields_of(benchmark), source)
-        benchmark = _validate(content, profile, source, labels)
+    whole = _validate(content, "paper", str(path))
+    labels, found = whole.labels, {"paper": (content, whole)}
+    for name, changes in profiles.items():  # a mistake in any of them is told, whichever is asked for
+        source = f"{path}, profile {name}"
+        changed = overlay(content, changes, fields_of(whole), source)
+        found[name] = changed, _validate(changed, name, source, labels)
+    content, benchmark = found[profile]
     if overrides:
         known = fields_of(benchmark)
         for text in overrides:
@@ -76,22 +77,13 @@ def load_benchmark(name_or_path: str, profile: str = "paper", overrides: Sequenc
     return benchmark
 
 
-def _shipped() -> dict[str, Path]:
-    """Find the benchmarks of the installed package, or of the checkout that it runs from."""
-    package = Path(str(resources.files("bdl")))
-    folder = package / "benchmarks"
-    if not folder.is_dir():
-        folder = package.parent / "benchmarks"
-    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
-
-
 def _find(name_or_path: str) -> Path:
     if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
         return Path(name_or_path)
-    shipped = _shipped()
-    if name_or_path not in shipped:
-        raise unknown("benchmark", name_or_path, shipped)
-    return shipped[name_or_path]
+    known = shipped()
+    if name_or_path not in known:
+        raise unknown("benchmark", name_or_path, known)
+    return known[name_or_path]
 
 
 def _read(path: Path) -> dict[str, Any]:

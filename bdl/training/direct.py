@@ -17,6 +17,7 @@ from bdl.methods.clock import Clock
 from bdl.models.problem import Problem
 from bdl.posteriors.base import Posterior
 from bdl.rng import trial_keys
+from bdl.threads import one_thread
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.fitting import Looks, Progress, Snapshot, silent
 from bdl.training.states import stacked_buffers
@@ -104,10 +105,11 @@ class DirectFitting:
         data, problem = TrainingData.of(self.program.dataset, rows), self.program.problem
         seed = seed_of(self.trials, index)
         given = problem, data.x, data.y, data.hyper(values, problem), seed
-        if hasattr(self.program.method, "fits"):
-            yield from cast(ExternalMethod, self.program.method).fits(*given)
-        else:
-            yield 0, cast(DirectMethod, self.program.method).fit(*given)
+        with one_thread():
+            if hasattr(self.program.method, "fits"):
+                yield from cast(ExternalMethod, self.program.method).fits(*given)
+            else:
+                yield 0, cast(DirectMethod, self.program.method).fit(*given)
 
     def _snapshot(self, index: int, updates: int, posterior: Posterior, last: bool) -> Snapshot:
         pool = self.program.pool

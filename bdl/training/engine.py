@@ -11,6 +11,7 @@ from bdl.methods.base import Method
 from bdl.posteriors.base import Posterior
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.fitting import Looks, Progress, Snapshot, silent
+from bdl.training.lanes import Lane
 from bdl.training.memory import keep_freed_memory
 from bdl.training.schedule import Schedule
 from bdl.training.together import Together
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class MinibatchFitting:
-    """Train every trial; a trial's result does not depend on its companions.
+    """Train every trial; to the last bit, a trial's result depends on its lane, and not on its companions.
 
     Parameters
     ----------
@@ -32,6 +33,8 @@ class MinibatchFitting:
         Rows, scalings, hyper-parameters and identities.
     compile
         Use `torch.compile`; `bdl.training.compiling.worthwhile` says when it pays.
+    lane
+        Where the trials stand among those that may train beside them; None for these trials alone, in their order.
 
     Notes
     -----
@@ -41,6 +44,7 @@ class MinibatchFitting:
     program: "Program"
     trials: Trials
     compile: bool = False
+    lane: Lane | None = None
 
     def run(
         self, looks: Looks | None = None, progress: Progress = silent, checkpoint: Checkpoint | None = None
@@ -60,18 +64,11 @@ class MinibatchFitting:
         schedule.check(method)
         if self.program.pool.device.type == "cpu":
             keep_freed_memory()
-        for part, index in enumerate(self._alike(schedule)):
-            together = Together(self.program, self.trials.take(index), self.compile, part, tuple(index))
+        lane = self.lane or Lane([len(rows) for rows in self.trials.rows], range(len(self.trials)))
+        for part in lane.parts(schedule):
+            together = Together(self.program, self.trials.take(part.standing), self.compile, part)
             yield from together.run(looks, progress, checkpoint)
 
     def posterior(self, snapshot: Snapshot, position: int) -> Posterior:
         """Give the posterior of the trial at a position of the snapshot's `index`."""
         return self.program.posterior(tree_map(lambda leaf: leaf[position], snapshot.state))
-
-    def _alike(self, schedule: Schedule) -> list[list[int]]:
-        """Put together the trials that have the same number of minibatches an epoch, and those of the same size."""
-        groups: dict[int, list[int]] = {}
-        for index, rows in enumerate(self.trials.rows):
-            alike = len(rows) if schedule.incomplete == "keep" else schedule.batches(len(rows))
-            groups.setdefault(alike, []).append(index)
-        return list(groups.values())

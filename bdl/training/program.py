@@ -12,6 +12,7 @@ from bdl.posteriors.base import Posterior
 from bdl.training.direct import DirectFitting
 from bdl.training.engine import MinibatchFitting
 from bdl.training.fitting import Fitting
+from bdl.training.lanes import Lane
 from bdl.training.schedule import Schedule
 from bdl.training.trials import Pool, Trials
 
@@ -46,9 +47,9 @@ class Program:
         """Describe trials; one element of each sequence a trial."""
         return Trials.make(self.dataset, self.pool, identities, rows, hyper)
 
-    def fitting(self, trials: Trials, *, compile: bool = False) -> Fitting:
-        """Describe how they are fitted."""
-        return DirectFitting(self, trials) if self.schedule is None else MinibatchFitting(self, trials, compile)
+    def fitting(self, trials: Trials, *, compile: bool = False, lane: Lane | None = None) -> Fitting:
+        """Describe how they are fitted; compilation and lanes concern minibatches alone."""
+        return DirectFitting(self, trials) if self.schedule is None else MinibatchFitting(self, trials, compile, lane)
 
     def posterior(self, state: Any) -> Posterior:
         """Give the posterior of one trial's state; that of a direct fit is its state."""

@@ -1,6 +1,7 @@
 """Fits of methods that learn from streams of parameter vectors: all streams of one dimension as one batch."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from bdl.errors import InputError
 from bdl.methods.base import Shapes, StreamMethod
 from bdl.methods.clock import Clock
 from bdl.posteriors.base import Posterior
+from bdl.threads import one_thread
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.fitting import Looks, Progress, Snapshot, silent
 
@@ -40,6 +42,11 @@ class StreamFitting:
         What learns.
     trials
         The streams, those of a split side by side: they share what is drawn.
+
+    Notes
+    -----
+    The bits of a stream do not depend on its companions. One by itself has one thread, since its sums would be split
+    among several, and rounded accordingly.
     """
 
     method: StreamMethod
@@ -60,6 +67,10 @@ class StreamFitting:
         """
         if looks is not None and looks.unit != "observations":
             raise InputError(f"looks: a stream has no {looks.unit}; count observations")
+        with one_thread() if len(self.trials) == 1 else nullcontext():
+            yield from self._learn(looks, progress, checkpoint)
+
+    def _learn(self, looks: Looks | None, progress: Progress, checkpoint: Checkpoint | None) -> Iterator[Snapshot]:
         length = self.trials[0].stream.length
         state, done = self._begin(checkpoint)
         progress(done * len(self.trials))

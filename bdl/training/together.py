@@ -18,6 +18,7 @@ from bdl.rng import trial_keys
 from bdl.training.batches import minibatches
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.fitting import Looks, Progress, Snapshot
+from bdl.training.lanes import Part
 from bdl.training.noise import pairs
 from bdl.training.programs import Halves, Occasion, Programs, generators, occasion, programs
 from bdl.training.schedule import Schedule, groups_of
@@ -48,24 +49,23 @@ class Together:
 
     Parameters
     ----------
-    program, trials, compile
+    program, compile
         As for `bdl.training.engine.MinibatchFitting`.
+    trials
+        Those that stand at the places of the part.
     part
-        Number of the group, which its checkpoint has.
-    index
-        Positions of the trials among those of all groups.
+        Which of them are fitted, and the number that checkpoints have.
     """
 
     program: "Program"
     trials: Trials
     compile: bool
-    part: int
-    index: tuple[int, ...]
+    part: Part
 
     def run(self, looks: Looks | None, progress: Progress, checkpoint: Checkpoint | None) -> Iterator[Snapshot]:
         """Train, and yield where looks are due and in the end."""
         begun = stand = self._begin(checkpoint)
-        width = len(self.trials) * self.method.batches_per_step
+        width = len(self.part.fitted) * self.method.batches_per_step
         if begun.updates:
             progress(begun.updates * width)
         for epoch, updates in self._minibatches(begun.updates):
@@ -215,7 +215,7 @@ class Together:
         state = self._initial(self.trials)
         buffers = stacked_buffers(self.program.problem, count, pool)
         start = state, buffers, torch.zeros(count, dtype=torch.int64, device=pool.device)
-        kept = checkpoint.load(self.part) if checkpoint else None
+        kept = checkpoint.load(self.part.number) if checkpoint else None
         if kept is None:
             return Standing(*start, 0, 0)
         leaves, tree = tree_flatten(start)
@@ -226,8 +226,10 @@ class Together:
     def _save(self, stand: Standing, checkpoint: Checkpoint) -> None:
         leaves = tree_leaves((stand.state, stand.buffers, stand.diverged))
         numbers = {"updates": stand.updates, "epochs": stand.epochs}
-        checkpoint.save(self.part, {str(i): leaf for i, leaf in enumerate(leaves)}, numbers)
+        checkpoint.save(self.part.number, {str(i): leaf for i, leaf in enumerate(leaves)}, numbers)
 
     def _snapshot(self, stand: Standing, clock: Clock, last: bool = False) -> Snapshot:
-        updates = torch.full_like(stand.diverged, stand.updates)
-        return Snapshot(clock, self.index, stand.state, stand.buffers, stand.diverged, updates, last)
+        places = torch.as_tensor(self.part.places, device=stand.diverged.device)
+        state, buffers, diverged = tree_map(lambda leaf: leaf[places], (stand.state, stand.buffers, stand.diverged))
+        updates = torch.full_like(diverged, stand.updates)
+        return Snapshot(clock, self.part.fitted, state, buffers, diverged, updates, last)

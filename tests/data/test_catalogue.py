@@ -46,10 +46,8 @@ def toy(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_names() -> None:
     uci = {"boston", "concrete", "energy", "kin8nm", "naval", "power", "protein", "wine", "yacht"}
     classifications = {"australian", "breast_cancer", "a1a", "usps_3v5", "mnist", "synthetic_logistic"}
-    assert (
-        set(DATASETS.builtin)
-        == uci | {"diabetes", "synthetic", "cubic", "fa", "sparse_linear", "sparse_network"} | classifications
-    )
+    others = {"diabetes", "synthetic", "cubic", "fa", "sparse_linear", "sparse_network"}
+    assert set(DATASETS.builtin) == uci | classifications | others | {"csv", "parquet", "openml"}
 
 
 @pytest.mark.parametrize("name", DATASETS.builtin)
@@ -159,3 +157,19 @@ def test_import_is_light() -> None:
     program = "import sys, bdl.data; print(sorted({'torch', 'sklearn', 'pooch', 'pandas'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return None", "gave NoneType; return a bdl.data.Dataset"),
+        ("return 3", "gave int; return a bdl.data.Dataset"),
+        ("raise ValueError('not\\ntoday')", r"failed with ValueError: not today \(.*mine.py, line 2\)"),
+        ("return 1 / 0", "failed with ZeroDivisionError: division by zero"),
+    ],
+)
+def test_functions_that_give_no_data_set_are_told_in_one_line(tmp_path: Path, body: str, message: str) -> None:
+    (tmp_path / "mine.py").write_text(f"def numbers():\n    {body}\n", "utf-8")
+    with pytest.raises(InputError, match=message) as caught:
+        load(f"{tmp_path / 'mine.py'}:numbers")
+    assert "\n" not in str(caught.value)

@@ -3,9 +3,11 @@
 import hashlib
 import pickle
 import struct
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from bdl.data import Dataset, Split, load
@@ -37,12 +39,14 @@ def test_checksum_sees_the_last_bit(entry: int) -> None:
         (X, Y[:2], r"x is \(3, 2\) and y \(2,\)"),
         (X[:, 0], Y, r"x is \(3,\)"),
         (X, Y[:, None], r"y \(3, 1\)"),
-        (
-            X.astype(np.float32),
-            Y,
-            "x is float32 and y float64; convert both to float64, or x to uint8 if it has images",
-        ),
-        (X.astype(np.uint8), Y.astype(np.uint8), "x is uint8 and y uint8; convert both"),
+        (np.full((3, 2), None), Y, "x is object, not numbers; encode text"),
+        (X, np.array(["a", "b", "c"]), "y is <U1, not numbers"),
+        (X + 1j, Y, "x is complex128, not numbers"),
+        ([[1.0, 2.0], [3.0], [4.0]], Y, "x has rows of different lengths"),
+        (np.ma.masked_greater(X, 3), Y, "x has masked values"),
+        (X, np.ma.masked_equal(Y, Y[0]), "y has masked values"),
+        (X[:, :0], Y, r"x is \(3, 0\); give a row and a column"),
+        (X[:0], Y[:0], r"x is \(0, 2\); give a row and a column"),
         (X[:, :, None], Y, r"x is \(3, 2, 1\)"),
         (IMAGES[..., None], Y, r"x is \(3, 2, 2, 4, 1\)"),
         (IMAGES[:2], Y, r"x is \(2, 2, 2, 4\) and y \(3,\)"),
@@ -53,6 +57,24 @@ def test_checksum_sees_the_last_bit(entry: int) -> None:
 def test_bad_arrays(x: np.ndarray, y: np.ndarray, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Dataset("toy", x, y)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: x.tolist(),
+        lambda x: x.astype(np.float32),
+        lambda x: x.astype(np.int8),
+        pd.DataFrame,
+        np.ma.asarray,
+    ],
+    ids=["lists", "float32", "integers", "frame", "masked array without a mask"],
+)
+def test_numbers_of_any_kind_become_doubles(make: Callable[[np.ndarray], object]) -> None:
+    x, y = np.arange(6.0).reshape(3, 2), np.arange(3.0)
+    made = Dataset("toy", make(x), make(y) if make is not pd.DataFrame else pd.Series(y))
+    assert (made.x.dtype, made.y.dtype) == (np.float64, np.float64)
+    assert made.checksum == Dataset("toy", x, y).checksum
 
 
 @pytest.mark.parametrize("shape", [(3, 16), (3, 4, 4), (3, 2, 2, 4)])

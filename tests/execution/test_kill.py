@@ -30,7 +30,7 @@ CHANGES = [
     "entries.vifa-nn.search.startup=1",
 ]
 N_ROWS = len(ENTRIES) * SPLITS * (TRIALS * FOLDS + 1)
-KILLS = 10
+KILLS = 5
 
 
 def start(results: Path) -> subprocess.Popen[str]:
@@ -109,7 +109,7 @@ def everything(results: Path) -> list[dict[str, object]]:
 
 
 @pytest.mark.slow
-def test_ten_kills_change_nothing(tmp_path):
+def test_kills_change_nothing(tmp_path):
     calm, rough = tmp_path / "calm", tmp_path / "rough"
     finish(calm)
     moments, counts = random.Random(0), [0]
@@ -117,7 +117,7 @@ def test_ten_kills_change_nothing(tmp_path):
         kill_at_random(rough, moments)
         counts.append(count(rough))
     assert counts == sorted(counts), "rows were lost"
-    assert len({n for n in counts if 0 < n < N_ROWS}) >= 3, f"too few kills fell into the work: {counts}"
+    assert len({n for n in counts if 0 < n < N_ROWS}) >= 2, f"too few kills fell into the work: {counts}"
     finish(rough)
 
     rows = everything(rough)

@@ -13,7 +13,7 @@ from bdl.plan.planning import plan
 from bdl.progress import Display
 from bdl.search import cross_validate, propose
 from bdl.spec import Benchmark, load_benchmark
-from bdl.store.rows import Row
+from bdl.store.rows import Outcome, Row
 from bdl.store.store import Store
 
 from .listeners import Ear, run_here
@@ -196,17 +196,32 @@ def test_what_is_not_searched_stays_fixed(store):
     assert all(1 <= row.hyper["prior_precision"] <= 2 for row in rows)
 
 
-def test_a_split_counts_as_searched_after_its_last_round(store):
+def test_a_split_counts_as_searched_after_its_last_round_also_where_an_earlier_run_made_some(store):
     (cell,) = plan(load(), splits=(0, 1), compile=False)
-    console = Console(record=True, width=120)
-    shown = Display(console, [cell])
 
-    def searched():
+    def shown():
+        console = Console(record=True, width=120)
         with console.capture() as text:
-            console.print(shown._render().renderables[0])
-        return int(text.get().splitlines()[1].split()[2])
+            console.print(displays[-1]._render().renderables[0])
+        return [int(word) for word in text.get().splitlines()[1].split()[2:4]]
 
+    displays = [Display(Console(), [cell], store)]
     for trial in range(TRIALS):
-        assert searched() == 0
-        shown.stored(cell, [Row(*CELL, "search", 1, trial, 0, "ok", None, {}, {}, 0.0, {})])
-    assert searched() == 1
+        assert shown() == [0, 0]
+        row = Row(*CELL, "search", 1, trial, 0, "ok", None, {}, {}, 0.0, {})
+        store.append([Outcome(row)])
+        displays[-1].stored(cell, [row])
+    assert shown() == [1, 0]
+    store.append([Outcome(Row(*CELL, "final", split, 0, 0, "ok", None, {}, {}, 0.0, {})) for split in (1, 2)])
+    displays.append(Display(Console(), [cell], store))
+    assert shown() == [1, 1], "split 2 is not of this run"
+
+
+def test_a_dumb_terminal_gets_plain_lines(store, monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    (cell,) = plan(load(), splits=(0,), compile=False)
+    console = Console(record=True, force_terminal=True, width=120)
+    with console.capture() as text, Display(console, [cell], store) as display:
+        display.begin(1)
+        display.stored(cell, [Row(*CELL, "search", 0, 0, 0, "ok", None, {}, {}, 1.0, {})])
+    assert "search, split 0: 1 trials in 1.0 s" in text.get()

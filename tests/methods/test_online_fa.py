@@ -1,7 +1,10 @@
 """What all online estimators of factor analysis have in common."""
 
 import math
+from itertools import islice
+from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -184,31 +187,27 @@ def test_error_falls_as_the_root_of_the_sample_size(estimator, first):
     assert abs(float(slopes.mean()) + 0.5) < 3 * standard_error
 
 
-PUBLISHED = {  # Table B.1, D = 100, spectrum [1, 10], 100,000 observations: mean and standard error of 10 trials
-    "OnlineSga": (0.0426, 0.0005),
-    "OnlineEm": (0.0399, 0.0058),
-}
+STREAMS, SEEN = 2, 10_000
+POINTS = Path(__file__).parents[2] / "results/online-fa/points.parquet"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("estimator", [OnlineSga(), OnlineEm()], ids=PUBLISHED)
-def test_published_distance(estimator):
-    """All four printed digits; trial i has data seed i and algorithm seed i + 1."""
-    models = [factor_model(seed, 100, 10, (1, 10)) for seed in range(10)]
-    noise = [torch.randn(100, 10, generator=torch.Generator().manual_seed(seed + 1)) for seed in range(10)]
+@pytest.mark.parametrize(("entry", "estimator"), [("online-sga", OnlineSga()), ("online-em", OnlineEm())])
+def test_published_distance(entry, estimator):
+    """The first trials of Table B.1, D = 100, spectrum [1, 10], on their way; trial i has algorithm seed i + 1."""
+    models = [factor_model(seed, 100, 10, (1, 10)) for seed in range(STREAMS)]
+    noise = [torch.randn(100, 10, generator=torch.Generator().manual_seed(seed + 1)) for seed in range(STREAMS)]
     state = estimator.init({"F": torch.stack(noise)})
     blocks = [observations([model], seed, 100_000, 2000) for seed, model in enumerate(models)]
-    for parts in zip(*blocks, strict=True):
+    for parts in islice(zip(*blocks, strict=True), SEEN // 2000):
         state = estimator.update_block(state, torch.cat(parts))
-    distances = []
+    where = {"dataset": "fa_100_10", "entry": entry, "at": SEEN, "metric": "rel_cov_dist"}
+    published = pd.read_parquet(POINTS, filters=[(name, "==", value) for name, value in where.items()])
     for index, model in enumerate(models):
         truth = model.covariance().double()
         difference = estimator.posterior(one_of(state, index)).covariance().double() - truth
-        distances.append(difference.norm() / truth.norm())
-    distance = torch.stack(distances)
-    mean, standard_error = PUBLISHED[type(estimator).__name__]
-    assert float(distance.mean()) == pytest.approx(mean, abs=1e-4)
-    assert float(distance.std()) / math.sqrt(10) == pytest.approx(standard_error, abs=1e-4)
+        expected = float(published.set_index("split").value[index])
+        # In float32 rounding depends on how many streams are learnt from together.
+        assert float(difference.norm() / truth.norm()) == pytest.approx(expected, rel=1e-4)
 
 
 def test_inverse_of_a_singular_matrix_spoils_only_its_own():

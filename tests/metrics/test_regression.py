@@ -8,10 +8,15 @@ import pytest
 import torch
 from scipy import special, stats
 
+from bdl.metrics import METRICS
 from bdl.metrics.likelihoods import JointNll, Nmll
 from bdl.metrics.regression import Rmse
+from bdl.models.likelihoods import Gaussian
+from bdl.models.networks import Linear
+from bdl.models.problem import Problem
+from bdl.posteriors import DiagonalGaussian
 
-from .fits import regression
+from .fits import examples, fit, regression
 
 
 def nmll(f: torch.Tensor, y: torch.Tensor, beta: float) -> float:
@@ -138,3 +143,14 @@ def test_rmse_in_standard_deviations_of_the_training_targets(f):
     tested = evaluation.tested._replace(y_unit=torch.tensor(2.5))
     scaled = replace(evaluation, test=lambda: tested)
     assert Rmse(standardised=True)(scaled) == pytest.approx(Rmse()(scaled) / 2.5, rel=1e-12)
+
+
+@pytest.mark.parametrize(("rows", "error"), [("test", 9.0), ("training", 1.0)])
+def test_mse_of_one_pass_with_the_mean_parameters(rows, error):
+    """f = 2 x at the mean, in units of 10 around 5: 25 for x = 1, whatever the variance of the posterior."""
+    x = torch.ones(2, 1)
+    tested, trained = (examples(x, torch.full((2,), 25 - distance), 10.0, 5.0) for distance in (3.0, -1.0))
+    posterior = DiagonalGaussian(torch.tensor([2.0]), torch.tensor([100.0]))
+    problem = Problem(Linear(bias=False), Gaussian(), 1)
+    score = METRICS.build("mse_at_mean", {"rows": rows})
+    assert score(fit(posterior, problem, test=lambda: tested, training=lambda: trained)) == pytest.approx(error)

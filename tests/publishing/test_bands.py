@@ -77,7 +77,7 @@ def test_moments_are_those_of_the_lines(fitted, store, standardise):
 def test_pieces_change_nothing_but_rounding(fitted, store, monkeypatch):
     cell = fitted()
     (whole,) = bands([cell], store)
-    monkeypatch.setattr("bdl.publishing.bands.AT_ONCE", 14)
+    monkeypatch.setattr("bdl.metrics.predictions._PARAMETERS_AT_ONCE", 14)
     (pieces,) = bands([cell], store)
     np.testing.assert_allclose(pieces.sd, whole.sd, rtol=1e-5)
     np.testing.assert_allclose(pieces.mean, whole.mean, rtol=1e-5, atol=1e-5)

@@ -171,16 +171,16 @@ def test_every_number_is_read_back(store, client, load, send):
     (run_id,) = send(load())
     assert client.get_run(run_id).data.metrics == pytest.approx(
         {
-            **{"n_trials": 5, "n_failed": 1},
-            **{"nmll_mean": 4, "nmll_median": 3, "nmll_se": SE, "nmll": 9},
-            **{"rmse_mean": 40, "rmse_median": 30, "rmse_se": 10 * SE, "rmse": 90},
-            **{"hyper/learning_rate": 0.09},
+            **{"trials": 5, "trials_failed": 1},
+            **{"nmll": 4, "nmll_median": 3, "nmll_se": SE, "splits/nmll": 9},
+            **{"rmse": 40, "rmse_median": 30, "rmse_se": 10 * SE, "splits/rmse": 90},
+            **{"splits/hyper/learning_rate": 0.09},
         },
         rel=1e-15,
     )
-    assert series(client, run_id, "nmll") == {0: 1, 1: 2, 2: 4, 3: 9}
-    assert series(client, run_id, "rmse") == {0: 10, 1: 20, 2: 40, 3: 90}
-    assert series(client, run_id, "hyper/learning_rate") == {0: 0.01, 1: 0.02, 2: 0.04, 3: 0.09}
+    assert series(client, run_id, "splits/nmll") == {0: 1, 1: 2, 2: 4, 3: 9}
+    assert series(client, run_id, "splits/rmse") == {0: 10, 1: 20, 2: 40, 3: 90}
+    assert series(client, run_id, "splits/hyper/learning_rate") == {0: 0.01, 1: 0.02, 2: 0.04, 3: 0.09}
 
 
 def test_params_are_the_resolved_entry_with_dots(store, client, load, send):
@@ -224,7 +224,7 @@ def test_name_tags_artifacts_and_status(store, client, load, send, tmp_path):
     assert (run.info.run_name, run.info.status) == ("yacht/searched", "FINISHED")
     assert {key: value for key, value in run.data.tags.items() if not key.startswith("mlflow.")} == {
         **{"bdl.dataset": "yacht", "bdl.entry": "searched", "bdl.fit_hash": "f00d"},
-        **{"bdl.git_commit": "abc", "version.torch": "2"},
+        **{"bdl.git_commit": "abc", "version.torch": "2", "bdl.failures": "1 x diverged"},
     }
     assert [file.path for file in client.list_artifacts(run_id)] == ["table.md"]
     (copy,) = (tmp_path / "mlartifacts" / name).rglob("*.*")
@@ -246,8 +246,8 @@ def test_mirroring_again_replaces_the_run(store, client, load, send):
     (second,) = send(load())
     assert [run.info.run_id for run in runs_of(client, load().name)] == [second] != [first]
     assert client.get_run(first).info.lifecycle_stage == "deleted"
-    assert series(client, second, "nmll") == {0: 1, 1: 2, 2: 4, 3: 9, 5: 14}
-    assert client.get_run(second).data.metrics["nmll_mean"] == 6
+    assert series(client, second, "splits/nmll") == {0: 1, 1: 2, 2: 4, 3: 9, 5: 14}
+    assert client.get_run(second).data.metrics["nmll"] == 6
 
 
 def test_another_fit_hash_is_another_run(store, client, load, send):
@@ -305,8 +305,8 @@ def test_large_cells_are_written_in_few_calls(store, client, load, send, monkeyp
     (run_id,) = send(load(), tags={f"tag{i}": str(i) for i in range(250)})
     n_params = len(client.get_run(run_id).data.params)
     assert calls == [(0, n_params, 0), (1000, 0, 0), (1000, 0, 0), (108, 0, 0), (0, 0, 100), (0, 0, 100), (0, 0, 50)]
-    assert series(client, run_id, "nmll") == {split: split for split in range(700)}
-    assert series(client, run_id, "hyper/a") == {split: split for split in range(700)}
+    assert series(client, run_id, "splits/nmll") == {split: split for split in range(700)}
+    assert series(client, run_id, "splits/hyper/a") == {split: split for split in range(700)}
     tags = client.get_run(run_id).data.tags
     assert {f"tag{i}": str(i) for i in range(250)}.items() <= tags.items()
 
@@ -322,19 +322,19 @@ def test_what_is_not_finite_is_counted_and_not_logged():
     found = measurements(rows, ["nmll", "rmse"])
     assert len(found) == len({(name, step) for name, _, step in found})
     assert {(name, step): value for name, value, step in found} == {
-        **{("n_trials", 0): 5, ("n_failed", 0): 4},
-        **{("nmll_mean", 0): 2, ("nmll_median", 0): 2, ("nmll_se", 0): 1, ("nmll", 0): 1, ("nmll", 2): 3},
-        **{("rmse_mean", 0): 6, ("rmse_median", 0): 6, ("rmse_se", 0): pytest.approx(1 / math.sqrt(3), rel=1e-15)},
-        **{("rmse", 0): 5, ("rmse", 1): 6, ("rmse", 3): 7},
+        **{("trials", 0): 5, ("trials_failed", 0): 4},
+        **{("nmll", 0): 2, ("nmll_median", 0): 2, ("nmll_se", 0): 1, ("splits/nmll", 0): 1, ("splits/nmll", 2): 3},
+        **{("rmse", 0): 6, ("rmse_median", 0): 6, ("rmse_se", 0): pytest.approx(1 / math.sqrt(3), rel=1e-15)},
+        **{("splits/rmse", 0): 5, ("splits/rmse", 1): 6, ("splits/rmse", 3): 7},
     }
 
 
 def test_one_value_has_no_standard_error_and_none_has_no_mean():
     assert measurements([final(3, {"nmll": 2.0})], ["nmll"]) == [
-        *[("n_trials", 1, 0), ("n_failed", 0, 0)],
-        *[("nmll_mean", 2.0, 0), ("nmll_median", 2.0, 0), ("nmll", 2.0, 3)],
+        *[("trials", 1, 0), ("trials_failed", 0, 0)],
+        *[("nmll", 2.0, 0), ("nmll_median", 2.0, 0), ("splits/nmll", 2.0, 3)],
     ]
-    assert measurements([final(0, {}, status="failed")], ["nmll"]) == [("n_trials", 1, 0), ("n_failed", 1, 0)]
+    assert measurements([final(0, {}, status="failed")], ["nmll"]) == [("trials", 1, 0), ("trials_failed", 1, 0)]
 
 
 def readings(split, *values, axis="epochs"):
@@ -356,7 +356,7 @@ def test_curves_are_read_back_as_series(store, client, load, send):
         store.append([Outcome(final(split, {"nmll": late}), looks)])
     (run_id,) = send(load())
     assert series(client, run_id, "nmll_by_epochs") == {10: 6.0, 20: 2.5}
-    assert series(client, run_id, "nmll") == {0: 4.0, 1: 1.0}
+    assert series(client, run_id, "splits/nmll") == {0: 4.0, 1: 1.0}
 
 
 def test_each_point_of_a_sweep_is_a_run(store, client, load, send):
@@ -518,3 +518,35 @@ def fetch(url, seconds=60):
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.3)
+
+
+def test_a_cell_whose_fits_all_failed_is_failed_and_says_why(store, client, load, send):
+    store.claim(("yacht", "searched", "{}"), "f00d")
+    append(store, *(final(split, {}, status="failed") for split in range(3)))
+    run = client.get_run(send(load())[0])
+    assert run.info.status == "FAILED"
+    assert run.data.tags["bdl.failures"] == "3 x diverged"
+
+
+def test_a_question_mark_in_a_path_is_refused_before_the_work():
+    with pytest.raises(InputError, match="'\\?' ends a path in its addresses"):
+        database("sqlite:////tmp/out 2?/mlflow.db")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_ends_with_the_command(number, tmp_path):
+    """Its process writes its number when it is up; afterwards nothing has that number."""
+    place = tmp_path / "pid"
+    server = f"import os, time; open({str(place)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    script = (
+        "import os, sys; from bdl.publishing.tracking import attended; "
+        f"sys.exit(attended([sys.executable, '-c', {server!r}], os.environ))"
+    )
+    with subprocess.Popen([sys.executable, "-c", script]) as command:
+        deadline = time.monotonic() + 30
+        while not (place.exists() and place.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        command.send_signal(number)
+        assert command.wait(timeout=30) == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(place.read_text()), 0)

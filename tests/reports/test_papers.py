@@ -247,3 +247,11 @@ def test_values_of_one_split_say_so():
     assert (bias.value.text, bias.single, bias.split) == ("1.38", True, 0)
     assert values["australian", "mf-exact", "neg_elbo", "mean"].split is None
     assert len([key for key in values if key[2].startswith("bias_")]) == 4 * 2 * 2
+
+
+def test_durations_in_seconds_become_minutes():
+    """Table 4.3 of the thesis on noisy optimisers prints 5m49s for Adam, Table 4.2 0.88 seconds."""
+    tables = {"Table 4.3": ("mnist", "5.82"), "Table 4.2": ("wine", "0.0147")}
+    for table, (task, minutes) in tables.items():
+        paper = listed(SLANG, paper="mata2018", tables=[table], task=task, methods={"adam": "adam"})
+        assert paper_values([paper])[task, "adam", "runtime", "mean"].value.text == minutes

@@ -57,6 +57,7 @@ def validated(program: Program, settings: dict, metric: str = "nmll") -> list[Fo
         program,
         training,
         settings,
+        lane={split: len(rows) for split, rows in TRAINING.items()},
         k=3,
         score=METRICS.build(metric, {}),
         identity=("b", 7),

@@ -132,10 +132,12 @@ def test_override_below_an_overridden_value(load, text):
         ("  quick:\n", "  ../quick:\n", "small.yaml: profiles.../quick: String should match pattern"),
     ],
 )
-def test_bad_profile(load, text, old, new, message):
+@pytest.mark.parametrize("asked", ["quick", "paper"])
+def test_bad_profile(load, text, old, new, message, asked):
+    """Also one that is not asked for."""
     assert old in text
     with pytest.raises(InputError, match=re.escape(message)):
-        load(text.replace(old, new), "quick")
+        load(text.replace(old, new), asked)
 
 
 def test_unknown_profile(load, text):

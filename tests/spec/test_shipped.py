@@ -161,7 +161,8 @@ def test_json_schema():
     assert vifa["additionalProperties"] is False
     assert re.search(other["properties"]["name"]["pattern"], "own.py:Own")
     name, *components, other = schema["properties"]["datasets"]["items"]["anyOf"]
-    cubic, stream, linear, network = sorted(components, key=lambda found: found["properties"]["name"]["const"])
+    described = {found["properties"]["name"]["const"]: found for found in components}
+    cubic, stream, linear, network = (described[name] for name in ("cubic", "fa", "sparse_linear", "sparse_network"))
     assert {"diabetes", "fa"} <= set(name["enum"])
     assert stream["properties"]["name"] == {"const": "fa"}
     assert set(stream["required"]) == {"name", "dim", "top"}
@@ -169,6 +170,7 @@ def test_json_schema():
     assert cubic["properties"]["variant"]["enum"] == ["plain", "outlier"]
     assert linear["properties"]["rows"]["exclusiveMinimum"] == 0
     assert network["properties"]["noise"]["default"] == 1
+    assert set(described["csv"]["required"]) == {"name", "path", "target"}
     assert re.search(other["pattern"], "own.py:Own")
     steering = schema["$defs"]["Search"]["properties"]["metric"]["examples"]
     assert {"nmll", "joint_nll", "rmse"} <= set(steering)

@@ -1,0 +1,169 @@
+"""Results of a run as frames, and the posteriors that it has left."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from bdl.api.fitted import Fitted
+from bdl.errors import InputError, unknown
+from bdl.execution.queue import check_hashes
+from bdl.plan.cell import Cell
+from bdl.plan.planning import cells_of
+from bdl.publishing.found import Found, find, holds, look, made_with
+from bdl.publishing.outcome import compared
+from bdl.spec import Point, Variant, load_variant
+from bdl.store import artefacts
+from bdl.store.folder import folder
+from bdl.store.store import Store
+
+Names = str | Sequence[str]
+"""One name, or several."""
+Splits = int | str | Sequence[int] | None
+"""How many splits, the first so many; which ones, ``"0,3,5-7"`` or ``[0, 3]``; None for all."""
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """Rows of a run.
+
+    Parameters
+    ----------
+    place
+        Their folder.
+    found
+        What is in it.
+    """
+
+    place: Path
+    found: Found = field(repr=False)
+
+    @property
+    def rows(self) -> pd.DataFrame:
+        """One row a final fit: data set, entry, split, status, hyper-parameters (``hyper_...``), a column a metric."""
+        return self.found.rows
+
+    @property
+    def points(self) -> pd.DataFrame:
+        """One row a score that was recorded while a fit ran."""
+        return self.found.points
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """One row a statistic of a cell, ours and the paper's, as ``bdl-bench table --format csv``."""
+        cells = [asdict(cell) for cell in compared(self.found.benchmark, self.rows)]
+        return pd.DataFrame([{**cell.pop("point"), **cell} for cell in cells])
+
+    @property
+    def remark(self) -> str:
+        """In what the rows are not the protocol; empty if they are."""
+        return self.found.remark
+
+    def posterior(self, dataset: str, entry: str, split: int = 0, at: Mapping[str, Any] | None = None) -> Fitted:
+        """Load the posterior of a final fit; nothing is trained.
+
+        Parameters
+        ----------
+        dataset
+            Its label, as in `rows`.
+        entry
+            The entry.
+        split
+            Number of the split.
+        at
+            Path of each axis of the sweep to its value, where there is one.
+
+        Raises
+        ------
+        InputError
+            If there is no such fit, it failed, its posterior was not kept, or spec, data or code have changed since.
+        """
+        cell = self._cell(dataset, entry, Point(at or {}))
+        path = self.place / "store.sqlite"
+        if not path.exists():
+            raise InputError(
+                f"{self.place} has published rows alone, without posteriors; they come with: "
+                f"bdl-bench run {self.found.made.asked}"
+            )
+        with Store(path) as store:
+            check_hashes([cell], store)
+            rows = {row.split: row for row in store.rows("final", cell.key)}
+            if split not in rows:
+                there = f"there are {', '.join(map(str, rows))}" if rows else "there is none"
+                raise InputError(f"{cell.label} has no fit of split {split}; {there}")
+            row = rows[split]
+            if row.artefact is None:
+                raise InputError(f"{cell.label}, split {split} has no posterior: {row.reason or 'it was not kept'}")
+            posterior, buffers = artefacts.read(store.posteriors, row.artefact)
+        return Fitted(cell.with_splits((split,)), split, posterior, buffers, row.hyper)
+
+    def _cell(self, dataset: str, entry: str, point: Point) -> Cell:
+        cells = {cell.key: cell for cell in cells_of(self.found.benchmark)}
+        for kind, name, place in (("dataset", dataset, 0), ("entry", entry, 1), ("point", point.text, 2)):
+            cells = {key: cell for key, cell in cells.items() if key[place] == name} or _none(kind, name, cells, place)
+        return next(iter(cells.values()))
+
+
+def results(
+    name_or_path: str | Path,
+    profile: str = "paper",
+    set: Names = (),
+    datasets: Names = (),
+    methods: Names = (),
+    splits: Splits = None,
+    results: str | Path = "results",
+) -> Results:
+    """Read the results of an earlier run, as ``bdl-bench table`` does.
+
+    Parameters
+    ----------
+    name_or_path
+        A folder with results; else a benchmark by name or path, and what was run of it.
+    profile
+        Profile of the run.
+    set
+        Overrides of the run.
+    datasets
+        Data sets that were run; all by default.
+    methods
+        Entries that were run; all by default.
+    splits
+        Splits that were run; all by default.
+    results
+        Folder of results.
+
+    Raises
+    ------
+    InputError
+        If there are none, or a file is damaged.
+    """
+    place = Path(name_or_path)
+    if holds(place):
+        return Results(place, look(place, made_with(place)))
+    asked = asked_for(str(name_or_path), profile, set, datasets, methods, splits)
+    return Results(folder(Path(results), asked), find(asked, Path(results), within=True))
+
+
+def posterior(
+    found: Results | str | Path, dataset: str, entry: str, split: int = 0, at: Mapping[str, Any] | None = None
+) -> Fitted:
+    """Load the posterior of a final fit of results, or of what `results` finds; otherwise as `Results.posterior`."""
+    found = found if isinstance(found, Results) else results(found)
+    return found.posterior(dataset, entry, split, at)
+
+
+def asked_for(name_or_path: str, profile: str, set: Names, datasets: Names, methods: Names, splits: Splits) -> Variant:
+    """Put what a program asks for into the words of the command line; errors as in `bdl.spec.load_variant`."""
+    overrides, tables, entries = ([one] if isinstance(one, str) else one for one in (set, datasets, methods))
+    if isinstance(splits, int):
+        splits = str(splits)
+    elif splits is not None and not isinstance(splits, str):
+        splits = ",".join(f"{number}-{number}" for number in splits)
+    return load_variant(name_or_path, profile, overrides, tables, entries, splits)
+
+
+def _none(kind: str, name: str, cells: Mapping[tuple[str, str, str], Cell], place: int) -> dict[Any, Cell]:
+    raise unknown(kind, name, {key[place] for key in cells})

@@ -1,0 +1,180 @@
+"""Data of one's own, in files of rows and columns: CSV, Parquet, and the sets of OpenML by number."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from annotated_types import Ge, Gt, Len, Lt
+
+from bdl.data.dataset import Dataset, Task
+from bdl.data.files import data_directory
+from bdl.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table(ABC):
+    """Rows and columns with names, one of which is the target; the others are inputs.
+
+    Columns of text become one column of 0 and 1 a category, in alphabetical order. Rows are counted from 1.
+
+    Parameters
+    ----------
+    task
+        ``regression`` or ``classification``; None for a classification if the target is text, else a regression. The
+        classes are numbered in alphabetical order, or that of the numbers.
+    missing
+        What becomes of rows with a gap or an infinite number: ``refuse`` names the first, ``drop`` leaves them out.
+    leave_out
+        Columns that are no inputs.
+    split_column
+        Column that says which rows test: ``train`` or ``test``, which is one split; or names of parts, each of which
+        tests once. Like `group` and `time`, of which one at most is given, it is no input.
+    group
+        Column whose rows of one value stay together: split i draws at random which groups test.
+    time
+        Column by which rows are ordered, numbers or dates such as 2026-01-31: the last ones test, in the only split.
+    test_share
+        Share of the groups, or of the rows by time, that test.
+
+    Notes
+    -----
+    Without `split_column`, `group` and `time`, split i takes 90 % of the rows at random to train on, as
+    `bdl.data.splits.recipe_split` does.
+    """
+
+    task: Task | None = None
+    missing: Literal["refuse", "drop"] = "refuse"
+    leave_out: tuple[str, ...] = ()
+    split_column: str | None = None
+    group: str | None = None
+    time: str | None = None
+    test_share: Annotated[float, Gt(0), Lt(1)] = 0.1
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("split_column", "group", "time") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise InputError(f"{' and '.join(given)} are ways to split: keep one")
+
+    @property
+    @abstractmethod
+    def called(self) -> str:
+        """What tables and figures call it, unless a benchmark gives it a label."""
+
+    @abstractmethod
+    def read(self) -> "tuple[pd.DataFrame, str]":
+        """Read the columns, and name the target; errors as in `__call__`."""
+
+    def __call__(self) -> Dataset:
+        """Load it.
+
+        Raises
+        ------
+        InputError
+            If it cannot be read, lacks a column, has gaps or texts among numbers, or cannot be split so.
+        """
+        from bdl.data.tables import to_dataset  # imports pandas, which those who only list names can do without
+
+        frame, target = self.read()
+        return to_dataset(self, frame, target)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Csv(Table):
+    """A file of text with a line a row; UTF-8.
+
+    Parameters
+    ----------
+    path
+        The file, relative to the working directory.
+    target
+        Name of the column that is predicted.
+    separator
+        What stands between values; None for that of comma, semicolon, tab and bar that the first line has most of.
+    decimal
+        Decimal point.
+    header
+        Whether the first line has the names of the columns; without it they are called 0, 1, 2, ...
+    """
+
+    path: str
+    target: str
+    separator: Annotated[str, Len(1, 1)] | None = None
+    decimal: Literal[".", ","] = "."
+    header: bool = True
+
+    @property
+    def called(self) -> str:
+        """The file's name without its ending."""
+        return Path(self.path).stem
+
+    def read(self) -> "tuple[pd.DataFrame, str]":
+        """Read the columns, and name the target."""
+        from bdl.data.tables import read_csv
+
+        return read_csv(Path(self.path), self.separator, self.decimal, self.header), self.target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parquet(Table):
+    """A file in the Parquet format.
+
+    Parameters
+    ----------
+    path
+        The file, relative to the working directory.
+    target
+        Name of the column that is predicted.
+    """
+
+    path: str
+    target: str
+
+    @property
+    def called(self) -> str:
+        """The file's name without its ending."""
+        return Path(self.path).stem
+
+    def read(self) -> "tuple[pd.DataFrame, str]":
+        """Read the columns, and name the target."""
+        from bdl.data.tables import read_parquet
+
+        return read_parquet(Path(self.path)), self.target
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenML(Table):
+    """A data set of OpenML by its number, which scikit-learn downloads once into the data directory.
+
+    Parameters
+    ----------
+    id
+        Number of the data set.
+    target
+        Name of the column that is predicted; None for the one that OpenML names.
+    """
+
+    id: Annotated[int, Ge(1)]
+    target: str | None = None
+
+    @property
+    def called(self) -> str:
+        """``openml_`` and the number."""
+        return f"openml_{self.id}"
+
+    def read(self) -> "tuple[pd.DataFrame, str]":
+        """Download or read the columns, and name the target."""
+        from sklearn.datasets import fetch_openml
+
+        try:
+            found = fetch_openml(
+                data_id=self.id, as_frame=True, parser="pandas", data_home=str(data_directory() / "openml")
+            )
+        except (OSError, ValueError) as error:  # those of HTTP among them
+            raise InputError(f"cannot get data set {self.id} of OpenML ({str(error).splitlines()[0]})") from None
+        if self.target is None and len(found.target_names) != 1:
+            raise InputError(f"data set {self.id} of OpenML has {len(found.target_names)} targets: name one as target")
+        return found.frame, self.target or found.target_names[0]

@@ -1,0 +1,74 @@
+"""Lanes of a cell: which splits have places side by side, from the spec alone, whichever of them run.
+
+See `bdl.training.lanes` for what that is good for. Lanes are wide enough for the launches of kernels to weigh little,
+and no wider than that, so that one split by itself costs little more than its share.
+"""
+
+from math import prod
+
+from bdl.plan.cell import Cell
+from bdl.store.rows import Stage
+
+# Measured on two cores (scripts/bench_training.py): up to here a wider lane is faster, and little is lost beyond.
+_NUMBERS = {"cpu": 400_000, "cuda": 50_000_000}
+"""Numbers that an update of a lane goes through, if there are enough splits: parameters, normals or activations."""
+
+
+def lane(cell: Cell, stage: Stage, split: int) -> range:
+    """Give the splits that have places beside a split, itself among them.
+
+    The last lane has as many as the others: splits that do not exist keep places, too. Where nothing trains side by
+    side, all splits are one lane.
+    """
+    count = side_by_side(cell, stage)
+    first = split // count * count
+    return range(first, first + count)
+
+
+def lane_rows(cell: Cell, stage: Stage, split: int) -> dict[int, int]:
+    """Count the training rows of each split of a lane; one that does not exist has those of the last."""
+    last = splits_of(cell) - 1
+    return {own: len(cell.data.split(min(own, last)).train) for own in lane(cell, stage, split)}
+
+
+def side_by_side(cell: Cell, stage: Stage) -> int:
+    """Count the splits of a lane; one where all settings of a search go together, which fill the cache of a CPU."""
+    splits, training, search = splits_of(cell), cell.settings.training, cell.settings.search
+    if training is None:
+        return splits
+    at_once = fits_of_split(cell, stage)
+    if stage == "search" and search and cell.device == "cpu" and at_once == search.trials * search.folds:
+        return 1
+    dim = cell.problem.dim
+    numbers = load(cell) * max(dim, cell.problem.widest * training.batch_size) // dim  # of parameters or activations
+    widest = max(2, _NUMBERS[cell.device] // (at_once * numbers))
+    lanes = -(-splits // widest)
+    return -(-splits // lanes)
+
+
+def fits_of_split(cell: Cell, stage: Stage) -> int:
+    """Count the fits of a split that train side by side: one, or the folds of the settings of a round."""
+    from bdl.search import per_round  # whose sampler is heavy, and tables do without
+
+    search = cell.settings.search
+    return 1 if stage == "final" or search is None else search.folds * per_round(search)
+
+
+def load(cell: Cell) -> int:
+    """Count the numbers that an update of one fit goes through: parameters of its minibatches, or its normals."""
+    if cell.settings.streams:
+        return cell.stream.dim
+    noise = cell.settings.method.build().step_noise(cell.problem) if cell.settings.training else {}
+    return max(batches_per_step(cell) * cell.problem.dim, sum(map(prod, noise.values())))
+
+
+def batches_per_step(cell: Cell) -> int:
+    """Minibatches of an update; 1 for a method that has none."""
+    return 1 if cell.settings.training is None else cell.settings.method.build().batches_per_step
+
+
+def splits_of(cell: Cell) -> int:
+    """Count the splits that the spec lists and the data set has."""
+    there = (cell.stream if cell.settings.streams else cell.data).splits
+    listed = cell.benchmark.splits_of(cell.dataset).stop
+    return listed if there is None else min(listed, there)

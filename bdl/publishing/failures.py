@@ -1,0 +1,88 @@
+"""Fits that failed: which, why, and where in the code."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from bdl.errors import InputError
+from bdl.plan.planning import cells_of
+from bdl.publishing.found import holds, presented
+from bdl.publishing.frames import axes, read_frames
+from bdl.spec import Variant
+from bdl.store.folder import folder
+from bdl.store.rows import Stage
+from bdl.store.store import Store
+
+_STAGES: tuple[Stage, ...] = ("search", "final")
+
+
+class Failure(NamedTuple):
+    """What failed in one stage of one cell for one reason."""
+
+    cell: str
+    stage: str
+    splits: tuple[int, ...]
+    """Splits with such a fit."""
+    fits: int
+    reason: str
+    traceback: str
+    """Of the first such fit that has one; empty where a fit diverged, or where only published rows are left."""
+
+
+class _Failed(NamedTuple):
+    cell: str
+    stage: str
+    split: int
+    reason: str
+    traceback: str
+
+
+def failures(asked: Variant, results: Path) -> list[Failure]:
+    """List what failed in an earlier run, in the order of its cells.
+
+    Parameters
+    ----------
+    asked
+        The benchmark, with the overrides and the part that the run had.
+    results
+        Folder of results.
+
+    Raises
+    ------
+    InputError
+        If there are no results, or a file is damaged.
+    """
+    place = folder(results, asked)
+    if not holds(place):
+        raise InputError(f"no results in {place}; start with: bdl-bench run {asked.asked}")
+    kept = place / "store.sqlite"
+    alike: dict[tuple[str, str, str], list[_Failed]] = {}
+    for own in _stored(asked, kept) if kept.exists() else _published(asked, place):
+        alike.setdefault((own.cell, own.stage, own.reason), []).append(own)
+    return [
+        Failure(
+            *(cell, stage, tuple(sorted({own.split for own in fits})), len(fits), reason),
+            next((own.traceback for own in fits if own.traceback), ""),
+        )
+        for (cell, stage, reason), fits in alike.items()
+    ]
+
+
+def _stored(asked: Variant, path: Path) -> Iterator[_Failed]:
+    with Store(path) as store:
+        for cell in cells_of(presented(store.made, asked, path).benchmark):
+            for stage in _STAGES:
+                for row in store.rows(stage, cell.key):
+                    if row.status == "failed":
+                        trace = str(row.details.get("traceback", ""))
+                        yield _Failed(cell.label, stage, row.split, row.reason or "", trace)
+
+
+def _published(asked: Variant, place: Path) -> Iterator[_Failed]:
+    rows, _, text = read_frames(place)
+    cells = cells_of(presented(text, asked, place / "trials.parquet").benchmark)
+    labels = {(str(cell.dataset), cell.entry, *cell.point.texts.values()): cell.label for cell in cells}
+    names = ["dataset", "entry", *axes(cells)]
+    for row in rows[rows.status == "failed"].to_dict("records"):
+        label = labels.get(tuple(row[name] for name in names), f"{row['dataset']}/{row['entry']}")
+        yield _Failed(label, row["stage"], row["split"], row["reason"] or "", "")

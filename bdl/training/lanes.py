@@ -1,0 +1,58 @@
+"""Lanes: a trial trains at a place of its own in a batch of a fixed width, whoever trains beside it.
+
+Kernels round differently in batches of another width, and at another place of a batch; what stands at the other places
+is nothing to them. Places at which nothing is fitted are filled up with copies, which are thrown away. There are two
+places at least: the sums of a single trial are split among threads, and rounded accordingly.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from bdl.training.schedule import Schedule
+
+
+class Part(NamedTuple):
+    """Places with the same minibatches an epoch, which train as one program."""
+
+    number: int
+    """Among the parts of the lane, whether or not they are fitted."""
+    standing: list[int]
+    """The trial that stands at each place, two at least."""
+    places: list[int]
+    """Where those stand that are fitted; at the other places are copies of the first of them."""
+    fitted: tuple[int, ...]
+    """The trials that are fitted, ascending."""
+
+
+@dataclass(frozen=True)
+class Lane:
+    """The places of trials that train side by side.
+
+    Parameters
+    ----------
+    rows
+        For each place, the training rows of the trial that it is for, whether that one is fitted or not.
+    places
+        The place of each trial that is fitted.
+    """
+
+    rows: Sequence[int]
+    places: Sequence[int]
+
+    def parts(self, schedule: Schedule) -> Iterator[Part]:
+        """Part the places by their minibatches an epoch, and by their rows too where incomplete ones are kept.
+
+        Parts in which nothing is fitted are left out.
+        """
+        parts: dict[int, list[int]] = {}
+        for place, rows in enumerate(self.rows):
+            parts.setdefault(rows if schedule.incomplete == "keep" else schedule.batches(rows), []).append(place)
+        trials = {place: trial for trial, place in enumerate(self.places)}
+        for number, places in enumerate(parts.values()):
+            taken = dict(sorted((trials[place], at) for at, place in enumerate(places) if place in trials))
+            if taken:
+                standing = [min(taken)] * max(2, len(places))
+                for trial, at in taken.items():
+                    standing[at] = trial
+                yield Part(number, standing, list(taken.values()), tuple(taken))

@@ -1,0 +1,31 @@
+"""The commands of every day, in the environment that is active: `nox -s lint`, `tests`, `docs`, `tour`."""
+
+import nox
+
+nox.options.default_venv_backend = "none"
+nox.options.sessions = ["lint", "tests"]
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check format, lint, types and the order of the rooms."""
+    for command in ("ruff format --check .", "ruff check .", "mypy", "lint-imports"):
+        session.run(*command.split())
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the tests."""
+    session.run("pytest", "-n", "auto", "--dist", "loadfile", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the site strictly."""
+    session.run("mkdocs", "build", "--strict")
+
+
+@nox.session
+def tour(session: nox.Session) -> None:
+    """Execute the notebook and keep its outputs."""
+    session.run("jupyter", "execute", "--inplace", "docs/tour.ipynb")

@@ -1,0 +1,212 @@
+"""Running a benchmark, its results as frames, and the posteriors that it has left."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from typer import Exit
+
+import bdl
+from bdl.api.reading import asked_for
+from bdl.data import load
+from bdl.errors import InputError
+from bdl.metrics import METRICS
+
+SPEC = """
+name: small
+title: Two fits of diabetes
+datasets: [diabetes]
+splits: 3
+entries:
+  exact:
+    model: {name: linear}
+    likelihood: {name: gaussian}
+    method: {name: conjugate}
+    hyper: {prior_precision: 1, noise_precision: 3e-4}
+  vifa:
+    model: {name: mlp, hidden: [5]}
+    likelihood: {name: gaussian}
+    method: {name: vifa, latent_dim: 1}
+    training: {epochs: 2, batch_size: 50}
+    hyper: {learning_rate: 0.01, prior_precision: 1, noise_precision: 3e-4}
+  fails:
+    datasets: [diabetes]
+    model: {name: mlp, hidden: [5]}
+    likelihood: {name: gaussian}
+    method: {name: vifa, latent_dim: 1}
+    training: {epochs: 2, batch_size: 50}
+    hyper: {learning_rate: 1e12, prior_precision: 1, noise_precision: 3e-4}
+metrics: [nmll, rmse, runtime]
+record: {unit: epochs, every: 1}
+"""
+TIMES = ["seconds", "runtime"]
+QUICK = ["metrics=[rmse]", "record=null"]  # figures take most of the time of such a run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("api")
+    (folder / "small.yaml").write_text(SPEC)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(folder):
+    """Two splits of two entries, run once."""
+    return bdl.benchmark(folder / "small.yaml").run(
+        methods=["exact", "vifa"], splits="2", compile=False, results=folder / "results"
+    )
+
+
+def test_bad_input_is_told_as_on_the_command_line(folder):
+    with pytest.raises(InputError, match="unknown benchmark 'uci-regresion': did you mean uci-regression"):
+        bdl.benchmark("uci-regresion")
+    with pytest.raises(InputError, match="--set seed=x: seed: "):
+        bdl.benchmark(folder / "small.yaml", set=["seed=x"])
+    small = bdl.benchmark(folder / "small.yaml")
+    with pytest.raises(InputError, match="unknown entry 'vif': did you mean vifa"):
+        small.run(methods=["vif"], results=folder / "none")
+    with pytest.raises(InputError, match=r"no results in .*none/small; start with: bdl-bench run"):
+        small.results(results=folder / "none")
+    with pytest.raises(InputError, match="unknown benchmark 'smal'"):
+        bdl.results("smal")
+    assert not (folder / "none").exists()
+
+
+def test_rows_are_those_of_the_command_line(run, folder, invoke):
+    words = ("--method", "exact", "--method", "vifa", "--splits", "2", "--no-compile", "--tracking", "none")
+    code, _, err = invoke("run", str(folder / "small.yaml"), *words, "--results", folder / "cli")
+    assert (code, err) == (0, "")
+    (published,) = (folder / "cli").rglob("trials.parquet")
+    rows = pd.read_parquet(published)
+    pd.testing.assert_frame_equal(run.rows.drop(columns=TIMES), rows.drop(columns=TIMES))
+    assert list(rows.entry) == ["exact"] * 2 + ["vifa"] * 2
+
+
+def test_frames(run, folder, invoke):
+    again = bdl.results(folder / "small.yaml", methods=["exact", "vifa"], splits="2", results=folder / "results")
+    assert again.place == run.place
+    for found in (again, bdl.results(run.place)):
+        pd.testing.assert_frame_equal(found.rows, run.rows)
+        pd.testing.assert_frame_equal(found.points, run.points)
+        assert "2 of 3 cells (diabetes/exact, diabetes/vifa); split 0, 1 of 3" in found.remark
+    assert set(run.points["at"]) == {1, 2}
+    means = run.table.query("metric == 'rmse' and statistic == 'mean'").set_index("method").ours
+    pd.testing.assert_series_equal(means, run.rows.groupby("entry").rmse.mean(), check_names=False)
+
+
+@pytest.mark.parametrize(
+    ("splits", "numbers"), [(None, [0, 1, 2]), (1, [0]), ("0,2", [0, 2]), ([1], [1]), (range(1, 3), [1, 2])]
+)
+def test_splits_in_all_their_ways(folder, splits, numbers):
+    asked = asked_for(str(folder / "small.yaml"), "paper", "seed=1", "diabetes", ["exact"], splits)
+    assert list(asked.numbers) == numbers
+    assert (asked.changes, asked.entries) == ({"seed": 1}, ("exact",))
+
+
+def test_more_splits_than_there_are(folder):
+    with pytest.raises(InputError, match="splits '4': there are 3 splits, 0 to 2"):
+        bdl.benchmark(folder / "small.yaml").run(splits=4, results=folder / "none")
+
+
+def test_progress_is_shown_if_wanted_and_interruptions_are_kept(run, folder, capsys, monkeypatch):
+    small = bdl.benchmark(folder / "small.yaml")
+    same = {"methods": ["exact", "vifa"], "splits": 2, "compile": False, "results": folder / "results"}
+    assert small.run(**same).place == run.place
+    assert capsys.readouterr().out == ""
+    small.run(**same, progress=True)
+    assert "small: RMSE" in capsys.readouterr().out
+
+    def interrupted(*arguments):
+        raise Exit(130)
+
+    monkeypatch.setattr("bdl.cli_run.run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        small.run(**same)
+
+
+def test_they_show_themselves_in_one_line(run):
+    assert repr(run) == f"Results(place={run.place!r})"
+    assert repr(run.posterior("diabetes", "exact", 1)) == (
+        "Fitted(split=1, hyper={'prior_precision': 1.0, 'noise_precision': 0.0003})"
+    )
+
+
+@pytest.mark.parametrize("entry", ["exact", "vifa"])
+@pytest.mark.parametrize("split", [0, 1])
+def test_predictions_give_the_stored_scores(run, entry, split):
+    row = run.rows.query("entry == @entry and split == @split").iloc[0]
+    fitted = bdl.posterior(run, "diabetes", entry, split)
+    data = load("diabetes")
+    rows = data.split(split).test
+    x, y = data.x[rows], data.y[rows]
+    errors = torch.from_numpy(fitted.predict(x)) - torch.from_numpy(y)
+    # To the last bit; but for a dense factor of a covariance, which lies in memory by columns after a fit and by rows
+    # when it is read, so that products in float32 are rounded otherwise.
+    close = pytest.approx if entry == "exact" else lambda value: value
+    assert errors.square().mean().sqrt().item() == close(row.rmse)
+    assert METRICS.build("nmll", {})(fitted.evaluation) == close(row.nmll)
+    # The distribution adds the same densities in another order.
+    found = fitted.predict_distribution(x)
+    assert -found.log_prob(torch.from_numpy(y)).mean().item() == pytest.approx(row.nmll, rel=1e-6)
+    assert fitted.hyper["noise_precision"] == 3e-4
+
+
+def test_a_row_names_its_posterior(run):
+    row = run.rows.iloc[-1]
+    fitted = run.posterior(*row[["dataset", "entry", "split"]])
+    assert fitted.posterior.dim == fitted.problem.dim == 10 * 5 + 5 + 5 + 1
+    assert fitted.sample(4).shape == (4, 61)
+    assert np.isfinite(fitted.log_density(fitted.sample(4))).all()
+
+
+def test_posteriors_that_are_not_there(run, folder):
+    with pytest.raises(InputError, match="unknown entry 'exac': did you mean exact"):
+        run.posterior("diabetes", "exac")
+    with pytest.raises(InputError, match="unknown dataset 'yacht'"):
+        run.posterior("yacht", "exact")
+    with pytest.raises(InputError, match="diabetes/exact has no fit of split 2; there are 0, 1"):
+        run.posterior("diabetes", "exact", 2)
+    with pytest.raises(InputError, match=r"unknown point .*axis"):
+        run.posterior("diabetes", "exact", at={"axis": 1})
+    small = bdl.benchmark(folder / "small.yaml", set=QUICK)
+    failed = small.run(methods=["fails"], splits="1", results=folder / "results")
+    assert list(failed.rows.status) == ["failed"]
+    with pytest.raises(InputError, match="diabetes/fails, split 0 has no posterior: non-finite"):
+        failed.posterior("diabetes", "fails")
+
+
+def test_published_rows_have_no_posteriors(monkeypatch):
+    monkeypatch.chdir(bdl.api.__file__.rpartition("/bdl/")[0])
+    published = bdl.results("slang-toy")
+    assert published.place.is_dir()
+    row = published.rows.iloc[0]
+    with pytest.raises(InputError, match="slang-toy has published rows alone, without posteriors; they come with"):
+        published.posterior(row.dataset, row.entry)
+
+
+def test_posteriors_of_another_spec_are_refused(tmp_path):
+    spec = tmp_path / "small.yaml"
+    spec.write_text(SPEC)
+    made = bdl.benchmark(spec, set=QUICK).run(methods=["exact"], splits="1", results=tmp_path / "results")
+    with (made.place / "store.sqlite").open("rb"), __import__("sqlite3").connect(made.place / "store.sqlite") as db:
+        db.execute("UPDATE cells SET fit_hash = 'other'")
+    with pytest.raises(InputError, match="holds diabetes/exact of another spec, data or code"):
+        made.posterior("diabetes", "exact")
+
+
+def test_sweeps_and_streams(tmp_path):
+    spec = tmp_path / "small.yaml"
+    spec.write_text(SPEC + "sweep: {model.hidden: [[2], [3]]}\n")
+    made = bdl.benchmark(spec, set=QUICK).run(methods=["vifa"], splits="1", compile=False, results=tmp_path / "results")
+    dims = [made.posterior("diabetes", "vifa", at={"model.hidden": hidden}).posterior.dim for hidden in ([2], [3])]
+    assert dims == [10 * 2 + 2 + 2 + 1, 10 * 3 + 3 + 3 + 1]
+    assert set(made.table["model.hidden"]) == {"[2]", "[3]"}
+    only = ["datasets=[{name: fa, dim: 12, top: 2, length: 200}]", "metrics=[rel_cov_dist]"]
+    streams = bdl.benchmark("online-fa", set=[*only, "record={unit: observations, every: 200}"])
+    entry = next(iter(streams.spec.entries))
+    made = streams.run(methods=[entry], splits="1", compile=False, results=tmp_path / "results")
+    fitted = made.posterior("fa_12_2_200", entry)
+    assert fitted.sample(2).shape == (2, 12)
+    with pytest.raises(InputError, match="a stream has no rows to predict"):
+        fitted.predict(np.zeros((1, 12)))

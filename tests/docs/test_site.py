@@ -1,0 +1,76 @@
+"""The documentation site, built strictly: no broken link, every method and benchmark, nothing from elsewhere."""
+
+import re
+import subprocess
+import sys
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from bdl.methods import METHODS
+from bdl.spec import list_benchmarks
+
+ROOT = Path(__file__).parents[2]
+
+pytest.importorskip("mkdocs", reason="comes with the extra docs")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def headings(page: Path) -> list[str]:
+    found = re.findall(r"<h2[^>]*>(.*?)</h2>", page.read_text("utf-8"), re.DOTALL)
+    return [re.sub(r"<[^>]+>|¶", "", unescape(heading)).strip() for heading in found]
+
+
+@pytest.mark.slow
+def test_methods_have_their_formulas(site):
+    named = [name for heading in headings(site / "methods/index.html") for name in heading.split(", ")]
+    assert sorted(named) == sorted(METHODS.builtin)
+    page = unescape(re.sub(r"<[^>]+>", "", (site / "methods/index.html").read_text("utf-8")))
+    assert "dJ/dc     = alpha c + mean_l G_l" in page
+    assert "Brownlie 2022, ch. 5" in page
+
+
+@pytest.mark.slow
+def test_every_benchmark_is_there_and_links_to_its_table(site):
+    page = (site / "benchmarks/index.html").read_text("utf-8")
+    assert [name for name, _ in list_benchmarks() if name not in page] == []
+    for table in ROOT.glob("results/*/table.md"):
+        assert f"results/{table.parent.name}/table/" in page
+        assert (site / "results" / table.parent.name / "table/index.html").exists()
+
+
+@pytest.mark.slow
+def test_the_tour_has_its_plots(site):
+    assert len(list((site / "images").glob("tour-*.png"))) == 2
+    assert "in the table" in (site / "tour/index.html").read_text("utf-8")
+
+
+@pytest.mark.slow
+def test_nothing_is_loaded_from_elsewhere(site):
+    for page in site.rglob("*.html"):
+        loaded = re.findall(r"<(?:script|link|img)[^>]*(?:src|href)=\"(https?://[^\"]*)", page.read_text("utf-8"))
+        assert loaded == [], page
+
+
+@pytest.mark.slow
+def test_a_link_that_leads_nowhere_stops_the_build(tmp_path):
+    (tmp_path / "docs").mkdir()
+    for path in [*ROOT.glob("[!.]*"), *ROOT.glob("docs/*")]:
+        if path.name not in ("docs", "site", "speed.md"):
+            (tmp_path / path.relative_to(ROOT)).symlink_to(path)
+    (tmp_path / "docs/speed.md").write_text("# Speed\n\n[Nowhere](nowhere.md), and [there](spec.md#nothing)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 1
+    assert "'nowhere.md'" in done.stderr
+    assert "nothing" in done.stderr

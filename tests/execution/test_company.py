@@ -1,0 +1,92 @@
+"""The same bits alone, in any company, in a run that goes on, and in full fits of 120 epochs."""
+
+import pytest
+
+from bdl.execution.groups import Chosen, final_groups
+from bdl.plan.planning import plan
+from bdl.spec import load_benchmark
+from bdl.store.store import Store
+
+from .listeners import outcome, outcomes, run_here
+
+YACHT = {"learning_rate": 0.01, "prior_precision": 1.0, "noise_precision": 0.4}
+RATES = {"swag-nn": 0.002}
+SLOW = pytest.mark.slow  # three times 3240 updates
+
+
+def of_split(store, cells, split):
+    return [row for row in outcomes(store, cells) if row["split"] == split]
+
+
+def test_a_split_gives_the_same_rows_alone_and_in_company(tiny, store, tmp_path):
+    """Searches in rounds and at once, and posteriors; the four splits go on from a run of one."""
+    changes = "splits=4", "entries.random.record={unit: epochs, every: 2}"
+    alone, everyone = tiny(*changes, splits=(2,)), tiny(*changes, splits=range(4))
+    run_here(alone, store)
+    with Store(tmp_path / "together/store.sqlite") as together:
+        run_here(everyone, together)
+        assert of_split(store, alone, 2) == of_split(together, everyone, 2)
+        run_here(everyone, store)
+        for split in range(4):
+            assert of_split(store, everyone, split) == of_split(together, everyone, split)
+        for cell in everyone:
+            curves = [sorted(map(str, own.readings(cell.key))) for own in (store, together)]
+            assert curves[0] == curves[1]
+
+
+def test_folds_with_other_numbers_of_minibatches_are_the_same_in_company(tiny, line, store, tmp_path):
+    """39 training rows leave 29 or 30 beside one of 4 folds: 2 or 3 minibatches of 10 rows."""
+    changes = (
+        "splits=3",
+        "preparation.rows=39",
+        "datasets=[diabetes]",
+        "entries.rounds.search.folds=4",
+        "entries.rounds.training={epochs: 4, batch_size: 10}",
+    )
+    alone, everyone = (tiny(*changes, entries=["rounds"], splits=splits) for splits in ((1,), range(3)))
+    run_here(alone, store)
+    assert len({row.details["updates"] for row in store.rows("search", alone[0].key)}) == 2
+    with Store(tmp_path / "together/store.sqlite") as together:
+        run_here(everyone, together)
+        assert of_split(store, alone, 1) == of_split(together, everyone, 1)
+
+
+def test_the_quick_profile_gives_the_same_alone_and_together(tmp_path):
+    """The benchmark as it is, but for the number of updates."""
+    fewer = [f"entries.{name}.training.epochs=2" for name in ("vifa-nn", "slang-nn")]
+    benchmark = load_benchmark("uci-regression", "quick", fewer).select(entries=["vifa-nn", "slang-nn"])
+    found = []
+    for splits in ((1,), (0, 1)):
+        cells = plan(benchmark, splits=splits, compile=False)
+        with Store(tmp_path / f"{len(splits)}/store.sqlite") as store:
+            run_here(cells, store)
+            found.append(of_split(store, cells, 1))
+    assert found[0] == found[1]
+    assert sum(row["stage"] == "final" for row in found[0]) == 2
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [
+        ("uci-regression", "vifa-nn"),
+        pytest.param("uci-regression", "swag-nn", marks=SLOW),
+        pytest.param("uci-regression", "slang-nn", marks=SLOW),
+        pytest.param("slang-uci", "bbb", marks=SLOW),
+    ],
+)
+def test_full_fits_have_the_same_bits_alone_in_pairs_and_in_twenties(name, entry):
+    """120 epochs on yacht, on which rounding errors grow to percents."""
+    benchmark = load_benchmark(name).select(["yacht"], [entry])
+    (cell,) = plan(benchmark, splits=range(20), compile=False)
+    setting = YACHT | {"learning_rate": RATES.get(entry, 0.01)}
+
+    def fitted(*splits):
+        groups = final_groups([Chosen(cell, split, setting) for split in splits])
+        done = [own for group in groups for own in group.run(lambda work: None)]
+        assert [own.row.status for own in done] == ["ok"] * len(splits)
+        return {own.row.split: (outcome(own.row), own.posterior) for own in done}
+
+    everyone = fitted(*range(20))
+    for company in ((3,), (3, 17)):
+        assert fitted(*company) == {split: everyone[split] for split in company}

@@ -1,0 +1,66 @@
+"""Places in lanes: how they are filled, and that a trial's bits do not depend on who stands beside it."""
+
+import pytest
+from torch.utils._pytree import tree_leaves
+
+from bdl.methods.bbb import BayesByBackprop
+from bdl.methods.slang import Slang
+from bdl.methods.swag import Swag
+from bdl.methods.vifa import Vifa
+from bdl.training.fitting import finished
+from bdl.training.lanes import Lane, Part
+from bdl.training.schedule import Schedule
+
+from .toy import pick, same, toy_program, toy_trials
+
+LENGTHS = [40, 24, 47, 50, 31, 44]
+"""5, 3, 5, 6, 3 and 5 minibatches of 8 rows."""
+
+
+def test_parts_have_the_places_of_trials_with_as_many_minibatches():
+    """Trials 0 and 1 have the places 5 and 1; those of 3 stay empty, and no part is made of them alone."""
+    schedule = Schedule(epochs=1, batch_size=8)
+    assert list(Lane(LENGTHS, (5, 1)).parts(schedule)) == [
+        Part(0, standing=[0, 0, 0], places=[2], fitted=(0,)),
+        Part(1, standing=[1, 1], places=[0], fitted=(1,)),
+    ]
+    assert list(Lane(LENGTHS, (3, 2, 0)).parts(schedule)) == [
+        Part(0, standing=[2, 1, 1], places=[1, 0], fitted=(1, 2)),
+        Part(2, standing=[0, 0], places=[0], fitted=(0,)),
+    ]
+
+
+def test_parts_have_as_many_rows_where_incomplete_minibatches_are_kept():
+    schedule = Schedule(epochs=1, batch_size=8, incomplete="keep")
+    (part,) = Lane([40, 39, 40], (2,)).parts(schedule)
+    assert part == Part(0, standing=[0, 0], places=[1], fitted=(0,))
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        Vifa(latent_dim=2, gradients_per_update=2),
+        Slang(rank=2, samples=2),
+        BayesByBackprop(samples=2),
+        Swag(rank=3, warmup_epochs=2),
+    ],
+    ids=lambda method: type(method).__name__,
+)
+def test_a_trial_has_the_same_bits_in_any_company(method):
+    """Unlike numbers of minibatches: the lane is trained in parts."""
+    program = toy_program(method=method, schedule=Schedule(epochs=6, batch_size=8))
+    trials = toy_trials(program, LENGTHS)
+    everyone = finished(program.fitting(trials))
+    for company in ([4], [2], [5, 0], [3, 1, 2]):
+        found = finished(program.fitting(trials.take(company), lane=Lane(LENGTHS, company)))
+        assert len(found.diverged) == len(company)
+        for position, trial in enumerate(company):
+            assert same(pick(found.state, position), pick(everyone.state, trial))
+    assert all(leaf.isfinite().all() for leaf in tree_leaves(everyone.state))
+
+
+def test_progress_counts_no_copies():
+    program, heard = toy_program(schedule=Schedule(epochs=4, batch_size=8)), []
+    trials = toy_trials(program, LENGTHS).take([4, 0])
+    finished(program.fitting(trials, lane=Lane(LENGTHS, (4, 0))), heard.append)
+    assert sum(heard) == 4 * (3 + 5)
