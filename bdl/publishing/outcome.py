@@ -33,6 +33,7 @@ from bdl.reports import (
     moment_figures,
     paired_figures,
     posterior_figures,
+    selective_figures,
 )
 from bdl.reports import Cell as TableCell
 from bdl.reports.figures import remarked
@@ -138,6 +139,7 @@ def draw(found: Found, shown: Pictures, place: Path) -> list[Path]:
             *paired_figures(present, found.rows, shared, target),
             *curve_figures(present, found.points, target),
             *cost_figures(present, comparison, target),
+            *selective_figures(present, comparison, target),
             *moment_figures(benchmark.name, shown.pairs, target),
             *posterior_figures(benchmark.name, shown.pairs, target),
             *band_figures(benchmark.name, shown.bands, target),
