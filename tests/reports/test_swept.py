@@ -72,7 +72,7 @@ def test_titles_of_columns_are_escaped(make_benchmark):
     benchmark = make_benchmark({"hyper.prior_precision": ["1.0"]}, metrics=["nmll"])
     cells = compare(benchmark, pd.DataFrame())
     assert r"| Dataset | hyper.prior\_precision | Method |" in render(cells, "markdown")
-    assert r"Dataset & hyper.prior\_precision & Method &" in render(cells, "latex")
+    assert r"Method & energy prior\_precision = 1 &" in render(cells, "latex")
 
 
 def drawn(panel):
