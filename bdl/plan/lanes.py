@@ -53,7 +53,9 @@ def _numbers(cell: Cell) -> int:
     """Count the parameters, or activations, that an update of one fit goes through."""
     training, dim = cell.settings.training, cell.problem.dim
     assert training is not None, "asked of minibatch methods"
-    return load(cell) * max(dim, cell.problem.widest * training.batch_size) // max(1, dim)  # 0 where the data do not fit
+    if dim == 0:  # of a likelihood that does not fit the data, which is told later
+        return 1
+    return load(cell) * max(dim, cell.problem.widest * training.batch_size) // dim
 
 
 def fits_of_split(cell: Cell, stage: Stage) -> int:
