@@ -132,7 +132,7 @@ def _last(cells: Sequence[Cell]) -> list[str]:
 def _rich_table(section: Section) -> Table:
     """Build a table that gives each dataset a line of its own, which saves a column on narrow terminals."""
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    table.title, table.title_style, table.title_justify = section.title, "bold", "left"
+    table.title, table.title_justify = Text(section.title, "bold"), "left"
     judged = [column.title == "Verdict" for column in section.columns]
     for column in section.columns[1:]:
         wraps = column.title in ("Verdict", FAILED_AS_WORST) or "±" in column.title
