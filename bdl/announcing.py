@@ -8,6 +8,7 @@ from bdl.data import status
 from bdl.execution.estimate import Estimate, estimate, left_of
 from bdl.plan import machine
 from bdl.plan.cell import Cell
+from bdl.plan.sizes import most_jobs
 from bdl.plan.truths import sampled
 from bdl.publishing.measured import measured
 from bdl.references.cache import state
@@ -38,12 +39,17 @@ def foretell(
     results
         Folder of results, whose runs of the benchmark tell what fits take.
     jobs
-        Processes.
+        Processes; 0 for as many as memory and cores allow, but one where that is done within a minute.
     elsewhere
         Splits of a cell that the run will take over from others.
     """
     left = [left_of(cell, store, (elsewhere or {}).get(cell.key, ())) for cell in cells]
-    return estimate(left, jobs, measured(asked, results) if any(own.splits for own in left) else ())
+    known = list(measured(asked, results)) if any(own.splits for own in left) else []
+    if jobs:
+        return estimate(left, jobs, known)
+    alone = estimate(left, 1, known)
+    many = most_jobs([(own.cell, own.splits) for own in left])
+    return alone if alone.seconds < SHORT or many == 1 else estimate(left, many, known)
 
 
 def not_here(asked: Variant) -> list[str]:

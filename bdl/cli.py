@@ -63,7 +63,12 @@ def run(
     method: Methods = [],
     splits: Splits = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes that work side by side, one thread each.")] = 1,
+    jobs: Annotated[
+        int, typer.Option("--jobs", parser=cli_run.count, help="Processes that work side by side, or auto.")
+    ] = 1,
+    executor: Annotated[
+        str, typer.Option(help="Where groups run: dask:ADDRESS of a scheduler, or slurm:FILE of settings.")
+    ] = "",
     compile: Compile = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; a copy of the store is kept.")] = False,
     changed: Annotated[
@@ -81,7 +86,7 @@ def run(
     if dry_run and changed:
         raise InputError("--dry-run --changed: foretell what there is without --changed, or all of it with --fresh")
     asked = load_variant(name, profile, set_, dataset, method, splits)
-    ways = cli_run.Ways(results, device, compile, jobs, fresh, changed)
+    ways = cli_run.Ways(results, device, compile, jobs, fresh, changed, executor)
     if dry_run:
         cli_run.foretell(asked, ways, console)
         return
@@ -95,6 +100,7 @@ def table(
     name: Name,
     profile: Profile = "paper",
     format: Annotated[str, typer.Option(help="rich, markdown, csv, latex or json.")] = "rich",
+    metric: Annotated[list[str], typer.Option("--metric", help="Only this metric (repeatable).")] = [],
     set_: Set = [],
     dataset: Datasets = [],
     method: Methods = [],
@@ -107,7 +113,7 @@ def table(
     from bdl.spec import load_variant
 
     asked = load_variant(name, profile, set_, dataset, method, splits)
-    rendered = tables(find(asked, results, within=True), format)
+    rendered = tables(find(asked, results, within=True), format, metric)
     if format == "rich":
         console.print(rendered)
     else:

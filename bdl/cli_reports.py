@@ -28,3 +28,38 @@ def report(
 
     asked = load_variant(name, profile, set_, dataset, method, splits)
     terminal.write(f"{write_page(asked, results, output)}\n")
+
+
+@app.command()
+def compare(
+    name: Annotated[str, typer.Argument(help="A benchmark; or with OTHER, a folder of results.")],
+    other: Annotated[str | None, typer.Argument(help="The folder of results to compare with.")] = None,
+    profile: Profile = "paper",
+    baseline: Annotated[str | None, typer.Option(help="Entry of one run to hold the others against.")] = None,
+    format: Annotated[str, typer.Option(help="text, markdown or json.")] = "text",
+    figures: Annotated[Path | None, typer.Option(help="Folder for diagrams of critical differences.")] = None,
+    results: Results = Path("results"),
+) -> None:
+    """Compare two runs, split by split; or the entries of one with its baseline, and their ranks over data sets."""
+    from rich.console import Console
+
+    from bdl.errors import InputError
+    from bdl.publishing import runs
+    from bdl.publishing.found import find
+    from bdl.reports.ranks import rank_figures
+    from bdl.spec import load_variant
+
+    if other is not None:
+        if baseline or figures:
+            raise InputError("--baseline and --figures are for one run; leave them out, or give one run")
+        told = runs.compare_runs(runs.read_run(name, results), runs.read_run(other, results))
+    else:
+        found = find(load_variant(name, profile), results)
+        told, ranked = runs.compare_entries(found, baseline)
+        if figures:
+            rank_figures(found.benchmark.name, ranked, figures)
+    rendered = told.render(format)
+    if format == "text":
+        Console(width=None if Console().is_terminal else 120).print(rendered)
+    else:
+        terminal.write(str(rendered))

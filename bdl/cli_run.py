@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from bdl import cli_references
+from bdl.errors import InputError
 
 if TYPE_CHECKING:
     from bdl.plan.cell import Cell
@@ -25,8 +26,23 @@ class Ways(NamedTuple):
     device: str
     compile: bool | None
     jobs: int
+    """Processes; `AUTO` for as many as pay."""
     fresh: bool
     changed: bool
+    executor: str = ""
+    """Where groups run if not here, as `bdl.execution.cluster.cluster` takes it."""
+
+
+AUTO = 0
+
+
+def count(given: str | int) -> int:
+    """Take a number of processes, or ``auto``."""
+    if given == "auto":
+        return AUTO
+    if not str(given).isdecimal() or int(given) == AUTO:
+        raise InputError(f"--jobs {given}: give 1, a larger number, or auto")
+    return int(given)
 
 
 def run(asked: "Variant", ways: Ways, uri: str | None, console: Console) -> None:
@@ -76,7 +92,7 @@ def _plan(asked: "Variant", ways: Ways, console: Console, *, dry: bool = False) 
     from bdl.reports.papers import paper_values
 
     paper_values(asked.benchmark.papers)
-    cells = plan(asked.chosen, splits=asked.numbers, device=ways.device, compile=ways.compile, jobs=ways.jobs)
+    cells = plan(asked.chosen, splits=asked.numbers, device=ways.device, compile=ways.compile, jobs=ways.jobs or 1)
     check_published(asked, cells, ways.results)
     if not dry:
         cli_references.make(sampled(cells), console)
@@ -88,7 +104,7 @@ def _plan(asked: "Variant", ways: Ways, console: Console, *, dry: bool = False) 
 def _work(asked: "Variant", cells: "list[Cell]", store: "Store", ways: Ways, console: Console) -> None:
     """Do what the store lacks, and what no other run of the benchmark has done already."""
     from bdl import announcing
-    from bdl.execution.executors import crew
+    from bdl.execution.cluster import crew_for
     from bdl.execution.queue import changed, prepare
     from bdl.execution.queue import run as run_cells
     from bdl.execution.taking_over import take_over
@@ -106,7 +122,7 @@ def _work(asked: "Variant", cells: "list[Cell]", store: "Store", ways: Ways, con
         found = announcing.foretell(asked, cells, store, ways.results, ways.jobs)
         if found.seconds > announcing.SHORT:
             _say(announcing.lines(found, asked, ways.results), console)
-        with Display(console, cells, store) as display, crew(ways.jobs) as workers:
+        with Display(console, cells, store) as display, crew_for(cells, found.jobs, ways.executor) as workers:
             run_cells(cells, store, workers, display)
     except KeyboardInterrupt:
         Console(stderr=True).print("interrupted; the same command goes on from here")

@@ -40,6 +40,7 @@ _HYPER = {
     "slab_share": "share of the wide component of the prior",
     "slab_scale": "standard deviation of the wide component",
     "spike_scale": "standard deviation of the narrow component",
+    "initial_precision": "multiple of the identity at which the precision of the posterior starts",
     "global_scale": "scale of all local scales",
 }
 

@@ -1,10 +1,13 @@
-"""The command line, called in this process; one thread for each process where several run tests."""
+"""The command line, called in this process; photographs; one thread for each process where several run tests."""
 
 import os
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from bdl import cli
 
@@ -23,5 +26,23 @@ def invoke(monkeypatch, capsys):
             cli.main()
         output = capsys.readouterr()
         return stop.value.code or 0, output.out, output.err
+
+    return call
+
+
+@pytest.fixture
+def kaggle_folder():
+    """Write a folder in the layout of Kaggle's APTOS 2019."""
+
+    def call(folder: Path, grades: list[int], size: int = 12, suffix: str = "png") -> Path:
+        """Write a photograph of noise for each grade, the brighter the higher, and the table; give the folder."""
+        (folder / "train_images").mkdir(parents=True)
+        rng = np.random.default_rng(0)
+        for number, grade in enumerate(grades):
+            pixels = rng.integers(0, 60, (size, size + 4, 3)) + 45 * grade
+            Image.fromarray(pixels.astype(np.uint8)).save(folder / "train_images" / f"eye{number:03d}.{suffix}")
+        lines = [f"eye{number:03d},{grade}" for number, grade in enumerate(grades)]
+        (folder / "train.csv").write_text("\n".join(["id_code,diagnosis", *lines]) + "\n")
+        return folder
 
     return call

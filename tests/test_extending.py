@@ -149,5 +149,5 @@ def test_dataset_loads_and_splits(folder):
     dataset = load(f"{folder / 'wave.py'}:wave")
     assert dataset.x.shape == (200, 1)
     assert np.abs(dataset.y - np.sin(dataset.x[:, 0])).std() < 0.1
-    train, test = dataset.split(7)
+    train, test, _ = dataset.split(7)
     assert (len(train), len(test)) == (180, 20)

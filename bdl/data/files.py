@@ -102,7 +102,7 @@ class RemoteFile:
         mirror = os.environ.get("BDL_DATA_MIRROR")
         sources = [f"{mirror.rstrip('/')}/{self.path}", self.url] if mirror else [self.url]
         failures = []
-        with _workspace(self.target.parent) as folder:
+        with workspace(self.target.parent) as folder:
             part = Path(folder) / self.target.name
             for source in sources:
                 try:
@@ -136,7 +136,7 @@ class _Corrupt(OSError):
     """A copy of a file is not what it should be; `strerror` says how."""
 
 
-def _workspace(folder: Path) -> TemporaryDirectory[str]:
+def workspace(folder: Path) -> TemporaryDirectory[str]:
     """Make a temporary directory inside `folder`: on the same disk, so that moving out of it is atomic."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

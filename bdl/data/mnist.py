@@ -21,7 +21,15 @@ _SHA256 = {
 
 @dataclass(frozen=True)
 class MnistSet(FileSet):
-    """Images of 28 x 28 grey values, 0 to 255, row by row, and their digits."""
+    """Images of 28 x 28 grey values, 0 to 255, row by row, and their digits.
+
+    Parameters
+    ----------
+    validation
+        How many of the 60,000 training rows validate, the last.
+    """
+
+    validation: int = 0
 
     @property
     def files(self) -> list[RemoteFile]:
@@ -36,7 +44,9 @@ class MnistSet(FileSet):
 
     def split(self, index: int) -> Split:
         """Give the published training and test rows."""
-        return leading_split(self.n, 60_000)
+        whole = leading_split(self.n, 60_000)
+        train, validation = np.split(whole.train, [60_000 - self.validation])
+        return Split(train, whole.test, validation)
 
 
 def _idx(content: bytes) -> NDArray[np.uint8]:
@@ -47,3 +57,6 @@ def _idx(content: bytes) -> NDArray[np.uint8]:
 
 
 mnist = MnistSet("mnist", "which digit is written, 0 to 9", 70_000, 784, 1)
+mnist_validated = MnistSet(
+    "mnist_validated", "mnist, the last 10,000 training images of which validate", 70_000, 784, 1, 10_000
+)

@@ -52,10 +52,11 @@ def _same(split: Split, index: int) -> Split:
 
 
 def _shortened(dataset: Dataset, rows: int, index: int) -> Split:
-    train, test = dataset.split(index)
+    split = dataset.split(index)
+    train = split.train
     if rows > len(train):
         raise InputError(
             f"preparation.rows: split {index} of dataset '{dataset.name}' has {len(train)} training rows, so {rows} "
             f"cannot be kept; choose at most {len(train)}"
         )
-    return Split(train[:rows], test)
+    return split._replace(train=train[:rows])

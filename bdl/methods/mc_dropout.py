@@ -1,5 +1,7 @@
 """MC dropout: dropout on inputs and hidden units, kept at prediction (Gal and Ghahramani 2016).
 
+Of a network that is not dense throughout, the inputs of its last layer alone are dropped.
+
 The posterior draws m o theta, where the mask m zeroes all weights that leave a dropped unit and is 1 / (1 - p) on
 the others, 1 on biases; p is ``dropout_rate``. Adam descends E_m[-log p(D | m o theta)] + (1/2) sum_i lambda_i
 theta_i^2. With the prior precision alpha (the square of their prior length-scale) and the standard deviation s of
@@ -19,10 +21,8 @@ import torch
 from annotated_types import Ge, Gt
 from torch import Tensor
 
-from bdl.errors import InputError
 from bdl.methods.base import MinibatchMethod, Noise, Shapes, start
 from bdl.methods.optim import OPTIMIZERS, OptimState, Params
-from bdl.models.base import LayeredModel
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import Dropout
 
@@ -73,10 +73,8 @@ class McDropout(MinibatchMethod):
         return self.gradients_per_update
 
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` if the model is not made of dense layers."""
-        model = problem.model
-        if not isinstance(model, LayeredModel):
-            raise InputError(f"mc-dropout needs a model of dense layers, not {type(model).__name__}; use linear or mlp")
+        """Raise `InputError` if the model has no dense layer in the end."""
+        _ = problem.layout.n_units
 
     def init(self, problem: Problem, noise: Noise) -> McDropoutState:
         """Start with nothing dropped."""

@@ -9,6 +9,7 @@ which is -log p(D | theta) - prior_share log p(theta) by example, so that learni
 """
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Annotated, NamedTuple
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from bdl.methods import optim
 from bdl.methods.base import MinibatchMethod, Noise, start
-from bdl.methods.optim import Optimizer, OptimState, Params
+from bdl.methods.optim import Optimizer, OptimState, Params, clip_by_norm
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import Point
 
@@ -41,10 +42,21 @@ class Sgd(MinibatchMethod):
         Weight of the log-prior: 1 for the posterior's mode, 0 for the largest likelihood.
     initial_scale
         Standard deviation of the initial parameters, which are normal with mean 0; null for the model's own start.
+    gradients_per_update
+        Minibatches whose gradients are averaged in an update.
+    max_grad_norm
+        The gradient of N E is clipped to this norm and descended in place of that of E; null descends E.
     """
 
     prior_share: Annotated[float, Ge(0)] = 1.0
     initial_scale: Annotated[float, Ge(0)] | None = None
+    gradients_per_update: Annotated[int, Ge(1)] = 1
+    max_grad_norm: Annotated[float, Gt(0)] | None = None
+
+    @property
+    def batches_per_step(self) -> int:
+        """Minibatches that one `step` consumes."""
+        return self.gradients_per_update
 
     @property
     def _optimizer(self) -> Optimizer:
@@ -57,14 +69,18 @@ class Sgd(MinibatchMethod):
 
     def step(self, state: PointState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> PointState:
         """Descend E once."""
-        batch, theta = batches._replace(x=batches.x[0], y=batches.y[0]), state.params["theta"]
+        theta = state.params["theta"]
 
-        def cost(theta: Tensor) -> Tensor:
-            return -problem.log_likelihoods(theta, batch, hyper).mean()
+        def cost(theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
+            return -problem.log_likelihoods(theta, batches._replace(x=x, y=y), hyper).mean()
 
-        gradient: Tensor = torch.func.grad(cost)(theta)
+        slope = torch.func.grad(cost)
+        parts = zip(batches.x.unbind(), batches.y.unbind(), strict=True)  # one by one: the layers of one are in memory
+        gradient: Tensor = reduce(torch.add, (slope(theta, x, y) for x, y in parts)) / len(batches.x)
         if self.prior_share:
-            gradient = gradient + self.prior_share * problem.prior_precision(hyper) / batch.n * theta
+            gradient = gradient + self.prior_share * problem.prior_precision(hyper) / batches.n * theta
+        if self.max_grad_norm is not None:
+            gradient = clip_by_norm(batches.n * gradient, self.max_grad_norm)
         rates = {"theta": hyper["learning_rate"]}
         steps, moments = self._optimizer.update({"theta": gradient}, state.optim, rates)
         return PointState({"theta": theta + steps["theta"]}, moments)

@@ -62,7 +62,7 @@ class Slang(MinibatchMethod):
     initial_scale
         Standard deviation of the initial means, which are normal with mean 0; null for the model's own start.
     initial_precision
-        The precision starts as this multiple of the identity.
+        The precision starts as this multiple of the identity; null makes it a hyper-parameter, which may be searched.
     doubled_mean
         True does as the published code for networks does: it evaluates the model at 2 mu + e, where e is noise of
         precision P (docs/errata.md). In terms of m = 2 mu, the mean of what it trains, that is twice the learning
@@ -74,8 +74,13 @@ class Slang(MinibatchMethod):
     momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
     lr_factors: tuple[Annotated[float, Gt(0)], Annotated[float, Gt(0)]] = (1.0, 1.0)
     initial_scale: Annotated[float, Ge(0)] | None = 0.1
-    initial_precision: Annotated[float, Gt(0)] = 1.0
+    initial_precision: Annotated[float, Gt(0)] | None = 1.0
     doubled_mean: bool = False
+
+    @property
+    def hyper(self) -> tuple[str, ...]:
+        """Names of the per-trial hyper-parameters it needs beside those of the problem."""
+        return ("learning_rate",) if self.initial_precision is not None else ("learning_rate", "initial_precision")
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -88,6 +93,11 @@ class Slang(MinibatchMethod):
         return {"learning_rate": 1 / self.lr_factors[1]}
 
     @property
+    def hyper_above(self) -> dict[str, float]:
+        """Limit the initial precision to positive values."""
+        return {"initial_precision": 0.0}
+
+    @property
     def _doubling(self) -> int:
         return 2 if self.doubled_mean else 1
 
@@ -97,10 +107,11 @@ class Slang(MinibatchMethod):
             raise InputError(f"rank {self.rank} exceeds the {problem.dim} parameters of the model; lower it")
 
     def init(self, problem: Problem, noise: Noise) -> SlangState:
-        """Start with U = 0 and d = initial_precision."""
+        """Start with U = 0 and d = initial_precision; a hyper-parameter comes with the first step."""
         mu = self._doubling * start(problem, noise["theta"], self.initial_scale)
         zero = torch.zeros_like(mu)
-        return SlangState(mu, zero.unsqueeze(1).repeat(1, self.rank), zero + self.initial_precision, zero, zero[0])
+        d = zero + (1.0 if self.initial_precision is None else self.initial_precision)
+        return SlangState(mu, zero.unsqueeze(1).repeat(1, self.rank), d, zero, zero[0])
 
     def step_noise(self, problem: Problem) -> Shapes:
         """Ask for S samples' worth."""
@@ -111,6 +122,8 @@ class Slang(MinibatchMethod):
         batch = batches._replace(x=batches.x[0], y=batches.y[0])
         alpha, beta = (factor * rate for factor, rate in zip(self.lr_factors, self.rates(hyper).values(), strict=True))
         prior = problem.prior_precision(hyper)
+        if self.initial_precision is None:
+            state = state._replace(d=torch.where(state.updates == 0, hyper["initial_precision"], state.d))
 
         G = example_gradients(problem, self.posterior(state).sample(noise["theta"]), batch, hyper)
         scale = batch.n / (self.samples * len(batch.x))

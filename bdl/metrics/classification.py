@@ -24,17 +24,6 @@ class Error:
 
 
 @dataclass(frozen=True)
-class Accuracy:
-    """Fraction of the test rows whose most probable class is the label; the first class wins a tie."""
-
-    info: ClassVar = MetricInfo("Accuracy", "fraction of test points", "higher", "predictive", "classification")
-
-    def __call__(self, evaluation: Evaluation) -> float:
-        """Score a fit."""
-        return float(_hits(evaluation).mean())
-
-
-@dataclass(frozen=True)
 class ErrorPercent:
     """`Error` in percent, as papers print it (SLANG paper 2018, Table 3)."""
 

@@ -125,7 +125,10 @@ class Evaluation:
 
     def predict(self, examples: Examples, draws: Draws) -> Predictions:
         """Predict any rows, on the device of the posterior; errors as in `predictions`."""
-        return predict(self.model, self.posterior, examples, tensors_of(self.hyper), self.buffers, draws)
+        return predict(self.model, self.posterior, examples, tensors_of(self.hyper), self.buffers, draws, self._seen)
+
+    def _seen(self) -> Tensor:
+        return self.trained.x
 
 
 __all__ = ["Draws", "Evaluation", "Examples", "Moments", "Predictions"]

@@ -1,6 +1,6 @@
 """What scores need of predictions: sums over posterior samples, made without holding all outputs at once."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import log
 from typing import NamedTuple
 
@@ -50,6 +50,8 @@ class Predictions(NamedTuple):
     """(1/S) sum_s p(class c | theta_s), (n, C)."""
     votes: Tensor
     """Share of the samples whose most probable class it is, (n, C)."""
+    squares: Tensor
+    """(1/S) sum_s p(class c | theta_s)^2, (n, C)."""
 
 
 class Draws(NamedTuple):
@@ -64,7 +66,13 @@ class Draws(NamedTuple):
 
 
 def predict(
-    problem: Problem, posterior: Posterior, examples: Examples, hyper: Hyper, buffers: Buffers, draws: Draws
+    problem: Problem,
+    posterior: Posterior,
+    examples: Examples,
+    hyper: Hyper,
+    buffers: Buffers,
+    draws: Draws,
+    training: Callable[[], Tensor] | None = None,
 ) -> Predictions:
     """Predict rows by samples of the posterior; float32 outputs of the model, float64 thereafter.
 
@@ -85,7 +93,9 @@ def predict(
         Running statistics of the model.
     draws
         Number and key of the samples. Sample s takes the normals s * noise_dim to (s + 1) * noise_dim of the flat
-        stream of ceil(S * noise_dim / 2) pairs.
+        stream of ceil(S * noise_dim / 2) pairs. A posterior that has no more vectors than S gives each of them once.
+    training
+        Gives training inputs, (n, d), for models that recompute statistics from them.
 
     Returns
     -------
@@ -95,15 +105,20 @@ def predict(
     device = tree_leaves(posterior)[0].device
     y, values = examples.y.to(device, torch.float64), {name: value.to(device) for name, value in hyper.items()}
     total: Predictions | None = None
-    for pieces in outputs(problem, posterior, examples, buffers, draws):
+    for pieces in outputs(problem, posterior, examples, buffers, draws, training):
         piece = _beside([_sums(problem, f, y[rows], values) for rows, f in pieces])
         total = piece if total is None else _together(total, piece)
     assert total is not None
-    return _averages(total, draws.samples)
+    return _averages(total, len(total.sample_log_likelihood))
 
 
 def outputs(
-    problem: Problem, posterior: Posterior, examples: Examples, buffers: Buffers, draws: Draws
+    problem: Problem,
+    posterior: Posterior,
+    examples: Examples,
+    buffers: Buffers,
+    draws: Draws,
+    training: Callable[[], Tensor] | None = None,
 ) -> Iterator[Iterator[tuple[slice, Tensor]]]:
     """Evaluate the model at samples of the posterior, in pieces; arguments as in `predict`.
 
@@ -119,17 +134,19 @@ def outputs(
         torch.as_tensor(value, dtype=torch.float32, device=device) for value in (examples.y_unit, examples.y_origin)
     )
     state = as_type(dict(buffers), torch.float32, device)
+    seen = training().to(device, torch.float32) if problem.recomputes and training else None
 
-    def at(theta: Tensor, rows: slice) -> Tensor:
-        f = torch.func.vmap(lambda sample: problem.predict(sample, x[rows], state))(theta)
+    def at(theta: Tensor, rows: slice, own: Buffers, mapped: int | None) -> Tensor:
+        f = torch.func.vmap(lambda sample, one: problem.predict(sample, x[rows], one), (0, mapped))(theta, own)
         return problem.likelihood.restore(f, unit, origin)
 
     def pieces(theta: Tensor) -> Iterator[tuple[slice, Tensor]]:
         size = max(1, VALUES_AT_ONCE // (len(theta) * problem.widest))
+        fresh = None if seen is None else torch.func.vmap(problem.recomputed, (0, None))(theta, seen)
         for rows in (slice(start, start + size) for start in range(0, len(x), size)):
-            yield rows, at(theta, rows)
+            yield rows, at(theta, rows, state, None) if fresh is None else at(theta, rows, fresh, 0)
 
-    return (pieces(theta) for theta in sampled(posterior, draws))
+    return (pieces(theta) for theta in _vectors(posterior, draws))
 
 
 def sampled(posterior: Posterior, draws: Draws) -> Iterator[Tensor]:
@@ -176,6 +193,14 @@ def tensors_of(hyper: Mapping[str, float]) -> dict[str, Tensor]:
     return {name: torch.tensor(value, dtype=torch.float64) for name, value in hyper.items()}
 
 
+def _vectors(posterior: Posterior, draws: Draws) -> Iterator[Tensor]:
+    """Draw samples; of a posterior that has no more vectors than that, take each once instead."""
+    atoms: Tensor | None = getattr(posterior, "atoms", None)
+    if atoms is None or len(atoms) > draws.samples:
+        return sampled(posterior, draws)
+    return iter(torch.split(atoms, max(1, _PARAMETERS_AT_ONCE // posterior.dim)))
+
+
 def _sums(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Predictions:
     """Add up over samples: fields as in `Predictions`, times S; the first is the logarithm of a sum."""
     values = {name: value.double() for name, value in hyper.items()}
@@ -183,12 +208,13 @@ def _sums(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Predictions:
     densities = target.log_prob(y.double())
     if problem.likelihood.fits(0):
         none = torch.zeros_like(y, dtype=torch.float64).unsqueeze(-1)[:, :0]
-        return Predictions(densities.logsumexp(0), densities.sum(1), target.mean.sum(0), none, none)
+        return Predictions(densities.logsumexp(0), densities.sum(1), target.mean.sum(0), none, none, none)
     probabilities = _probabilities(target)
     classes = torch.arange(probabilities.shape[-1], device=f.device)
     votes = (probabilities.argmax(-1, keepdim=True) == classes).double()
     none = torch.zeros_like(y, dtype=torch.float64)[:0]
-    return Predictions(densities.logsumexp(0), densities.sum(1), none, probabilities.sum(0), votes.sum(0))
+    sums = (part.sum(0) for part in (probabilities, votes, probabilities.square()))
+    return Predictions(densities.logsumexp(0), densities.sum(1), none, *sums)
 
 
 def _probabilities(target: Distribution) -> Tensor:
@@ -214,6 +240,7 @@ def _together(first: Predictions, second: Predictions) -> Predictions:
         first.mean + second.mean,
         first.probabilities + second.probabilities,
         first.votes + second.votes,
+        first.squares + second.squares,
     )
 
 
@@ -225,4 +252,5 @@ def _averages(sums: Predictions, count: int) -> Predictions:
         sums.mean / count,
         sums.probabilities / count,
         sums.votes / count,
+        sums.squares / count,
     )

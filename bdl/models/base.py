@@ -70,3 +70,17 @@ class BufferedModel(Model, Protocol):
     def widest(self, d_in: int, d_out: int) -> int:
         """Count the values that the widest layer puts out for one row."""
         ...
+
+
+@runtime_checkable
+class RecomputingModel(Model, Protocol):
+    """A model whose predictions may need statistics of the training rows under the parameters themselves."""
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether they do."""
+        ...
+
+    def recomputed(self, theta: Tensor, x: Tensor, d_out: int) -> dict[str, Tensor]:
+        """Give the statistics by name, from parameters and training inputs, (n, d_in)."""
+        ...

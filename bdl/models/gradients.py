@@ -31,7 +31,7 @@ def gradient_matrix(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper)
     InputError
         If the model normalises by statistics of the minibatch: an example has no gradient of its own then.
     """
-    if problem.buffers():
+    if problem.buffers() or problem.recomputes:
         raise InputError("under batch normalisation no example has a gradient of its own: use layer normalisation")
 
     def one(theta: Tensor, x: Tensor, y: Tensor) -> Tensor:

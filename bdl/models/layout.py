@@ -1,5 +1,6 @@
 """Where the entries of a flat parameter vector stand in a model."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -37,14 +38,22 @@ class Layout:
         return self.model.bias_mask(self.d_in, self.d_out)
 
     @property
+    def last_layer(self) -> tuple[int, int, bool]:
+        """Inputs and outputs of the last layer, whose parameters are the last ones, and whether it has biases."""
+        own: Callable[[int, int], tuple[int, int, bool]] | None = getattr(self.model, "last_layer", None)
+        if own is not None:
+            return own(self.d_in, self.d_out)
+        return *self._widths()[-2:], self._layered().bias  # type: ignore[return-value]
+
+    @property
     def n_layers(self) -> int:
         """Number of dense layers."""
         return len(self._widths()) - 1
 
     @property
     def n_units(self) -> int:
-        """Number of inputs and hidden units."""
-        return sum(self._widths()[:-1])
+        """Number of inputs and hidden units; of a model that is not dense throughout, of inputs of its last layer."""
+        return sum(self._widths()[:-1]) if isinstance(self.model, LayeredModel) else self.last_layer[0]
 
     @property
     def layers(self) -> Tensor:
@@ -54,7 +63,12 @@ class Layout:
 
     @property
     def units(self) -> Tensor:
-        """Unit that each weight leaves, inputs first; `n_units` for a bias. Integers, (D,)."""
+        """Unit that each weight leaves, inputs first; `n_units` for a bias, or for no unit. Integers, (D,)."""
+        if not isinstance(self.model, LayeredModel):
+            n_in, n_out, bias = self.last_layer
+            units, end = torch.full((self.dim,), n_in), self.dim - n_out * bias
+            units[end - n_in * n_out : end] = torch.arange(n_in).repeat(n_out)
+            return units
         parts, first = [], 0
         for n_in, n_out in pairwise(self._widths()):
             parts.append(torch.arange(first, first + n_in).repeat(n_out))

@@ -4,14 +4,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import torch
 from annotated_types import Gt
 from torch import Tensor
 from torch.func import functional_call
 
+from bdl.errors import InputError
 from bdl.models.skeleton import Skeleton, build, factory_of
+
+ROWS = 128
+"""Rows of a minibatch from which statistics are recomputed."""
 
 
 @dataclass(frozen=True)
@@ -31,24 +35,29 @@ class Module:
         Further arguments of the function.
     shape
         Shape of one row, such as (channels, height, width); null leaves it flat.
+    batch_norm
+        Statistics for predictions: ``"running"`` averages of training, or ``"recompute"``, anew for every sample of the
+        parameters from the training rows, as SWAG does (Maddox et al. 2019, section 4.2).
 
     Notes
     -----
     The parameters are in the order of `named_parameters`, each flattened row by row; those named ``bias`` are biases.
     They may start at weights noise * sqrt(2 / fan_in), fan_in being the size of a weight over its first dimension (He
-    et al. 2015), biases 0, and other vectors, such as scales of normalisations, as the function leaves them.
+    et al. 2015), biases 0, and other vectors, such as scales of normalisations, as the function leaves them; so do
+    those whose names are in an attribute ``pretrained`` of the network.
     """
 
     factory: str
     settings: dict[str, Any] = field(default_factory=dict)
     shape: tuple[Annotated[int, Gt(0)], ...] | None = None
+    batch_norm: Literal["running", "recompute"] = "running"
 
     def __hash__(self) -> int:
-        return hash((self.factory, self._settings, self.shape))
+        return hash((self.factory, self._settings, self.shape, self.batch_norm))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Leave the network behind when pickled; it is built again."""
-        return type(self), (self.factory, self.settings, self.shape)
+        return type(self), (self.factory, self.settings, self.shape, self.batch_norm)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -75,7 +84,9 @@ class Module:
         return outputs
 
     def buffers(self, d_in: int, d_out: int) -> dict[str, Tensor]:
-        """Give the running means and variances of batch normalisations before training."""
+        """Give the running means and variances of batch normalisations before training; none that are recomputed."""
+        if self.recomputes:
+            return {}
         return {name: value.clone() for name, value in self._skeleton(d_in, d_out).statistics.items()}
 
     def predict(self, theta: Tensor, x: Tensor, d_out: int, buffers: Mapping[str, Tensor]) -> Tensor:
@@ -97,6 +108,42 @@ class Module:
         with torch.no_grad():
             functional_call(skeleton.tracking, skeleton.tensors(theta) | statistics, (self._rows(x),))
         return {name: value.to(buffers[name].dtype) for name, value in statistics.items()}
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether predictions need statistics of training rows."""
+        return self.batch_norm == "recompute"
+
+    def recomputed(self, theta: Tensor, x: Tensor, d_out: int) -> dict[str, Tensor]:
+        """Average the statistics of minibatches of training inputs, (n, d_in), under the parameters, for `predict`.
+
+        Minibatches have `ROWS` rows; the rest is left out, if there is a whole one. `theta` may be mapped, `x` not.
+        """
+        skeleton = self._skeleton(x.shape[-1], d_out)
+        tensors, total = skeleton.tensors(theta), dict[str, Tensor]()
+        parts = torch.split(x, ROWS)[: max(1, len(x) // ROWS)]
+        with torch.no_grad():
+            for part in parts:
+                # written into; mapped wherever the parameters are
+                own = {name: 0 * theta[0] + value.to(theta) for name, value in skeleton.statistics.items()}
+                functional_call(skeleton.averaging, tensors | own, (self._rows(part),))
+                total = {name: value / len(parts) + total.get(name, 0) for name, value in own.items()}
+        return total
+
+    def last_layer(self, d_in: int, d_out: int) -> tuple[int, int, bool]:
+        """Give inputs and outputs of the last layer, and whether it has biases.
+
+        Raises
+        ------
+        InputError
+            If it is not dense.
+        """
+        shapes = self._skeleton(d_in, d_out).shapes
+        last = [*shapes][-1].rpartition(".")[0]
+        (_, weight), *bias = [(name, shape) for name, shape in shapes.items() if name.rpartition(".")[0] == last]
+        if len(weight) != 2 or any(shape != weight[:1] for _, shape in bias):
+            raise InputError(f"factory '{self.factory}': the last layer, {last}, is not dense: use another method")
+        return weight[1], weight[0], bool(bias)
 
     def widest(self, d_in: int, d_out: int) -> int:
         """Count the values that the widest layer puts out for one row."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.models.base import BufferedModel, LayeredModel, Layers, Model
+from bdl.models.base import BufferedModel, LayeredModel, Layers, Model, RecomputingModel
 from bdl.models.layout import Layout
 from bdl.models.likelihoods import Likelihood
 from bdl.models.priors import GaussianPrior, PrecisionPrior, Prior
@@ -131,6 +131,16 @@ class Problem:
         if isinstance(self.model, BufferedModel):
             return self.model.track(theta, x, self.d_out, buffers)
         return dict(buffers)
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether predictions need statistics of the training rows under each sample of the parameters."""
+        return bool(getattr(self.model, "recomputes", False))
+
+    def recomputed(self, theta: Tensor, x: Tensor) -> dict[str, Tensor]:
+        """Give these statistics, for `predict`: (D,), training inputs (n, d_in)."""
+        assert isinstance(self.model, RecomputingModel), "asked only where `recomputes`"
+        return self.model.recomputed(theta, x, self.d_out)
 
     def layers(self, theta: Tensor, batch: Batch, hyper: Hyper) -> Layers:
         """Give each layer's inputs and the errors of each example's log-likelihood.

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +19,13 @@ FACTORIES = Registry("module", {})
 
 @dataclass(frozen=True, eq=False)
 class Skeleton:
-    """A network in three states, its parameters taken out.
+    """A network in four states, its parameters taken out.
 
     Parameters
     ----------
-    training, tracking, evaluation
-        Batch normalisation by the minibatch; the same, writing running statistics; by running statistics.
+    training, tracking, averaging, evaluation
+        Batch normalisation by the minibatch; the same, writing running statistics; the same, writing those of the
+        minibatch alone; by running statistics.
     shapes
         Shape of each parameter by name, in their order.
     statistics
@@ -41,6 +42,7 @@ class Skeleton:
 
     training: nn.Module
     tracking: nn.Module
+    averaging: nn.Module
     evaluation: nn.Module
     shapes: Mapping[str, torch.Size]
     statistics: Mapping[str, Tensor]
@@ -86,6 +88,8 @@ def build(factory: str, settings: Mapping[str, Any], shape: tuple[int, ...] | No
         torch.manual_seed(0)
         try:
             net = make(d_in if shape is None else shape, d_out, **settings)
+        except InputError:
+            raise
         except Exception as error:
             raise InputError(f"factory '{factory}' fails: {type(error).__name__}: {error}") from error
     if not isinstance(net, nn.Module):
@@ -139,15 +143,17 @@ def _take_apart(net: nn.Module, widest: int) -> Skeleton:
         if part.track_running_stats
     }
     parameters = {name: value.detach() for name, value in net.named_parameters()}
+    kept: Collection[str] = getattr(net, "pretrained", ())
     return Skeleton(
         training=_without_statistics(net).train(),
         tracking=_hollow(net).train(),
+        averaging=_forgetful(net).train(),
         evaluation=_hollow(net).eval(),
         shapes={name: value.shape for name, value in parameters.items()},
         statistics=statistics,
         constants={name: value.clone() for name, value in net.named_buffers() if name not in statistics},
-        centre=_flat(parameters, lambda name, value: value if value.ndim < 2 and not _is_bias(name) else 0 * value),
-        spread=_flat(parameters, lambda name, value: torch.full_like(value, _he(name, value))),
+        centre=_flat(parameters, lambda name, value: value if name in kept or _is_scale(name, value) else 0 * value),
+        spread=_flat(parameters, lambda name, value: torch.full_like(value, 0 if name in kept else _he(name, value))),
         biases=_flat(parameters, lambda name, value: torch.full(value.shape, _is_bias(name))),
         widest=widest,
     )
@@ -156,6 +162,14 @@ def _take_apart(net: nn.Module, widest: int) -> Skeleton:
 def _hollow(net: nn.Module) -> nn.Module:
     """Copy a network without the numbers in it."""
     return copy.deepcopy(net).to("meta")
+
+
+def _forgetful(net: nn.Module) -> nn.Module:
+    hollow = _hollow(net)
+    for part in hollow.modules():
+        if isinstance(part, _BatchNorm):
+            part.momentum = 1.0
+    return hollow
 
 
 def _without_statistics(net: nn.Module) -> nn.Module:
@@ -172,6 +186,10 @@ def _flat(parameters: Mapping[str, Tensor], values: Callable[[str, Tensor], Tens
 
 def _is_bias(name: str) -> bool:
     return name.rpartition(".")[2] == "bias"
+
+
+def _is_scale(name: str, value: Tensor) -> bool:
+    return value.ndim < 2 and not _is_bias(name)
 
 
 def _he(name: str, value: Tensor) -> float:

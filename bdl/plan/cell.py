@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
-from bdl.data import Dataset, SplitScheme, Standardise, Stream, load, load_stream, prepare
+import numpy as np
+
+from bdl.data import Dataset, Split, SplitScheme, Standardise, Stream, load, load_stream, prepare
 from bdl.models.problem import Problem
 from bdl.spec import Benchmark, Entry, Point
 from bdl.spec.labels import DatasetName
@@ -64,6 +66,13 @@ class Cell:
         preparation = self.benchmark.preparation
         rows = preparation.rows_of(self.dataset)
         return _load(_Keyed(self.dataset), preparation.split, preparation.standardise, rows)
+
+    def rows(self, split: int) -> Split:
+        """Give the rows of a split as its final fit sees them: validation rows may train as well."""
+        rows, search = self.data.split(split), self.settings.search
+        if search is None or not search.refits:
+            return rows
+        return rows._replace(train=np.concatenate([rows.train, rows.validation]))
 
     @property
     def stream(self) -> Stream:

@@ -40,12 +40,13 @@ def check(cell: Cell) -> None:
         )
     for rows in sizes:
         _check_rows(cell, rows)
+    _check_validation(cell)
 
 
 def _check_rows(cell: Cell, rows: int) -> None:
     """Refuse too few training rows for the folds, or for one update."""
     search = cell.settings.search
-    smallest = rows if search is None else rows - -(-rows // search.folds)
+    smallest = rows if search is None else search.training_rows(rows)
     if search is not None and search.folds > rows:
         raise InputError(
             f"entries.{cell.entry}.search.folds: {search.folds} folds but {cell.dataset} has {rows} "
@@ -55,6 +56,16 @@ def _check_rows(cell: Cell, rows: int) -> None:
         raise InputError(
             f"entries.{cell.entry}.training: no update fits into {smallest} rows of {cell.dataset}; "
             "lower batch_size or raise epochs"
+        )
+
+
+def _check_validation(cell: Cell) -> None:
+    """Refuse a search by validation rows that a split does not have."""
+    search = cell.settings.search
+    if search and search.folds == 1 and any(not len(cell.data.split(split).validation) for split in cell.splits):
+        raise InputError(
+            f"entries.{cell.entry}.search.folds: 1 stands for the validation rows of a split, and {cell.dataset} has "
+            "none; choose 2 folds or more"
         )
 
 

@@ -28,7 +28,7 @@ def minibatches(cell: Cell, stage: Stage) -> int:
     search = cell.settings.search
     rows = len(cell.data.split(0).train)  # whichever splits run
     if stage == "search" and search:
-        rows -= -(-rows // search.folds)
+        rows = search.training_rows(rows)
     return updates(cell, rows) * batches_per_step(cell)
 
 
@@ -97,5 +97,7 @@ def scoring_seconds(cell: Cell, stage: Stage) -> float:
     if cell.settings.streams or not (stage == "search" or any(own.info.kind == "predictive" for own in metrics)):
         return 0.0
     split = cell.data.split(cell.splits[0])
-    rows = len(split.train) // search.folds if stage == "search" and search else len(split.test)
+    rows = len(split.test)
+    if stage == "search" and search:
+        rows = len(split.validation) if search.folds == 1 else len(split.train) // search.folds
     return cell.benchmark.evaluation_of(cell.entry).samples * float(cell.problem.dim) * (_DRAWN + rows * _PREDICTED)

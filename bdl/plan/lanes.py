@@ -27,8 +27,8 @@ def lane(cell: Cell, stage: Stage, split: int) -> range:
 
 def lane_rows(cell: Cell, stage: Stage, split: int) -> dict[int, int]:
     """Count the training rows of each split of a lane; one that does not exist has those of the last."""
-    last = splits_of(cell) - 1
-    return {own: len(cell.data.split(min(own, last)).train) for own in lane(cell, stage, split)}
+    last, rows = splits_of(cell) - 1, cell.rows if stage == "final" else cell.data.split
+    return {own: len(rows(min(own, last)).train) for own in lane(cell, stage, split)}
 
 
 def side_by_side(cell: Cell, stage: Stage) -> int:
@@ -39,11 +39,21 @@ def side_by_side(cell: Cell, stage: Stage) -> int:
     at_once = fits_of_split(cell, stage)
     if stage == "search" and search and cell.device == "cpu" and at_once == search.trials * search.folds:
         return 1
-    dim = cell.problem.dim
-    numbers = load(cell) * max(dim, cell.problem.widest * training.batch_size) // dim  # of parameters or activations
-    widest = max(2, _NUMBERS[cell.device] // (at_once * numbers))
+    widest = max(least(cell), _NUMBERS[cell.device] // (at_once * _numbers(cell)))
     lanes = -(-splits // widest)
     return -(-splits // lanes)
+
+
+def least(cell: Cell) -> int:
+    """Count the places of a lane at the least: one where a fit alone is more than a lane should be, else two."""
+    return 1 if cell.settings.training and _numbers(cell) > _NUMBERS[cell.device] else 2
+
+
+def _numbers(cell: Cell) -> int:
+    """Count the parameters, or activations, that an update of one fit goes through."""
+    training, dim = cell.settings.training, cell.problem.dim
+    assert training is not None, "asked of minibatch methods"
+    return load(cell) * max(dim, cell.problem.widest * training.batch_size) // dim
 
 
 def fits_of_split(cell: Cell, stage: Stage) -> int:

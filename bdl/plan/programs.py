@@ -5,7 +5,7 @@ from typing import cast
 
 from bdl.methods.base import StreamMethod
 from bdl.plan.cell import Cell
-from bdl.plan.lanes import lane_rows
+from bdl.plan.lanes import lane_rows, least
 from bdl.training.fitting import Fitting, Looks
 from bdl.training.lanes import Lane
 from bdl.training.program import Program
@@ -63,9 +63,9 @@ def final_fitting(members: Sequence[Member], hyper: Sequence[Mapping[str, float]
     shared = program(cell)
     splits = [split for _, split in members]
     identities = [(*cell.identity, split, "final") for split in splits]
-    trials = shared.trials(identities, [cell.data.split(split).train for split in splits], hyper)
+    trials = shared.trials(identities, [cell.rows(split).train for split in splits], hyper)
     if shared.schedule is None:
         return shared.fitting(trials)
     rows = lane_rows(cell, "final", splits[0])
     places = [list(rows).index(split) for split in splits]
-    return shared.fitting(trials, compile=compile, lane=Lane(list(rows.values()), places))
+    return shared.fitting(trials, compile=compile, lane=Lane(list(rows.values()), places, least(cell)))

@@ -28,6 +28,8 @@ Counted = tuple[Cell, int]
 YEAR = 365.25 * 24 * 3600.0
 _BASE = 400_000_000
 """Bytes that a process takes before it has any data: the interpreter, PyTorch and its compiler."""
+ROW_BYTES = 2000
+"""That a row takes in the store, in memory and where it is published."""
 COMPILED = 5
 """Compiled programs are that much faster at the most."""
 _STAGES: tuple[Stage, ...] = ("search", "final")
@@ -46,8 +48,8 @@ def check_sizes(plan: Sequence[Counted], jobs: int) -> None:
         need = _BASE + group_memory(cell, count)
         if cell.device == "cpu" and need > there:
             raise InputError(
-                f"entries.{cell.entry}: on {cell.dataset} {_most(cell, count):,} fits side by side, of "
-                f"{_dim(cell):,} parameters, need about {machine.amount(need)} of memory, and "
+                f"entries.{cell.entry}: on {cell.dataset} {count:,} splits, with {_most(cell, count):,} fits side by "
+                f"side of {_dim(cell):,} parameters, need about {machine.amount(need)} of memory, and "
                 f"{machine.amount(there)} are available; make the model, the settings or the splits smaller"
             )
     if (need := memory(plan, jobs)) > there and jobs > 1:
@@ -70,9 +72,16 @@ def memory(plan: Iterable[Counted], jobs: int) -> int:
     return jobs * (_BASE + largest) + (_BASE if jobs > 1 else 0)
 
 
+def most_jobs(plan: Sequence[Counted]) -> int:
+    """Count the processes that cores and memory allow, one at least."""
+    largest = max((group_memory(cell, count) for cell, count in plan), default=0)
+    return max(1, min(machine.cores(), (machine.memory() - _BASE) // (_BASE + largest)))
+
+
 def group_memory(cell: Cell, splits: int) -> int:
-    """Foretell the bytes of the largest group of a cell, and of its data."""
-    return _data(cell) + _most(cell, splits) * _fit_memory(cell)
+    """Foretell the bytes of the largest group of a cell, of its data, and of the rows that are published."""
+    rows = splits * sum(fits(cell, stage) for stage in _STAGES)
+    return _data(cell) + _most(cell, splits) * _fit_memory(cell) + rows * ROW_BYTES
 
 
 def posterior_size(cell: Cell) -> int:

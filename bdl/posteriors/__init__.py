@@ -9,6 +9,7 @@ from bdl.posteriors.full import FullGaussian
 from bdl.posteriors.full_precision import FullPrecision
 from bdl.posteriors.kl import kl_divergence
 from bdl.posteriors.kronecker import KroneckerGaussian
+from bdl.posteriors.last_layer import LastLayer
 from bdl.posteriors.low_rank_precision import LowRankPrecision
 from bdl.posteriors.point import Point
 from bdl.posteriors.scaled import Scaled
@@ -26,6 +27,7 @@ __all__ = [
     "FullPrecision",
     "Gaussian",
     "KroneckerGaussian",
+    "LastLayer",
     "LowRankPrecision",
     "Point",
     "Posterior",

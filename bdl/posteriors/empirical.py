@@ -31,6 +31,11 @@ class Empirical(NamedTuple):
         """Standard-normal values per sample: one, which picks a draw."""
         return 1
 
+    @property
+    def atoms(self) -> Tensor:
+        """All vectors that it gives, each as probable as the others, shape (S, D)."""
+        return self.draws
+
     def mean(self) -> Tensor:
         """Mean of the draws, shape (D,)."""
         return self.draws.mean(-2)

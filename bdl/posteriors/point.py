@@ -32,6 +32,11 @@ class Point(NamedTuple):
         """Standard-normal values per sample: none."""
         return 0
 
+    @property
+    def atoms(self) -> Tensor:
+        """All vectors that it gives, each as probable as the others, shape (1, D)."""
+        return self.loc.unsqueeze(0)
+
     def mean(self) -> Tensor:
         """Give the vector, shape (D,)."""
         return self.loc

@@ -21,6 +21,7 @@ FAMILIES = Registry(
         "full-precision": "bdl.posteriors.full_precision:FullPrecision",
         "low-rank-precision": "bdl.posteriors.low_rank_precision:LowRankPrecision",
         "kronecker": "bdl.posteriors.kronecker:KroneckerGaussian",
+        "last-layer": "bdl.posteriors.last_layer:LastLayer",
         "point": "bdl.posteriors.point:Point",
         "dropout": "bdl.posteriors.dropout:Dropout",
         "empirical": "bdl.posteriors.empirical:Empirical",

@@ -1,6 +1,5 @@
 """Tables that say at their head what they are not."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -8,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from bdl.reports import Cell, render
+from bdl.reports.render import markdown
 
 
 def headed(cells: Sequence[Cell], format: str, remark: str) -> RenderableType:
@@ -25,6 +25,5 @@ def headed(cells: Sequence[Cell], format: str, remark: str) -> RenderableType:
     if format == "rich":
         return Group(Text(remark, style="bold yellow"), Text(), render(cells, format))
     if format == "markdown":
-        escaped = re.sub(r"([\\|*_`<>\[\]])", r"\\\1", remark)
-        return f"**{escaped}**\n\n{render(cells, format)}"
+        return f"**{markdown(remark)}**\n\n{render(cells, format)}"
     return render([replace(cell, note="\n".join(filter(None, (remark, cell.note)))) for cell in cells], format)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rich.console import RenderableType
 from torch import Tensor
 
-from bdl.errors import InputError
+from bdl.errors import InputError, unknown
 from bdl.plan.cell import Cell
 from bdl.plan.reference import truth
 from bdl.plan.truths import publish_info, sampled
@@ -33,6 +33,7 @@ from bdl.reports import (
     moment_figures,
     paired_figures,
     posterior_figures,
+    selective_figures,
 )
 from bdl.reports import Cell as TableCell
 from bdl.reports.figures import remarked
@@ -92,9 +93,20 @@ def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> 
     return found, [*files, *drawn]
 
 
-def tables(found: Found, format: str) -> RenderableType:
-    """Render our numbers beside the printed ones, with what they are not at the head; errors as in `render`."""
-    return headed(compared(found.benchmark, found.rows), format, found.remark)
+def tables(found: Found, format: str, metrics: Sequence[str] = ()) -> RenderableType:
+    """Render our numbers beside the printed ones, with what they are not at the head; all metrics if none is named.
+
+    Raises
+    ------
+    InputError
+        If there is no such metric, or as `render` says.
+    """
+    cells = compared(found.benchmark, found.rows)
+    known = dict.fromkeys(str(cell.metric) for cell in cells)
+    for name in metrics:
+        if name not in known:
+            raise unknown(f"metric of {found.benchmark.name}", name, known)
+    return headed([cell for cell in cells if not metrics or cell.metric in metrics], format, found.remark)
 
 
 def redraw(asked: Variant, results: Path) -> list[Path]:
@@ -120,12 +132,14 @@ def draw(found: Found, shown: Pictures, place: Path) -> list[Path]:
     """Draw every figure of a benchmark into ``figures`` of its folder, of what has rows."""
     benchmark, target = found.benchmark, place / "figures"
     present, comparison = narrowed(benchmark, found.rows), compared(benchmark, found.rows)
+    shared = overlaps(present) if present.baseline else {}
     with remarked(found.remark):
         return [
             *figures(present, comparison, target),
-            *paired_figures(present, found.rows, overlaps(present), target),
+            *paired_figures(present, found.rows, shared, target),
             *curve_figures(present, found.points, target),
             *cost_figures(present, comparison, target),
+            *selective_figures(present, comparison, target),
             *moment_figures(benchmark.name, shown.pairs, target),
             *posterior_figures(benchmark.name, shown.pairs, target),
             *band_figures(benchmark.name, shown.bands, target),

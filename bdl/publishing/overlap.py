@@ -13,7 +13,7 @@ def overlaps(benchmark: Benchmark) -> dict[str, float]:
     Parameters
     ----------
     benchmark
-        One without a baseline compares no splits, so that its data are not loaded.
+        Whose data are loaded.
 
     Returns
     -------
@@ -26,7 +26,7 @@ def overlaps(benchmark: Benchmark) -> dict[str, float]:
     InputError
         If data cannot be had.
     """
-    if benchmark.baseline is None or benchmark.preparation.split != "published":
+    if benchmark.preparation.split != "published":
         return {}
     found: dict[str, float] = {}
     for cell in cells_of(benchmark):

@@ -11,6 +11,7 @@ from bdl.reports.paired import PairedDifference, paired_differences, paired_figu
 from bdl.reports.papers import PaperValue, paper_values
 from bdl.reports.posteriors import posterior_figures
 from bdl.reports.render import render
+from bdl.reports.selective import selective_figures
 
 __all__ = [
     "Band",
@@ -31,4 +32,5 @@ __all__ = [
     "paper_values",
     "posterior_figures",
     "render",
+    "selective_figures",
 ]

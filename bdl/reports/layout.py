@@ -1,7 +1,7 @@
 """Cells arranged as tables of text, the same for every output format."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -81,7 +81,7 @@ def heading(label: str) -> str:
 
 def footnotes(cells: Sequence[Cell]) -> list[str]:
     """List the different notes in order of appearance in the tables; the first is number 1."""
-    return list(dict.fromkeys(note for group in _tables(cells) for cell in group for note in _notes(cell)))
+    return list(dict.fromkeys(note for group in by_metric(cells) for cell in group for note in notes_of(cell)))
 
 
 def chance(cells: Sequence[Cell]) -> str | None:
@@ -111,7 +111,7 @@ def sections(cells: Sequence[Cell]) -> list[Section]:
         holds for the whole table, on the entry where it holds for its row, else on the verdict.
     """
     numbers = {note: number for number, note in enumerate(footnotes(cells), start=1)}
-    return [_section(group, numbers) for group in _tables(cells)]
+    return [_section(group, numbers) for group in by_metric(cells)]
 
 
 def quantity(value: float, printed: float | None = None) -> str:
@@ -145,7 +145,8 @@ def _powers(text: str) -> str:
     return f"{mantissa}e{int(exponent)}" if e else text
 
 
-def _tables(cells: Sequence[Cell]) -> list[list[Cell]]:
+def by_metric(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Part cells by benchmark and metric, in the order of their appearance."""
     keys = dict.fromkeys((cell.benchmark, cell.metric) for cell in cells)
     return [[cell for cell in cells if (cell.benchmark, cell.metric) == key] for key in keys]
 
@@ -161,13 +162,13 @@ def _section(cells: list[Cell], numbers: dict[str, int]) -> Section:
     columns += [Column("Paper", "right"), Column("Verdict", "left")] if shown.printed_median else []
     columns += [Column("MC error", "right"), Column("Floor", "right")] if shown.sampled else []
     columns += [Column("n (failed)" if any(cell.n_failed for cell in cells) else "n", "left")]
-    shared = _shared(cells)
+    shared = shared_notes(cells)
     names, rows = shown_names(dict.fromkeys(cell.dataset for cell in cells)), []
     for place in dict.fromkeys(_place(cell) for cell in cells):
         row = {cell.statistic: cell for cell in cells if _place(cell) == place}
         rows.append((names[place[0]], *_row(row, shown, numbers, shared)))
     title = f"{cells[0].benchmark}: {heading(cells[0].metric)}"
-    return Section(_marked(title, shared, numbers), tuple(columns), tuple(rows))
+    return Section(marked(title, shared, numbers), tuple(columns), tuple(rows))
 
 
 def _place(cell: Cell) -> tuple[str, ...]:
@@ -178,30 +179,32 @@ def _place(cell: Cell) -> tuple[str, ...]:
 def _row(row: dict[str, Cell], shown: Shown, numbers: dict[str, int], above: set[str]) -> tuple[str, ...]:
     """Write one row behind its data set; the notes in `above` are marked on the table already."""
     mean, median = row["mean"], row.get("median")
-    common = _shared(row.values())
+    common = shared_notes(row.values())
     texts = [
         *map(short, mean.point.values()),
-        _marked(mean.method, common - above, numbers),
-        _ours(mean),
-        _paper(mean),
+        marked(mean.method, common - above, numbers),
+        ours(mean),
+        printed(mean),
     ]
     texts += ["" if mean.z is None else f"{mean.z:.1f}"] if shown.z else []
-    texts += [_marked(mean.verdict, {*_notes(mean)} - common, numbers)]
+    texts += [marked(mean.verdict, {*notes_of(mean)} - common, numbers)]
     if shown.median:
         texts += ["" if median is None or median.ours is None else _median(median.ours, median)]
     if shown.printed_median:
-        judged = None if median is None else _marked(median.verdict, {*_notes(median)} - common, numbers)
-        texts += ["" if median is None else _paper(median), judged or ""]
+        judged = None if median is None else marked(median.verdict, {*notes_of(median)} - common, numbers)
+        texts += ["" if median is None else printed(median), judged or ""]
     if shown.sampled:
         texts += ["" if value is None else f"{value:.2g}" for value in (mean.mc_se, mean.floor)]
     return (*texts, f"{mean.n_trials} ({mean.n_failed})" if mean.n_failed else f"{mean.n_trials}")
 
 
-def _shared(cells: Iterable[Cell]) -> set[str]:
-    return set.intersection(*({*_notes(cell)} for cell in cells))
+def shared_notes(cells: Iterable[Cell]) -> set[str]:
+    """Give the notes that all cells have."""
+    return set.intersection(*({*notes_of(cell)} for cell in cells))
 
 
-def _ours(cell: Cell) -> str:
+def ours(cell: Cell) -> str:
+    """Write our number with its standard error, both to the same digit; empty if there is none."""
     if cell.ours is None:
         return ""
     text = quantity(cell.ours, cell.paper)
@@ -222,7 +225,8 @@ def _median(ours: float, cell: Cell) -> str:
     return f"{text} ({'failed' if cell.failed_as_worst is None else quantity(cell.failed_as_worst, cell.paper)})"
 
 
-def _paper(cell: Cell) -> str:
+def printed(cell: Cell) -> str:
+    """Write the paper's number as printed; empty if there is none."""
     return " ± ".join(
         number.text if isinstance(number, Printed) else f"{number:g}"
         for number in (cell.paper, cell.paper_se)
@@ -230,9 +234,11 @@ def _paper(cell: Cell) -> str:
     )
 
 
-def _marked(text: str, notes: set[str], numbers: dict[str, int]) -> str:
+def marked(text: str, notes: set[str], numbers: Mapping[str, int]) -> str:
+    """Write a text with the numbers of its notes."""
     return text + " ".join(str(number).translate(SUPERSCRIPT) for number in sorted(numbers[note] for note in notes))
 
 
-def _notes(cell: Cell) -> list[str]:
+def notes_of(cell: Cell) -> list[str]:
+    """List the notes of a cell."""
     return cell.note.split("\n") if cell.note else []

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from bdl.errors import unknown
 from bdl.reports.compare import Cell
+from bdl.reports.latex import to_latex
 from bdl.reports.layout import FAILED_AS_WORST, SUPERSCRIPT, Section, chance, footnotes, sections
 
 STYLES = {
@@ -27,19 +28,8 @@ STYLES = {
     "differs": "bold yellow",
     "print in error": "cyan",
 }
-LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "↓": r"$\downarrow$",
-    "↑": r"$\uparrow$",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    **{mark: rf"\textsuperscript{{{digit}}}" for digit, mark in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
-    **{char: f"\\{char}" for char in "&%$#_{}"},
-}
+GROUPED = ("Dataset", "Metric")
+"""First columns whose texts have lines of their own in the terminal."""
 
 
 def render(cells: Sequence[Cell], format: str) -> RenderableType:
@@ -71,23 +61,15 @@ def to_rich(cells: Sequence[Cell]) -> Group:
     """Build one coloured table a metric, and below the notes and what chance does."""
     notes = [Text(f"{mark} {note}", style="dim") for mark, note in _numbered(cells)]
     notes += [Text(line, style="dim") for line in _last(cells)]
-    blocks = [Padding(_rich_table(section), (0, 0, 1, 0)) for section in sections(cells)]
+    blocks = [Padding(rich_table(section), (0, 0, 1, 0)) for section in sections(cells)]
     return Group(*blocks, *notes)
 
 
 def to_markdown(cells: Sequence[Cell]) -> str:
     """Write one pipe table a metric, and below the notes and what chance does."""
-    blocks = [_markdown_table(section) for section in sections(cells)]
-    blocks += [f"{mark} {_markdown(note)}\n" for mark, note in _numbered(cells)]
-    blocks += [f"{_markdown(line)}\n" for line in _last(cells)]
-    return "\n".join(blocks)
-
-
-def to_latex(cells: Sequence[Cell]) -> str:
-    """Write one booktabs tabular a metric, and below the notes and what chance does."""
-    blocks = [_latex_table(section) for section in sections(cells)]
-    blocks += [rf"\par{{\footnotesize {_latex(mark)}~{_latex(note)}\par}}" + "\n" for mark, note in _numbered(cells)]
-    blocks += [rf"\par{{\footnotesize {_latex(line)}\par}}" + "\n" for line in _last(cells)]
+    blocks = [markdown_table(section) for section in sections(cells)]
+    blocks += [f"{mark} {markdown(note)}\n" for mark, note in _numbered(cells)]
+    blocks += [f"{markdown(line)}\n" for line in _last(cells)]
     return "\n".join(blocks)
 
 
@@ -129,56 +111,42 @@ def _last(cells: Sequence[Cell]) -> list[str]:
     return [line] if line else []
 
 
-def _rich_table(section: Section) -> Table:
-    """Build a table that gives each dataset a line of its own, which saves a column on narrow terminals."""
+def rich_table(section: Section) -> Table:
+    """Build a table that gives each dataset of several rows a line of its own, which saves a column."""
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    table.title, table.title_justify = Text(section.title, "bold"), "left"
-    judged = [column.title == "Verdict" for column in section.columns]
-    for column in section.columns[1:]:
-        wraps = column.title in ("Verdict", FAILED_AS_WORST) or "±" in column.title
+    table.title, table.title_style, table.title_justify = Text(section.title), "bold", "left"
+    start = int(section.columns[0].title in GROUPED)
+    firsts = list(dict.fromkeys(row[0] for row in section.rows)) if start else [None]
+    for column in section.columns[start:]:
+        wraps = column.title in ("Verdict", FAILED_AS_WORST, "Told from") or "±" in column.title
         table.add_column(Text(column.title), justify=column.align, no_wrap=not wraps, overflow="fold")
-    for dataset in dict.fromkeys(row[0] for row in section.rows):
-        table.add_row(Text(dataset, "bold"))
-        for row in (row for row in section.rows if row[0] == dataset):
-            texts = [Text(text, _style(text) if judge else "") for text, judge in zip(row, judged, strict=True)]
-            table.add_row(*texts[1:])
+    for first in firsts:
+        if first is not None:
+            table.add_row(Text(first, "bold"))
+        for row in (row for row in section.rows if first in (None, row[0])):
+            table.add_row(*_texts(section, row)[start:])
         table.add_section()
     return table
+
+
+def _texts(section: Section, row: Sequence[str]) -> list[Text]:
+    judged = [column.title == "Verdict" for column in section.columns]
+    return [Text(text, _style(text) if judge else "") for text, judge in zip(row, judged, strict=True)]
 
 
 def _style(verdict: str) -> str:
     return next((style for word, style in STYLES.items() if word in verdict), "dim")
 
 
-def _markdown_table(section: Section) -> str:
+def markdown_table(section: Section) -> str:
+    """Write a title and a pipe table."""
     rule = ["---:" if column.align == "right" else ":---" for column in section.columns]
-    titles = [_markdown(column.title) for column in section.columns]
-    lines = [titles, rule, *([_markdown(text) for text in row] for row in section.rows)]
+    titles = [markdown(column.title) for column in section.columns]
+    lines = [titles, rule, *([markdown(text) for text in row] for row in section.rows)]
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    return f"**{_markdown(section.title)}**\n\n{table}"
+    return f"**{markdown(section.title)}**\n\n{table}"
 
 
-def _markdown(text: str) -> str:
+def markdown(text: str) -> str:
+    """Escape for Markdown."""
     return re.sub(r"([\\|*_`<>\[\]])", r"\\\1", text)
-
-
-def _latex_table(section: Section) -> str:
-    width = len(section.columns)
-    lines = [
-        rf"\begin{{tabular}}{{{''.join(column.align[0] for column in section.columns)}}}",
-        r"\toprule",
-        rf"\multicolumn{{{width}}}{{l}}{{{_latex(section.title)}}} \\",
-        r"\midrule",
-        " & ".join(_latex(column.title) for column in section.columns) + r" \\",
-        r"\midrule",
-        *(" & ".join(_latex(text) for text in row) + r" \\" for row in section.rows),
-        r"\bottomrule",
-        r"\end{tabular}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _latex(text: str) -> str:
-    """Escape for LaTeX; a leading hyphen before a digit is a minus sign."""
-    escaped = "".join(LATEX.get(char, char) for char in text)
-    return re.sub(r"^-(?=\d)", "$-$", escaped)

@@ -10,7 +10,7 @@ import torch
 from torch.utils._pytree import tree_map
 
 from bdl.data import folds
-from bdl.data.splits import Rows
+from bdl.data.splits import Rows, Split
 from bdl.metrics import Score
 from bdl.metrics.evaluation import Evaluation, Examples, Predictions
 from bdl.rng import trial_keys
@@ -40,7 +40,7 @@ class FoldScore(NamedTuple):
 
 def cross_validate(
     program: Program,
-    training: Mapping[int, Rows],
+    splits: Mapping[int, Split],
     settings: Mapping[int, Mapping[int, Setting]],
     *,
     lane: Mapping[int, int],
@@ -57,15 +57,15 @@ def cross_validate(
     ----------
     program
         What is trained.
-    training
-        Training rows of each split.
+    splits
+        Rows of each split.
     settings
         Settings to score, by split and number of the trial; as many of each split.
     lane
         Splits that may train side by side, those that do among them, with the number of their training rows. Scores
         depend on it to the last bit, and not on which of its splits train.
     k
-        Number of folds; contiguous, without shuffling.
+        Number of folds of the training rows, contiguous, without shuffling; 1 stands for the split's validation rows.
     score
         Evaluated on the validation rows, lower is better.
     identity
@@ -78,26 +78,32 @@ def cross_validate(
     list of FoldScore
         In the order split, trial, fold.
     """
-    parts = {split: folds(len(rows), k) for split, rows in training.items()}
+    parts = {number: _parts(rows, k) for number, rows in splits.items()}
     names = [(split, trial, fold) for split, proposed in settings.items() for trial in proposed for fold in range(k)]
     trials = program.trials(
         [(*identity, *name) for name in names],
-        [training[split][parts[split][fold][0]] for split, _, fold in names],
+        [parts[split][fold][0] for split, _, fold in names],
         [settings[split][trial] for split, trial, _ in names],
     )
     fitting = program.fitting(trials, compile=compile, lane=_places(names, settings, lane, k))
     end = finished(fitting, progress, checkpoint)
     found = dict[int, float]()
-    for split, rows in training.items():
-        for fold in range(k):
+    for split, pairs in parts.items():
+        for fold, (_, validation) in enumerate(pairs):
             index = [i for i, name in enumerate(names) if name[0] == split and name[2] == fold]
-            validation = rows[parts[split][fold][1]]
             evaluations = _evaluations(program, trials, end, index, validation)
             found |= {i: _value(score, evaluation) for i, evaluation in zip(index, evaluations, strict=True)}
     return [
         FoldScore(*name, settings[name[0]][name[1]], found[i], failure(epoch, found[i]), updates)
         for i, (name, epoch, updates) in enumerate(zip(names, end.diverged.tolist(), end.updates.tolist(), strict=True))
     ]
+
+
+def _parts(split: Split, k: int) -> list[tuple[Rows, Rows]]:
+    """Give training and validation rows of each fold."""
+    if k == 1:
+        return [(split.train, split.validation)]
+    return [(split.train[training], split.train[held]) for training, held in folds(len(split.train), k)]
 
 
 def _places(
@@ -109,9 +115,14 @@ def _places(
     """Give every fold of each split of a lane a place, and find those of the folds that train."""
     orders = {split: list(proposed) for split, proposed in settings.items()}
     count = max(map(len, orders.values()))
-    sizes = [len(own) for rows in lane.values() for own, _ in folds(rows, k) * count]
+    sizes = [size for rows in lane.values() for size in _sizes(rows, k) * count]
     first = {split: position * count * k for position, split in enumerate(lane)}
     return Lane(sizes, [first[split] + orders[split].index(trial) * k + fold for split, trial, fold in names])
+
+
+def _sizes(rows: int, k: int) -> list[int]:
+    """Count the training rows of each fold."""
+    return [rows] if k == 1 else [len(own) for own, _ in folds(rows, k)]
 
 
 def _evaluations(program: Program, trials: Trials, end: Snapshot, index: list[int], rows: Rows) -> Iterator[Evaluation]:

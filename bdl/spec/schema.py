@@ -12,6 +12,7 @@ from bdl.spec.entry import Entry, Evaluation
 from bdl.spec.explain import within
 from bdl.spec.fields import Count, Index, Items, NonEmpty, Settings, Slug, Text, Unique
 from bdl.spec.labels import DatasetLabel, DatasetName, MetricName
+from bdl.spec.limits import Limits
 from bdl.spec.point import Point, points
 from bdl.spec.preparation import Preparation
 from bdl.spec.sweep import lay_over
@@ -51,6 +52,8 @@ class Benchmark(Settings):
     """How a posterior is scored, unless its entry says otherwise."""
     record: Record | None = None
     """When a fit is looked at while it runs, unless its entry says otherwise."""
+    limits: Limits = Limits()
+    """What a group of fits may take."""
     metrics: Unique[MetricName]
     """Metrics, in table order."""
     papers: Items[PaperTables] = ()

@@ -42,8 +42,10 @@ class Search(Settings):
     """How many of them a Bayesian search draws uniformly before it follows the scores."""
     penalty: float | None = Field(None, allow_inf_nan=False)
     """What a Bayesian search counts for a failed fold; null stands for the worst score of the split so far."""
-    folds: int = Field(ge=2)
-    """Folds of the cross-validation."""
+    folds: Count
+    """Folds of the cross-validation; 1 stands for the validation rows that the splits of a data set have."""
+    refit: bool = False
+    """Whether the final fit trains on those validation rows as well."""
     metric: ScoreName
     """Validation metric; the trial with the best mean over the folds wins."""
     space: Mapping[str, Range] = {}
@@ -60,7 +62,16 @@ class Search(Settings):
     def idle(self) -> set[str]:
         """Fields that the sampler does not heed."""
         idle = {"random": {"startup", "penalty", "grid"}, "bayesian": {"grid"}, "grid": {"startup", "penalty"}}
-        return idle[self.sampler]
+        return idle[self.sampler] | (set() if self.folds == 1 else {"refit"})
+
+    @property
+    def refits(self) -> bool:
+        """Whether final fits train on validation rows."""
+        return self.refit and self.folds == 1
+
+    def training_rows(self, rows: int) -> int:
+        """Count the rows that a fold trains on, of so many training rows."""
+        return rows if self.folds == 1 else rows - -(-rows // self.folds)
 
     @model_validator(mode="before")
     @classmethod

@@ -2,7 +2,8 @@
 
 Kernels round differently in batches of another width, and at another place of a batch; what stands at the other places
 is nothing to them. Places at which nothing is fitted are filled up with copies, which are thrown away. There are two
-places at least: the sums of a single trial are split among threads, and rounded accordingly.
+places at least, since the sums of a single trial are split among threads, and rounded accordingly; one for fits so
+large that a copy would cost more than that is worth.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,7 @@ class Part(NamedTuple):
     number: int
     """Among the parts of the lane, whether or not they are fitted."""
     standing: list[int]
-    """The trial that stands at each place, two at least."""
+    """The trial that stands at each place."""
     places: list[int]
     """Where those stand that are fitted; at the other places are copies of the first of them."""
     fitted: tuple[int, ...]
@@ -35,10 +36,13 @@ class Lane:
         For each place, the training rows of the trial that it is for, whether that one is fitted or not.
     places
         The place of each trial that is fitted.
+    least
+        Places of a part at the least; at a single one rounding depends on the number of threads.
     """
 
     rows: Sequence[int]
     places: Sequence[int]
+    least: int = 2
 
     def parts(self, schedule: Schedule) -> Iterator[Part]:
         """Part the places by their minibatches an epoch, and by their rows too where incomplete ones are kept.
@@ -52,7 +56,7 @@ class Lane:
         for number, places in enumerate(parts.values()):
             taken = dict(sorted((trials[place], at) for at, place in enumerate(places) if place in trials))
             if taken:
-                standing = [min(taken)] * max(2, len(places))
+                standing = [min(taken)] * max(self.least, len(places))
                 for trial, at in taken.items():
                     standing[at] = trial
                 yield Part(number, standing, list(taken.values()), tuple(taken))

@@ -40,7 +40,7 @@ def predict(
     state, buffers
         The states and the running statistics of all trials, stacked.
     index
-        Positions of the trials that predict.
+        Positions of the trials that predict, which were trained on the same rows.
     rows
         Row numbers of the data set, (n,).
     targets
@@ -60,11 +60,14 @@ def predict(
     statistics = {name: value[where] for name, value in buffers.items()}
     view = as_type(chosen.view, torch.float32)
     keys = trial_keys(chosen.identities, "predict").to(device)
+    # they share what they were trained on: a split, or all of it but a fold
+    seen = pool.x[torch.as_tensor(chosen.rows[0], device=device)] if problem.recomputes else pool.x[:0]
     x, y = pool.x[torch.as_tensor(rows, device=device)], targets.to(device, torch.float64)
 
     def one(state: Any, buffers: Mapping[str, Tensor], view: View, hyper: Hyper, key: Tensor) -> Predictions:
         examples = Examples(view.inputs(x), y, view.y_unit, view.y_origin)
-        return predict_one(problem, posterior_of(state), examples, hyper, buffers, Draws(samples, key))
+        draws = Draws(samples, key)
+        return predict_one(problem, posterior_of(state), examples, hyper, buffers, draws, lambda: view.inputs(seen))
 
     values = samples * max(len(rows) * problem.widest, problem.dim)
     chunk = max(1, VALUES_AT_ONCE // max(1, values))

@@ -45,7 +45,7 @@ def mnist(source: str, shared_cache: Path) -> Dataset:
 def test_mnist(mnist: Dataset) -> None:
     assert (mnist.x.dtype, mnist.images, mnist.d) == (np.uint8, True, 784)
     assert (mnist.x.shape, mnist.task, mnist.classes, mnist.splits) == ((70_000, 784), "classification", 10, 1)
-    train, test = mnist.split(0)
+    train, test, _ = mnist.split(0)
     assert (train[0], train[-1], test[0], test[-1]) == (0, 59_999, 60_000, 69_999)
     counts = [np.bincount(mnist.y[rows].astype(int)).tolist() for rows in (train, test)]
     assert counts[0] == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]

@@ -53,7 +53,7 @@ def test_equals_scikit_learn_on_diabetes() -> None:
 
 def test_rows_outside_do_not_matter() -> None:
     x, y = make_table()
-    train, test = recipe_split(300, 0)
+    train, test, _ = recipe_split(300, 0)
     before = Scaling.fit(x, y, train)
     x[test], y[test] = 1e9, -1e9
     for part, same in zip(before, Scaling.fit(x, y, train), strict=True):

@@ -155,7 +155,7 @@ def test_the_cubic_follows_its_recipe():
     noise = 3 * generator.standard_normal(30)
     np.testing.assert_array_equal(data.x[:, 0], x)
     np.testing.assert_allclose(data.y - x**3, noise, atol=1e-12)
-    train, test = data.split(0)
+    train, test, _ = data.split(0)
     assert (len(train), len(test), data.task) == (30, 0, "regression")
     with pytest.raises(InputError, match="has no split 1"):
         data.split(1)

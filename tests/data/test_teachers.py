@@ -11,7 +11,7 @@ def test_the_linear_teacher():
     data, draw = load("sparse_linear"), SparseLinear()
     assert (data.x.shape, data.splits) == ((2500, 1000), 5)
     for index in range(5):
-        weights, (train, test) = draw.weights(index), data.split(index)
+        weights, (train, test, _) = draw.weights(index), data.split(index)
         sizes = np.abs(weights)
         assert ((sizes < 0.05).sum(), (sizes < 0.25).sum(), (sizes >= 30).sum()) == (990, 990, 10)
         assert sizes.max() < 60
@@ -31,7 +31,7 @@ def test_the_network_teacher():
     assert ((first[-1] >= 4) & (first[-1] <= 6)).all()
     assert np.array_equal(first[:-1], np.zeros((199, 200)))
     assert np.abs(last).max() < 0.1
-    train, test = data.split(3)
+    train, test, _ = data.split(3)
     assert (len(train), len(test)) == (220, 220)
     x = data.x[train]
     only = np.maximum(x @ first[-1], 0) * second[-1, -1] * last[0, -1]  # one unit of each layer does anything

@@ -1,14 +1,18 @@
 """A pool of spawned processes: the same rows, the same progress, and no process is left behind."""
 
 import os
+import resource
+import signal
 import time
+from pathlib import Path
 
 import pytest
 import torch
 
-from bdl.errors import InputError
-from bdl.execution import queue
+from bdl.execution import limits, queue
 from bdl.execution.executors import crew
+from bdl.execution.groups import attempt
+from bdl.spec.limits import Limits
 from bdl.store.store import Store
 
 from .listeners import Ear, outcomes, run_here
@@ -24,10 +28,10 @@ class Broken(Direct):
 """
 
 
-def test_two_processes_give_the_rows_of_one(tiny, line, store, tmp_path):
+def test_two_processes_give_the_rows_of_one(tiny, store, tmp_path):
     """Bit for bit, posteriors too; one entry dies in its process and is failed rows."""
     (tmp_path / "broken.py").write_text(BROKEN)
-    broken = f"{{'{line}': {{method: {{name: '{tmp_path}/broken.py:Broken'}}}}}}"
+    broken = f"{{line: {{method: {{name: '{tmp_path}/broken.py:Broken'}}}}}}"
     cells = tiny(f"entries.exact.by_dataset={broken}", "entries.random.record={unit: epochs, every: 2}")
     with Store(tmp_path / "calm/store.sqlite") as calm:
         run_here(cells, calm)
@@ -42,27 +46,36 @@ def test_two_processes_give_the_rows_of_one(tiny, line, store, tmp_path):
     assert sum(map(len, curves)) > 0
     assert ear.done == ear.total > 0
     failed = [row for cell in cells for row in store.rows("final", cell.key) if row.status == "failed"]
-    assert [row.cell for row in failed] == [(line, "exact", "{}")] * 2
+    assert [row.cell for row in failed] == [("line", "exact", "{}")] * 2
     assert {row.reason for row in failed} == {"RuntimeError: no luck"}
     assert all('raise RuntimeError("no luck")' in row.details["traceback"] for row in failed)
 
 
 def about(argument, report):
-    """What a worker says of itself; it reports three times."""
+    """What a worker says of itself; it reports three times, and waits for another to begin."""
     for work in (1, 10, 100):
         report(work)
-    return argument, os.getpid(), torch.get_num_threads(), os.environ["OMP_NUM_THREADS"]
+    (argument / str(os.getpid())).touch()
+    while len(list(argument.iterdir())) < 2:
+        time.sleep(0.01)
+    return os.getpid(), torch.get_num_threads(), os.sched_getaffinity(0), os.environ["CUDA_VISIBLE_DEVICES"]
 
 
-def test_a_worker_has_one_thread_and_its_reports_arrive():
+def test_workers_share_cores_and_devices_and_their_reports_arrive(tmp_path):
     told = []
-    with crew(2) as workers:
-        found = [future.result() for future in [workers.submit(about, name, told.append) for name in "ab"]]
+    with crew(2, ["3", "7"]) as workers:
+        found = [workers.result(future) for future in [workers.submit(about, tmp_path, told.append) for _ in "ab"]]
         workers.collect(told.append)
-        assert [(name, threads, limit) for name, _, threads, limit in found] == [("a", 1, "1"), ("b", 1, "1")]
-        assert os.getpid() not in {pid for _, pid, _, _ in found}
-        assert sum(told) == 2 * 111
-        assert len(told) <= 6
+        workers.collect(told.append)
+    pids, threads, cores, devices = zip(*found, strict=True)
+    here = os.sched_getaffinity(0)
+    assert len({*pids, os.getpid()}) == 3
+    assert set(threads) == {max(1, len(here) // 2)}
+    if len(here) > 1:
+        assert cores[0].isdisjoint(cores[1])
+        assert cores[0] | cores[1] <= here
+    assert sorted(devices) == ["3", "7"]
+    assert told == [2 * 111, 0]
 
 
 def sleep(path, report):
@@ -98,20 +111,68 @@ def test_workers_end_at_once_where_the_run_is_interrupted(tmp_path, error):
     assert all(gone(int(path.name)) for path in (tmp_path / "pids").iterdir())
 
 
+def die_once(group, report):
+    """End the process as the kernel would, for want of memory, unless that was done before."""
+    cell = group.members[0][0]
+    mark = Path(cell.data.name + ".died")
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return attempt(group, report)
+
+
 def die(group, report):
-    """End the process as the kernel would, for want of memory."""
-    os._exit(9)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_worker_that_is_killed_stops_the_run_and_nothing_is_lost(tiny, store, monkeypatch):
+def hang(group, report):
+    time.sleep(600)
+
+
+def test_a_group_whose_worker_is_killed_is_done_again_by_another(tiny, store, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     cells = tiny("datasets=[diabetes]", entries=["exact"])
-    with monkeypatch.context() as patch:
-        patch.setattr(queue, "attempt", die)
-        with (
-            pytest.raises(InputError, match=r"a worker process died, .* the same command goes on from here"),
-            crew(2) as workers,
-        ):
-            queue.run(cells, store, workers, Ear())
-    assert store.rows("final", cells[0].key) == []
-    run_here(cells, store)
+    monkeypatch.setattr(queue, "attempt", die_once)
+    with crew(2) as workers:
+        queue.run(cells, store, workers, Ear())
+    assert Path("diabetes.died").exists()
     assert [row.status for row in store.rows("final", cells[0].key)] == ["ok", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("task", "changes", "reason"),
+    [
+        (die, (), "its worker process died (signal 9, perhaps for want of memory), twice"),
+        (hang, ("limits.minutes=0.01",), "over the limit of 0.01 minutes (limits.minutes), and hung"),
+    ],
+)
+def test_a_group_that_takes_its_worker_with_it_is_failed_rows_and_the_rest_goes_on(
+    tiny, store, monkeypatch, task, changes, reason
+):
+    monkeypatch.setattr(limits, "_GRACE", 0.1)
+    cells = tiny("datasets=[diabetes]", *changes, entries=["exact"])
+    with crew(2) as workers:
+        with monkeypatch.context() as patch:
+            patch.setattr(queue, "attempt", task)
+            queue.run(cells, store, workers, Ear())
+        assert {row.reason for row in store.rows("final", cells[0].key)} == {reason}
+        store.forget([cells[0].key])
+        queue.run(tiny("datasets=[diabetes]", entries=["exact"]), store, workers, Ear())
+    assert [row.status for row in store.rows("final", cells[0].key)] == ["ok", "ok"]
+
+
+def test_a_group_beyond_its_limits_is_failed_rows_with_the_reason(tiny, store):
+    slow = tiny(
+        "datasets=[diabetes]", "limits.minutes=0.0005", "entries.random.training.epochs=4000", entries=["random"]
+    )
+    run_here(slow, store)
+    assert {row.reason for row in store.rows("final", slow[0].key)} == {
+        "TimeoutError: over the limit of 0.0005 minutes (limits.minutes)"
+    }
+
+
+def test_memory_beyond_the_limit_is_refused_to_the_group_and_given_back():
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    with pytest.raises(RuntimeError, match="alloc"), limits.limited(Limits(gigabytes=7)):
+        torch.zeros(2**31)
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before

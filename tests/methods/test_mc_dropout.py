@@ -171,7 +171,7 @@ def test_other_models_are_refused():
     class Cubic:
         """A model that has parameters but no layers."""
 
-    with pytest.raises(InputError, match="needs a model of dense layers, not Cubic; use linear or mlp"):
+    with pytest.raises(InputError, match="model Cubic is not made of dense layers: use linear or mlp"):
         McDropout().check(Problem(Cubic(), Gaussian(), 2))
 
 

@@ -36,7 +36,7 @@ class Run:
     def __init__(self, method: Slang, name: str, dtype: torch.dtype = torch.float64) -> None:
         self.method, self.generator, self.dtype = method, torch.Generator().manual_seed(8), dtype
         self.problem, self.labels = PROBLEMS[name]
-        values = {"prior_precision": 0.7, "noise_precision": 1.6, "learning_rate": 0.2}
+        values = {"prior_precision": 0.7, "noise_precision": 1.6, "learning_rate": 0.2, "initial_precision": 4.0}
         self.hyper = {name: torch.tensor(values[name], dtype=dtype) for name in (*self.problem.hyper, *method.hyper)}
         self.prior = self.problem.prior_precision(self.hyper).expand(self.problem.dim)
         self.state = method.init(self.problem, self.normals(method.init_noise(self.problem)))
@@ -200,6 +200,19 @@ def test_initial_state():
     q = method.posterior(method.init(problem, noise))
     torch.testing.assert_close(q.loc, 0.5 * noise["theta"])
     torch.testing.assert_close(q.covariance(), 0.25 * torch.eye(problem.dim, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("family", [Slang, SlangOnlineEig])
+def test_an_initial_precision_without_a_value_is_a_hyper_parameter(family):
+    """The same bits as with the setting, update for update; 4.0 is that of `Run`."""
+    fixed, free = (Run(family(rank=2, initial_precision=start), "mlp-bernoulli") for start in (4.0, None))
+    assert fixed.method.hyper == ("learning_rate",)
+    assert free.method.hyper == ("learning_rate", "initial_precision")
+    assert free.method.hyper_above == {"initial_precision": 0}
+    for _ in range(3):
+        fixed.step()
+        free.step()
+        assert all(map(torch.equal, fixed.state, free.state))
 
 
 def test_more_columns_than_parameters_are_refused():

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.metrics import METRICS
-from bdl.metrics.classification import Accuracy, Brier, Ece, Entropy, Error, ErrorPercent
+from bdl.metrics.classification import Brier, Ece, Entropy, Error, ErrorPercent
 from bdl.metrics.likelihoods import Nll
+from bdl.metrics.selective import Accuracy
 
 from .fits import binary, labelled, normal
 

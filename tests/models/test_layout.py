@@ -44,6 +44,8 @@ def test_linear_models(layout, units, layers):
     assert layout.layers.tolist() == layers
 
 
-def test_other_models_have_no_units():
+def test_of_other_models_the_last_layer_has_units_if_it_is_dense():
+    assert Layout(Module("torch.nn:Linear"), 3, 1).units.tolist() == [0, 1, 2, 3]
+    assert Layout(Module("torch.nn:Linear"), 3, 1).last_layer == (3, 1, True)
     with pytest.raises(InputError, match="model Module is not made of dense layers: use linear or mlp"):
-        _ = Layout(Module("torch.nn:Linear"), 3, 1).units
+        _ = Layout(Module("torch.nn:Linear"), 3, 1).layers

@@ -29,15 +29,17 @@ def test_few_small_fits_are_one_lane():
 
 @pytest.mark.parametrize(
     ("most", "expected"),
-    [(7, range(4, 7)), (4, range(4, 8)), (3, range(3, 6)), (2, range(4, 6)), (1, range(4, 6)), (0.1, range(4, 6))],
+    [(7, range(4, 7)), (4, range(4, 8)), (3, range(3, 6)), (2, range(4, 6)), (1, range(4, 6)), (0.1, range(4, 5))],
 )
 def test_lanes_are_as_wide_as_numbers_allow_and_equally_wide(monkeypatch, most, expected):
-    """Split 4 of 7, where a lane may have so many; two at least, and the last lane is as wide as the others."""
+    """Split 4 of 7, where a lane may have so many; two at least, unless a fit alone is more than a lane should be; and
+    the last lane is as wide as the others."""
     found = cell("splits=7")
     numbers(monkeypatch, most * lanes.load(found))
     if most == 7:
         expected = range(7)
     assert lane(found, "final", 4) == expected
+    assert lanes.least(found) == (1 if most < 1 else 2)
 
 
 def test_activations_count_where_they_are_more_than_parameters(monkeypatch):

@@ -12,6 +12,7 @@ from bdl.posteriors import (
     Dropout,
     Empirical,
     Gaussian,
+    LastLayer,
     Point,
     Scaled,
     StudentT,
@@ -40,6 +41,7 @@ ALL = {
     "low-rank-precision": build("precision"),
     "kronecker": build("kronecker"),
     "point": Point(torch.ones(2)),
+    "last-layer": LastLayer(torch.ones(3), torch.eye(2)),
     "dropout": DROPOUT,
     "empirical": Empirical(torch.ones(2, 3)),
     "scaled": Scaled(*torch.ones(4, 2), torch.tensor([[0, 1]])),
@@ -64,7 +66,7 @@ def test_round_trip(name):
 @pytest.mark.parametrize("name", ALL)
 def test_gaussians_are_told_by_their_verbs(name):
     assert isinstance(ALL[name], Gaussian) == (
-        name not in {"dropout", "empirical", "point", "scaled", "student-t", "weighted"}
+        name not in {"dropout", "empirical", "last-layer", "point", "scaled", "student-t", "weighted"}
     )
 
 

@@ -15,7 +15,6 @@ def test_published_splits_share_training_rows():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"baseline": None},
         {"splits": 1},
         {"preparation": load_benchmark("uci-regression").preparation.model_copy(update={"split": "first"})},
     ],

@@ -143,24 +143,6 @@ def test_markdown_escapes_and_lists_each_note_once(cells):
     assert "**uci-nn: Runtime (minutes per split), ↓ shorter is better⁴**" in text
 
 
-def test_latex_escapes(cells):
-    odd = replace(cells[0], dataset="a_b&c", method="50%$#{}~^\\", note=None)
-    row = next(line for line in render([odd], "latex").splitlines() if line.startswith("a"))
-    assert row.startswith(
-        r"a\_b\&c & 50\%\$\#\{\}\textasciitilde{}\textasciicircum{}\textbackslash{} & 2.570 $\pm$ 0.010 &"
-    )
-    assert row.endswith(r"\\")
-
-
-def test_latex_is_booktabs_with_a_column_for_every_cell(cells):
-    text = render(cells, "latex")
-    assert text.count(r"\toprule") == text.count(r"\bottomrule") == 3
-    assert r"\begin{tabular}{llrrrlrrll}" in text
-    assert r"\multicolumn{10}{l}{uci-nn: NMLL (nats per test point), $\downarrow$ lower is better} \\" in text
-    assert r"& $-$0.9 &" in text
-    assert r"\textsuperscript{3}~For one\_method \textbar{} 100\%." in text
-
-
 def test_rich_shows_every_dataset_method_verdict_and_note(cells):
     text = shown(cells)
     for word in (

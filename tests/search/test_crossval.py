@@ -8,7 +8,7 @@ import torch
 from scipy import special, stats
 from sklearn.model_selection import KFold
 
-from bdl.data import Dataset
+from bdl.data import Dataset, Split
 from bdl.methods.vifa import Vifa
 from bdl.metrics import METRICS
 from bdl.models.likelihoods import Gaussian
@@ -32,6 +32,9 @@ TRAINING = {4: np.arange(49, 2, -1), 1: np.arange(0, 50, 2)}
 """47 and 25 training rows: in three folds they leave 31, 31, 32 and 16, 17, 17."""
 
 
+NO_ROWS = np.arange(0)
+
+
 def heard(minibatches: int) -> None:
     """No progress is shown."""
 
@@ -52,13 +55,16 @@ def program() -> Program:
 
 
 def validated(program: Program, settings: dict, metric: str = "nmll") -> list[FoldScore]:
-    training = {split: TRAINING[split] for split in settings}
+    return scored(program, {split: Split(TRAINING[split], NO_ROWS) for split in settings}, settings, 3, metric)
+
+
+def scored(program: Program, splits: dict, settings: dict, k: int, metric: str = "nmll") -> list[FoldScore]:
     return cross_validate(
         program,
-        training,
+        splits,
         settings,
         lane={split: len(rows) for split, rows in TRAINING.items()},
-        k=3,
+        k=k,
         score=METRICS.build(metric, {}),
         identity=("b", 7),
         compile=False,
@@ -99,6 +105,15 @@ def test_a_score_is_that_of_its_trial_alone(program):
         sd = score.hyper["noise_precision"] ** -0.5
         densities = special.logsumexp(stats.norm(f.numpy(), sd).logpdf(y), axis=0) - np.log(20)
         assert score.score == pytest.approx(-densities.mean(), rel=1e-4)
+
+
+def test_one_fold_trains_on_the_training_rows_and_scores_validation_rows(program):
+    """They are named so that the first of two folds has the same rows."""
+    held, kept = TRAINING[4][:24], TRAINING[4][24:]
+    (alone,) = scored(program, {4: Split(kept, NO_ROWS, held)}, {4: {0: SETTINGS[4][0]}}, 1)
+    first, _ = scored(program, {4: Split(TRAINING[4], NO_ROWS)}, {4: {0: SETTINGS[4][0]}}, 2)
+    assert (alone.updates, alone.fold) == (first.updates, 0)
+    assert alone.score == pytest.approx(first.score, rel=1e-5)
 
 
 def test_the_metric_is_the_one_asked_for(program):

@@ -69,7 +69,7 @@ PAPER = {"paper": "a", "tables": ["Table 1"], "task": "t", "methods": {"fixed": 
         (f"{FIXED}.training.batch_size", 0, 1),
         (f"{FIXED}.hyper.prior_precision", -0.5, 0),
         (f"{SEARCH}.trials", 0, 1),
-        (f"{SEARCH}.folds", 1, 2),
+        (f"{SEARCH}.folds", 0, 1),
         (f"{SEARCH}.startup", 0, 1),
         (f"{RATE}.low", -1, 0),
     ],

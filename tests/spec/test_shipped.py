@@ -168,6 +168,7 @@ def test_json_schema():
     assert set(stream["required"]) == {"name", "dim", "top"}
     assert "label" in stream["properties"]
     assert cubic["properties"]["variant"]["enum"] == ["plain", "outlier"]
+    assert described["aptos2019"]["properties"]["split"]["enum"] == ["random", "stratified", "grouped"]
     assert linear["properties"]["rows"]["exclusiveMinimum"] == 0
     assert network["properties"]["noise"]["default"] == 1
     assert set(described["csv"]["required"]) == {"name", "path", "target"}

@@ -32,6 +32,8 @@ def test_parts_have_the_places_of_trials_with_as_many_minibatches():
 
 def test_parts_have_as_many_rows_where_incomplete_minibatches_are_kept():
     schedule = Schedule(epochs=1, batch_size=8, incomplete="keep")
+    (alone,) = Lane([40], (0,), least=1).parts(schedule)
+    assert alone.standing == [0]
     (part,) = Lane([40, 39, 40], (2,)).parts(schedule)
     assert part == Part(0, standing=[0, 0], places=[1], fitted=(0,))
 

@@ -53,6 +53,8 @@ def comparison(found: Found) -> list[Cell]:
 def paired(found: Found) -> list[Section]:
     """Lay out the differences from the baseline and who wins how often; nothing without a baseline or its data."""
     benchmark = narrowed(found.benchmark, found.rows)
+    if benchmark.baseline is None:
+        return []
     try:
         differences = paired_differences(benchmark, found.rows, overlaps(benchmark))
     except InputError:  # data that are not on this machine

@@ -1,0 +1,119 @@
+"""Laplace's approximation of the last layer (Kristiadi, Hein and Hennig 2020; Daxberger et al. 2021).
+
+Adam descends the cost of `bdl.methods.point_estimate`. After `descent_epochs` it stands still, and the epoch that
+follows adds up the generalised Gauss-Newton matrix of the last layer's k parameters,
+
+    H = sum_i J_i^T Lambda_i J_i + diag(prior precision),
+
+J_i being the derivative of the outputs of row i and Lambda_i the Fisher information of its likelihood. Under batch
+normalisation the outputs are those of training minibatches.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
+
+import torch
+from annotated_types import Ge
+from torch import Tensor
+
+from bdl.errors import InputError
+from bdl.methods.base import MinibatchMethod, Noise
+from bdl.methods.clock import Clock
+from bdl.methods.point_estimate import Adam, PointState
+from bdl.models.problem import Batch, Hyper, Problem
+from bdl.posteriors import LastLayer
+
+_MOST = 10_000
+"""Parameters of a last layer whose matrix is formed."""
+
+
+class LastLayerState(NamedTuple):
+    """What has been descended to, and what has been added up there."""
+
+    point: PointState
+    """Parameters and Adam's moments."""
+    curvature: Tensor
+    """Sum of J^T Lambda J over the rows seen, (k, k)."""
+    seen: Tensor
+    """Rows seen, a scalar."""
+    prior: Tensor
+    """Prior precision of the last layer, (k,)."""
+    rows: Tensor
+    """Training rows N, a scalar."""
+
+
+@dataclass(frozen=True)
+class LastLayerLaplace(MinibatchMethod):
+    """Settings of Laplace's approximation of the last layer.
+
+    Parameters
+    ----------
+    descent_epochs
+        Epochs of descent; train for one more. Until the matrix is there the precision is that of the prior.
+    initial_scale
+        Standard deviation of the initial parameters, which are normal with mean 0; null for the model's own start.
+    """
+
+    descent_epochs: Annotated[int, Ge(1)] = 1
+    initial_scale: Annotated[float, Ge(0)] | None = None
+
+    @property
+    def _adam(self) -> Adam:
+        return Adam(initial_scale=self.initial_scale)
+
+    @property
+    def warmup_epochs(self) -> int:
+        """Epochs after which there must be another."""
+        return self.descent_epochs
+
+    def check(self, problem: Problem) -> None:
+        """Raise `InputError` if the last layer is too large, or not dense."""
+        if (size := _size(problem)) > _MOST:
+            raise InputError(f"the last layer has {size} parameters: its matrix is formed for {_MOST} at most")
+
+    def init(self, problem: Problem, noise: Noise) -> LastLayerState:
+        """Start without moments and without curvature."""
+        point = self._adam.init(problem, noise)
+        ones = torch.ones_like(point.params["theta"][-_size(problem) :])
+        curvature = torch.zeros_like(ones).unsqueeze(1) * ones
+        return LastLayerState(point, curvature, 0 * ones[0], ones, ones[0])
+
+    def phase(self, clock: Clock) -> str:
+        """Descend, and then look around."""
+        return "step" if clock.epoch < self.descent_epochs else "look"
+
+    def step(
+        self, state: LastLayerState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> LastLayerState:
+        """Descend once."""
+        point = self._adam.step(state.point, batches, hyper, noise, problem)
+        prior = (torch.zeros_like(point.params["theta"]) + problem.prior_precision(hyper))[-len(state.prior) :]
+        return state._replace(point=point, prior=prior, rows=batches.n)
+
+    def look(
+        self, state: LastLayerState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> LastLayerState:
+        """Add the matrix of a minibatch."""
+        x, size = batches.x[0], len(state.prior)
+        head, tail = torch.split(state.point.params["theta"], [problem.dim - size, size])
+
+        def outputs(tail: Tensor) -> tuple[Tensor, Tensor]:
+            f = problem.model(torch.cat([head, tail]), x, problem.d_out)
+            return f, f
+
+        J, f = torch.func.jacrev(outputs, has_aux=True)(tail)
+        root = problem.likelihood.root_fisher(f, hyper, batches.y_unit)
+        scaled = (root.mT @ J).flatten(0, 1)
+        return state._replace(curvature=state.curvature + scaled.T @ scaled, seen=state.seen + len(x))
+
+    def posterior(self, state: LastLayerState) -> LastLayer:
+        """Give N(theta, H^-1) in the last layer; the sum over rows that were left out is made up for."""
+        share = state.rows / state.seen.clamp(min=1)
+        precision = share * state.curvature + state.prior.diag_embed()
+        root: Tensor = torch.linalg.cholesky_ex(precision).L
+        return LastLayer(state.point.params["theta"], root)
+
+
+def _size(problem: Problem) -> int:
+    n_in, n_out, bias = problem.layout.last_layer
+    return n_out * (n_in + bias)

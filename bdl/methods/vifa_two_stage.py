@@ -1,0 +1,173 @@
+"""VIFA in two stages, for networks with millions of parameters (VIFA paper 2023, section 4.3 and its code).
+
+The posterior, the cost J and its gradients are those of `bdl.methods.vifa`. In the first epochs only the mean c moves,
+while theta is drawn from the narrow N(c, F F^T + diag(psi)) of the start. Then c, F and gamma move together, by
+optimisers of their own, with rates in epoch e (from 0) of
+
+    c: eta b^e,    F and gamma: eta sigmoid(e - e_1)    printed,
+                                eta^2 sigmoid(e - e_1)  as the published code runs,
+
+where e_1 is the number of epochs of the first stage. As published eta is at most 5e-4, so that with the second F and
+gamma stay where they start (docs/errata.md).
+
+An update here is one minibatch, whose gradients are added to sums; every L-th moves the parameters. So the L draws of
+theta and their gradients are never in memory together, and the L minibatches may come from two epochs.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Literal, NamedTuple
+
+import torch
+from annotated_types import Ge, Gt, Le
+from torch import Tensor
+
+from bdl.errors import InputError
+from bdl.methods.base import MinibatchMethod, Noise, Shapes, start
+from bdl.methods.clock import Clock
+from bdl.methods.optim import OPTIMIZERS, OptimState, Params, clip_by_norm
+from bdl.models.problem import Batch, Hyper, Problem
+from bdl.posteriors import FactorAnalysis
+
+_SPREAD = ("F", "gamma")
+
+
+class TwoStageState(NamedTuple):
+    """Variational parameters, optimisers and the sums of gradients since the last move."""
+
+    params: Params
+    """``c`` (D,), ``F`` (D, K) and ``gamma`` (D,)."""
+    sums: Params
+    """Of G_l, G_l h_l^T and G_l o z_l, with the names and shapes of `params`; they stay after a move until the next
+    minibatch, since zeros would be as large as they are."""
+    fresh: Tensor
+    """1 where a sum begins with the next minibatch, else 0; a scalar."""
+    mean_optim: OptimState
+    """Adam's state of c."""
+    spread_optim: OptimState
+    """Adam's state of F and gamma."""
+    epoch: Tensor
+    """Epochs that have ended, a scalar."""
+
+
+@dataclass(frozen=True)
+class TwoStageVifa(MinibatchMethod):
+    """Settings of VIFA in two stages.
+
+    Parameters
+    ----------
+    latent_dim
+        Rank K of the factors.
+    gradients_per_update
+        Minibatch gradients averaged per move, L.
+    mean_epochs
+        Epochs of the first stage, e_1.
+    ramp
+        ``"printed"`` or ``"as-run"``; module docstring.
+    decay
+        Base b of the rate of c.
+    max_grad_norm
+        Each of the three gradients (c; F; gamma) is clipped separately to this Frobenius norm.
+    initial_scale
+        Standard deviation of the initial c, which is normal with mean 0; null for the model's own start.
+    initial_std
+        Start of every psi^1/2. F starts with columns of norm initial_std^2.
+    """
+
+    latent_dim: Annotated[int, Ge(1)] = 1
+    gradients_per_update: Annotated[int, Ge(1)] = 12
+    mean_epochs: Annotated[int, Ge(0)] = 2
+    ramp: Literal["printed", "as-run"] = "printed"
+    decay: Annotated[float, Gt(0), Le(1)] = 0.95
+    max_grad_norm: Annotated[float, Gt(0)] = 10.0
+    initial_scale: Annotated[float, Ge(0)] | None = None
+    initial_std: Annotated[float, Gt(0)] = 1e-5**0.5
+
+    def check(self, problem: Problem) -> None:
+        """Raise `InputError` if there are more factors than parameters."""
+        if self.latent_dim > problem.dim:
+            raise InputError(
+                f"latent_dim {self.latent_dim} exceeds the {problem.dim} parameters of the model; lower it"
+            )
+
+    def init_noise(self, problem: Problem) -> Shapes:
+        """Ask for the initial c, and for the D x K matrix whose orthonormal columns start F."""
+        return {"c": (problem.dim,), "F": (problem.dim, self.latent_dim)}
+
+    def init(self, problem: Problem, noise: Noise) -> TwoStageState:
+        """Start with F = initial_std^2 Q, Q of the reduced QR decomposition."""
+        c, variance = start(problem, noise["c"], self.initial_scale), self.initial_std**2
+        params = {
+            "c": c,
+            "F": variance * torch.linalg.qr(noise["F"]).Q,
+            "gamma": torch.full_like(c, math.log(variance)),
+        }
+        mean, spread = (_ADAM.init({name: params[name] for name in group}) for group in (("c",), _SPREAD))
+        sums = {name: torch.zeros_like(value) for name, value in params.items()}
+        return TwoStageState(params, sums, torch.ones_like(c[0]), mean, spread, torch.zeros_like(c[0]))
+
+    def step_noise(self, problem: Problem) -> Shapes:
+        """Ask for one h (K,) and one z (D,)."""
+        return {"h": (self.latent_dim,), "z": (problem.dim,)}
+
+    def due(self, clock: Clock) -> tuple[str, ...]:
+        """Move after every L-th minibatch; count the epochs."""
+        stage = "move_mean" if clock.epoch < self.mean_epochs else "move"
+        moves = (stage,) if clock.updates % self.gradients_per_update == 0 else ()
+        return (*moves, "next_epoch") if clock.ended else moves
+
+    def step(self, state: TwoStageState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> TwoStageState:
+        """Add the gradients of a minibatch to the sums."""
+        params, h, z, keep = state.params, noise["h"], noise["z"], 1 - state.fresh
+        batch = batches._replace(x=batches.x[0], y=batches.y[0])
+        theta = params["c"] + params["F"] @ h + (0.5 * params["gamma"]).exp() * z
+        G = torch.func.grad(lambda theta: -problem.log_likelihood(theta, batch, hyper))(theta)
+        terms = {"c": G, "F": G.unsqueeze(1) * h, "gamma": G * z}
+        sums = {name: torch.addcmul(terms.pop(name), keep, value) for name, value in state.sums.items()}
+        return state._replace(sums=sums, fresh=torch.zeros_like(keep))
+
+    def move_mean(
+        self, state: TwoStageState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> TwoStageState:
+        """Move c by the averaged gradients, and let the sums begin anew."""
+        c = state.params["c"]
+        gradient = problem.prior_precision(hyper) * c + state.sums["c"] / self.gradients_per_update
+        rates = {"c": hyper["learning_rate"] * self.decay**state.epoch}
+        steps, optim = _ADAM.update({"c": clip_by_norm(gradient, self.max_grad_norm)}, state.mean_optim, rates)
+        params = state.params | {"c": c + steps["c"]}
+        return state._replace(params=params, fresh=torch.ones_like(state.fresh), mean_optim=optim)
+
+    def move(self, state: TwoStageState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> TwoStageState:
+        """Move c, F and gamma."""
+        gradients = self._spread_gradients(state, problem.prior_precision(hyper))
+        eta = hyper["learning_rate"]
+        rate = (eta if self.ramp == "printed" else eta.square()) * torch.sigmoid(state.epoch - self.mean_epochs)
+        steps, optim = _ADAM.update(gradients, state.spread_optim, dict.fromkeys(_SPREAD, rate))
+        moved = self.move_mean(state, batches, hyper, noise, problem)
+        spread = {name: moved.params[name] + steps[name] for name in _SPREAD}
+        return moved._replace(params=moved.params | spread, spread_optim=optim)
+
+    def _spread_gradients(self, state: TwoStageState, alpha: Tensor) -> Params:
+        """Give the clipped gradients of F and gamma."""
+        F, gamma, L = state.params["F"], state.params["gamma"], self.gradients_per_update
+        psi = gamma.exp()
+        C = FactorAnalysis(state.params["c"], F, psi).gain()
+        fit = (0.5 * gamma).exp() * state.sums["gamma"] / L
+        gradients = {
+            "F": (alpha * F.T).T - C + state.sums["F"] / L,
+            "gamma": 0.5 * (alpha * psi + (C * F).sum(-1) - 1 + fit),
+        }
+        return {name: clip_by_norm(gradient, self.max_grad_norm) for name, gradient in gradients.items()}
+
+    def next_epoch(
+        self, state: TwoStageState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+    ) -> TwoStageState:
+        """Count an epoch."""
+        return state._replace(epoch=state.epoch + 1)
+
+    def posterior(self, state: TwoStageState) -> FactorAnalysis:
+        """Give N(c, F F^T + diag(exp(gamma)))."""
+        return FactorAnalysis(state.params["c"], state.params["F"], state.params["gamma"].exp())
+
+
+_ADAM = OPTIMIZERS["adam"]

@@ -1,0 +1,176 @@
+"""ResNet-18 (He et al. 2016), with the names and shapes of torchvision's, and torchvision's own networks.
+
+Both are factories for the model ``module``. Inputs are images in [0, 1]; with colours they are standardised by the
+moments of ImageNet first, as pretrained weights expect them.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bdl.errors import InputError
+
+_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+class _Block(nn.Module):
+    """Two 3 x 3 convolutions around which the input passes."""
+
+    def __init__(self, n_in: int, n_out: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(n_in, n_out, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(n_out)
+        self.conv2 = nn.Conv2d(n_out, n_out, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(n_out)
+        if stride != 1 or n_in != n_out:
+            self.downsample = nn.Sequential(nn.Conv2d(n_in, n_out, 1, stride, bias=False), nn.BatchNorm2d(n_out))
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
+        return torch.relu(inner + (self.downsample(x) if hasattr(self, "downsample") else x))
+
+
+class _ResNet18(nn.Module):
+    def __init__(self, channels: int, outputs: int, width: int) -> None:
+        super().__init__()
+        widths = [width, 2 * width, 4 * width, 8 * width]
+        self.conv1 = nn.Conv2d(channels, width, 7, 2, 3, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.maxpool = nn.MaxPool2d(3, 2, 1)
+        for number, (n_in, n_out) in enumerate(zip([width, *widths], widths, strict=False), start=1):
+            blocks = nn.Sequential(_Block(n_in, n_out, 1 if number == 1 else 2), _Block(n_out, n_out, 1))
+            self.add_module(f"layer{number}", blocks)
+        self.fc = nn.Linear(widths[-1], outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.maxpool(torch.relu(self.bn1(self.conv1(x))))
+        for number in range(1, 5):
+            x = getattr(self, f"layer{number}")(x)
+        outputs: Tensor = self.fc(x.mean((-2, -1)))
+        return outputs
+
+
+def resnet18(
+    shape: tuple[int, int, int], outputs: int, weights: str | None = None, sha256: str | None = None
+) -> nn.Module:
+    """Make a ResNet-18; with two outputs it has 11,177,538 parameters.
+
+    Parameters
+    ----------
+    shape
+        Channels, height and width of an image.
+    outputs
+        Number of outputs.
+    weights
+        A file of pretrained parameters and running statistics, as ``torch.save`` writes torchvision's. The last layer
+        starts anew; null starts all anew.
+    sha256
+        Hex digest that the file must have, or the start of it; null takes any file.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, damaged, another than asked for, or has another architecture.
+    """
+    return _prepared(_ResNet18(shape[0], outputs, 64), shape[0], weights, sha256)
+
+
+def narrow_resnet18(
+    shape: tuple[int, int, int], outputs: int, weights: str | None = None, sha256: str | None = None
+) -> nn.Module:
+    """Make a ResNet-18 with an eighth of the channels, for trials on small images; arguments as in `resnet18`."""
+    return _prepared(_ResNet18(shape[0], outputs, 8), shape[0], weights, sha256)
+
+
+def torchvision(
+    shape: tuple[int, int, int],
+    outputs: int,
+    arch: str = "resnet18",
+    weights: str | None = None,
+    sha256: str | None = None,
+) -> nn.Module:
+    """Make a network of torchvision, where that is installed.
+
+    Parameters
+    ----------
+    shape, outputs, weights, sha256
+        As in `resnet18`. `weights` may also be ``"DEFAULT"``, which torchvision downloads and checks itself.
+    arch
+        torchvision's name of the network.
+
+    Raises
+    ------
+    InputError
+        As in `resnet18`, and if torchvision is not installed, does not fit torch or knows no such network.
+    """
+    try:
+        from torchvision.models import get_model, get_model_weights
+    except (ImportError, RuntimeError) as error:  # the latter where it was built for another torch
+        raise InputError(
+            f"torchvision cannot be used ({error}): pip install 'bdl-bench[vision]', or take bdl.models.resnet:resnet18"
+        ) from None
+    try:
+        net = get_model(arch, num_classes=outputs)
+    except ValueError as error:
+        raise InputError(f"torchvision has no network '{arch}' ({error})") from None
+    if weights != "DEFAULT":
+        return _prepared(net, shape[0], weights, sha256)
+    return _with(_standardised(net, shape[0]), get_model_weights(arch).DEFAULT.get_state_dict(check_hash=True), arch)
+
+
+def _prepared(net: nn.Module, channels: int, weights: str | None, sha256: str | None) -> nn.Module:
+    whole = _standardised(net, channels)
+    return whole if weights is None else _with(whole, _read(Path(weights).expanduser(), sha256), weights)
+
+
+def _standardised(net: nn.Module, channels: int) -> nn.Module:
+    """Standardise images before the network sees them; its own names stay as they are."""
+    if channels == 3:
+        net.register_buffer("image_mean", torch.tensor(_MEAN).view(3, 1, 1), persistent=False)
+        net.register_buffer("image_std", torch.tensor(_STD).view(3, 1, 1), persistent=False)
+        net.register_forward_pre_hook(_standardise)
+    return net
+
+
+def _standardise(net: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    mean, std = net.get_buffer("image_mean"), net.get_buffer("image_std")
+    return ((given[0] - mean) / std,)
+
+
+def _read(path: Path, sha256: str | None) -> Mapping[str, Any]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"weights {path}: {error.strerror}; give the path of a file that torch.save wrote") from None
+    found = hashlib.sha256(content).hexdigest()
+    if sha256 and not found.startswith(sha256):
+        raise InputError(f"weights {path}: expected sha256 {sha256}, found {found[: len(sha256)]}; get the file again")
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise InputError(f"weights {path}: cannot be read ({type(error).__name__}); get the file again") from None
+    if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise InputError(f"weights {path}: no tensors by name; save the network's state_dict()")
+    return state
+
+
+def _with(net: nn.Module, state: Mapping[str, Any], source: str) -> nn.Module:
+    """Start from pretrained tensors, but for the last layer; `pretrained` names them for whoever makes the start."""
+    own = net.state_dict()
+    last = [*dict(net.named_parameters())][-1].rpartition(".")[0]
+    idle = (f"{last}.", "num_batches_tracked")  # counts are of no use with a fixed momentum, and old files lack them
+    wanted = {name: value.shape for name, value in own.items() if not (name.startswith(idle) or name.endswith(idle))}
+    wrong = [name for name, shape in wanted.items() if name not in state or state[name].shape != shape]
+    strange = [name for name in state if name not in own]
+    if wrong or strange:
+        raise InputError(
+            f"weights {source}: of another architecture: {len(wrong)} tensors are missing or of another shape and "
+            f"{len(strange)} unknown, the first is {(wrong + strange)[0]}; use weights of this network"
+        )
+    net.load_state_dict({name: state[name] for name in wanted}, strict=False)
+    vars(net)["pretrained"] = frozenset(wanted)
+    return net

@@ -1,0 +1,224 @@
+"""Runs held against each other, and the entries of one run held against its baseline."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from bdl.errors import InputError, unknown
+from bdl.metrics import info
+from bdl.publishing.found import Found, holds, stored_cells
+from bdl.publishing.frames import final_frame, read_frames
+from bdl.publishing.outcome import compared, narrowed
+from bdl.publishing.overlap import overlaps
+from bdl.reports.axes import short
+from bdl.reports.changes import Change, change_sections, changes, moved, moved_section
+from bdl.reports.layout import Section
+from bdl.reports.paired import paired_differences
+from bdl.reports.paired_tables import paired_sections, tally
+from bdl.reports.ranks import Ranks, rank_section, ranks
+from bdl.reports.render import markdown, markdown_table, rich_table
+from bdl.spec import Benchmark, Variant, differences, list_benchmarks, load_benchmark
+from bdl.spec.variant import plain
+from bdl.store.store import Store
+
+INDEPENDENT = "The data are not at hand: intervals take splits as independent, and are too short where they are not."
+RENDERINGS = ("text", "markdown", "json")
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a comparison says: lines, tables, and all of it as JSON values."""
+
+    lines: Sequence[str]
+    sections: Sequence[Section]
+    content: Mapping[str, Any]
+
+    def render(self, format: str) -> RenderableType:
+        """Render it as text for a console, Markdown or JSON.
+
+        Raises
+        ------
+        InputError
+            If there is no such format.
+        """
+        if format == "json":
+            return json.dumps(self.content, indent=2, ensure_ascii=False, default=float) + "\n"
+        if format == "markdown":
+            return "\n".join([*(f"{markdown(line)}\n" for line in self.lines), *map(markdown_table, self.sections)])
+        if format != "text":
+            raise unknown("format", format, RENDERINGS)
+        return Group(
+            *map(Text, self.lines), Text(), *(Padding(rich_table(each), (0, 0, 1, 0)) for each in self.sections)
+        )
+
+
+class Run(NamedTuple):
+    """Final rows of a folder, and the benchmark they were made with, if that is known."""
+
+    place: Path
+    rows: pd.DataFrame
+    benchmark: Benchmark | None
+
+    @property
+    def axes(self) -> list[str]:
+        """Paths of the axes of its sweep: columns between the entry and the stage."""
+        return [str(name) for name in self.rows.columns[2 : self.rows.columns.get_loc("stage")]]
+
+    @property
+    def metrics(self) -> list[str]:
+        """Metrics that the rows have."""
+        if self.benchmark:
+            return [name for name in self.benchmark.metrics if name in self.rows.columns]
+        return [name for name in self.rows.columns if _known(name)]
+
+
+def read_run(given: str, results: Path) -> Run:
+    """Read a run from its folder, given by its path or by its path below the folder of results.
+
+    Raises
+    ------
+    InputError
+        If there is none, or a file is damaged.
+    """
+    place = next((path for path in (Path(given), results / given) if holds(path)), None)
+    if place is None:
+        raise InputError(f"no results in {given} or {results / given}: give a folder that has trials.parquet")
+    if (place / "trials.parquet").exists():
+        rows, _, text = read_frames(place)
+        made = Variant.parse(text, str(place)).benchmark if text else None
+        return Run(place, rows[rows["stage"] == "final"], made)
+    with Store(place / "store.sqlite") as store:
+        if not store.made:
+            raise InputError(f"{place} does not say what it was made with; finish the run first")
+        made = Variant.parse(store.made, str(place)).benchmark
+        return Run(place, final_frame(stored_cells(made, store), store), made)
+
+
+def compare_runs(first: Run, second: Run) -> Told:
+    """Tell in which scores, hyper-parameters and fields two runs differ.
+
+    Raises
+    ------
+    InputError
+        If they have no score or no axis in common.
+    """
+    metrics = [name for name in first.metrics if name in second.metrics]
+    if not metrics or first.axes != second.axes:
+        what = "the same sweep" if metrics else "a score in common"
+        raise InputError(f"{first.place} and {second.place} do not have {what}: there is nothing to pair")
+    shared, lines = _shared(second.benchmark or first.benchmark or _named(second.rows, second.place))
+    found = changes(first.rows, second.rows, metrics, first.axes, shared)
+    hypers = moved(first.rows, second.rows, first.axes)
+    fields = differences(first.benchmark, second.benchmark) if first.benchmark and second.benchmark else None
+    both = [change for change in found if not change.only]
+    other = [change for change in both if not change.same]
+    lines = [
+        f"first: {first.place}; second: {second.place}; differences are second minus first",
+        f"scores of both: {len(both)}, {len(both) - len(other)} the same and {len(other)} not",
+        *_lone(found),
+        *lines,
+        *_spec_lines(fields),
+    ]
+    sections = [*change_sections(other, "mean difference"), *([moved_section(hypers)] if hypers else [])]
+    content = {
+        "first": str(first.place),
+        "second": str(second.place),
+        "scores": [change.record for change in found],
+        "hyper": [each._asdict() for each in hypers],
+        "spec": None if fields is None else {path: list(values) for path, values in fields.items()},
+    }
+    return Told(lines, sections, content)
+
+
+def compare_entries(found: Found, baseline: str | None) -> tuple[Told, list[Ranks]]:
+    """Hold the entries of a run against one of them, split by split, and rank them over data sets.
+
+    Raises
+    ------
+    InputError
+        If no entry is the baseline, or it has no rows.
+    """
+    benchmark = narrowed(found.benchmark, found.rows)
+    against = baseline or benchmark.baseline
+    if against is None:
+        raise InputError(f"{benchmark.name} names no baseline: give --baseline ENTRY, or a second folder of results")
+    if against not in benchmark.entries:
+        raise unknown("entry", against, benchmark.entries)
+    benchmark = benchmark.model_copy(update={"baseline": against})
+    shared, lines = _shared(benchmark)
+    pairs = paired_differences(benchmark, found.rows, shared)
+    ranked, missing = _ranked(benchmark, found.rows)
+    sections = [tally(benchmark, pairs), *paired_sections(benchmark, pairs), *map(rank_section, ranked)]
+    content = {
+        "benchmark": benchmark.name,
+        "baseline": against,
+        "paired": [{**each._asdict(), "point": dict(each.point), "verdict": each.verdict} for each in pairs],
+        "ranks": [{"metric": each.metric, "places": each.places, "p": each.p, "means": each.means} for each in ranked],
+    }
+    remarks = [found.remark] if found.remark else []
+    return Told([*remarks, *lines, *missing], sections if pairs else sections[1:], content), ranked
+
+
+def _ranked(benchmark: Benchmark, rows: pd.DataFrame) -> tuple[list[Ranks], list[str]]:
+    """Rank by each score with a better and a worse; without the library, say what to install."""
+    metrics = [name for name in benchmark.metrics if info(name).direction in ("lower", "higher")]
+    cells = compared(benchmark, rows)
+    try:
+        found = [ranks(cells, metric) for metric in metrics]
+    except InputError as error:
+        return [], [str(error)]
+    return [each for each in found if each], []
+
+
+def _shared(benchmark: Benchmark | None) -> tuple[Mapping[str, float], list[str]]:
+    """Give the overlap of splits, and a line if it cannot be had."""
+    if benchmark is None:
+        return {}, [INDEPENDENT]
+    try:
+        return overlaps(benchmark), []
+    except InputError:
+        return {}, [INDEPENDENT]
+
+
+def _lone(found: Sequence[Change]) -> Iterator[str]:
+    """Name the cells that one run alone has."""
+    for which in ("first", "second"):
+        cells = dict.fromkeys(
+            " ".join((f"{place.dataset}/{place.entry}", *map(short, place.point.values())))
+            for place, _, only in found
+            if only == which
+        )
+        if cells:
+            yield f"only in the {which}: {', '.join(cells)}"
+
+
+def _named(rows: pd.DataFrame, place: Path) -> Benchmark | None:
+    """Take rows that do not say what they were made with for the benchmark that their folder is called by."""
+    if place.name not in dict(list_benchmarks()):
+        return None
+    return narrowed(load_benchmark(place.name), rows)
+
+
+def _spec_lines(fields: Mapping[str, tuple[Any, Any]] | None) -> Iterator[str]:
+    if fields is None:
+        yield "one of them does not say what it was made with: specs are not compared"
+        return
+    for path, (before, after) in fields.items():
+        yield f"{path}: {plain(before)} -> {plain(after)}"
+
+
+def _known(column: str) -> bool:
+    """Tell whether a column has a metric, rather than what goes with one."""
+    if column.endswith(("_mcse", "_floor")):
+        return False
+    try:
+        return bool(info(column))
+    except InputError:
+        return False

@@ -1,0 +1,181 @@
+"""A local Dask cluster, of a scheduler and two workers in processes of their own."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+import bdl
+from bdl.errors import InputError
+from bdl.execution import cluster, queue
+from bdl.execution.cluster import crew_for
+from bdl.store.store import Store
+
+from .listeners import Ear, outcomes, run_here
+
+pytest.importorskip("distributed")
+
+ENVIRONMENT = os.environ | {
+    **{"PYTHONPATH": str(Path(bdl.__file__).parents[1]), "OMP_NUM_THREADS": "1"},
+    "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1",
+}
+
+
+@contextmanager
+def process(module, *words):
+    with subprocess.Popen(
+        [sys.executable, "-m", module, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ENVIRONMENT
+    ) as started:
+        try:
+            yield started
+        finally:
+            started.kill()
+
+
+@contextmanager
+def scheduling():
+    """Start a scheduler, and give its process and its address."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with process("distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard") as own:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            with socket.socket() as attempt:
+                if attempt.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.1)
+        yield own, f"tcp://127.0.0.1:{port}"
+
+
+@pytest.fixture(scope="module")
+def scheduler():
+    """Address of a scheduler, which tests share; each starts workers of its own."""
+    with scheduling() as (_, address):
+        yield address
+
+
+@contextmanager
+def workers(address, count):
+    """Start workers of one thread each, and wait until they are known."""
+    from distributed import Client
+
+    words = (address, "--nthreads", "1", "--no-nanny", "--no-dashboard")
+    with ExitStack() as stack:
+        started = [stack.enter_context(process("distributed.cli.dask_worker", *words)) for _ in range(count)]
+        with Client(address, set_as_default=False) as client:
+            client.wait_for_workers(count, timeout=60)
+        yield started
+
+
+@pytest.mark.slow  # three processes import everything
+def test_a_cluster_gives_the_rows_of_one_process_and_goes_on_where_a_worker_is_killed(
+    tiny, store, tmp_path, scheduler, monkeypatch
+):
+    cells = tiny()
+    with Store(tmp_path / "calm/store.sqlite") as calm:
+        run_here(cells, calm)
+        expected = outcomes(calm, cells)
+    ear = Ear()
+    with workers(scheduler, 2) as (first, _), crew_for(cells, 1, f"dask:{scheduler}") as crew:
+        assert crew.size == 4
+
+        class KilledOnce(Ear):
+            def stored(self, cell, rows):
+                super().stored(cell, rows)
+                if first.poll() is None and len(self.stored_rows) == 2:  # others are on their way
+                    first.kill()
+
+        ear = KilledOnce()
+        queue.run(cells, store, crew, ear)
+        assert first.poll() is not None
+    assert outcomes(store, cells) == expected
+    assert ear.done >= ear.total > 0
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_goes_away_ends_the_run_in_one_line_and_what_is_done_is_kept(tiny, store):
+    cells = tiny("datasets=[diabetes]")
+
+    class KillsIt(Ear):
+        def stored(self, cell, rows):
+            super().stored(cell, rows)
+            own.kill()
+
+    with (
+        scheduling() as (own, address),
+        workers(address, 1),
+        pytest.raises(InputError, match="scheduler is gone; what"),
+        crew_for(cells, 1, f"dask:{address}") as crew,
+    ):
+        queue.run(cells, store, crew, KillsIt())
+    assert any(store.rows(stage, cell.key) for cell in cells for stage in ("search", "final"))
+    run_here(cells, store)
+    assert all(row.status == "ok" for cell in cells for row in store.rows("final", cell.key))
+
+
+@pytest.mark.slow
+def test_what_does_not_fit_is_refused_in_one_line(tiny, scheduler, monkeypatch, tmp_path):
+    cells = tiny("datasets=[diabetes]", entries=["exact"])
+    with (
+        pytest.raises(InputError, match=r"has no workers: start some with dask worker tcp://"),
+        crew_for(cells, 1, f"dask:{scheduler}"),
+    ):
+        pass
+    with workers(scheduler, 1):
+        monkeypatch.setattr(cluster, "version", lambda name: "0.0.1")
+        with (
+            pytest.raises(InputError, match=r"the worker tcp://\S+ has bdl-bench \S+ \(here 0.0.1\)"),
+            crew_for(cells, 1, f"dask:{scheduler}"),
+        ):
+            pass
+        monkeypatch.undo()
+        monkeypatch.setattr(cluster, "fit_hash", lambda cell: "0" * 64)
+        with (
+            Store(tmp_path / "other/store.sqlite") as store,
+            crew_for(cells, 1, f"dask:{scheduler}") as crew,
+            pytest.raises(InputError, match=r"a worker has other code or other data for diabetes/exact: give it"),
+        ):
+            queue.run(cells, store, crew, Ear())
+
+
+@pytest.mark.parametrize(
+    ("executor", "message"),
+    [
+        ("dask", "--executor dask: give dask:ADDRESS or slurm:FILE"),
+        ("ray:here", "--executor ray:here: give dask:ADDRESS or slurm:FILE"),
+        ("dask:tcp://127.0.0.1:9", "no Dask scheduler answers at tcp://127.0.0.1:9 ("),
+        ("dask:nonsense://x", "no Dask scheduler answers at nonsense://x ("),
+        ("slurm:cluster.yaml", "--executor slurm:cluster.yaml: there is no sbatch here"),
+    ],
+)
+def test_executors_that_are_not_there_are_told(executor, message, monkeypatch):
+    monkeypatch.setattr(cluster, "_WAIT", 1.0)
+    with pytest.raises(InputError, match=re.escape(message)) as caught, crew_for([], 1, executor):
+        pass
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_package_is_told_with_the_extra_that_has_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with (
+        pytest.raises(InputError, match=r"needs more packages: pip install 'bdl-bench\[dask\]'"),
+        crew_for([], 1, "dask:tcp://127.0.0.1:9"),
+    ):
+        pass
+
+
+def test_settings_of_slurm_are_read_from_yaml(tmp_path):
+    path = tmp_path / "cluster.yaml"
+    with pytest.raises(InputError, match=r"cannot read .*cluster.yaml: No such file"):
+        cluster._settings(path)
+    path.write_text("[1]", "utf-8")
+    with pytest.raises(InputError, match=r"give settings of dask_jobqueue.SLURMCluster"):
+        cluster._settings(path)
+    path.write_text("queue: long\ncores: 1\nmemory: 4GB\njobs: 8\n", "utf-8")
+    assert cluster._settings(path) == {"queue": "long", "cores": 1, "memory": "4GB", "jobs": 8}

@@ -1,0 +1,95 @@
+"""`bdl-bench compare`: two folders, or the entries of one."""
+
+import json
+import re
+import sys
+
+import pandas as pd
+import pytest
+
+ONE = {"one": [3.0, 3.1, 3.2, 3.3], "two": [2.0, 2.2, 2.1, 2.3]}
+OTHER = {"one": [3.0, 3.1, 3.2, 3.3], "two": [1.0, 1.1, 1.2, 1.4]}
+
+
+@pytest.fixture
+def both(published, tmp_path):
+    """Two folders that differ in the scores of one entry."""
+    for name, scores in (("a", ONE), ("b", OTHER)):
+        (tmp_path / name).mkdir()
+        published(tmp_path / name, scores)
+    return [str(tmp_path / name / "results" / "small") for name in "ab"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["nowhere", "neither"], "give a folder that has trials.parquet"),
+        (["{a}", "{b}", "--format", "xml"], "unknown format 'xml'"),
+        (["{a}", "{b}", "--baseline", "one"], "--baseline and --figures are for one run"),
+    ],
+)
+def test_bad_input(invoke, both, words, told):
+    a, b = both
+    code, _, err = invoke("compare", *(word.format(a=a, b=b) for word in words))
+    assert code == 2
+    assert told in err
+
+
+def test_runs_without_a_score_in_common(invoke, both, tmp_path):
+    path = tmp_path / "b" / "results" / "small" / "trials.parquet"
+    pd.read_parquet(path).drop(columns=["nmll", "rmse"]).to_parquet(path)
+    code, _, err = invoke("compare", *both)
+    assert code == 2
+    assert "there is nothing to pair" in err
+
+
+def test_two_folders(invoke, both):
+    """Differences of the second entry are -1, -1.1, -0.9, -0.9; those of the first are none."""
+    code, out, _ = invoke("compare", *both, "--format", "json")
+    assert code == 0
+    told = json.loads(out)
+    assert [(each["entry"], each["metric"], each["verdict"]) for each in told["scores"]] == [
+        ("one", "nmll", "same"), ("two", "nmll", "better"), ("one", "rmse", "same"), ("two", "rmse", "better"),
+    ]  # fmt: skip
+    assert told["scores"][1]["mean"] == pytest.approx(-0.975)
+    assert (told["hyper"], told["spec"]) == ([], None)
+    _, text, _ = invoke("compare", *both, "--format", "markdown")
+    assert "scores of both: 4, 2 the same and 2 not" in text
+    assert re.search(r"\| diabetes \| two \| -0.975 \| -1.13 to -0.823 \| better \| 4 \|", text)
+    assert "| one |" not in text, "what is the same is counted"
+    assert "specs are not compared" in text
+
+
+def test_cells_of_one_run_alone(invoke, both, tmp_path):
+    path = tmp_path / "b" / "results" / "small" / "trials.parquet"
+    rows = pd.read_parquet(path)
+    rows.assign(entry=rows.entry.replace("two", "three")).to_parquet(path)
+    _, text, _ = invoke("compare", *both, "--format", "markdown")
+    assert "only in the first: diabetes/two\n" in text
+    assert "only in the second: diabetes/three\n" in text
+
+
+@pytest.fixture
+def small(published, tmp_path):
+    return [str(published(tmp_path, ONE)), "--results", str(tmp_path / "results")]
+
+
+def test_no_such_baseline(invoke, small):
+    code, _, err = invoke("compare", *small, "--baseline", "on")
+    assert code == 2
+    assert "unknown entry 'on': did you mean one or two?" in err
+
+
+def test_entries_of_one_run(invoke, small, monkeypatch):
+    """Splits of diabetes share rows, 44 to 398 for training: half 0.0816497 / sqrt(4) sqrt(1 + 4 44 / 398) 3.18245."""
+    monkeypatch.setitem(sys.modules, "scikit_posthocs", None)
+    code, out, _ = invoke("compare", *small, "--format", "json")
+    assert code == 0
+    pair = next(each for each in json.loads(out)["paired"] if each["metric"] == "nmll")
+    assert pair["mean"] == pytest.approx(-1.0)
+    assert pair["high"] + 1 == pytest.approx(0.0816497 / 2 * (1 + 4 * 44 / 398) ** 0.5 * 3.18245, rel=1e-5)
+    assert pair["verdict"] == "better"
+    _, text, _ = invoke("compare", *small)
+    assert re.search(r"NMLL\s+two\s+1\s+0\s+0", text)
+    _, turned, _ = invoke("compare", *small, "--baseline", "two")
+    assert re.search(r"NMLL\s+one\s+0\s+0\s+1", turned)
