@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
+from rich.text import Text
 
 from bdl import __version__, cli_data, cli_references, cli_reports, cli_run, terminal
 from bdl.cli_options import Datasets, Methods, Name, Profile, Results, Set, Splits
@@ -23,7 +23,7 @@ app.add_typer(cli_data.app, name="data")
 app.add_typer(cli_references.app, name="references")
 app.add_typer(cli_reports.app)
 
-console = Console(width=None if sys.stdout and sys.stdout.isatty() else 120)
+console = terminal.console()
 
 
 def _described(begun: str) -> list[str]:
@@ -215,7 +215,7 @@ def list_() -> None:
     from bdl.training.schedule import RATES
 
     for benchmark, title in list_benchmarks():
-        console.print(f"[bold]{benchmark}[/]  {title}")
+        console.print(Text(benchmark, "bold"), f" {title}")
     kinds = {
         "data sets": DATASETS,
         "models": MODELS,
@@ -240,7 +240,7 @@ def describe(
     """Say what a benchmark or a component is."""
     from bdl.describe import describe as text
 
-    console.print(text(name), markup=False, highlight=False, soft_wrap=True)
+    console.print(text(name), highlight=False, soft_wrap=True)
 
 
 @app.command()

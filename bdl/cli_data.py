@@ -3,7 +3,8 @@
 from typing import Annotated
 
 import typer
-from rich.console import Console
+
+from bdl import terminal
 
 app = typer.Typer(help="List, download and verify the data sets.", no_args_is_help=True)
 
@@ -18,7 +19,7 @@ def list_() -> None:
     for name in DATASETS.names():
         states = [state for _, state in status(name)]
         here = f"{sum(state == 'ok' for state in states)} of {len(states)} files" if states else "needs no file"
-        _console().print(f"{name:<18} {here:<14} {'; '.join(about(name))}", highlight=False, soft_wrap=True)
+        terminal.console().print(f"{name:<18} {here:<14} {'; '.join(about(name))}", highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -28,7 +29,7 @@ def fetch(names: Names = None) -> None:
 
     for name in names or DATASETS.names():
         count = fetch(name)
-        _console().print(f"{name:<18} {count.downloaded} downloaded, {count.present} here already")
+        terminal.console().print(f"{name:<18} {count.downloaded} downloaded, {count.present} here already")
 
 
 @app.command()
@@ -41,13 +42,9 @@ def verify(names: Names = None) -> None:
         states = status(name)
         bad = [(path, state) for path, state in states if state != "ok"]
         wrong += len(bad)
-        _console().print(f"{name:<18} {len(states) - len(bad)} of {len(states)} files are right")
+        terminal.console().print(f"{name:<18} {len(states) - len(bad)} of {len(states)} files are right")
         for path, state in bad[:3]:
-            _console().print(f"  {path}: {state}")
+            terminal.console().print(f"  {path}: {state}")
     if wrong:
-        _console().print("mend with: bdl-bench data fetch")
+        terminal.console().print("mend with: bdl-bench data fetch")
         raise typer.Exit(1)
-
-
-def _console() -> Console:
-    return Console(width=None if Console().is_terminal else 120)

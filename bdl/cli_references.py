@@ -3,12 +3,14 @@
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
+from bdl import terminal
 from bdl.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rich.console import Console
 
     from bdl.plan.cell import Cell
     from bdl.plan.truths import Reference
@@ -34,7 +36,7 @@ def list_(
         for reference in _references(name, profile, []):
             found = state(reference.recipe)
             about = summary(read(reference.recipe).certificate) if found == "ready" else found
-            _console().print(f"{reference.benchmark}  {reference.place}: {about}", highlight=False)
+            terminal.console().print(f"{reference.benchmark}  {reference.place}: {about}", highlight=False)
 
 
 @app.command()
@@ -51,9 +53,9 @@ def show(name: Benchmark, profile: Profile = "paper", dataset: Datasets = []) ->
         command = f"bdl-bench references build {name}" + (f" --profile {profile}" if profile != "paper" else "")
         described.append((reference.place, [f"missing; sample it: {command}"] if missing else details(reference)))
     for place, lines in described:
-        _console().print(place, style="bold", highlight=False)
+        terminal.console().print(place, style="bold", highlight=False)
         for line in lines:
-            _console().print(f"  {line}", highlight=False, soft_wrap=True)
+            terminal.console().print(f"  {line}", highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -67,10 +69,10 @@ def build(
     references = _references(name, profile, dataset)
     if not references:
         raise InputError(f"no reference of {name} is sampled: each is computed when it is needed")
-    make(references, _console(), again=fresh)
+    make(references, terminal.console(), again=fresh)
 
 
-def make(references: "Sequence[Reference]", console: Console, *, again: bool = False) -> None:
+def make(references: "Sequence[Reference]", console: "Console", *, again: bool = False) -> None:
     """Sample references, and say so."""
     from bdl.plan.truths import build, summary
 
@@ -101,7 +103,3 @@ def _cells(name: str, profile: str, datasets: list[str]) -> "list[Cell]":
     for cell in chosen:
         check(cell)
     return chosen
-
-
-def _console() -> Console:
-    return Console(width=None if Console().is_terminal else 120)

@@ -1,6 +1,7 @@
 """What `bdl-bench run` does: lay out, foretell, work, publish."""
 
 import json
+import shlex
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -55,7 +56,8 @@ def run(asked: "Variant", ways: Ways, uri: str | None, console: Console) -> None
         _hand_over(asked, store, ways.results, time.perf_counter() - start, uri, console)
         finals = [row for cell in cells for row in store.rows("final", cell.key)]
     if n_failed := sum(row.status == "failed" for row in finals):
-        console.print(f"{n_failed} of the final fits failed; to see why: bdl-bench failures {asked.asked}")
+        why = f"bdl-bench failures {asked.asked}{_there(ways.results)}"
+        _say([f"{n_failed} of the final fits failed; to see why: {why}"], console)
         raise typer.Exit(1)
 
 
@@ -136,13 +138,18 @@ def _hand_over(
     found, artifacts = publish(asked, store, results, seconds)
     console.print(tables(found, "rich"))
     if asked.name:
-        told = f"kept apart from the protocol, in {store.path.parent}; see it with: bdl-bench table {asked.asked}"
-        console.print(told, soft_wrap=True, highlight=False)
+        again = f"bdl-bench table {asked.asked}{_there(results)}"
+        _say([f"kept apart from the protocol, in {store.path.parent}; see it with: {again}"], console)
     if uri:
         mirror_run(found, store, uri, results, artifacts)
-        console.print("mirrored to MLflow; look at it with: bdl-bench ui")
+        _say([f"mirrored to MLflow; look at it with: bdl-bench ui{_there(results)}"], console)
+
+
+def _there(results: Path) -> str:
+    """Write the option that names a folder of results, where it is not the usual one."""
+    return "" if results == Path("results") else f" --results {shlex.quote(str(results))}"
 
 
 def _say(lines: Iterable[str], console: Console) -> None:
     for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(line, highlight=False, soft_wrap=True)

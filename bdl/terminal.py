@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
+from rich.console import Console
+
 from bdl.errors import InputError
 
 DONE, FAILED_FITS, BAD_INPUT, INTERNAL, INTERRUPTED = 0, 1, 2, 3, 130
@@ -80,6 +82,15 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(_PLAIN.get(char, "?") for char in error.object[error.start : error.end]), error.end
+
+
+def console() -> Console:
+    """Make what shows tables and lines: as wide as the terminal, and wide enough for a table where there is none.
+
+    Names, titles and paths come from people, so that ``[x]`` and ``:x:`` in a text are what it says and no mark-up.
+    """
+    width = None if sys.stdout and sys.stdout.isatty() else 120
+    return Console(width=width, markup=False, emoji=False)
 
 
 def write(text: str) -> None:

@@ -263,3 +263,16 @@ def test_shells_complete_names(words, found):
     script = "import sys; sys.argv[0] = 'bdl-bench'; from bdl.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True)
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, found, "")
+
+
+def test_brackets_are_what_they_say_and_no_markup(tiny, invoke):
+    """Were ``[/x]`` markup, it would end the command; what is to be done next is said with the folder."""
+    tiny.write_text(TINY.replace("metrics: [nmll]", "metrics: [rmse]"), "utf-8")
+    part = ["--set", "metrics=[nmll]", "--results", "out [/x] #1 :x:"]
+    code, out, err = invoke("run", tiny, *part, "--no-compile", "--tracking", "none")
+    assert (code, err) == (0, "")
+    assert "protocol, in out [/x] #1 :x:" in out
+    assert out.partition("bdl-bench table")[2].endswith("--results 'out [/x] #1 :x:'\n")
+    code, out, err = invoke("figures", tiny, *part)
+    assert (code, err) == (0, "")
+    assert all(line.startswith("out [/x] #1 :x:") for line in out.splitlines())
