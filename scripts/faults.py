@@ -101,11 +101,13 @@ def disturb(process: subprocess.Popen[str], dice: random.Random) -> str:
     return whom
 
 
-def refused(results: Path, jobs: int) -> bool:
-    """Start a second parent beside the first, and tell whether it was refused."""
+def beside(first: subprocess.Popen[str], results: Path, jobs: int) -> str:
+    """Start a second parent, and tell how that ended; what may not be is that both are at work."""
     second = start(results, jobs)
     _, error = second.communicate()
-    return second.returncode == 2 and "another run of" in error
+    if second.returncode == 2 and "another run of" in error:
+        return "second parent refused"
+    return "second parent NOT refused" if first.poll() is None else "second parent came when the first had ended"
 
 
 def rows(results: Path) -> pd.DataFrame:
@@ -125,8 +127,7 @@ def campaign(folder: Path, kills: int, jobs: int, seed: int) -> dict[str, object
         process = start(rough, jobs)
         if rounds % 10 == 5:
             time.sleep(6)  # the first has the lock by then
-            if process.poll() is None:
-                tally["second parent refused" if refused(rough, jobs) else "second parent NOT refused"] += 1
+            tally[beside(process, rough, jobs)] += 1
         tally[disturb(process, dice)] += 1
         found = keys(rough)
         lost += len(safe - set(found))
