@@ -78,7 +78,7 @@ class Suite:
         data = Dataset("energy", rng.standard_normal((rows, 8)), rng.standard_normal(rows))
         problem = Problem(Mlp((50,)), Gaussian(), 8)
         hyper = {"learning_rate": 0.01, "prior_precision": 1.0, "noise_precision": 1.0}
-        seconds = self._update(data, problem, "vifa", {}, 10, hyper, count)["seconds"]
+        seconds = self._update(data, problem, "vifa", {}, 10, hyper, count, epochs=10)["seconds"]
         return {"model_minibatches_a_second": count * 4 / seconds}
 
     def digits(self, method: str, settings: Mapping[str, object]) -> Measured:
@@ -107,9 +107,10 @@ class Suite:
         size: int,
         hyper: Mapping[str, float],
         count: int = 1,
+        epochs: int = 1,
     ) -> Measured:
-        """Train for an epoch; the median duration of an update over dozens, after the first, and the most memory."""
-        schedule = Schedule(1, size)
+        """Train for some epochs; the median duration of an update over dozens, after the first, and the most memory."""
+        schedule = Schedule(epochs, size)
         program = Program(
             data, Pool.load(data, self.device), problem, METHODS.build(method, settings), schedule, samples=1
         )

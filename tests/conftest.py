@@ -1,6 +1,7 @@
 """The command line, called in this process; photographs; one thread for each process where several run tests."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from bdl import cli
 if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"  # of the processes that tests start
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and what they start
 
 
 @pytest.fixture

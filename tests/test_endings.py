@@ -8,12 +8,14 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from bdl import __version__
 from bdl.execution.groups import attempt
 from bdl.publishing import tracking
+from bdl.spec.limits import Limits
 
 TINY = """
 name: tiny
@@ -98,6 +100,7 @@ def test_a_full_disk_is_told_in_one_line(tiny, invoke, monkeypatch, call):
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), ValueError("I/O error: full (os error 28)")])
 def test_a_full_disk_fails_no_fit(error):
     class Group:
+        members = ((SimpleNamespace(benchmark=SimpleNamespace(limits=Limits())),),)
         run = staticmethod(raising(error))
 
     with pytest.raises(OSError) as raised:  # noqa: PT011

@@ -79,7 +79,8 @@ class HierarchicalVadam(MinibatchMethod):
         """Raise `InputError` unless the prior is Gaussian with one precision, from which the scales start."""
         if problem.prior != GaussianPrior():
             raise InputError("hierarchical-vadam learns the precisions of its prior: leave the prior out")
-        self._index(problem)
+        if self.shared != "weights":
+            _ = problem.layout.n_layers  # refuses a model that is not dense throughout
 
     def init(self, problem: Problem, noise: Noise) -> ScaledState:
         """Start under the precision that is the hyper-parameter."""

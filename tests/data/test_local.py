@@ -144,7 +144,7 @@ class TestSplits:
     )
 
     def rows(self, dataset: Dataset, index: int) -> tuple[list[int], list[int]]:
-        train, test = (dataset.x[rows, 0].astype(int).tolist() for rows in dataset.split(index))
+        train, test = (dataset.x[rows, 0].astype(int).tolist() for rows in dataset.split(index)[:2])
         return train, test
 
     def test_by_seed(self, csv) -> None:

@@ -18,7 +18,7 @@ def test_a_unit_as_teacher():
     data = UnitTeacher(rows=4000)()
     assert (data.x.shape, data.splits) == ((50_000, 100), 10)
     assert (data.x.mean(), data.x.var()) == (pytest.approx(2, abs=0.01), pytest.approx(4, rel=0.01))
-    train, test = data.split(7)
+    train, test, _ = data.split(7)
     assert (len(train), len(test)) == (4000, 1000)
     weights, residual, *_ = np.linalg.lstsq(data.x[train], data.y[train], rcond=None)
     assert residual / 3900 == pytest.approx(3, rel=5 * (2 / 3900) ** 0.5)
@@ -47,7 +47,7 @@ def test_signal_and_noise_have_the_ratio(activation, snr):
 
 def test_a_network_as_teacher():
     data = load("teacher_network")
-    train, test = data.split(9)
+    train, test, _ = data.split(9)
     assert (data.x.shape, data.splits, len(train), len(test)) == ((12_200, 200), 10, 220, 1000)
     generator = np.random.default_rng(9)
     hidden, last = generator.normal(size=(200, 200)), generator.normal(size=200)
@@ -58,7 +58,7 @@ def test_a_network_as_teacher():
 def test_waves_come_from_the_same_noise_in_all_places():
     """Inputs are drawn first, then the noise, and the test rows are the first thousand of both."""
     data = load("waves")
-    train, test = data.split(0)
+    train, test, _ = data.split(0)
     for rows, ends in ((train, (0, 0.5)), (test, (-0.5, 1))):
         assert (data.x[rows].min(), data.x[rows].max()) == pytest.approx(ends, abs=0.01)
     generator = np.random.default_rng(0)

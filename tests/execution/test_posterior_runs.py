@@ -117,7 +117,7 @@ def test_scores_of_predictions_and_distances_mix(store, tmp_path, line):
     (cell,) = plan(load_benchmark((tmp_path / "mixed.yaml").as_posix()), splits=(0, 1))
     run_here([cell], store)
     for row in store.rows("final", cell.key):
-        train, test = cell.data.split(row.split)
+        train, test, _ = cell.data.split(row.split)
         x, y = (torch.tensor(values) for values in (cell.data.x, cell.data.y))
         precision = 0.01 * torch.eye(2).double() + x[train].T @ x[train]
         mean = torch.linalg.solve(precision, x[train].T @ y[train])

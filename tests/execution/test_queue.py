@@ -103,7 +103,7 @@ def test_scores_follow_from_the_stored_posteriors(benchmark, store):
         again = scores(evaluation(cell, row.split, posterior, buffers, row.hyper), cell.benchmark.metrics[:3]).values
         assert {name: row.metrics[name] for name in ("nmll", "joint_nll", "rmse")} == pytest.approx(again, rel=1e-12)
 
-        train, test = cell.data.split(row.split)
+        train, test, _ = cell.data.split(row.split)
         x, y = cell.data.x, torch.tensor(cell.data.y)
         inputs = torch.tensor((x[test] - x[train].mean(0)) / x[train].std(0)).float()
         posterior = as_type(posterior, torch.float32)

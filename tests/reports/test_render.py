@@ -242,7 +242,7 @@ def test_medians_have_verdicts_only_where_the_paper_prints_one(cells, sampled):
     ("metric", "text"),
     [
         ("rmse", "RMSE (target units), ↓ lower is better"),
-        ("accuracy", "Accuracy (fraction of test points), ↑ higher is better"),
+        ("accuracy", "Accuracy (fraction of kept points), ↑ higher is better"),
         ("bias_mean", "Mean of the bias (output units)"),
         ("weights_below_0.05", "Weights below 0.05 (weights)"),
         (Label("sum", "weights_from", {"limit": 30}), "Weights from (weights)"),
