@@ -13,7 +13,8 @@ from bdl.metrics import METRICS
 from bdl.models import LIKELIHOODS, MODELS, PRIORS
 from bdl.references import REFERENCES
 from bdl.registry import Registry
-from bdl.spec import Entry, list_benchmarks, list_profiles, load_benchmark
+from bdl.shipped import shipped
+from bdl.spec import Entry, list_profiles, load_benchmark
 from bdl.spec.canonical import canonical
 from bdl.spec.components import Component
 from bdl.spec.merging import leaves
@@ -66,7 +67,7 @@ def describe(name: str) -> str:
     if "/" in name or name.endswith((".yaml", ".yml")):
         return "\n".join([f"{name} (benchmark)", *_benchmark(name)])
     kinds: dict[str, tuple[Iterable[str], Callable[[str], list[str]]]] = {
-        "benchmark": ([benchmark for benchmark, _ in list_benchmarks()], _benchmark),
+        "benchmark": (shipped(), _benchmark),
         "data set": (DATASETS.names(), _dataset),
         "method": (METHODS.names(), _method),
         **{kind: (registry.names(), partial(_component, registry)) for kind, registry in _COMPONENTS.items()},

@@ -8,11 +8,11 @@ from bdl.metrics import METRICS
 from bdl.models import LIKELIHOODS, MODELS, PRIORS
 from bdl.references import REFERENCES
 from bdl.shipped import shipped
-from bdl.spec import list_benchmarks, load_benchmark
+from bdl.spec import load_benchmark
 from bdl.training.schedule import RATES
 
 NAMES = [
-    *(name for name, _ in list_benchmarks()),
+    *shipped(),
     *(
         name
         for registry in (DATASETS, MODELS, LIKELIHOODS, PRIORS, METHODS, REFERENCES, RATES, METRICS)

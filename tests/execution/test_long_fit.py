@@ -17,8 +17,8 @@ CHANGES = [
     "splits=2",
     f"entries.{ENTRY}.search=null",
     f"entries.{ENTRY}.hyper={{learning_rate: 0.01, prior_precision: 1, noise_precision: 3e-4}}",
-    f"entries.{ENTRY}.training.epochs=160",
-    "record={unit: epochs, every: 40}",
+    f"entries.{ENTRY}.training.epochs=100",
+    "record={unit: epochs, every: 25}",
     "metrics=[nmll, rmse]",
 ]
 COMMAND = """
@@ -77,7 +77,7 @@ def test_killed_in_the_middle_of_a_fit(tmp_path):
     assert files == expected_files, "the posteriors differ"
     assert readings == expected_readings
     first = [reading.at for split, reading in readings if split == 0 and reading.metric == "nmll"]
-    assert first == [40, 80, 120, 160]
+    assert first == [25, 50, 75, 100]
     assert not list(variants.glob("*/checkpoints/*")), "checkpoints are removed when the rows are safe"
 
 

@@ -112,9 +112,7 @@ def test_frequent_occasions_have_a_compiled_program_of_their_own(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "method", [Swag(warmup_epochs=1), SgdIterates(warmup_epochs=1, window=3), IteratesFa(warmup_epochs=1)], ids=str
-)
+@pytest.mark.parametrize("method", [Swag(warmup_epochs=1), IteratesFa(warmup_epochs=1)], ids=str)
 def test_compiled_programs_give_what_eager_ones_give(method, caplog):
     if not compiler_found():
         pytest.skip("needs a C++ compiler")
