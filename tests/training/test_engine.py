@@ -112,9 +112,6 @@ def test_a_trial_scores_the_same_alone_and_among_150(compile, caplog):
     position = 77
     eager = scores(program, diabetes_trials(program, [position]), 0, compile=False)
     assert scores(program, everything, position, compile) == pytest.approx(eager, rel=1e-3)
-    if compile:
-        alone = scores(program, diabetes_trials(program, [position]), 0, compile=True)
-        assert alone == pytest.approx(eager, rel=1e-3)
     assert eager["rmse"] < data.y[data.split(0).test].std()  # it has learnt something
     assert "torch.compile failed" not in caplog.text
 
