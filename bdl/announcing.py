@@ -13,6 +13,7 @@ from bdl.plan.truths import sampled
 from bdl.publishing.measured import measured
 from bdl.references.cache import state
 from bdl.spec import Variant, list_profiles
+from bdl.spec.variant import there
 from bdl.store.rows import CellKey
 from bdl.store.store import Store
 
@@ -88,7 +89,7 @@ def lines(found: Estimate, asked: Variant, place: Path) -> list[str]:
         f"memory: about {machine.amount(found.memory)} at the peak, of {machine.amount(machine.memory())} available; "
         f"disk: about {machine.amount(found.disk)}, of {machine.amount(machine.disk(place))} free",
     ]
-    return told + ([f"shorter: {way}"] if found.seconds > LONG and (way := narrower(asked)) else [])
+    return told + ([f"shorter: {way}"] if found.seconds > LONG and (way := narrower(asked, place)) else [])
 
 
 def duration(seconds: float) -> str:
@@ -102,16 +103,16 @@ def duration(seconds: float) -> str:
     return f"about {hours:.0f} hours" if hours < 72 else f"about {hours / 24:.0f} days"
 
 
-def narrower(asked: Variant) -> str:
+def narrower(asked: Variant, results: Path) -> str:
     """Name the commands that do a smaller part; empty if it is the smallest."""
     chosen, source = asked.chosen, asked.source or asked.benchmark.name
     ways = []
     if asked.benchmark.profile == "paper" and "quick" in list_profiles(source):
-        ways.append(f"bdl-bench run {source} --profile quick")
+        ways.append(f"bdl-bench run {source} --profile quick{there(results)}")
     if len(chosen.datasets) > 1:
-        ways.append(f"bdl-bench run {replace(asked, datasets=(str(chosen.datasets[0]),)).asked}")
+        ways.append(replace(asked, datasets=(str(chosen.datasets[0]),)).command("run", results))
     if len(asked.numbers) > 1:
-        ways.append(f"bdl-bench run {replace(asked, splits=(asked.numbers[0],)).asked}")
+        ways.append(replace(asked, splits=(asked.numbers[0],)).command("run", results))
     return ", or ".join(ways)
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bdl import terminal
+from bdl.cli_options import Datasets, Name, Profile
 from bdl.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,10 +17,6 @@ if TYPE_CHECKING:
     from bdl.plan.truths import Reference
 
 app = typer.Typer(help="List, show and sample the reference posteriors.", no_args_is_help=True)
-
-Benchmark = Annotated[str, typer.Argument(help="Name of a benchmark, or path of a YAML file.")]
-Profile = Annotated[str, typer.Option(help="Profile of the benchmark file.")]
-Datasets = Annotated[list[str], typer.Option("--dataset", help="Only this data set (repeatable).")]
 
 
 @app.command("list")
@@ -40,7 +37,7 @@ def list_(
 
 
 @app.command()
-def show(name: Benchmark, profile: Profile = "paper", dataset: Datasets = []) -> None:
+def show(name: Name, profile: Profile = "paper", dataset: Datasets = []) -> None:
     """Show the certificates of a benchmark's references."""
     from bdl.plan.truths import computed, details, sampled
     from bdl.references.cache import state
@@ -60,7 +57,7 @@ def show(name: Benchmark, profile: Profile = "paper", dataset: Datasets = []) ->
 
 @app.command()
 def build(
-    name: Benchmark,
+    name: Name,
     profile: Profile = "paper",
     dataset: Datasets = [],
     fresh: Annotated[bool, typer.Option("--fresh", help="Sample again what is here.")] = False,

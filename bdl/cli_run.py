@@ -1,7 +1,6 @@
 """What `bdl-bench run` does: lay out, foretell, work, publish."""
 
 import json
-import shlex
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -56,7 +55,7 @@ def run(asked: "Variant", ways: Ways, uri: str | None, console: Console) -> None
         _hand_over(asked, store, ways.results, time.perf_counter() - start, uri, console)
         finals = [row for cell in cells for row in store.rows("final", cell.key)]
     if n_failed := sum(row.status == "failed" for row in finals):
-        why = f"bdl-bench failures {asked.asked}{_there(ways.results)}"
+        why = asked.command("failures", ways.results)
         _say([f"{n_failed} of the final fits failed; to see why: {why}"], console)
         raise typer.Exit(1)
 
@@ -134,20 +133,16 @@ def _hand_over(
 ) -> None:
     """Publish what the store has, show its tables, and mirror it."""
     from bdl.publishing.outcome import mirror_run, publish, tables
+    from bdl.spec.variant import there
 
     found, artifacts = publish(asked, store, results, seconds)
     console.print(tables(found, "rich"))
     if asked.name:
-        again = f"bdl-bench table {asked.asked}{_there(results)}"
+        again = asked.command("table", results)
         _say([f"kept apart from the protocol, in {store.path.parent}; see it with: {again}"], console)
     if uri:
         mirror_run(found, store, uri, results, artifacts)
-        _say([f"mirrored to MLflow; look at it with: bdl-bench ui{_there(results)}"], console)
-
-
-def _there(results: Path) -> str:
-    """Write the option that names a folder of results, where it is not the usual one."""
-    return "" if results == Path("results") else f" --results {shlex.quote(str(results))}"
+        _say([f"mirrored to MLflow; look at it with: bdl-bench ui{there(results)}"], console)
 
 
 def _say(lines: Iterable[str], console: Console) -> None:

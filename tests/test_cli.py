@@ -261,7 +261,8 @@ def test_a_run_its_repetition_its_table_and_a_new_start(tiny, tmp_path, run, inv
 
     before = contents(folder)
     tiny.write_text(TINY.replace("epochs: 1", "epochs: 2", 1), "utf-8")
-    assert_refused(run(tiny), "diabetes/lr of another spec", "--changed", "--fresh")
+    again = f"bdl-bench run {tiny} --changed"
+    assert_refused(run(tiny), "diabetes/lr of another spec", f"start anew, with a copy of the store, by: {again}\n")
     assert contents(folder) == before
     assert_refused(invoke("table", tiny, "--format", "xml"), "xml", "markdown")
     code, out, _ = invoke("table", tiny, "--format", "csv")
@@ -452,6 +453,17 @@ def test_a_score_that_is_added_needs_no_training(tiny, tmp_path, run):
     assert after[after.stage == "final"].joint_nll.notna().all()
     pd.testing.assert_frame_equal(after[list(before.columns)], before)
     assert "joint_nll" in (latest(tmp_path) / "table.json").read_text("utf-8")
+
+
+def test_a_damaged_posterior_names_the_command_that_makes_it_again(tiny, tmp_path, run):
+    there = ("--set", "seed=1", "--results", "else where")
+    assert run(tiny, *there)[0] == 0
+    for path in (tmp_path / "else where/tiny").glob("variants/*/posteriors/*"):
+        path.write_bytes(b"")
+    tiny.write_text(TINY.replace("metrics: [", "metrics: [joint_nll, "), "utf-8")
+    again = f"bdl-bench run {tiny} --set seed=1 --fresh --results 'else where'"
+    assert_refused(run(tiny, *there), "is damaged", f"by: {again}\n")
+    assert run(tiny, *there, "--fresh")[0] == 0
 
 
 def test_jobs_give_the_same_rows(tiny, tmp_path, run, invoke):

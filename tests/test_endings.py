@@ -256,12 +256,22 @@ def test_version_and_help(invoke):
         ("run uci", ["uci-linear-posterior", "uci-regression"]),
         ("table slang-t", ["slang-toy"]),
         ("describe mc-d", ["mc-dropout"]),
+        ("run uci-regression --method vifa", ["vifa-lr", "vifa-nn"]),
+        ("figures uci-regression --dataset y", ["yacht"]),
+        ("run uci-regression --profile quick --dataset ", ["diabetes"]),
+        ("report online-fa --dataset fa_1000_10_", ["fa_1000_10_columns"]),
+        ("run noisy-data-efficiency --dataset t", ["tanh"]),
+        ("run benchmarks/slang-toy.yaml --method slang", ["slang-1", "slang-5"]),
+        ("references show logistic-posterior --dataset au", ["australian"]),
+        ("run uci-regresion --method v", []),
+        ("run README.md --method v", []),
+        ("run --method v", []),
     ],
 )
 def test_shells_complete_names(words, found):
     env = os.environ | {
-        **{"_BDL_BENCH_COMPLETE": "complete_bash", "COMP_WORDS": f"bdl-bench {words}", "COMP_CWORD": "2"},
-        **{"PYTHONPATH": str(Path(__file__).parents[1])},
+        **{"_BDL_BENCH_COMPLETE": "complete_bash", "COMP_WORDS": f"bdl-bench {words}"},
+        **{"COMP_CWORD": str(words.count(" ") + 1), "PYTHONPATH": str(Path(__file__).parents[1])},
     }
     script = "import sys; sys.argv[0] = 'bdl-bench'; from bdl.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True)

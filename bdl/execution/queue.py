@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Protocol
 
-from bdl.errors import InputError
 from bdl.execution.executors import Crew, LostWorker, OverTime
 from bdl.execution.groups import Chosen, Group, SearchGroup, attempt, failed, failed_row, final_groups
 from bdl.execution.limits import hard
@@ -23,6 +22,7 @@ from bdl.plan.fingerprint import fit_hash
 from bdl.plan.lanes import lane
 from bdl.plan.planning import together
 from bdl.search import FoldScore, best_setting
+from bdl.store.anew import Unusable
 from bdl.store.rows import Outcome, Row
 from bdl.store.store import Store
 
@@ -141,9 +141,9 @@ def check_hashes(cells: Sequence[Cell], store: Store) -> dict[Cell, str]:
     for cell, own in hashes.items():
         found = store.fit_hash(cell.key)
         if found not in (None, own):
-            raise InputError(
-                f"{store.path} holds {cell.label} of another spec, data or code "
-                f"({found[:12]}, now {own[:12]}); --changed starts such anew, --fresh everything, and a copy is kept"
+            hashes_differ = f"({found[:12]}, now {own[:12]})"
+            raise Unusable(
+                f"{store.path} holds {cell.label} of another spec, data or code {hashes_differ}", "--changed"
             )
     return hashes
 

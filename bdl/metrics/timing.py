@@ -16,4 +16,4 @@ class Runtime:
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Raise `InputError`: a fit that is over cannot be timed."""
-        raise InputError("runtime is measured while a fit runs: leave it out here, or fit again with --fresh")
+        raise InputError("runtime is measured while a fit runs: leave it out here")

@@ -54,7 +54,7 @@ def failures(asked: Variant, results: Path) -> list[Failure]:
     """
     place = folder(results, asked)
     if not holds(place):
-        raise InputError(f"no results in {place}; start with: bdl-bench run {asked.asked}")
+        raise InputError(f"no results in {place}; start with: {asked.command('run', results)}")
     kept = place / "store.sqlite"
     alike: dict[tuple[str, str, str], list[_Failed]] = {}
     for own in _stored(asked, kept) if kept.exists() else _published(asked, place):

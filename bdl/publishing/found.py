@@ -63,9 +63,8 @@ def find(asked: Variant, results: Path, *, within: bool = False) -> Found:
         found = find(asked.whole, results)
         return found._replace(rows=_part(found.rows, asked), points=_part(found.points, asked))
     if not holds(place):
-        raise InputError(
-            f"no results in {place}; start with: bdl-bench run {asked.asked}{_others(place, asked.source)}"
-        )
+        start = asked.command("run", results)
+        raise InputError(f"no results in {place}; start with: {start}{_others(place, asked.source, results)}")
     return look(place, asked)
 
 
@@ -184,8 +183,8 @@ def _part(table: pd.DataFrame, asked: Variant) -> pd.DataFrame:
     return table[table.dataset.isin(list(map(str, chosen.datasets))) & table.entry.isin(list(chosen.entries))]
 
 
-def _others(place: Path, source: str) -> str:
+def _others(place: Path, source: str, results: Path) -> str:
     """Name other results of the same benchmark, if there are any."""
     texts = (read_frames(path)[2] for path in siblings(place) if (path / "trials.parquet").exists())
     found = next((Variant.parse(text, str(place)) for text in texts if text), None)
-    return f" (there is: bdl-bench table {replace(found, source=source).asked})" if found else ""
+    return f" (there is: {replace(found, source=source).command('table', results)})" if found else ""

@@ -39,7 +39,7 @@ from bdl.reports import Cell as TableCell
 from bdl.reports.figures import remarked
 from bdl.spec import Benchmark, Variant
 from bdl.store import artefacts
-from bdl.store.folder import folder
+from bdl.store.folder import folder, looked_at
 from bdl.store.store import Store
 
 Array = NDArray[np.float64]
@@ -119,10 +119,12 @@ def redraw(asked: Variant, results: Path) -> list[Path]:
     """
     found, place = find(asked, results), folder(results, asked)
     if found.rows.empty:
-        raise InputError(f"no fit of {found.benchmark.name} is finished; go on with: bdl-bench run {asked.asked}")
+        raise InputError(f"no fit of {found.benchmark.name} is finished; go on with: {asked.command('run', results)}")
     shown, path = Pictures(), place / "store.sqlite"
     if path.exists():
-        with Store(path) as store:  # which an interrupted run may have begun for other rows than the published ones
+        with looked_at(
+            results, asked
+        ) as store:  # which an interrupted run may have begun for other rows than the published ones
             if store.made is None or presented(store.made, asked, path).benchmark == found.benchmark:
                 shown = pictures(stored_cells(found.benchmark, store), store)
     return draw(found, shown, place)
@@ -183,7 +185,7 @@ def mirror_run(found: Found, store: Store, uri: str, results: Path, artifacts: S
 
     made, cells = found.made, stored_cells(found.benchmark, store)
     if not cells:
-        raise InputError(f"no fit of {made.benchmark.name} is finished; go on with: bdl-bench run {made.asked}")
+        raise InputError(f"no fit of {made.benchmark.name} is finished; go on with: {made.command('run', results)}")
 
     origin = provenance(made, cells, store, 0.0)
     tags: Mapping[str, str] = {
@@ -214,7 +216,8 @@ def log_again(asked: Variant, uri: str, results: Path) -> int:
     path = place / "store.sqlite"
     if not path.exists():
         find(asked, results)  # says so if there is nothing at all
-        raise InputError(f"{place} has published rows alone; a store to mirror comes with: bdl-bench run {asked.asked}")
+        again = asked.command("run", results)
+        raise InputError(f"{place} has published rows alone; a store to mirror comes with: {again}")
     with Store(path) as store:
         made = presented(store.made, asked, path)
         rows = final_frame(stored_cells(made.benchmark, store), store)

@@ -8,7 +8,6 @@ import numpy as np
 
 from bdl.metrics import info
 from bdl.reports.layout import Column, Section, heading
-from bdl.reports.naming import shown
 from bdl.reports.paired import PairedDifference, paired, scores
 from bdl.reports.paired_tables import difference_section
 
@@ -114,21 +113,19 @@ def moved(first: "pd.DataFrame", second: "pd.DataFrame", axes: Sequence[str]) ->
 
 def change_sections(found: Sequence[Change], title: str) -> list[Section]:
     """Lay out changes, a table a metric."""
-    names = shown(dict.fromkeys(change.difference.dataset for change in found))
     groups: dict[str, list[tuple[str, PairedDifference, str]]] = {}
     for change in found:
         own = change.difference
-        groups.setdefault(own.metric, []).append((names[own.dataset], own, change.verdict))
+        groups.setdefault(own.metric, []).append((own.dataset, own, change.verdict))
     return [difference_section(f"{title}: {heading(metric)}", rows) for metric, rows in groups.items()]
 
 
 def moved_section(found: Sequence[Moved]) -> Section:
     """Lay out hyper-parameters that differ."""
-    names = shown(dict.fromkeys(each.dataset for each in found))
     columns = tuple(Column(name, "left") for name in ("Dataset", "Method", "Hyper-parameter"))
     columns += tuple(Column(name, "right") for name in ("First", "Second", "Splits"))
     rows = [
-        (names[each.dataset], _at(each), each.name, f"{each.first:.3g}", f"{each.second:.3g}", f"{each.splits}")
+        (each.dataset, _at(each), each.name, f"{each.first:.3g}", f"{each.second:.3g}", f"{each.splits}")
         for each in found
     ]
     return Section("Hyper-parameters that differ, medians over splits", columns, tuple(rows))

@@ -15,7 +15,6 @@ from bdl.reports.compare import Cell
 from bdl.reports.cutting import Range, arrow, factor, limit
 from bdl.reports.inputs import Benchmark
 from bdl.reports.layout import heading
-from bdl.reports.naming import shown
 from bdl.reports.scales import label_logs, scale, span
 from bdl.reports.swept import swept_figure
 
@@ -142,9 +141,8 @@ def panels(rows: Mapping[str, Sequence[str]]) -> "tuple[Figure, dict[str, Axes]]
     for panel in axes[len(rows) :]:
         panel.remove()
     named = dict(zip(rows, axes, strict=False))
-    titles = shown(rows)
     for dataset, panel in named.items():
-        _dress(panel, titles[dataset], rows[dataset])
+        _dress(panel, dataset, rows[dataset])
     return figure, named
 
 

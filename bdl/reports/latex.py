@@ -7,7 +7,6 @@ from bdl.metrics import info
 from bdl.reports.axes import named
 from bdl.reports.compare import Cell
 from bdl.reports.layout import SUPERSCRIPT, by_metric, chance, heading, marked, notes_of, ours, printed, shared_notes
-from bdl.reports.naming import shown
 from bdl.reports.verdicts import FEWEST, reach
 
 ESCAPES = {
@@ -108,10 +107,9 @@ def _table(cells: Sequence[Cell], numbers: Mapping[str, int]) -> str:
 
 def _columns(cells: Sequence[Cell]) -> dict[str, dict[str, Cell]]:
     """Put the cells of a table into columns, by method."""
-    names = shown(dict.fromkeys(cell.dataset for cell in cells))
     columns: dict[str, dict[str, Cell]] = {}
     for cell in cells:
-        title = " ".join(part for part in (names[cell.dataset], named(cell.point)) if part)
+        title = " ".join(part for part in (cell.dataset, named(cell.point)) if part)
         columns.setdefault(title, {})[cell.method] = cell
     return columns
 

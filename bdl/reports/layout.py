@@ -8,9 +8,8 @@ from typing import Literal, NamedTuple
 from bdl.metrics import info, settings
 from bdl.reports.axes import short
 from bdl.reports.compare import Cell
-from bdl.reports.naming import shown as shown_names
 from bdl.reports.papers import Printed
-from bdl.reports.verdicts import LEVEL
+from bdl.reports.verdicts import LEVEL, NO_PAPER
 
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 BETTER = {
@@ -54,6 +53,8 @@ class Section:
 class Shown(NamedTuple):
     """Which columns a table has beside those that every table has."""
 
+    printed: bool
+    judged: bool
     z: bool
     median: bool
     failed: bool
@@ -63,9 +64,11 @@ class Shown(NamedTuple):
     @classmethod
     def of(cls, cells: Sequence[Cell]) -> "Shown":
         """Show a column if any cell has something to say there."""
-        medians = [cell for cell in cells if cell.statistic == "median"]
+        means, medians = ([cell for cell in cells if cell.statistic == name] for name in ("mean", "median"))
         return cls(
-            z=info(cells[0].metric).direction != "ratio",
+            printed=any(cell.paper is not None for cell in means),
+            judged=any(cell.verdict != NO_PAPER for cell in means),
+            z=any(cell.z is not None for cell in means),
             median=bool(medians),
             failed=any(cell.n_failed and cell.ours is not None for cell in medians),
             printed_median=any(cell.paper is not None for cell in medians),
@@ -155,18 +158,19 @@ def _section(cells: list[Cell], numbers: dict[str, int]) -> Section:
     shown = Shown.of(cells)
     axes = list(dict.fromkeys(path for cell in cells for path in cell.point))
     columns = [Column("Dataset", "left"), *(Column(path, "right") for path in axes), Column("Method", "left")]
-    columns += [Column("Mean ± SE", "right"), Column("Paper ± SE", "right")]
+    columns += [Column("Mean ± SE", "right")]
+    columns += [Column("Paper ± SE", "right")] if shown.printed else []
     columns += [Column("z", "right")] if shown.z else []
-    columns += [Column("Verdict", "left")]
+    columns += [Column("Verdict", "left")] if shown.judged else []
     columns += [Column(FAILED_AS_WORST if shown.failed else "Median", "right")] if shown.median else []
     columns += [Column("Paper", "right"), Column("Verdict", "left")] if shown.printed_median else []
     columns += [Column("MC error", "right"), Column("Floor", "right")] if shown.sampled else []
     columns += [Column("n (failed)" if any(cell.n_failed for cell in cells) else "n", "left")]
     shared = shared_notes(cells)
-    names, rows = shown_names(dict.fromkeys(cell.dataset for cell in cells)), []
+    rows = []
     for place in dict.fromkeys(_place(cell) for cell in cells):
         row = {cell.statistic: cell for cell in cells if _place(cell) == place}
-        rows.append((names[place[0]], *_row(row, shown, numbers, shared)))
+        rows.append((place[0], *_row(row, shown, numbers, shared)))
     title = f"{cells[0].benchmark}: {heading(cells[0].metric)}"
     return Section(marked(title, shared, numbers), tuple(columns), tuple(rows))
 
@@ -179,15 +183,11 @@ def _place(cell: Cell) -> tuple[str, ...]:
 def _row(row: dict[str, Cell], shown: Shown, numbers: dict[str, int], above: set[str]) -> tuple[str, ...]:
     """Write one row behind its data set; the notes in `above` are marked on the table already."""
     mean, median = row["mean"], row.get("median")
-    common = shared_notes(row.values())
-    texts = [
-        *map(short, mean.point.values()),
-        marked(mean.method, common - above, numbers),
-        ours(mean),
-        printed(mean),
-    ]
+    common = shared_notes(row.values()) if shown.judged else {*notes_of(mean)}
+    texts = [*map(short, mean.point.values()), marked(mean.method, common - above, numbers), ours(mean)]
+    texts += [printed(mean)] if shown.printed else []
     texts += ["" if mean.z is None else f"{mean.z:.1f}"] if shown.z else []
-    texts += [marked(mean.verdict, {*notes_of(mean)} - common, numbers)]
+    texts += [marked(mean.verdict, {*notes_of(mean)} - common, numbers)] if shown.judged else []
     if shown.median:
         texts += ["" if median is None or median.ours is None else _median(median.ours, median)]
     if shown.printed_median:

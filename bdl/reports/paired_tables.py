@@ -7,7 +7,6 @@ from bdl.metrics import info, settings
 from bdl.reports.axes import short
 from bdl.reports.inputs import Benchmark
 from bdl.reports.layout import Column, Section, heading, quantity
-from bdl.reports.naming import shown
 from bdl.reports.paired import PairedDifference
 
 _NUMBERS = tuple(Column(name, "right") for name in ("Difference", "95 % interval"))
@@ -24,11 +23,10 @@ def paired_sections(benchmark: Benchmark, differences: Sequence[PairedDifference
     differences
         As `bdl.reports.paired_differences` returns them.
     """
-    names = shown(dict.fromkeys(difference.dataset for difference in differences))
     groups: dict[str, list[tuple[str, PairedDifference, str]]] = {}
     for own in differences:
         verdict = own.verdict if own.n else "no pair"
-        groups.setdefault(own.metric, []).append((names[own.dataset], own, verdict))
+        groups.setdefault(own.metric, []).append((own.dataset, own, verdict))
     title = "{}: {}, mean difference from {}"
     return [
         difference_section(title.format(benchmark.name, heading(metric), benchmark.baseline), rows)

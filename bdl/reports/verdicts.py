@@ -17,6 +17,9 @@ MATTERS = 0.5
 NOTHING = 0.01
 """Up to this part of a unit of the last printed digit, a number beside a printed zero is zero itself."""
 
+NO_PAPER = "no paper value"
+"""The verdict on a number that no paper prints."""
+
 FEW = (
     "Fewer than three splits: the spread over splits is taken to be the paper's, and a difference beyond it is "
     "undecided."
@@ -174,7 +177,7 @@ def judge(
     if ours.value is None:
         return Judgement("failed")
     if paper is None:
-        return Judgement("no paper value")
+        return Judgement(NO_PAPER)
     if about.direction == "ratio":
         return Judgement(_ratio(ours.value, paper.value))
     if paper.value.shows(ours.value):

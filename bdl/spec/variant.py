@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Self
 
 from pydantic import ValidationError
@@ -88,6 +89,10 @@ class Variant:
         words += ["--splits", self._splits] if self.splits else []
         words += [word for path, value in self.changes.items() for word in ("--set", f"{path}={plain(value)}")]
         return shlex.join(words)
+
+    def command(self, word: str, results: Path, *options: str) -> str:
+        """Write the command that does something with it, such as ``run``, in a folder of results."""
+        return " ".join(["bdl-bench", word, self.asked, *options]) + there(results)
 
     def dump(self) -> dict[str, Any]:
         """Give all of it as JSON values."""
@@ -207,6 +212,11 @@ def _part(wanted: Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:
     """Put names into the order of the benchmark; none if all are wanted."""
     kept = tuple(name for name in known if name in wanted)
     return () if kept == known else kept
+
+
+def there(results: Path) -> str:
+    """Write the option that names a folder of results, where it is not the usual one."""
+    return "" if results == Path("results") else f" --results {shlex.quote(str(results))}"
 
 
 def plain(value: Any) -> str:

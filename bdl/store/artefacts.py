@@ -14,6 +14,7 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.posteriors import Posterior, from_tensors, to_tensors
+from bdl.store.anew import Unusable
 
 _POSTERIOR, _BUFFERS = "posterior.", "buffers."
 
@@ -78,7 +79,7 @@ def read(folder: Path, sha: str) -> tuple[Posterior, dict[str, Tensor]]:
     try:
         tensors = load(found)
     except SafetensorError as error:
-        raise InputError(f"{_path(folder, sha)} is no posterior ({error}): fit again with --fresh") from None
+        raise Unusable(f"{_path(folder, sha)} is no posterior ({error})") from None
     posterior = from_tensors(_family(found), _named(tensors, _POSTERIOR))
     return posterior, _named(tensors, _BUFFERS)
 
@@ -95,9 +96,9 @@ def content(folder: Path, sha: str) -> bytes:
     try:
         found = path.read_bytes()
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}; fit again with --fresh") from None
+        raise Unusable(f"cannot read {path}: {error.strerror}") from None
     if sha256(found).hexdigest() != sha:
-        raise InputError(f"{path} is damaged: fit again with --fresh")
+        raise Unusable(f"{path} is damaged")
     return found
 
 

@@ -14,6 +14,7 @@ from filelock import FileLock, Timeout
 
 from bdl.errors import InputError
 from bdl.spec import Variant
+from bdl.store.anew import mended
 from bdl.store.rows import CellKey
 from bdl.store.store import Store
 
@@ -54,16 +55,18 @@ def opened(results: Path, variant: Variant) -> Iterator[Store]:
     except OSError as error:
         raise InputError(f"cannot write to {path.parent}: {error.strerror}; choose another --results") from None
     try:
-        with Store(path) as store:
+        with mended(variant, results), Store(path) as store:
             yield store
     finally:
         lock.release()
 
 
-def looked_at(results: Path, variant: Variant) -> Store:
+@contextmanager
+def looked_at(results: Path, variant: Variant) -> Iterator[Store]:
     """Open the store to look at what it has; an `empty` one if there is none."""
     path = folder(results, variant) / "store.sqlite"
-    return Store(path) if path.exists() else empty()
+    with mended(variant, results), Store(path) if path.exists() else empty() as store:
+        yield store
 
 
 def empty() -> Store:

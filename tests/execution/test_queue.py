@@ -140,7 +140,7 @@ def test_rows_of_another_spec_are_refused_before_anything_is_done(benchmark, sto
     go(benchmark, store, (0,))
     before = everything(benchmark, store)
     other = load_benchmark("uci-regression", "quick", [*SMALL, change]).select(entries=["vifa-lr"])
-    with pytest.raises(InputError, match=r"holds diabetes/vifa-lr of another spec, data or code .*--fresh"):
+    with pytest.raises(InputError, match=r"holds diabetes/vifa-lr of another spec, data or code .*--changed"):
         go(other, store, (0, 1))
     assert everything(benchmark, store) == before
 

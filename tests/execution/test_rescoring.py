@@ -147,6 +147,6 @@ def test_a_damaged_posterior_is_told(store):
     before, _ = go(store, ["nmll"])
     path = store.posteriors / f"{before[1].artefact}.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(InputError, match="damaged: fit again with --fresh"):
+    with pytest.raises(InputError, match="damaged; start anew with --fresh"):
         go(store, ["nmll", "rmse"])
     assert store.rows("final", CELL) == before

@@ -229,12 +229,42 @@ def test_what_a_sampled_truth_leaves_open_stands_in_columns(sampled):
     assert "sqrt(d^2 - floor^2)" in shown(sampled)
 
 
+def unprinted(cells):
+    return [replace(cell, paper=None, paper_se=None, z=None, p=None, verdict="no paper value") for cell in cells]
+
+
+def test_columns_of_the_paper_are_left_out_where_it_prints_nothing(cells):
+    some = [cell for cell in cells if cell.metric == "nmll"]
+    rest = [cell for cell in cells if cell.metric != "nmll"]
+    nmll, rmse = (section.columns for section in sections([*unprinted(some), *rest])[:2])
+    assert [column.title for column in nmll] == [
+        "Dataset",
+        "Method",
+        "Mean ± SE",
+        "Median (failed as worst)",
+        "n (failed)",
+    ]
+    assert [column.title for column in rmse][2:6] == ["Mean ± SE", "Paper ± SE", "z", "Verdict"]
+
+
+def test_notes_of_an_unprinted_row_are_marked_on_its_entry(cells):
+    (mean, median) = unprinted([cell for cell in cells if cell.metric == "nmll"][:2])
+    (section,) = sections([replace(mean, note="why"), replace(median, note=None)])
+    assert section.rows[0][1] == f"{mean.method}¹"
+
+
+def test_a_fit_that_failed_keeps_its_verdict_without_a_paper(cells):
+    mean, *others = unprinted([cell for cell in cells if cell.metric == "nmll"])
+    (section,) = sections([replace(mean, ours=None, verdict="failed"), *others])
+    assert section.rows[0][[column.title for column in section.columns].index("Verdict")] == "failed"
+
+
 def test_medians_have_verdicts_only_where_the_paper_prints_one(cells, sampled):
     by_title = {section.title.split(":")[1].split(" ")[1]: section for section in sections(cells)}
     titles = [column.title for column in by_title["NMLL"].columns]
     assert titles.count("Verdict") == titles.count("Paper") + 1 == 2
     (section,) = sections(sampled)
-    assert [column.title for column in section.columns].count("Verdict") == 1
+    assert "Verdict" not in [column.title for column in section.columns]
     assert "Median" in [column.title for column in section.columns]
 
 

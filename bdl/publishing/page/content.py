@@ -16,7 +16,6 @@ from bdl.publishing.outcome import compared, narrowed
 from bdl.publishing.overlap import overlaps
 from bdl.reports import Cell
 from bdl.reports.layout import Column, Section, chance, footnotes
-from bdl.reports.naming import shown
 from bdl.reports.paired import paired_differences
 from bdl.reports.paired_tables import paired_sections, tally
 
@@ -82,22 +81,21 @@ def every_row(found: Found, place: Path) -> pd.DataFrame:
 def failures(rows: pd.DataFrame) -> Section | None:
     """List what failed and why, final fits one by one and those of the search counted."""
     failed = rows[rows["status"] != "ok"].assign(reason=lambda table: table["reason"].fillna("no reason was kept"))
-    names, final = shown(rows["dataset"].unique()), failed["stage"] == "final"
+    final = failed["stage"] == "final"
     lines: list[tuple[str, ...]] = [
-        (names[row["dataset"]], row["entry"], f"final, split {row['split']}", "1", row["reason"])
+        (row["dataset"], row["entry"], f"final, split {row['split']}", "1", row["reason"])
         for row in failed[final].to_dict("records")
     ]
     searched = Counter(zip(*(failed[~final][name] for name in ("dataset", "entry", "reason")), strict=True))
-    lines += [(names[where], entry, "search", f"{count}", why) for (where, entry, why), count in searched.items()]
+    lines += [(where, entry, "search", f"{count}", why) for (where, entry, why), count in searched.items()]
     columns = (*_FIRST, Column("Fit", "left"), Column("Count", "right"), Column("Reason", "left"))
     return Section("Failed fits", columns, tuple(lines)) if lines else None
 
 
 def hypers(rows: pd.DataFrame, axes: Sequence[str]) -> Section | None:
     """Tell what hyper-parameters the final fits had: median, least and greatest over the splits."""
-    names = shown(rows["dataset"].unique())
     lines = [
-        (names[str(key[0])], *map(str, key[1:]), column.removeprefix("hyper_"), *_spread(values))
+        (*map(str, key), column.removeprefix("hyper_"), *_spread(values))
         for key, own in rows.groupby(["dataset", "entry", *axes], sort=False)
         for column, values in _known(own)
     ]

@@ -14,6 +14,7 @@ from bdl.publishing.outcome import redraw
 from bdl.publishing.page import content
 from bdl.reports.layout import sections
 from bdl.reports.render import STYLES
+from bdl.reports.verdicts import NO_PAPER
 from bdl.spec import Variant
 from bdl.store.folder import folder
 
@@ -92,7 +93,7 @@ def _page(values: Mapping[str, Any]) -> str:
 
 def _kind(verdict: str) -> str:
     """Name the class of a verdict."""
-    return next((word for word in (*STYLES, "no paper value") if word in verdict), "other").replace(" ", "-")
+    return next((word for word in (*STYLES, NO_PAPER) if word in verdict), "other").replace(" ", "-")
 
 
 def _html(text: str) -> Any:
