@@ -19,8 +19,12 @@ With the weight lam of the divergence, the prior precision alpha, gin = lam alph
 An update draws W from q, differentiates, updates the statistics A and S every T1-th time, the inverses every T2-th
 time, and moves M. The first update takes its factors from the first minibatch at M: until then there is no covariance
 to draw from. This is the transpose of Mata's notation; Table 2.2 there drops the inverse on A.
+
+With eigenvectors U of A and V of S, both kinds of damping are diagonal in the coordinates V^T W U, in which the mean is
+kept: draws and steps are products of single numbers there, and only the inputs of a minibatch need turning, to U^T a.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, NamedTuple
@@ -32,23 +36,40 @@ from torch import Tensor
 from bdl.errors import InputError
 from bdl.methods.base import MinibatchMethod, Noise, Shapes, start
 from bdl.methods.clock import Clock
-from bdl.models.base import LayeredModel, Layers
+from bdl.methods.kronecker_axes import Axes, axes_of, eye, triangular, turned
+from bdl.models.base import LayeredModel
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import KroneckerGaussian
 from bdl.posteriors.kronecker import from_blocks, to_blocks
 
 Pairs = tuple[tuple[Tensor, Tensor], ...]
 """A matrix over inputs (in, in) and one over outputs (out, out) for each layer."""
+Blocks = Sequence[Tensor]
+"""A matrix (out, in) for each layer."""
 
 
 class NoisyKfacState(NamedTuple):
     """The posterior, and what updates need."""
 
-    q: KroneckerGaussian
+    means: tuple[Tensor, ...]
+    """V^T M U of each layer, (out, in)."""
     factors: Pairs
     """A and S."""
-    inverses: Pairs
-    """(A^gam)^-1 and (S^gam)^-1."""
+    axes: tuple[Axes, ...]
+    """Those of the last inverses."""
+    widths: Tensor
+    """Inputs, units and outputs, as `KroneckerGaussian` has them."""
+
+
+class _Seen(NamedTuple):
+    """What a layer makes of a minibatch."""
+
+    a: Tensor
+    """Inputs, with a last column of ones for a bias, (M, in)."""
+    turned: Tensor
+    """The same along the eigenvectors, a U."""
+    e: Tensor
+    """Errors, (M, out)."""
 
 
 @dataclass(frozen=True)
@@ -96,15 +117,15 @@ class NoisyKfac(MinibatchMethod):
 
     def init(self, problem: Problem, noise: Noise) -> NoisyKfacState:
         """Start with factors that are identities."""
-        model, mu = _layered(problem), start(problem, noise["theta"], self.initial_scale)
-        widths = model.widths(problem.d_in, problem.d_out)
-        eyes = tuple((_eye(mu, n_in + model.bias), _eye(mu, n_out)) for n_in, n_out in pairwise(widths))
-        q = KroneckerGaussian(mu, *_flat(eyes), mu.new_zeros((0, *widths)))
-        return NoisyKfacState(q, eyes, eyes)
+        mu = start(problem, noise["theta"], self.initial_scale)
+        eyes = tuple((eye(mu, n_in), eye(mu, n_out)) for n_out, n_in in _sizes(problem))
+        axes = tuple(Axes(A, S, *(torch.ones_like(F[0]) for F in (A, S, A, S))) for A, S in eyes)
+        widths = _widths(problem)
+        return NoisyKfacState(tuple(to_blocks(mu, widths)), eyes, axes, mu.new_zeros((0, *widths)))
 
     def step_noise(self, problem: Problem) -> Shapes:
-        """Ask for one sample's worth."""
-        return {"theta": (problem.dim,)}
+        """Ask for one sample's worth, by layer."""
+        return {f"layer_{index}": shape for index, shape in enumerate(_sizes(problem))}
 
     def phase(self, clock: Clock) -> str:
         """Say what is updated beside the mean."""
@@ -118,112 +139,107 @@ class NoisyKfac(MinibatchMethod):
         self, state: NoisyKfacState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> NoisyKfacState:
         """Take the factors from the first minibatch at the mean, then move it."""
-        layers = _layers(state.q.loc, batches, hyper, problem)
-        state = self._inverted(_observed(state, layers, 1.0), batches.n, hyper, problem)
-        return _moved(state, state.q.loc, layers, batches.n, hyper, problem)
+        return self._inverted(state, state.means, 1.0, batches, hyper, problem)
 
     def step(
         self, state: NoisyKfacState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> NoisyKfacState:
         """Move the mean."""
-        theta = state.q.sample(noise["theta"])
-        return _moved(state, theta, _layers(theta, batches, hyper, problem), batches.n, hyper, problem)
+        W = _drawn(state, noise)
+        return _moved(state, W, _seen(state, W, batches, hyper, problem), batches.n, hyper, problem)
 
     def observe(
         self, state: NoisyKfacState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> NoisyKfacState:
         """Update the statistics, then the mean."""
-        theta = state.q.sample(noise["theta"])
-        layers = _layers(theta, batches, hyper, problem)
-        return _moved(_observed(state, layers, self.statistics_weight), theta, layers, batches.n, hyper, problem)
+        W = _drawn(state, noise)
+        seen = _seen(state, W, batches, hyper, problem)
+        return _moved(_observed(state, seen, self.statistics_weight), W, seen, batches.n, hyper, problem)
 
     def invert(
         self, state: NoisyKfacState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> NoisyKfacState:
         """Update the statistics, the inverses, then the mean."""
-        theta = state.q.sample(noise["theta"])
-        layers = _layers(theta, batches, hyper, problem)
-        state = self._inverted(_observed(state, layers, self.statistics_weight), batches.n, hyper, problem)
-        return _moved(state, theta, layers, batches.n, hyper, problem)
+        return self._inverted(state, _drawn(state, noise), self.statistics_weight, batches, hyper, problem)
 
     def posterior(self, state: NoisyKfacState) -> KroneckerGaussian:
         """Give q."""
-        return state.q
+        means = [V @ M @ U.mT for M, (U, V, *_) in zip(state.means, state.axes, strict=True)]
+        inner = torch.cat([triangular(U * root).flatten() for U, _, root, *_ in state.axes])
+        outer = torch.cat([triangular(V * root).flatten() for _, V, _, root, *_ in state.axes])
+        return KroneckerGaussian(from_blocks(means, state.widths.shape[1:]), inner, outer, state.widths)
 
-    def _inverted(self, state: NoisyKfacState, n: Tensor, hyper: Hyper, problem: Problem) -> NoisyKfacState:
-        """Compute roots for drawing and inverses for moving."""
-        share = hyper["kl_weight"] / n
+    def _inverted(
+        self, state: NoisyKfacState, W: Blocks, b: float, batches: Batch, hyper: Hyper, problem: Problem
+    ) -> NoisyKfacState:
+        """Update everything, with weight b of the minibatch in the statistics."""
+        seen = _seen(state, W, batches, hyper, problem)
+        state = _observed(state, seen, b)
+        share = hyper["kl_weight"] / batches.n
         gin = share * problem.prior_precision(hyper)
-        roots = tuple((_root(A), _root(S)) for A, S in (damped(*pair, gin) for pair in state.factors))
-        solving = roots
-        if self.damping:
-            pairs = (damped(*pair, gin + self.damping) for pair in state.factors)
-            solving = tuple((_root(A), _root(S)) for A, S in pairs)
-        inner, outer = _flat(roots)
-        q = state.q._replace(inner=inner, outer=share.sqrt() * outer)
-        return NoisyKfacState(q, state.factors, tuple((A @ A.mT, S @ S.mT) for A, S in solving))
+        axes = tuple(axes_of(A, S, gin, gin + self.damping, share) for A, S in state.factors)
+        both = tuple(zip(state.axes, axes, strict=True))
+        W, means = ([turned(M, *pair) for M, pair in zip(blocks, both, strict=True)] for blocks in (W, state.means))
+        seen = [layer._replace(turned=layer.a @ own.U) for layer, own in zip(seen, axes, strict=True)]
+        return _moved(state._replace(means=tuple(means), axes=axes), W, seen, batches.n, hyper, problem)
 
 
-def damped(A: Tensor, S: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    """Give A^g and S^g; a factor that vanishes, as where all units of a layer are dead, counts as tiny.
+def _drawn(state: NoisyKfacState, noise: Noise) -> list[Tensor]:
+    """Draw each layer, along the eigenvectors."""
+    layers = zip(state.means, state.axes, noise.values(), strict=True)
+    return [M + axes.outer.unsqueeze(-1) * Z * axes.inner for M, axes, Z in layers]
 
-    Parameters
-    ----------
-    A, S
-        Factors (in, in) and (out, out).
-    g
-        Damping, a scalar.
+
+def _seen(state: NoisyKfacState, W: Blocks, batches: Batch, hyper: Hyper, problem: Problem) -> list[_Seen]:
+    """Run a minibatch through layers that are given along the eigenvectors.
+
+    The first layer gets turned inputs and weights, its bias among the weights. The others are turned back.
     """
-    size_A, size_S = (F.diagonal().mean().clamp(min=1e-20) for F in (A, S))
-    pi = (size_A / size_S).sqrt()
-    return A + pi * g.sqrt() * _eye(A, len(A)), S + g.sqrt() / pi * _eye(S, len(S))
+    bias, (first, *others) = _layered(problem).bias, state.axes
+    a = _ones(batches.x[0], bias)
+    turned, entry = a @ first.U, first.V @ W[0]
+    blocks = [torch.cat([entry, torch.zeros_like(entry[:, : int(bias)])], 1)]
+    blocks += [axes.V @ block @ axes.U.mT for block, axes in zip(W[1:], others, strict=True)]
+    theta = from_blocks(blocks, (a.shape[1], *_widths(problem)[1:]))
+    (_, e), *rest = problem.layers(theta, batches._replace(x=turned, y=batches.y[0]), hyper)
+    inputs = [_ones(a, bias) for a, _ in rest]
+    later = zip(inputs, others, rest, strict=True)
+    return [_Seen(a, turned, e), *(_Seen(a, a @ axes.U, e) for a, axes, (_, e) in later)]
 
 
-def _observed(state: NoisyKfacState, layers: Layers, b: float) -> NoisyKfacState:
+def _observed(state: NoisyKfacState, seen: Sequence[_Seen], b: float) -> NoisyKfacState:
     """Take a minibatch into the statistics with weight b."""
-    means = [(a.mT @ a / len(a), e.mT @ e / len(e)) for a, e in layers]
     factors = tuple(
-        (torch.lerp(A, new_A, b), torch.lerp(S, new_S, b))
-        for (A, S), (new_A, new_S) in zip(state.factors, means, strict=True)
+        (torch.lerp(A, a.mT @ a / len(a), b), torch.lerp(S, e.mT @ e / len(e), b))
+        for (A, S), (a, _, e) in zip(state.factors, seen, strict=True)
     )
     return state._replace(factors=factors)
 
 
 def _moved(
-    state: NoisyKfacState, theta: Tensor, layers: Layers, n: Tensor, hyper: Hyper, problem: Problem
+    state: NoisyKfacState, W: Blocks, seen: Sequence[_Seen], n: Tensor, hyper: Hyper, problem: Problem
 ) -> NoisyKfacState:
-    """Move the mean by the gradient at theta."""
-    gin, units = hyper["kl_weight"] / n * problem.prior_precision(hyper), state.q.units
-    steps = [
-        S @ ((e.mT @ a / len(a) - gin * W) @ A)
-        for W, (a, e), (A, S) in zip(to_blocks(theta, units), layers, state.inverses, strict=True)
-    ]
-    mu = state.q.loc + hyper["learning_rate"] * from_blocks(steps, units)
-    return state._replace(q=state.q._replace(loc=mu))
+    """Move the mean by the gradient at W."""
+    gin, rate = hyper["kl_weight"] / n * problem.prior_precision(hyper), hyper["learning_rate"]
+    means = tuple(
+        M + (rate * axes.outer_step).unsqueeze(-1) * ((e @ axes.V).mT @ turned / len(e) - gin * block) * axes.inner_step
+        for M, axes, block, (_, turned, e) in zip(state.means, state.axes, W, seen, strict=True)
+    )
+    return state._replace(means=means)
 
 
-def _layers(theta: Tensor, batches: Batch, hyper: Hyper, problem: Problem) -> Layers:
-    """Give each layer's inputs, with a last column of ones for a bias, and errors."""
-    layers = problem.layers(theta, batches._replace(x=batches.x[0], y=batches.y[0]), hyper)
-    if not _layered(problem).bias:
-        return layers
-    return tuple((torch.cat([a, torch.ones_like(a[:, :1])], 1), e) for a, e in layers)
+def _ones(a: Tensor, bias: bool) -> Tensor:
+    """Append the input 1 of a bias, if there is one."""
+    return torch.cat([a, torch.ones_like(a[:, : int(bias)])], 1)
 
 
-def _root(precision: Tensor) -> Tensor:
-    """Give the lower triangular L with L L^T = precision^-1: of U U^T = precision, U upper, it is U^-T."""
-    U = torch.linalg.cholesky_ex(precision.flip(0, 1)).L.flip(0, 1)
-    L: Tensor = torch.linalg.solve_triangular(U.mT, _eye(U, len(U)), upper=False)
-    return L
+def _widths(problem: Problem) -> tuple[int, ...]:
+    return _layered(problem).widths(problem.d_in, problem.d_out)
 
 
-def _flat(pairs: Pairs) -> tuple[Tensor, Tensor]:
-    """Put the first matrices of all layers end to end, and the second ones."""
-    return torch.cat([A.flatten() for A, _ in pairs]), torch.cat([S.flatten() for _, S in pairs])
-
-
-def _eye(like: Tensor, size: int) -> Tensor:
-    return torch.eye(size, dtype=like.dtype, device=like.device)
+def _sizes(problem: Problem) -> list[tuple[int, int]]:
+    """Count outputs and inputs of each layer, a bias as an input."""
+    return [(n_out, n_in + _layered(problem).bias) for n_in, n_out in pairwise(_widths(problem))]
 
 
 def _layered(problem: Problem) -> LayeredModel:

@@ -22,6 +22,8 @@ METRICS = Registry(
         "aurc": "bdl.metrics.selective:Aurc",
         "disagreement": "bdl.metrics.selective:Disagreement",
         "test_error_pct": "bdl.metrics.classification:ErrorPercent",
+        "training_error_pct": "bdl.metrics.training_rows:TrainingErrorPercent",
+        "training_nll": "bdl.metrics.training_rows:TrainingNll",
         "ece": "bdl.metrics.classification:Ece",
         "brier": "bdl.metrics.classification:Brier",
         "entropy": "bdl.metrics.classification:Entropy",
