@@ -5,17 +5,15 @@ interrupted needs. Groups of different cells wait for nothing but their own earl
 posteriors; the calling process alone writes.
 """
 
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import Protocol
 
-from bdl.execution.executors import Crew, LostWorker, OverTime
-from bdl.execution.groups import Chosen, Group, SearchGroup, attempt, failed, failed_row, final_groups
-from bdl.execution.limits import hard
+from bdl.execution.executors import Crew
+from bdl.execution.groups import Chosen, Group, SearchGroup, failed_row, final_groups
 from bdl.execution.rescoring import rescore
+from bdl.execution.streets import Street, drain
 from bdl.plan.cell import Cell
 from bdl.plan.cost import fits, remaining_work
 from bdl.plan.fingerprint import fit_hash
@@ -23,11 +21,8 @@ from bdl.plan.lanes import lane
 from bdl.plan.planning import together
 from bdl.search import FoldScore, best_setting
 from bdl.store.anew import Unusable
-from bdl.store.rows import Outcome, Row
+from bdl.store.rows import Outcome, Row, Stage
 from bdl.store.store import Store
-
-_POLL = 0.1
-"""Seconds after which the reports of workers are looked at."""
 
 
 class Listener(Protocol):
@@ -41,25 +36,6 @@ class Listener(Protocol):
 
     def stored(self, cell: Cell, rows: Sequence[Row]) -> None:
         """Take note of rows that are safe in the store."""
-
-
-@dataclass(eq=False)
-class _Street:
-    """Cells whose groups follow one another; a group of the next stage is ready when all before it are stored."""
-
-    cells: Sequence[Cell]
-    stages: Iterator[list[Group]]
-    ready: deque[Group] = field(default_factory=deque)
-    running: int = 0
-
-    def advance(self) -> bool:
-        """Ask for the next stage if nothing is left of the last; tell whether a group is ready."""
-        while not self.ready and not self.running:
-            stage = next(self.stages, None)
-            if stage is None:
-                return False
-            self.ready.extend(stage)
-        return bool(self.ready)
 
 
 def run(cells: Sequence[Cell], store: Store, crew: Crew, listener: Listener) -> None:
@@ -84,41 +60,11 @@ def run(cells: Sequence[Cell], store: Store, crew: Crew, listener: Listener) -> 
     """
     prepare(cells, store)
     listener.begin(sum(remaining(cell, store) for cell in cells))
-    streets = [_Street(batch, _stages(batch, store, listener)) for batch in together(cells)]
-    running: dict[Future[list[Outcome]], tuple[_Street, Group]] = {}
-    lost = set[Group]()
-    while True:
-        while len(running) < crew.size and (street := next((own for own in streets if own.advance()), None)):
-            group = street.ready.popleft()
-            street.running += 1
-            limits = group.members[0][0].benchmark.limits
-            running[crew.submit(attempt, group, listener.advance, hard(limits))] = street, group
-        if not running:
-            return
-        done, _ = wait(running, timeout=_POLL, return_when=FIRST_COMPLETED)
-        crew.collect(listener.advance)
-        for future in done:
-            street, group = running.pop(future)
-            street.running -= 1
-            if (outcomes := _outcomes(crew, future, group, again=group in lost)) is None:
-                lost.add(group)
-                street.ready.appendleft(group)
-                continue
-            _keep(outcomes, street.cells, store, listener)
-            if checkpoint := group.checkpoint():
-                checkpoint.remove()
-
-
-def _outcomes(crew: Crew, future: "Future[list[Outcome]]", group: Group, again: bool) -> list[Outcome] | None:
-    """Take what a group has made; None where its worker is lost for the first time, which is no fault of the fits."""
-    try:
-        found: list[Outcome] = crew.result(future)
-        return found
-    except LostWorker as error:
-        return failed(group, f"{error}, twice", {}) if again else None
-    except OverTime:
-        minutes = group.members[0][0].benchmark.limits.minutes
-        return failed(group, f"over the limit of {minutes:g} minutes (limits.minutes), and hung", {})
+    batches = together(cells)
+    if crew.size > 1:  # the longest first: the last to end should not be one that began late
+        batches.sort(key=lambda batch: -sum(_chain(cell, store) for cell in batch))
+    streets = [Street(_stages(batch, store, listener), partial(_keep, batch, store, listener)) for batch in batches]
+    drain(streets, crew, listener.advance)
 
 
 def prepare(cells: Sequence[Cell], store: Store) -> None:
@@ -160,7 +106,14 @@ def remaining(cell: Cell, store: Store) -> int:
     return remaining_work(cell, folds, len(todo))
 
 
-def _keep(outcomes: Sequence[Outcome], cells: Sequence[Cell], store: Store, listener: Listener) -> None:
+def _chain(cell: Cell, store: Store) -> float:
+    """Give the work that a cell still needs one after the other: lanes go side by side, if there are workers."""
+    stage: Stage = "search" if cell.settings.search else "final"
+    lanes = {lane(cell, stage, split) for split in _pending(cell, store)}
+    return remaining(cell, store) / max(1, len(lanes))
+
+
+def _keep(cells: Sequence[Cell], store: Store, listener: Listener, outcomes: Sequence[Outcome]) -> None:
     store.append(outcomes)
     for cell in cells:
         listener.stored(cell, [outcome.row for outcome in outcomes if outcome.row.cell == cell.key])
@@ -210,7 +163,7 @@ def _chosen(cell: Cell, store: Store, listener: Listener) -> list[Chosen]:
     best = {split: best_setting([_fold_score(row, search.metric) for row in searched[split]]) for split in todo}
     reason = f"all {search.trials} search settings failed"
     hopeless = [Outcome(failed_row(cell, split, reason, {})) for split, found in best.items() if found is None]
-    _keep(hopeless, [cell], store, listener)
+    _keep([cell], store, listener, hopeless)
     seconds = {split: sum(row.seconds for row in searched[split]) for split in todo}
     return [Chosen(cell, split, found, seconds[split]) for split, found in best.items() if found is not None]
 

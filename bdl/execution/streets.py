@@ -1,0 +1,88 @@
+"""Groups that wait for one another, and the workers that are never idle while one of them is ready."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
+
+from bdl.execution.executors import Crew, LostWorker, OverTime, Report
+from bdl.execution.groups import Group, attempt, failed
+from bdl.execution.limits import hard
+from bdl.store.rows import Outcome
+
+
+@dataclass(eq=False)
+class Street:
+    """Stages that follow one another; the groups of a stage are ready when all before it are kept.
+
+    Parameters
+    ----------
+    stages
+        Groups of each stage; the next is asked for when the last is kept.
+    keep
+        What becomes of the outcomes of a group.
+    """
+
+    stages: Iterator[list[Group]]
+    keep: Callable[[list[Outcome]], None]
+    ready: deque[Group] = field(default_factory=deque)
+    running: int = 0
+
+    def advance(self) -> bool:
+        """Ask for the next stage if nothing is left of the last; tell whether a group is ready."""
+        while not self.ready and not self.running:
+            stage = next(self.stages, None)
+            if stage is None:
+                return False
+            self.ready.extend(stage)
+        return bool(self.ready)
+
+
+def drain(streets: Sequence[Street], crew: Crew, report: Report, poll: float = 0.1) -> None:
+    """Run all groups; a worker that is free takes the first that is ready, those of earlier streets before others.
+
+    Parameters
+    ----------
+    streets
+        What is to be done.
+    crew
+        Where it is done; a group whose worker is lost is begun once more.
+    report
+        Called with the work that is done.
+    poll
+        Seconds after which the reports of workers are looked at.
+    """
+    running: dict[Future[list[Outcome]], tuple[Street, Group]] = {}
+    lost = set[Group]()
+    while True:
+        while len(running) < crew.size and (street := next((own for own in streets if own.advance()), None)):
+            group = street.ready.popleft()
+            street.running += 1
+            limits = group.members[0][0].benchmark.limits
+            running[crew.submit(attempt, group, report, hard(limits))] = street, group
+        if not running:
+            return
+        done, _ = wait(running, timeout=poll, return_when=FIRST_COMPLETED)
+        crew.collect(report)
+        for future in done:
+            street, group = running.pop(future)
+            street.running -= 1
+            if (outcomes := _outcomes(crew, future, group, again=group in lost)) is None:
+                lost.add(group)
+                street.ready.appendleft(group)
+                continue
+            street.keep(outcomes)
+            if checkpoint := group.checkpoint():
+                checkpoint.remove()
+
+
+def _outcomes(crew: Crew, future: "Future[list[Outcome]]", group: Group, again: bool) -> list[Outcome] | None:
+    """Take what a group has made; None where its worker is lost for the first time, which is no fault of the fits."""
+    try:
+        found: list[Outcome] = crew.result(future)
+        return found
+    except LostWorker as error:
+        return failed(group, f"{error}, twice", {}) if again else None
+    except OverTime:
+        minutes = group.members[0][0].benchmark.limits.minutes
+        return failed(group, f"over the limit of {minutes:g} minutes (limits.minutes), and hung", {})
