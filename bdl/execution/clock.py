@@ -6,8 +6,6 @@ A program is compiled once in a process, for whichever fits come first, and is n
 import time
 from typing import Self
 
-from torch._dynamo.callback import callback_handler
-
 
 class WorkClock:
     """Tells seconds as a context manager; within it, compilations pause the clock."""
@@ -17,12 +15,16 @@ class WorkClock:
 
     def __enter__(self) -> Self:
         """Begin to listen to the compiler, which reports the outermost compilation alone."""
+        from torch._dynamo.callback import callback_handler  # imports the compiler
+
         callback_handler.register_start_callback(self.pause)
         callback_handler.register_end_callback(self.resume)
         return self
 
     def __exit__(self, *_: object) -> None:
         """Listen no more."""
+        from torch._dynamo.callback import callback_handler
+
         callback_handler.remove_start_callback(self.pause)
         callback_handler.remove_end_callback(self.resume)
 
