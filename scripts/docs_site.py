@@ -1,13 +1,14 @@
 """Hooks of the documentation site (`mkdocs build --strict`): pages that are made of other files of the repository.
 
-The README is the front page; the changelog, the page on data and the published tables are pages as they are; methods
-and benchmarks are listed from their registries, and the tour is the executed notebook. Links are those of the
-repository, rewritten.
+The README is the front page; the changelog, the page on data and the published tables are pages as they are, the tables
+with their figures, and one of them with its report; methods and benchmarks are listed from their registries, and the
+tour is the executed notebook. Links are those of the repository, rewritten.
 """
 
 import json
 import posixpath
 import re
+import tempfile
 from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,8 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
 from bdl.methods import METHODS
-from bdl.spec import list_benchmarks
+from bdl.publishing.page import write_page
+from bdl.spec import list_benchmarks, load_variant
 
 ROOT = Path(__file__).parents[1]
 AS_THEY_ARE = {
@@ -28,6 +30,10 @@ AS_THEY_ARE = {
     "data/README.md": "data.md",
 }
 """Files of the repository to the pages that they are."""
+REPORTED = "uci-regression"
+"""Benchmark whose report is part of the site."""
+LIGHT = 200_000
+"""Bytes; larger figures are left in the repository."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -37,7 +43,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for uri, content in pages.items():
         files.append(File.generated(config, uri, content=content, inclusion=InclusionLevel.NOT_IN_NAV))
     texts = [path.read_text("utf-8") for path in ROOT.glob("docs/*.md")] + [str(pages["index.md"])]
-    for figure in {found for text in texts for found in re.findall(r"results/[\w/-]+\.png", text)}:
+    shown = {found for text in texts for found in re.findall(r"results/[\w/-]+\.png", text)}
+    for figure in shown | {f"results/{name}/{path}" for name, _ in list_benchmarks() for path in figures(name)}:
         files.append(File.generated(config, figure, abs_src_path=str(ROOT / figure)))
     return files
 
@@ -68,7 +75,15 @@ def made(config: MkDocsConfig) -> Iterator[tuple[str, str | bytes]]:
     yield "benchmarks.md", benchmarks()
     for name, title in list_benchmarks():
         if table := published(name):
-            yield f"results/{name}/table.md", f"# {name}\n\n{title}\n\n{table}"
+            told = [
+                f"# {name}",
+                title,
+                table,
+                *(f"![{Path(path).stem}]({path}){{ loading=lazy }}" for path in figures(name)),
+            ]
+            told[2:2] = ["[All of it on one page](report.html)"] if name == REPORTED else []
+            yield f"results/{name}/table.md", "\n\n".join(told)
+    yield f"results/{REPORTED}/report.html", report()
     yield from notebook(json.loads((ROOT / "docs/tour.ipynb").read_text("utf-8")))
 
 
@@ -76,6 +91,18 @@ def published(name: str) -> str:
     """Give the published table of a benchmark; empty if there is none."""
     path = ROOT / f"results/{name}/table.md"
     return path.read_text("utf-8") if path.exists() else ""
+
+
+def figures(name: str) -> list[str]:
+    """List the light figures of a benchmark, as its folder has them."""
+    folder = ROOT / f"results/{name}"
+    return [f"figures/{path.name}" for path in sorted(folder.glob("figures/*.png")) if path.stat().st_size <= LIGHT]
+
+
+def report() -> bytes:
+    """Give the report of a benchmark, which is not kept in the repository."""
+    with tempfile.TemporaryDirectory() as folder:
+        return write_page(load_variant(REPORTED), ROOT / "results", Path(folder) / "report.html").read_bytes()
 
 
 def methods() -> str:

@@ -7,7 +7,10 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import nullcontext
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 
 import pytest
@@ -128,6 +131,8 @@ COMMANDS = [
     (["table", "--results", ""], "--results ''"),
     (["run", "--results", ""], "--results ''"),
     (["run", "--tracking", "foo://bar"], "no tracking URI: 'foo://bar'"),
+    (["run", "--tracking", "http://127.0.0.1:9"], "no server answers at http://127.0.0.1:9 (["),
+    (["run", "--tracking", "http://[::"], "no server answers at http://[:: ("),
     (["run", "--tracking", "sqlite:////nowhere/at/all.db"], "cannot write a database to /nowhere/at"),
     (["run", "--nonsense"], "No such option"),
     (["run", "--jobs", "none"], "--jobs"),
@@ -242,6 +247,23 @@ def test_a_locale_that_knows_ascii_alone(results, format):
     else:
         assert b"Mean +- SE" in done.stdout
         assert done.stdout.isascii()
+
+
+@pytest.mark.parametrize(("answer", "there"), [(200, True), (401, True), (404, True), (None, False)])
+def test_a_server_is_there_if_it_answers_anything(tmp_path, answer, there):
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            if answer:
+                self.send_response(answer)
+                self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.handle_request, daemon=True).start()
+        with nullcontext() if there else pytest.raises(tracking.InputError, match="no server answers"):
+            tracking.check_uri(f"http://127.0.0.1:{server.server_port}/", tmp_path)
 
 
 def test_version_and_help(invoke):

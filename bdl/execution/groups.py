@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import time
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
+from bdl.execution.clock import WorkClock
 from bdl.execution.executors import Report
 from bdl.execution.limits import limited
 from bdl.execution.log import Log
@@ -72,12 +72,20 @@ class SearchGroup:
 
     def run(self, report: Report) -> list[Outcome]:
         """Do the work; one row a fold."""
-        cell, search = self.cell, self.cell.settings.search
+        cell, search, compile = self.cell, self.cell.settings.search, compiles(self.cell, "search")
         assert search is not None
-        start = time.perf_counter()
+        with WorkClock() as clock:
+            start = clock.now()
+            found = self._scored(search, compile, report)
+            seconds = clock.now() - start
+        details = _details(cell, width(cell, "search"), compile)
+        share = seconds / details["width"]
+        return [Outcome(_fold_row(cell, search.metric, score, share, details)) for score in found]
+
+    def _scored(self, search: Search, compile: bool, report: Report) -> list[FoldScore]:
+        cell = self.cell
         settings = {split: self._proposed(search, split) for split in self.scores}
-        compile = compiles(cell, "search")
-        found = cross_validate(
+        return cross_validate(
             program(cell),
             {split: cell.data.split(split) for split in self.scores},
             settings,
@@ -89,9 +97,6 @@ class SearchGroup:
             progress=lambda minibatches: report(minibatches * unit(cell)),
             checkpoint=self.checkpoint(),
         )
-        details = _details(cell, width(cell, "search"), compile)
-        seconds = (time.perf_counter() - start) / details["width"]
-        return [Outcome(_fold_row(cell, search.metric, score, seconds, details)) for score in found]
 
     def _proposed(self, search: Search, split: int) -> dict[int, Setting]:
         """Settings of a split's next round, by trial."""
@@ -254,10 +259,12 @@ def _timed(
     work: Fitting, cell: Cell, report: Report, checkpoint: Checkpoint | None
 ) -> Iterator[tuple[float, Snapshot]]:
     """Yield each snapshot with the seconds that the fits took since the one before."""
-    cost, start = unit(cell), time.perf_counter()
-    for snapshot in work.run(looks(cell), lambda minibatches: report(minibatches * cost), checkpoint):
-        yield time.perf_counter() - start, snapshot
-        start = time.perf_counter()
+    cost = unit(cell)
+    with WorkClock() as clock:
+        start = clock.now()
+        for snapshot in work.run(looks(cell), lambda minibatches: report(minibatches * cost), checkpoint):
+            yield clock.now() - start, snapshot
+            start = clock.now()
 
 
 def _of(buffers: Buffers, place: int) -> dict[str, Tensor]:

@@ -10,9 +10,12 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from http.client import HTTPException
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, NoReturn
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 from bdl.errors import InputError
 
@@ -24,6 +27,8 @@ _PRIVATE = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
 """MLflow sends usage data unless told not to before it is imported."""
 _CALM = {"MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2"}
 """With MLflow's own 7 retries, a server that is not there is noticed after four minutes."""
+_PATIENCE = 10
+"""Seconds that a server has to answer before a run."""
 _LEAN = {"MLFLOW_LOGGING_LEVEL": "WARNING", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
 """The interface alone: MLflow would start nine more processes for jobs that nobody submits."""
 
@@ -95,7 +100,7 @@ def explained(tracking_uri: str) -> Iterator[None]:
         reason = shorten(str(error), 200, placeholder=" ...")
         raise InputError(
             f"MLflow cannot use {tracking_uri} ({reason}); mend or remove it, or choose another tracking URI, and "
-            "mirror again with: bdl-bench log"
+            "mirror again with: bdl-bench log NAME"
         ) from None
 
 
@@ -120,7 +125,7 @@ def database(tracking_uri: str) -> Path | None:
 
 
 def check_uri(tracking_uri: str, results: Path) -> None:
-    """Refuse what cannot be a tracking URI before anything is run; whether a server answers is not asked.
+    """Refuse what cannot be mirrored to before anything is run.
 
     Parameters
     ----------
@@ -132,15 +137,28 @@ def check_uri(tracking_uri: str, results: Path) -> None:
     Raises
     ------
     InputError
-        If it is no tracking URI, or the database cannot be written.
+        If it is no tracking URI, no server answers there, or the database cannot be written.
     """
     path = database(tracking_uri)
     if path is None:
-        return
-    if path.exists():
+        _check_answers(tracking_uri)
+    elif path.exists():
         _check_writable(path)
     elif path.parent.resolve() != results.resolve() and not os.access(path.parent, os.W_OK):
         raise InputError(f"cannot write a database to {path.parent}; make that folder or choose another tracking URI")
+
+
+def _check_answers(address: str) -> None:
+    """Ask for any page: a server that refuses it is there."""
+    try:
+        urlopen(f"{address.rstrip('/')}/health", timeout=_PATIENCE).close()
+    except HTTPError as refusal:
+        refusal.close()
+    except (OSError, ValueError, HTTPException) as error:
+        reason = getattr(error, "reason", None) or error
+        raise InputError(
+            f"no server answers at {address} ({reason}); start it, or choose another tracking URI, or --tracking none"
+        ) from None
 
 
 def _check_writable(path: Path) -> None:
@@ -176,7 +194,7 @@ def open_ui(tracking_uri: str, port: int) -> None:
     if path is None:
         raise InputError(f"{tracking_uri} is a server already; open this address in a browser")
     if not path.is_file():
-        raise InputError(f"no MLflow database {path}; mirror a run to it first, with: bdl-bench log")
+        raise InputError(f"no MLflow database {path}; mirror a run to it first, with: bdl-bench log NAME")
     try:
         socket.create_server((_HOST, port)).close()
     except (OSError, OverflowError) as error:

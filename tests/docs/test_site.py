@@ -49,6 +49,20 @@ def test_every_benchmark_is_there_and_links_to_its_table(site):
 
 
 @pytest.mark.slow
+def test_a_report_is_part_of_it_and_light_figures_are_below_their_table(site):
+    page = (site / "results/uci-regression/table/index.html").read_text("utf-8")
+    assert 'href="../report.html"' in page
+    report = (site / "results/uci-regression/report.html").read_text("utf-8")
+    assert "Not the protocol" not in report
+    assert 'class="verdict match"' in report
+    for figure in ROOT.glob("results/*/figures/*.png"):
+        page = (site / f"results/{figure.parents[1].name}/table/index.html").read_text("utf-8")
+        assert (f'src="../figures/{figure.name}"' in page) == (figure.stat().st_size <= 200_000), figure
+        if figure.stat().st_size <= 200_000:
+            assert (site / figure.relative_to(ROOT)).read_bytes() == figure.read_bytes()
+
+
+@pytest.mark.slow
 def test_the_tour_has_its_plots(site):
     assert len(list((site / "images").glob("tour-*.png"))) == 2
     assert "in the table" in (site / "tour/index.html").read_text("utf-8")
