@@ -27,6 +27,7 @@ METHODS = Registry(
         "vogn": "bdl.methods.vadam:Vogn",
         "mc-dropout": "bdl.methods.mc_dropout:McDropout",
         "conjugate": "bdl.methods.conjugate:Conjugate",
+        "teacher": "bdl.methods.teacher:Teacher",
         "fa-optimum": "bdl.methods.fa_optimum:FactorAnalysisOptimum",
         "online-sga": "bdl.methods.online_sga:OnlineSga",
         "online-em": "bdl.methods.online_em:OnlineEm",

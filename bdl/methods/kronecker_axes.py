@@ -63,7 +63,12 @@ def eye(like: Tensor, size: int) -> Tensor:
 
 
 def _eigen(factor: Tensor) -> tuple[Tensor, Tensor]:
-    """Give eigenvalues, which rounding leaves no less than 0, and eigenvectors; NaN for what is not finite."""
+    """Give eigenvalues, which rounding leaves no less than 0, and eigenvectors; NaN for what is not finite.
+
+    In float64: with inputs that are always 0, as pixels at a border are, LAPACK's float32 gives NaN at times, or fails.
+    """
     finite = factor.isfinite().all()
-    values, vectors = torch.linalg.eigh(torch.where(finite, factor, eye(factor, len(factor))))
-    return torch.where(finite, values.clamp(min=0), torch.nan), torch.where(finite, vectors, torch.nan)
+    values, vectors = torch.linalg.eigh(torch.where(finite, factor, eye(factor, len(factor))).double())
+    found = (part.to(factor) for part in (values.clamp(min=0), vectors))
+    values, vectors = (torch.where(finite, part, torch.nan) for part in found)
+    return values, vectors

@@ -18,7 +18,8 @@ from bdl.posteriors import FactorAnalysis, FullGaussian, kl_divergence
 
 from .targets import linear_gaussian
 
-DIRECT = [name for name in METHODS.names() if hasattr(METHODS.get(name), "fit")]
+DIRECT = [name for name in METHODS.names() if hasattr(METHODS.get(name), "fit") and name != "teacher"]
+"""Those that learn; the teacher has data sets of its own."""
 
 
 def fit(method, target):

@@ -7,7 +7,7 @@ from torch.utils._pytree import tree_map
 
 from bdl.errors import InputError
 from bdl.methods.clock import Clock
-from bdl.methods.kronecker_axes import split
+from bdl.methods.kronecker_axes import axes_of, split
 from bdl.methods.noisy_kfac import NoisyKfac
 from bdl.models.gradients import gradient_matrix
 from bdl.models.likelihoods import Categorical, Gaussian
@@ -241,3 +241,13 @@ def test_a_dead_layer_leaves_finite_numbers():
     q = method.posterior(after).check()
     assert q.loc.isfinite().all()
     assert q.variance().isfinite().all()
+
+
+def test_eigenvalues_are_those_of_double_precision():
+    """Single precision is not to be relied on where inputs are always 0: the factor has 20 such rows."""
+    x = torch.rand(30, 60, generator=torch.Generator().manual_seed(5))
+    x[:, 40:] = 0
+    A, S = x.T @ x / 30, torch.eye(2)
+    found = axes_of(A, S, *torch.tensor([1e-30, 1e-30, 1.0]))
+    exact = torch.linalg.eigvalsh(A.double()).clamp(min=0).float()
+    torch.testing.assert_close(1 / found.inner_step, exact, rtol=1e-6, atol=1e-10)

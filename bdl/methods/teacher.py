@@ -1,0 +1,100 @@
+"""The weights that the targets were made with, where a data set has a known teacher: nothing is learnt.
+
+It stands in a table beside what methods learn, as the "true weights" of Tables 4.4 and 4.5 of the thesis on noisy
+optimisers (Mata 2018).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bdl.data.teachers import SparseLinear, SparseNetwork
+from bdl.errors import InputError
+from bdl.methods.base import Direct
+from bdl.models.base import LayeredModel
+from bdl.models.problem import Hyper, Problem
+from bdl.posteriors import Point
+from bdl.posteriors.kronecker import from_blocks
+
+Array = NDArray[np.float64]
+TEACHERS: dict[str, Callable[[], SparseLinear | SparseNetwork]] = {
+    "sparse_linear": SparseLinear,
+    "sparse_network": SparseNetwork,
+}
+_SAME = 1e-9
+"""Largest difference of targets, in standard deviations, that rounding may leave between a draw and its rows."""
+
+
+@dataclass(frozen=True)
+class Teacher(Direct):
+    """Settings of what is looked up.
+
+    Parameters
+    ----------
+    data
+        The data set that the rows are a draw of.
+    """
+
+    data: Literal["sparse_linear", "sparse_network"] = "sparse_linear"
+
+    deterministic: ClassVar[bool] = True
+
+    def check(self, problem: Problem) -> None:
+        """Raise `InputError` unless the model has the teacher's layers."""
+        layers = self._layers(0)
+        widths = (layers[0].shape[1], *(len(layer) for layer in layers))
+        model = problem.model
+        if not isinstance(model, LayeredModel) or model.widths(problem.d_in, problem.d_out) != widths:
+            shown = "-".join(map(str, widths))
+            raise InputError(f"the teacher of {self.data} has the layers {shown}: give a linear or mlp model of them")
+
+    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0) -> Point:
+        """Give the weights, in the scale in which the model sees inputs and targets.
+
+        Arguments are those of `bdl.methods.conjugate.Conjugate.fit`.
+
+        Raises
+        ------
+        InputError
+            If the training rows are not those of a draw.
+        """
+        data = TEACHERS[self.data]()()
+        for index in range(data.splits or 0):
+            rows = data.split(index).train
+            raw_x, raw_y = (torch.from_numpy(part[rows]).to(x) for part in (data.x, data.y))
+            if len(rows) == len(y) and (_standard(raw_y) - _standard(y)).abs().max() < _SAME:
+                return Point(self._seen(index, problem, (raw_x, raw_y), (x, y)))
+        raise InputError(f"teacher: the training rows are no draw of {self.data}; use it on that data set, uncut")
+
+    def _layers(self, index: int) -> list[Array]:
+        """Give the weights of a draw, layer by layer, (out, in)."""
+        weights = TEACHERS[self.data]().weights(index)
+        return [weights[None]] if isinstance(weights, np.ndarray) else list(weights)
+
+    def _seen(self, index: int, problem: Problem, raw: tuple[Tensor, Tensor], scaled: tuple[Tensor, Tensor]) -> Tensor:
+        """Make parameters of a draw's weights: raw inputs are a x + b of those that the model sees, targets c y + d."""
+        (a, b), (c, d) = (_affine(*pair) for pair in zip(raw, scaled, strict=True))
+        layers = [torch.from_numpy(layer).to(a) for layer in self._layers(index)]
+        biases = [torch.zeros_like(layer[:, 0]) for layer in layers]
+        layers[0], biases[0] = layers[0] * a, layers[0] @ b
+        layers[-1], biases[-1] = layers[-1] / c, (biases[-1] - d) / c
+        model = problem.model
+        assert isinstance(model, LayeredModel), "checked"
+        shares = [bias.unsqueeze(1) for bias in biases] if model.bias else [layer[:, :0] for layer in layers]
+        blocks = [torch.cat(pair, 1) for pair in zip(layers, shares, strict=True)]
+        return from_blocks(blocks, model.widths(problem.d_in, problem.d_out))
+
+
+def _affine(raw: Tensor, scaled: Tensor) -> tuple[Tensor, Tensor]:
+    """Give factors and offsets of raw = factor * scaled + offset, column by column."""
+    factor = raw.std(0) / scaled.std(0)
+    return factor, raw.mean(0) - factor * scaled.mean(0)
+
+
+def _standard(y: Tensor) -> Tensor:
+    return (y - y.mean()) / y.std()
