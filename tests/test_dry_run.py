@@ -43,6 +43,7 @@ ABSURD = [
     (["--set", "evaluation.samples=1000000000000000"], ["years of this machine", "samples"]),
     (["--set", "entries.lr.method={name: bbb, samples: 1000000000}"], ["parameters, need about", "GB of memory"]),
     (["--set", "splits=1000000000", "--splits", "0-99999999"], ["splits '0-99999999'", "100,000,000"]),
+    (["--set", "splits=1000000000", "--splits", "1"], ["1,000,000,000", "1,000,000 at most"]),
     (["--jobs", "0"], ["--jobs 0: give 1, a larger number, or auto"]),
     (["--jobs", "100000"], ["--jobs 100000", "TB of memory", "choose fewer"]),
 ]

@@ -171,12 +171,12 @@ def _dask(address: str) -> "Iterator[Client]":
 
 @contextmanager
 def _slurm(file: str) -> "Iterator[Client]":
+    if shutil.which("sbatch") is None:
+        raise InputError(f"--executor slurm:{file}: there is no sbatch here; start the run where jobs are submitted")
     try:
         from dask_jobqueue import SLURMCluster
     except ImportError:
         raise InputError(f"--executor slurm:{file} needs more packages: pip install 'bdl-bench[dask]'") from None
-    if shutil.which("sbatch") is None:
-        raise InputError(f"--executor slurm:{file}: there is no sbatch here; start the run where jobs are submitted")
     settings = _settings(Path(file))
     jobs = settings.pop("jobs", 1)
     with SLURMCluster(**settings) as cluster:

@@ -10,6 +10,9 @@ from bdl.plan.checks import check, check_device
 from bdl.plan.sizes import check_sizes
 from bdl.spec import Benchmark
 
+_MOST = 1_000_000
+"""Splits of a benchmark."""
+
 
 def plan(
     benchmark: Benchmark,
@@ -28,6 +31,8 @@ def plan(
     """
     check_device(device)
     check_sizes(first_of(benchmark, splits, device), jobs)
+    if benchmark.splits > _MOST:  # though few of them are asked for
+        raise InputError(f"splits: {benchmark.splits:,} are more than can be listed: say {_MOST:,} at most")
     every = [
         replace(cell, splits=_existing(cell, splits), device=device, compile=compile) for cell in cells_of(benchmark)
     ]
