@@ -1,16 +1,20 @@
 """Kill a small run again and again, at random moments, and compare what is left with a run that was left alone.
 
 Every round starts the same command on the same folder, and sends SIGKILL to the parent, to one of its workers, or to
-all of them; some rounds start a second parent, which must be refused. The last run is left to its end. No finished row
-may be lost, none there twice, and all rows but the times those of the undisturbed run.
+all of them. In all rounds the clock jumps by up to two days, forwards or back. In some another process locks the store
+for a while, a second parent comes, which must be refused, or the disk is full, which must end the run in one line. The
+last run is left to its end. No finished row may be lost, none there twice, and all rows but the times those of the
+undisturbed run. A disk is filled only where a small one is given:
 
-    python scripts/faults.py --kills 100 --output results/faults/tally.json
+    mkdir /tmp/small && mount -t tmpfs -o size=32m none /tmp/small
+    python scripts/faults.py --kills 100 --small /tmp/small --output results/faults/tally.json
 """
 
 import argparse
 import json
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -18,6 +22,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pandas as pd
@@ -31,10 +37,16 @@ CHANGES = [
 ]
 COMMAND = ["run", "uci-regression", "--profile", "quick", "--method", "vifa-lr", "--method", "vifa-nn", "--no-compile"]
 TIMES = ["seconds", "runtime"]
+JUMPING = """
+import random, time
+_real, _moment, _shift = time.time, time.monotonic() + random.uniform(1, 8), random.uniform(-2, 2) * 86400
+time.time = lambda: _real() + (_shift if time.monotonic() > _moment else 0)
+"""
+"""A `sitecustomize` for the program and all its workers."""
 
 
-def start(results: Path, jobs: int) -> subprocess.Popen[str]:
-    """Start the run in a process group of its own."""
+def start(results: Path, jobs: int, clock: Path | None = None) -> subprocess.Popen[str]:
+    """Start the run in a process group of its own; its clock jumps if there is a folder with such a clock."""
     words = [*COMMAND, "--tracking", "none", "--jobs", str(jobs), "--results", str(results)]
     words += [word for change in CHANGES for word in ("--set", change)]
     return subprocess.Popen(
@@ -43,8 +55,12 @@ def start(results: Path, jobs: int) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        env=os.environ | {"OMP_NUM_THREADS": "1"} | ({"PYTHONPATH": _paths(clock)} if clock else {}),
     )
+
+
+def _paths(first: Path) -> str:
+    return os.pathsep.join([str(first), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]).rstrip(os.pathsep)
 
 
 def finish(results: Path, jobs: int) -> None:
@@ -55,12 +71,16 @@ def finish(results: Path, jobs: int) -> None:
         raise SystemExit(f"the run failed: {error}")
 
 
+def store(results: Path) -> Path | None:
+    """Find the run's store."""
+    return next(results.glob("uci-regression/quick/variants/*/store.sqlite"), None)
+
+
 def keys(results: Path) -> list[tuple[object, ...]]:
     """List the keys of the rows that are safe, once each time that they are there."""
-    stores = list(results.glob("uci-regression/quick/variants/*/store.sqlite"))
-    if not stores:
+    if (path := store(results)) is None:
         return []
-    with sqlite3.connect(stores[0], timeout=30) as db:  # which rolls back what a kill left half written
+    with closing(sqlite3.connect(path, timeout=30)) as db:  # which rolls back what a kill left half written
         if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'fits'").fetchone():
             return []
         return db.execute("SELECT dataset, entry, point, stage, split, trial, fold FROM fits").fetchall()
@@ -101,13 +121,63 @@ def disturb(process: subprocess.Popen[str], dice: random.Random) -> str:
     return whom
 
 
+def until(event: Callable[[], object], seconds: float) -> bool:
+    """Wait for an event."""
+    deadline = time.monotonic() + seconds
+    while not event() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return bool(event())
+
+
 def beside(first: subprocess.Popen[str], results: Path, jobs: int) -> str:
-    """Start a second parent, and tell how that ended; what may not be is that both are at work."""
+    """Start a second parent when the first holds the lock; what may not be is that both are at work."""
+    until(lambda: first.poll() is not None or _held(results), 60)
     second = start(results, jobs)
     _, error = second.communicate()
     if second.returncode == 2 and "another run of" in error:
         return "second parent refused"
     return "second parent NOT refused" if first.poll() is None else "second parent came when the first had ended"
+
+
+def _held(results: Path) -> bool:
+    """Tell whether a run has the lock of its store, without touching it (Linux)."""
+    held = Path("/proc/locks").read_text()
+    return any(f":{path.stat().st_ino} " in held for path in results.glob("uci-regression/quick/variants/*/store.lock"))
+
+
+def lock(process: subprocess.Popen[str], results: Path, dice: random.Random) -> str:
+    """Lock the store for some seconds in which the run would write."""
+    until(lambda: process.poll() is not None or store(results), 60)
+    if (path := store(results)) is None:
+        return "nothing to lock: the run had ended"
+    with closing(sqlite3.connect(path, timeout=30)) as db:
+        db.execute("BEGIN EXCLUSIVE")
+        time.sleep(dice.uniform(1, 8))
+        db.rollback()
+    return "store locked for a while"
+
+
+def fill(process: subprocess.Popen[str], small: Path, dice: random.Random) -> str:
+    """Fill the disk and see how the run ends; make room again."""
+    time.sleep(dice.uniform(0, 8))
+    ballast = small / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            pass
+    try:
+        _, error = process.communicate(timeout=300)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return "full disk: the run HUNG"
+    finally:
+        ballast.unlink()
+    if process.returncode == 0:
+        return "full disk: the run had ended"
+    told = process.returncode == 2 and "Traceback" not in error
+    return "full disk: told in one line" if told else f"full disk: NOT told: {error.strip()[-300:]}"
 
 
 def rows(results: Path) -> pd.DataFrame:
@@ -116,18 +186,33 @@ def rows(results: Path) -> pd.DataFrame:
     return pd.read_parquet(path).drop(columns=TIMES)
 
 
-def campaign(folder: Path, kills: int, jobs: int, seed: int) -> dict[str, object]:
+def disturbance(
+    rounds: int, process: subprocess.Popen[str], folder: Path, jobs: int, dice: random.Random
+) -> str | None:
+    """Do what this round has beside its kill, if anything."""
+    rough = folder / "rough"
+    if rounds % 10 == 5:
+        return beside(process, rough, jobs)
+    if rounds % 10 == 2:
+        return lock(process, rough, dice)
+    if rounds % 10 == 8 and folder.is_mount():
+        return fill(process, folder, dice)
+    return None
+
+
+def campaign(folder: Path, kills: int, jobs: int, seed: int, small: Path | None) -> dict[str, object]:
     """Disturb so many runs; give the tally."""
-    dice, calm, rough = random.Random(seed), folder / "calm", folder / "rough"
+    dice, calm, clock, rough = random.Random(seed), folder / "calm", folder / "clock", (small or folder) / "rough"
+    clock.mkdir()
+    (clock / "sitecustomize.py").write_text(JUMPING)
     finish(calm, 1)
     tally, lost, twice, begun = Counter[str](), 0, 0, time.monotonic()
     safe: set[tuple[object, ...]] = set()
     rounds = 0
     while sum(count for whom, count in tally.items() if whom in ("parent", "worker", "all")) < kills:
-        process = start(rough, jobs)
-        if rounds % 10 == 5:
-            time.sleep(6)  # the first has the lock by then
-            tally[beside(process, rough, jobs)] += 1
+        process = start(rough, jobs, clock)
+        if beyond := disturbance(rounds, process, rough.parent, jobs, dice):
+            tally[beyond] += 1
         tally[disturb(process, dice)] += 1
         found = keys(rough)
         lost += len(safe - set(found))
@@ -136,11 +221,12 @@ def campaign(folder: Path, kills: int, jobs: int, seed: int) -> dict[str, object
         rounds += 1
         if process.returncode == 0:
             safe = set()
-            subprocess.run(["rm", "-rf", str(rough)], check=True)  # complete: begin anew
+            shutil.rmtree(rough)  # complete: begin anew
     finish(rough, jobs)
     return {
         "kills": kills,
-        "who": dict(sorted(tally.items())),
+        "rounds, each with a clock that jumps": rounds,
+        "what was done": dict(sorted(tally.items())),
         "finished rows lost": lost,
         "rows twice": twice,
         "rows of the run": len(rows(calm)),
@@ -157,10 +243,11 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--small", type=Path, help="an empty folder on a small disk of its own, to be filled")
     parser.add_argument("--output", type=Path, help="where to write the tally, as JSON")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        tally = campaign(Path(folder), given.kills, given.jobs, given.seed)
+        tally = campaign(Path(folder), given.kills, given.jobs, given.seed, given.small)
     text = json.dumps(tally, indent=2)
     print(text)
     if given.output:

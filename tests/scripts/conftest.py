@@ -1,6 +1,22 @@
 """The scripts are not part of the package: put their folder on the import path, as running one does."""
 
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+import torch
+
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _machine() -> Iterator[None]:
+    """Give the process its cores and threads back, to which benchmarks confine it."""
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    threads = torch.get_num_threads()
+    yield
+    if cores is not None:
+        os.sched_setaffinity(0, cores)
+    torch.set_num_threads(threads)
