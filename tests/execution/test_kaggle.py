@@ -33,7 +33,7 @@ def command(results, size: int = 16) -> list[str]:
     changes = [
         f"datasets=[{{name: aptos2019, size: {size}, label: aptos2019}}]",
         f"by_dataset.aptos2019.model={{factory: '{NARROW}', settings: {{weights: null}}, shape: [3, {size}, {size}]}}",
-        "entries.vifa.search.trials=2",
+        *(f"entries.{name}.training.batch_size=16" for name in ("vifa", "last-layer-laplace")),
         "evaluation.samples=2",
         "metrics=[accuracy, {name: accuracy, kept: 0.8, by: disagreement}, aurc]",
     ]
@@ -43,7 +43,7 @@ def command(results, size: int = 16) -> list[str]:
     return ["run", "blindness-detection", *options, *narrowed, *sets]
 
 
-@pytest.mark.slow  # two cells with a search, tables and figures
+@pytest.mark.slow  # two cells, tables and figures
 def test_a_download_becomes_tables_and_figures(folder, invoke, tmp_path):
     code, _, error = invoke(*command(tmp_path / "results"))
     assert code == 0, error

@@ -30,7 +30,7 @@ CHANGES = [
     "entries.vifa-nn.search.startup=1",
 ]
 N_ROWS = len(ENTRIES) * SPLITS * (TRIALS * FOLDS + 1)
-KILLS = 3
+KILLS = 2
 
 
 def start(results: Path) -> subprocess.Popen[str]:
