@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
-    found = measure(*((2, 1, 1) if options.quick else (20, 60, 3)))
+    found = measure(*((2, 1, 1) if options.quick else (20, 15, 2)))
     tell = Console().print
     tell(f"a group by itself {found['group_ms']:.1f} ms")
     tell(f"handed to a process {found['processes_ms_a_group']:+.1f} ms")
