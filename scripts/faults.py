@@ -159,7 +159,7 @@ def lock(process: subprocess.Popen[str], results: Path, dice: random.Random) -> 
 
 def fill(process: subprocess.Popen[str], small: Path, dice: random.Random) -> str:
     """Fill the disk and see how the run ends; make room again."""
-    time.sleep(dice.uniform(0, 8))
+    time.sleep(dice.uniform(0, 5))
     ballast = small / "ballast"
     with ballast.open("wb", buffering=0) as file:
         try:
