@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from bdl.publishing import mirror
+from bdl.publishing.found import remark
+from bdl.spec import load_variant
 
 TINY = """
 name: tiny
@@ -97,7 +99,7 @@ PARTS = {
     "splits": (["--splits", "1"], "split 0 of 2"),
     "override": ([*FASTER], "entries.fixed.hyper.learning_rate=0.5"),
     "both": (["--splits", "1-1", *FASTER], "split 1 of 2; entries.fixed.hyper.learning_rate=0.5"),
-    "profile": (["--profile", "quick"], "profile quick"),
+    "profile": (["--profile", "quick"], "profile quick (splits 1)"),
 }
 
 
@@ -216,3 +218,17 @@ def test_a_table_is_of_the_rows_of_a_part_where_no_run_was_narrowed_to_it(publis
     assert re.search(
         r"no results in results/tiny/variants/splits-1-\w+;", refusal(invoke("table", tiny, "--splits", "1"))
     )
+
+
+def test_a_profile_is_told_in_what_it_changes():
+    made = load_variant("blindness-detection", "cpu")
+    told = remark(made, made.benchmark, None)
+    assert told.startswith("Not the protocol: profile cpu (datasets.0.size 32, splits 3, ")
+    for words in (
+        "training.epochs 5 or 6 or 25",
+        "search null",
+        '"settings":{"weights":null}',
+        "evaluation.samples 10",
+    ):
+        assert words in told
+    assert told.count("training.batch_size") == 1, "once for all entries"

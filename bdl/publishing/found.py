@@ -1,8 +1,8 @@
 """What an earlier run left: its rows, what they were made with, and in what that differs from the protocol."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
-from textwrap import shorten
 from typing import NamedTuple
 
 import pandas as pd
@@ -11,13 +11,16 @@ from bdl.errors import InputError
 from bdl.plan.cell import Cell
 from bdl.plan.planning import cells_of
 from bdl.publishing.frames import final_frame, points_frame, read_frames
-from bdl.spec import Benchmark, Variant, differences, load_variant
+from bdl.spec import Benchmark, Variant, differences, load_benchmark, load_variant
 from bdl.spec.variant import GONE, plain
 from bdl.store.folder import folder, siblings
 from bdl.store.store import Store
 
 _SHOWN = ("title", "papers", "notes", "baseline")
 """Fields that decide no number: what a file says there now is what is shown."""
+
+_LONG = 100
+"""Characters of a value that are written out."""
 
 _NAMED = 4
 """Cells that are listed by name, rather than counted."""
@@ -144,7 +147,7 @@ def remark(made: Variant, now: Benchmark, rows: pd.DataFrame | None) -> str:
     str
         A sentence; empty if there is nothing to say.
     """
-    parts = [f"profile {made.benchmark.profile}"] if made.benchmark.profile != "paper" else []
+    parts = [_profile(made)] if made.benchmark.profile != "paper" else []
     parts += [] if rows is None or rows.empty else _gaps(made.benchmark, rows)
     parts += [f"{path}={_short(value)}" for path, value in made.changes.items()]
     since = {path: old for path, (_, old) in differences(now, made.benchmark).items() if path not in _SHOWN}
@@ -152,12 +155,26 @@ def remark(made: Variant, now: Benchmark, rows: pd.DataFrame | None) -> str:
     return f"Not the protocol: {'; '.join(parts)}." if parts else ""
 
 
+def _profile(made: Variant) -> str:
+    """Name a profile, and the fields that it changes with their values there, one time for all entries."""
+    name = made.benchmark.profile
+    file = load_benchmark(made.source or made.benchmark.name, name)
+    values = dict[str, dict[str, None]]()
+    for path, (own, _) in differences(file, load_benchmark(made.source or made.benchmark.name)).items():
+        if path not in (*_SHOWN, "profile"):
+            inner = re.sub(r"^(entries|by_dataset)\.[^.]+\.", "", path)
+            values.setdefault(inner, {})[_short(own)] = None
+    changed = ", ".join(f"{inner} {' or '.join(own)}" for inner, own in values.items())
+    return f"profile {name} ({changed})" if changed else f"profile {name}"
+
+
 def _changed(path: str, old: object) -> str:
     return f"{path} has come into the file since" if old == GONE else f"the file had {path}={_short(old)} then"
 
 
 def _short(value: object) -> str:
-    return shorten(plain(value), 80, placeholder=" ...")
+    text = plain(value)
+    return text if len(text) <= _LONG else f"{text[:_LONG]}..."
 
 
 def _gaps(benchmark: Benchmark, rows: pd.DataFrame) -> list[str]:

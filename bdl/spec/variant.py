@@ -193,7 +193,8 @@ def differences(before: Benchmark, after: Benchmark) -> dict[str, tuple[Any, Any
     Returns
     -------
     dict
-        Dotted path to both values, `GONE` for one that is not there. A component of another name is one value.
+        Dotted path to both values, `GONE` for one that is not there. A component of another name is one value, and
+        so is a list of others.
     """
     return dict(_differences(before.model_dump(mode="json"), after.model_dump(mode="json"), ""))
 
@@ -204,8 +205,19 @@ def _differences(before: Any, after: Any, path: str) -> Iterator[tuple[str, tupl
         for key in dict.fromkeys((*before, *after)):
             inner = f"{path}.{key}" if path else key
             yield from _differences(before.get(key, GONE), after.get(key, GONE), inner)
+    elif _alike(before, after):
+        for place, (one, other) in enumerate(zip(before, after, strict=True)):
+            yield from _differences(one, other, f"{path}.{place}")
     elif before != after:
         yield path, (before, after)
+
+
+def _alike(before: Any, after: Any) -> bool:
+    """Tell lists of the same components, which differ in their settings at most."""
+    if not (isinstance(before, list) and isinstance(after, list)):
+        return False
+    names = [[own.get("name") if isinstance(own, Mapping) else None for own in each] for each in (before, after)]
+    return names[0] == names[1] and None not in names[0]
 
 
 def _part(wanted: Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:
