@@ -12,6 +12,7 @@ from bdl import __version__, cli_data, cli_references, cli_reports, cli_run, ter
 from bdl.cli_options import Datasets, Methods, Name, Profile, Results, Set, Splits
 from bdl.errors import InputError
 from bdl.shipped import shipped
+from bdl.threads import wait_briefly
 
 app = typer.Typer(
     help="Benchmarks for Bayesian deep learning: every number beside the one printed in the paper.",
@@ -255,4 +256,5 @@ def schema() -> None:
 def main() -> None:
     """Run the command line: 0 done, 1 fits failed, 2 bad input, 3 a fault of this program, 130 interrupted."""
     terminal.prepare()
+    wait_briefly()
     sys.exit(terminal.ended(lambda: app(standalone_mode=False)))

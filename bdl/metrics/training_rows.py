@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
+import torch
 from annotated_types import Ge
 
 from bdl.metrics.base import MetricInfo
@@ -18,7 +19,7 @@ class TrainingErrorPercent:
     Parameters
     ----------
     rows
-        Rows that are predicted, as far apart as possible; all of them if there are no more.
+        Rows that are predicted, drawn once and the same for every fit of the data; all of them if there are no more.
     """
 
     rows: Annotated[int, Ge(1)] = 1000
@@ -50,8 +51,11 @@ class TrainingNll:
 
 
 def _seen(evaluation: Evaluation, count: int) -> Evaluation:
-    """Put training rows in the place of the test rows."""
+    """Put training rows in the place of the test rows.
+
+    Drawn, not at regular distances: MNIST has two sources in turn, and its even rows err almost twice as often.
+    """
     rows = evaluation.trained
-    every = -(-len(rows.y) // count)
-    some = rows._replace(x=rows.x[::every], y=rows.y[::every])
+    drawn = torch.randperm(len(rows.y), generator=torch.Generator().manual_seed(0))[:count].sort().values
+    some = rows._replace(x=rows.x[drawn], y=rows.y[drawn]) if count < len(rows.y) else rows
     return replace(evaluation, test=lambda: some, predicted=None)

@@ -23,10 +23,17 @@ def scored(name, x, y, rows):
     return METRICS.build(name, {"rows": rows})(fit(CERTAIN, PROBLEM, training=lambda: seen))
 
 
-@pytest.mark.parametrize(("rows", "error"), [(100, 50.0), (4, 50.0), (3, 0.0), (2, 0.0), (1, 0.0)])
-def test_rows_are_taken_from_all_over(rows, error):
-    """Every second or fourth of four rows is called what it is; the others are not."""
-    assert scored("training_error_pct", [1.0, 1.0, 1.0, 1.0], [1.0, 0.0, 1.0, 0.0], rows) == error
+def test_rows_are_drawn_from_all_over():
+    """Every second of 4000 rows is called what it is not; of 400 that are drawn half, within four standard errors."""
+    errors = [1.0, 0.0] * 2000
+    found = scored("training_error_pct", [1.0] * 4000, errors, 400)
+    assert found == pytest.approx(50, abs=4 * 50 / 20)
+    assert found == scored("training_error_pct", [1.0] * 4000, errors, 400)
+    assert scored("training_error_pct", [1.0] * 4000, errors, 4000) == 50
+
+
+def test_no_row_is_drawn_twice():
+    assert scored("training_error_pct", [1.0] * 4, [1.0, 0.0, 0.0, 0.0], 3) in (pytest.approx(200 / 3), 100)
 
 
 def test_nll_by_hand():
