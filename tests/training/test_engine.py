@@ -16,12 +16,14 @@ from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Mlp
 from bdl.models.problem import Batch, Problem
 from bdl.rng import random_normals, trial_keys
+from bdl.training import together
 from bdl.training.batches import minibatches
 from bdl.training.compiling import compiled, compiler_found
 from bdl.training.fitting import finished
 from bdl.training.noise import pairs, shaped
 from bdl.training.predict import predict
 from bdl.training.program import Program
+from bdl.training.programs import generators
 from bdl.training.schedule import Schedule
 from bdl.training.states import finite, initial_state
 from bdl.training.trials import Pool, Trials, View
@@ -241,3 +243,27 @@ def test_programs_with_other_arguments_do_not_meet_in_the_compiler(monkeypatch):
     for hyper in ({"a": values.clone(), "b": values.clone()}, {"a": values, "c": values}, {"a": values}):
         step = compiled(torch.func.vmap(lambda x, hyper: x + sum(hyper.values()), in_dims=(0, 0)))
         assert torch.equal(step(values, hyper), (1 + len(hyper)) * values)
+
+
+@pytest.mark.slow
+def test_generators_of_many_normals_are_compiled_and_draw_the_same(monkeypatch, caplog):
+    """Words are the same to the bit; normals, by logarithms and cosines of either program, to rounding."""
+    if not compiler_found():
+        pytest.skip("needs a C++ compiler")
+    program, asked = toy_program(), []
+    trials = toy_trials(program, [40, 43])
+    eager = fitted(program, trials)
+    monkeypatch.setattr(together, "_MANY", 1)
+    monkeypatch.setattr(together, "generators", lambda *how: asked.append(how) or generators(*how))
+    fast = fitted(program, trials)
+    assert asked == [(torch.float32, True)]
+    for ours, theirs in zip(pick(fast.state, 1), pick(eager.state, 1), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+
+    keys, step = trial_keys([("a",), ("b",)], "noise"), torch.tensor(3, dtype=torch.int32)
+    (slow_normals, slow_bits), (normals, bits) = (generators(torch.float32, compile) for compile in (False, True))
+    for ours, theirs in zip(bits(keys, step, 1000), slow_bits(keys, step, 1000), strict=True):
+        assert torch.equal(ours, theirs)
+    for ours, theirs in zip(normals(keys, step, 1000), slow_normals(keys, step, 1000), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+    assert "torch.compile failed" not in caplog.text
