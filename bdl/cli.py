@@ -11,8 +11,8 @@ from rich.text import Text
 from bdl import __version__, cli_data, cli_references, cli_reports, cli_run, terminal
 from bdl.cli_options import Datasets, Methods, Name, Profile, Results, Set, Splits
 from bdl.errors import InputError
+from bdl.openmp import wait_briefly
 from bdl.shipped import shipped
-from bdl.threads import wait_briefly
 
 app = typer.Typer(
     help="Benchmarks for Bayesian deep learning: every number beside the one printed in the paper.",

@@ -1,24 +1,7 @@
-"""Threads of numerical libraries: how they wait for each other, and where there is to be one alone.
+"""One thread for linear algebra that is not batched: libraries split its sums among threads, and round accordingly."""
 
-Libraries split sums of linear algebra that is not batched among threads, and round accordingly.
-"""
-
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-SPINS = "2000"
-"""Turns that a thread waits awake, some ten microseconds."""
-
-
-def wait_briefly() -> None:
-    """Let threads of OpenMP fall asleep soon where the environment says nothing; for before torch is imported.
-
-    By itself libgomp waits awake for milliseconds. Where something else needs a core, the thread that is waited for
-    does not get it, and a run may take five times as long. On a quiet machine brief waits cost a tenth at most.
-    """
-    if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
 
 
 @contextmanager

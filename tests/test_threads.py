@@ -7,7 +7,8 @@ import sys
 import pytest
 import torch
 
-from bdl.threads import SPINS, one_thread, wait_briefly
+from bdl.openmp import SPINS, wait_briefly
+from bdl.threads import one_thread
 
 
 @pytest.mark.parametrize(
