@@ -129,6 +129,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--all", action="store_true", dest="whole", help="do what takes hours, too")
     options = parser.parse_args(arguments)
+    # A shell starts what runs in its background with Ctrl-C ignored, which servers would inherit, and never end.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with tempfile.TemporaryDirectory() as folder:
         place = prepare(Path(folder), options.whole)
         failed = walk([*found((ROOT / "README.md").read_text("utf-8")), TOUR], place)
