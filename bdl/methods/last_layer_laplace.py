@@ -5,8 +5,9 @@ follows adds up the generalised Gauss-Newton matrix of the last layer's k parame
 
     H = sum_i J_i^T Lambda_i J_i + diag(prior precision),
 
-J_i being the derivative of the outputs of row i and Lambda_i the Fisher information of its likelihood. Under batch
-normalisation the outputs are those of training minibatches.
+J_i being the derivative of the outputs of row i and Lambda_i the Fisher information of its likelihood. Outputs are
+linear in the last layer, so that H has a block sum_i (Lambda_i)_cd phi_i phi_i^T for each pair of outputs c, d, with
+phi_i what enters the layer. Under batch normalisation that is what enters in training minibatches.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from annotated_types import Ge
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.base import MinibatchMethod, Noise
+from bdl.methods.base import MinibatchMethod, Noise, Shapes
 from bdl.methods.clock import Clock
 from bdl.methods.point_estimate import Adam, PointState
 from bdl.models.problem import Batch, Hyper, Problem
@@ -78,6 +79,11 @@ class LastLayerLaplace(MinibatchMethod):
         curvature = torch.zeros_like(ones).unsqueeze(1) * ones
         return LastLayerState(point, curvature, 0 * ones[0], ones, ones[0])
 
+    def step_noise(self, problem: Problem) -> Shapes:
+        """Ask for none, and build the network that puts out what enters the last layer before it is mapped."""
+        problem.model.dim(problem.d_in, problem.layout.last_layer[0])
+        return {}
+
     def phase(self, clock: Clock) -> str:
         """Descend, and then look around."""
         return "step" if clock.epoch < self.descent_epochs else "look"
@@ -94,17 +100,17 @@ class LastLayerLaplace(MinibatchMethod):
         self, state: LastLayerState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> LastLayerState:
         """Add the matrix of a minibatch."""
-        x, size = batches.x[0], len(state.prior)
-        head, tail = torch.split(state.point.params["theta"], [problem.dim - size, size])
-
-        def outputs(tail: Tensor) -> tuple[Tensor, Tensor]:
-            f = problem.model(torch.cat([head, tail]), x, problem.d_out)
-            return f, f
-
-        J, f = torch.func.jacrev(outputs, has_aux=True)(tail)
+        inputs = _inputs(problem, state.point.params["theta"], batches.x[0])
+        n_in, n_out, bias = problem.layout.last_layer
+        weight, *shift = torch.split(state.point.params["theta"][-len(state.prior) :], [n_in * n_out, *[n_out] * bias])
+        f = inputs[:, :n_in] @ weight.view(n_out, n_in).T + sum(shift)
         root = problem.likelihood.root_fisher(f, hyper, batches.y_unit)
-        scaled = (root.mT @ J).flatten(0, 1)
-        return state._replace(curvature=state.curvature + scaled.T @ scaled, seen=state.seen + len(x))
+        information = (root @ root.mT).flatten(1)  # (M, out^2)
+        blocks = (information.T.unsqueeze(-1) * inputs).mT @ inputs  # (out^2, in, in)
+        summed = blocks.view(n_out, n_out, *blocks.shape[1:]).transpose(1, 2).flatten(2).flatten(0, 1)
+        place = torch.arange(len(summed), device=summed.device).view(n_out, -1)
+        order = torch.cat([place[:, :n_in].flatten(), place[:, n_in:].flatten()])  # biases come last
+        return state._replace(curvature=state.curvature + summed[order][:, order], seen=state.seen + len(inputs))
 
     def posterior(self, state: LastLayerState) -> LastLayer:
         """Give N(theta, H^-1) in the last layer; the sum over rows that were left out is made up for."""
@@ -117,3 +123,14 @@ class LastLayerLaplace(MinibatchMethod):
 def _size(problem: Problem) -> int:
     n_in, n_out, bias = problem.layout.last_layer
     return n_out * (n_in + bias)
+
+
+def _inputs(problem: Problem, theta: Tensor, x: Tensor) -> Tensor:
+    """Give what enters the last layer, (M, in), with a last column of ones where it has biases.
+
+    A last layer that is the identity puts it out.
+    """
+    n_in, _, bias = problem.layout.last_layer
+    layer = [torch.eye(n_in).flatten(), *[torch.zeros(n_in)] * bias]
+    inputs = problem.model(torch.cat([theta[: -_size(problem)], *(part.to(theta) for part in layer)]), x, n_in)
+    return torch.cat([inputs, *[torch.ones_like(inputs[:, :1])] * bias], 1)

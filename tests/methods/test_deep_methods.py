@@ -59,9 +59,10 @@ def test_members_are_single_fits():
         assert torch.equal(draw, Adam().step(alone, own, hyper, {}, problem).params["theta"])
 
 
-def test_the_last_layer_has_the_gauss_newton_matrix_at_the_point(labels):
+@pytest.mark.parametrize("model", [Mlp((4,)), Module(NET)], ids=["mlp", "normalised"])
+def test_the_last_layer_has_the_gauss_newton_matrix_at_the_point(labels, model):
     """Of two minibatches of 10 of 40 rows, so that the sum counts twice; by autograd, class by class."""
-    problem, method = Problem(Mlp((4,)), Categorical(), 2, 3), LastLayerLaplace(descent_epochs=1)
+    problem, method = Problem(model, Categorical(), 2, 3), LastLayerLaplace(descent_epochs=1)
     theta = normals({"theta": (problem.dim,)}, torch.Generator().manual_seed(2), torch.float32)
     batches = labels._replace(x=labels.x.unsqueeze(0), y=labels.y.unsqueeze(0))
     state = method.step(method.init(problem, theta), batches, HYPER, {}, problem)
