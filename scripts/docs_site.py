@@ -32,6 +32,8 @@ AS_THEY_ARE = {
 """Files of the repository to the pages that they are."""
 REPORTED = "uci-regression"
 """Benchmark whose report is part of the site."""
+PROFILES = ("cpu",)
+"""Profiles whose results are published beside the protocol's, or before them."""
 LIGHT = 200_000
 """Bytes; larger figures are left in the repository."""
 
@@ -44,7 +46,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, uri, content=content, inclusion=InclusionLevel.NOT_IN_NAV))
     texts = [path.read_text("utf-8") for path in ROOT.glob("docs/*.md")] + [str(pages["index.md"])]
     shown = {found for text in texts for found in re.findall(r"results/[\w/-]+\.png", text)}
-    for figure in shown | {f"results/{name}/{path}" for name, _ in list_benchmarks() for path in figures(name)}:
+    for figure in shown | {f"results/{folder}/{path}" for folder, _ in published() for path in figures(folder)}:
         files.append(File.generated(config, figure, abs_src_path=str(ROOT / figure)))
     return files
 
@@ -73,30 +75,27 @@ def made(config: MkDocsConfig) -> Iterator[tuple[str, str | bytes]]:
         yield page, (ROOT / source).read_text("utf-8")
     yield "methods.md", methods()
     yield "benchmarks.md", benchmarks()
-    for name, title in list_benchmarks():
-        if table := published(name):
-            told = [
-                f"# {name}",
-                title,
-                table,
-                *(f"![{Path(path).stem}]({path}){{ loading=lazy }}" for path in figures(name)),
-            ]
-            told[2:2] = ["[All of it on one page](report.html)"] if name == REPORTED else []
-            yield f"results/{name}/table.md", "\n\n".join(told)
+    for folder, title in published():
+        table = (ROOT / f"results/{folder}/table.md").read_text("utf-8")
+        pictures = [f"![{Path(path).stem}]({path}){{ loading=lazy }}" for path in figures(folder)]
+        whole = ["[All of it on one page](report.html)"] if folder == REPORTED else []
+        yield f"results/{folder}/table.md", "\n\n".join([f"# {folder}", title, *whole, table, *pictures])
     yield f"results/{REPORTED}/report.html", report()
     yield from notebook(json.loads((ROOT / "docs/tour.ipynb").read_text("utf-8")))
 
 
-def published(name: str) -> str:
-    """Give the published table of a benchmark; empty if there is none."""
-    path = ROOT / f"results/{name}/table.md"
-    return path.read_text("utf-8") if path.exists() else ""
+def published() -> Iterator[tuple[str, str]]:
+    """Give the folders of published tables, of benchmarks and of their profiles, and the benchmarks' titles."""
+    for name, title in list_benchmarks():
+        for folder in (name, *(f"{name}/{profile}" for profile in PROFILES)):
+            if (ROOT / f"results/{folder}/table.md").exists():
+                yield folder, title
 
 
-def figures(name: str) -> list[str]:
-    """List the light figures of a benchmark, as its folder has them."""
-    folder = ROOT / f"results/{name}"
-    return [f"figures/{path.name}" for path in sorted(folder.glob("figures/*.png")) if path.stat().st_size <= LIGHT]
+def figures(folder: str) -> list[str]:
+    """List the light figures of a folder of results, as it has them."""
+    paths = sorted((ROOT / f"results/{folder}").glob("figures/*.png"))
+    return [f"figures/{path.name}" for path in paths if path.stat().st_size <= LIGHT]
 
 
 def report() -> bytes:
@@ -121,8 +120,11 @@ def methods() -> str:
 
 def benchmarks() -> str:
     """List the benchmarks, with their published tables."""
+    links = {
+        name: [folder for folder, _ in published() if folder.partition("/")[0] == name] for name, _ in list_benchmarks()
+    }
     rows = [
-        f"| [{name}](results/{name}/table.md) | {title} |" if published(name) else f"| {name} | {title} |"
+        f"| {', '.join(f'[{folder}](results/{folder}/table.md)' for folder in links[name]) or name} | {title} |"
         for name, title in list_benchmarks()
     ]
     about = "Links lead to published results. `bdl-bench run NAME` runs one, `bdl-bench describe NAME` tells more."
