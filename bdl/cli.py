@@ -12,6 +12,7 @@ from bdl import __version__, cli_data, cli_references, cli_reports, cli_run, ter
 from bdl.cli_options import Datasets, Methods, Name, Profile, Results, Set, Splits
 from bdl.errors import InputError
 from bdl.openmp import wait_briefly
+from bdl.pages import keep_pages
 from bdl.shipped import shipped
 
 app = typer.Typer(
@@ -257,4 +258,5 @@ def main() -> None:
     """Run the command line: 0 done, 1 fits failed, 2 bad input, 3 a fault of this program, 130 interrupted."""
     terminal.prepare()
     wait_briefly()
+    keep_pages()
     sys.exit(terminal.ended(lambda: app(standalone_mode=False)))

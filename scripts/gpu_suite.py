@@ -36,6 +36,7 @@ from bdl.models.networks import Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.training.fitting import Looks
+from bdl.training.lanes import Lane
 from bdl.training.program import Program
 from bdl.training.schedule import Schedule
 from bdl.training.trials import Pool
@@ -119,7 +120,9 @@ class Suite:
         if self.device == "cuda":
             torch.cuda.reset_peak_memory_stats()
         # a look after each dozen, so that what happens at every twelfth update has its share
-        for snapshot in program.fitting(trials, compile=self.device == "cuda").run(Looks("updates", dozen)):
+        lane = Lane([len(data.y)] * count, range(count), least=1)
+        fitting = program.fitting(trials, compile=self.device == "cuda", lane=lane)
+        for snapshot in fitting.run(Looks("updates", dozen)):
             if snapshot.last:
                 break
             if self.device == "cuda":

@@ -22,6 +22,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background
 @pytest.fixture
 def invoke(monkeypatch, capsys):
     """Run the command line in this process; give exit code, stdout and stderr."""
+    monkeypatch.setattr(cli, "keep_pages", lambda: None)  # it would outlast the test: others measure memory
 
     def call(*words: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["bdl-bench", *map(str, words)])

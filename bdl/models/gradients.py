@@ -69,8 +69,9 @@ def example_gradients(problem: Problem, theta: Tensor, batch: Batch, hyper: Hype
     if not isinstance(model, LayeredModel):
         matrix = torch.func.vmap(lambda one: gradient_matrix(problem, one, batch, hyper))(theta)
         return DenseGradients(matrix.flatten(0, 1))
-    stacked = torch.func.vmap(lambda one: problem.layers(one, batch, hyper))(theta)
-    return OuterGradients(tuple((_rows(inputs, model.bias), _rows(errors)) for inputs, errors in stacked), model.bias)
+    (inputs, errors), *others = torch.func.vmap(lambda one: problem.layers(one, batch, hyper))(theta)
+    layers = [(inputs[:1], errors), *others]  # the minibatch itself enters the first layer, at every sample
+    return OuterGradients(tuple((_with_ones(inputs, model.bias), errors) for inputs, errors in layers), model.bias)
 
 
 def example_hessians(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper) -> ExampleGradients:
@@ -131,10 +132,5 @@ def _shared(inputs: Tensor, errors: Tensor, weights: Tensor) -> DenseGradients:
     return DenseGradients(weights.sum(0).sqrt().unsqueeze(1) * inputs, errors.sum(0) @ inputs)
 
 
-def _rows(values: Tensor, ones: bool = False) -> Tensor:
-    """Put the examples of all samples below one another, (S, M, k) -> (S M, k), and maybe append a column of ones."""
-    return _with_ones(values.flatten(0, 1), ones)
-
-
-def _with_ones(rows: Tensor, ones: bool) -> Tensor:
-    return torch.cat([rows, torch.ones_like(rows[:, :1])], dim=1) if ones else rows
+def _with_ones(values: Tensor, ones: bool) -> Tensor:
+    return torch.cat([values, torch.ones_like(values[..., :1])], dim=-1) if ones else values

@@ -101,10 +101,14 @@ class DenseGradients:
 class OuterGradients:
     """G as the inputs and errors of dense layers.
 
+    Its rows are those of the first sample's M examples, then of the second's. What they have of a layer's inputs is
+    summed up first where samples share them, as they do those of the first layer: S times less work.
+
     Parameters
     ----------
     layers
-        Inputs (n, in), with a last column of ones where the layers have biases, and errors (n, out).
+        Inputs (T, M, in), with a last column of ones where the layers have biases, and errors (S, M, out) of S samples;
+        T is 1 where they share the inputs, else S.
     bias
         Whether they have.
     """
@@ -115,39 +119,41 @@ class OuterGradients:
     @property
     def rows(self) -> int:
         """Number of rows, n."""
-        return len(self.layers[0][0])
+        return self.layers[0][1][..., 0].numel()
 
     def total(self) -> Tensor:
         """Sum of the gradients, (D,)."""
-        return torch.cat([self._flat(errors.T @ inputs) for inputs, errors in self.layers])
+        return torch.cat([self._flat(_sums(errors, inputs)) for inputs, errors in self.layers])
 
     def outer(self) -> Tensor:
         """G^T G, (D, D)."""
         blocks = [errors.unsqueeze(-1) * inputs.unsqueeze(-2) for inputs, errors in self.layers]
-        matrix = torch.cat([self._flat(block) for block in blocks], dim=-1)
+        matrix = torch.cat([self._flat(block.flatten(0, 1)) for block in blocks], dim=-1)
         return matrix.T @ matrix
 
     def gram(self) -> Tensor:
         """G G^T, (n, n)."""
-        return _total((inputs @ inputs.T) * (errors @ errors.T) for inputs, errors in self.layers)
+        products = ([_gram(values) for values in layer] for layer in self.layers)
+        return _total(inputs * errors for inputs, errors in products).view(self.rows, self.rows)
 
     def times(self, columns: Tensor) -> Tensor:
         """G V for V of shape (D, L): (n, L)."""
-        sizes = [inputs.shape[1] * errors.shape[1] for inputs, errors in self.layers]
+        sizes = [inputs.shape[-1] * errors.shape[-1] for inputs, errors in self.layers]
         parts = torch.split(columns.T, sizes, dim=1)
-        return _total(
-            ((errors @ self._blocks(part, errors.shape[1])) * inputs).sum(-1).T
-            for part, (inputs, errors) in zip(parts, self.layers, strict=True)
-        )
+        products = []
+        for part, (inputs, errors) in zip(parts, self.layers, strict=True):
+            outputs = inputs.flatten(0, 1) @ self._blocks(part, errors.shape[-1]).mT
+            products.append((outputs.reshape(-1, *inputs.shape[:2], errors.shape[-1]) * errors).sum(-1))
+        return _total(products).flatten(1).T
 
     def combine(self, weights: Tensor) -> Tensor:
         """G^T W for W of shape (n, L): (D, L)."""
-        blocks = [(weights.T.unsqueeze(-1) * errors).mT @ inputs for inputs, errors in self.layers]
-        return torch.cat([self._flat(block) for block in blocks], dim=-1).T
+        shares = weights.T.reshape(-1, *self.layers[0][1].shape[:2], 1)
+        return torch.cat([self._flat(_sums(shares * errors, inputs)) for inputs, errors in self.layers], dim=-1).T
 
     def squares(self) -> Tensor:
         """Sum of the squared gradients, (D,): the diagonal of G^T G."""
-        blocks = [errors.square().T @ inputs.square() for inputs, errors in self.layers]
+        blocks = [_sums(errors.square(), inputs.square()) for inputs, errors in self.layers]
         return torch.cat([self._flat(block) for block in blocks])
 
     def _flat(self, block: Tensor) -> Tensor:
@@ -162,6 +168,19 @@ class OuterGradients:
             return rows.reshape(len(rows), n_out, -1)
         weights, bias = rows[:, :-n_out], rows[:, -n_out:]
         return torch.cat([weights.reshape(len(rows), n_out, -1), bias.unsqueeze(-1)], dim=-1)
+
+
+def _sums(errors: Tensor, inputs: Tensor) -> Tensor:
+    """Add up (error) (input)^T over samples and examples: errors (..., S, M, out) -> (..., out, in)."""
+    if len(inputs) == 1:
+        errors = errors.sum(-3, keepdim=True)
+    return errors.flatten(-3, -2).mT @ inputs.flatten(0, 1)
+
+
+def _gram(values: Tensor) -> Tensor:
+    """Multiply all with all, (T, M, k) -> (T, M, T, M)."""
+    rows = values.flatten(0, 1)
+    return (rows @ rows.T).view(*values.shape[:2], *values.shape[:2])
 
 
 def _total(terms: Iterable[Tensor]) -> Tensor:

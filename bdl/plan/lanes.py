@@ -45,8 +45,9 @@ def side_by_side(cell: Cell, stage: Stage) -> int:
 
 
 def least(cell: Cell) -> int:
-    """Count the places of a lane at the least: one where a fit alone is more than a lane should be, else two."""
-    return 1 if cell.settings.training and _numbers(cell) > _NUMBERS[cell.device] else 2
+    """Count the places of a lane at the least: one on a GPU and for a fit larger than a lane should be, else two."""
+    alone = cell.device == "cuda" or (cell.settings.training and _numbers(cell) > _NUMBERS[cell.device])
+    return 1 if alone else 2
 
 
 def _numbers(cell: Cell) -> int:

@@ -93,13 +93,13 @@ def outer(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper) -> OuterG
     """Differentiate at all samples: S M inputs and errors, whose outer products are the gradients."""
     ((inputs, errors),) = torch.func.vmap(lambda one: problem.layers(one, batch, hyper))(theta)
     with_ones = torch.cat([inputs, torch.ones_like(inputs[..., :1])], dim=-1)
-    return OuterGradients(((with_ones.flatten(0, 1), errors.flatten(0, 1)),), bias=True)
+    return OuterGradients(((with_ones, errors),), bias=True)
 
 
 def matrix(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper) -> ExampleGradients:
     """Differentiate at all samples: a matrix of S M gradients."""
     ((inputs, errors),) = outer(problem, theta, batch, hyper).layers
-    return DenseGradients(inputs * errors)
+    return DenseGradients((inputs * errors).flatten(0, 1))
 
 
 WAYS = {SHARED: example_gradients, OUTER: outer, MATRIX: matrix}

@@ -42,6 +42,10 @@ def test_lanes_are_as_wide_as_numbers_allow_and_equally_wide(monkeypatch, most, 
     assert lanes.least(found) == (1 if most < 1 else 2)
 
 
+def test_on_a_gpu_one_split_trains_alone():
+    assert lanes.least(replace(cell(), device="cuda")) == 1
+
+
 def test_activations_count_where_they_are_more_than_parameters(monkeypatch):
     """100 rows of 50 outputs are more than 601 parameters: an update has 5000 numbers for each 601."""
     found = cell("splits=7", "entries.slang-nn.training.batch_size=100")
