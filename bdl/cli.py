@@ -76,6 +76,9 @@ def run(
     changed: Annotated[
         bool, typer.Option("--changed", help="Start anew what another spec, data or code made; a copy is kept.")
     ] = False,
+    published: Annotated[
+        bool, typer.Option("--published", help="Take over published fits that today's spec, data and code made.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much it is and how long it takes.")] = False,
     results: Results = Path("results"),
     tracking: Tracking = "",
@@ -87,8 +90,10 @@ def run(
 
     if dry_run and changed:
         raise InputError("--dry-run --changed: foretell what there is without --changed, or all of it with --fresh")
+    if fresh and published:
+        raise InputError("--fresh --published: start anew with the first, or from what is published with the second")
     asked = load_variant(name, profile, set_, dataset, method, splits)
-    ways = cli_run.Ways(results, device, compile, jobs, fresh, changed, executor)
+    ways = cli_run.Ways(results, device, compile, jobs, fresh, changed, published, executor)
     if dry_run:
         cli_run.foretell(asked, ways, console)
         return

@@ -14,6 +14,7 @@ from bdl.errors import InputError
 
 if TYPE_CHECKING:
     from bdl.plan.cell import Cell
+    from bdl.publishing.taking import Published
     from bdl.spec import Variant
     from bdl.store.store import Store
 
@@ -28,6 +29,8 @@ class Ways(NamedTuple):
     """Processes; `AUTO` for as many as pay."""
     fresh: bool
     changed: bool
+    published: bool
+    """Take over what is published under today's hashes."""
     executor: str = ""
     """Where groups run if not here, as `bdl.execution.cluster.cluster` takes it."""
 
@@ -75,6 +78,9 @@ def foretell(asked: "Variant", ways: Ways, console: Console) -> None:
     with empty() if ways.fresh else looked_at(ways.results, asked) as store:
         check_hashes(cells, store)
         elsewhere = {} if ways.fresh else at_hand(cells, store, siblings(folder(ways.results, asked)))
+        for published in _published(asked, ways):
+            for key, splits in published.at_hand(cells, store).items():
+                elsewhere[key] = elsewhere.get(key, set()) | splits
         found = announcing.foretell(asked, cells, store, ways.results, ways.jobs, elsewhere)
     _say([*announcing.lines(found, asked, ways.results), *announcing.references(cells)], console)
 
@@ -118,6 +124,8 @@ def _work(asked: "Variant", cells: "list[Cell]", store: "Store", ways: Ways, con
         store.remember(json.dumps(asked.dump()))
         if not ways.fresh and (count := take_over(cells, store, siblings(store.path.parent))):
             console.print(f"final fits taken over from other runs of {asked.benchmark.name}: {count}")
+        if count := sum(published.take(cells, store) for published in _published(asked, ways)):
+            console.print(f"final fits taken over as published, without posteriors: {count}")
         found = announcing.foretell(asked, cells, store, ways.results, ways.jobs)
         if found.seconds > announcing.SHORT:
             _say(announcing.lines(found, asked, ways.results), console)
@@ -126,6 +134,15 @@ def _work(asked: "Variant", cells: "list[Cell]", store: "Store", ways: Ways, con
     except KeyboardInterrupt:
         Console(stderr=True).print("interrupted; the same command goes on from here")
         raise typer.Exit(130) from None
+
+
+def _published(asked: "Variant", ways: Ways) -> "list[Published]":
+    """Read what is published of a benchmark, by this command and by others, if it is to be taken over."""
+    from bdl.publishing.taking import Published
+    from bdl.store.folder import folder, siblings
+
+    place = folder(ways.results, asked)
+    return [Published(path) for path in (place, *siblings(place))] if ways.published else []
 
 
 def _hand_over(

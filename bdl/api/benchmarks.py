@@ -47,6 +47,7 @@ class Benchmark:
         compile: bool | None = None,
         fresh: bool = False,
         changed: bool = False,
+        published: bool = False,
         results: str | Path = "results",
         progress: bool = False,
     ) -> Results:
@@ -71,6 +72,8 @@ class Benchmark:
             Whether to start anew; a copy of the store is kept.
         changed
             Whether to start anew what another spec, data or code made; a copy of the store is kept.
+        published
+            Whether to take over published fits that today's spec, data and code made.
         results
             Folder of results.
         progress
@@ -82,7 +85,7 @@ class Benchmark:
             What the command line would refuse, in the same words.
         """
         asked = asked_for(self.name_or_path, self.profile, self.set, datasets, methods, splits)
-        ways = cli_run.Ways(Path(results), device, compile, jobs, fresh, changed)
+        ways = cli_run.Ways(Path(results), device, compile, jobs, fresh, changed, published)
         try:
             cli_run.run(asked, ways, None, Console(quiet=not progress))
         except Exit as end:

@@ -6,6 +6,7 @@ code and settings. Changing one score therefore leaves every fit, and every othe
 """
 
 import hashlib
+from collections.abc import Iterable
 from functools import lru_cache
 
 from bdl.metrics import METRICS
@@ -40,6 +41,11 @@ def score_hash(cell: Cell, metric: MetricName) -> str:
     roots = [*_SCORING, _score_module(metric), *(_modules(reference.build()) if reference else ())]
     spec = cell.benchmark.score_part(cell.dataset, cell.entry)
     return _sha256(canonical([spec, metric.name, metric.settings]), _code(tuple(roots)))
+
+
+def joint_hash(hashes: Iterable[str]) -> str:
+    """Hash a set of hashes, SHA-256 (hex)."""
+    return _sha256(*sorted(set(hashes)))
 
 
 @lru_cache(maxsize=256)

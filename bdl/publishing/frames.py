@@ -11,7 +11,7 @@ from bdl.plan.cell import Cell
 from bdl.store.rows import Row
 from bdl.store.store import Store
 
-_COLUMNS = ["dataset", "entry", "stage", "split", "trial", "fold", "status", "reason", "seconds"]
+COLUMNS = ["dataset", "entry", "stage", "split", "trial", "fold", "status", "reason", "seconds"]
 _MADE = "made"
 POINT_COLUMNS = ["dataset", "entry", "split", "axis", "at", "metric", "value"]
 
@@ -22,14 +22,14 @@ def frame(cells: Sequence[Cell], rows: Iterable[tuple[Cell, Row]]) -> pd.DataFra
         {
             **{name: getattr(row, name) for name in ("dataset", "entry")},
             **cell.point.texts,
-            **{name: getattr(row, name) for name in _COLUMNS[2:]},
+            **{name: getattr(row, name) for name in COLUMNS[2:]},
             **{f"hyper_{name}": value for name, value in row.hyper.items()},
             **{name: float("nan") if value is None else value for name, value in row.metrics.items()},
             **{name: value for name, value in row.details.items() if name != "traceback"},
         }
         for cell, row in rows
     ]
-    columns = [*_COLUMNS[:2], *axes(cells), *_COLUMNS[2:]]
+    columns = [*COLUMNS[:2], *axes(cells), *COLUMNS[2:]]
     return pd.DataFrame(records) if records else pd.DataFrame(columns=columns)
 
 
@@ -89,7 +89,7 @@ def read_frames(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame, str | None]:
     InputError
         If a file is damaged.
     """
-    rows = _read(folder / "trials.parquet", _COLUMNS)
+    rows = _read(folder / "trials.parquet", COLUMNS)
     recorded = folder / "points.parquet"
     points = _read(recorded, POINT_COLUMNS) if recorded.exists() else pd.DataFrame(columns=POINT_COLUMNS)
     return rows, points, rows.attrs.pop(_MADE, None)

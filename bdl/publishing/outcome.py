@@ -71,6 +71,8 @@ def narrowed(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:
 def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> tuple[Found, list[Path]]:
     """Write rows, provenance, table and figures beside the store; figures that are no longer drawn are removed.
 
+    Figures of posteriors that the store lacks, of fits taken over as published, stay as they are.
+
     Returns
     -------
     tuple
@@ -87,9 +89,10 @@ def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> 
     for path, format in zip(files, ("markdown", "json"), strict=True):
         path.write_text(str(tables(found, format)), encoding="utf-8")
     drawn = draw(found, pictures(cells, store), place)
-    for path in (place / "figures").glob(f"{benchmark.name}-*.*"):
-        if path not in drawn and path.suffix in (".png", ".pdf"):
-            path.unlink()
+    if len(_kept(cells, store)) == len(cells):
+        for path in (place / "figures").glob(f"{benchmark.name}-*.*"):
+            if path not in drawn and path.suffix in (".png", ".pdf"):
+                path.unlink()
     return found, [*files, *drawn]
 
 
@@ -149,8 +152,19 @@ def draw(found: Found, shown: Pictures, place: Path) -> list[Path]:
 
 
 def pictures(cells: Sequence[Cell], store: Store) -> Pictures:
-    """Gather what figures show of the stored posteriors."""
-    return Pictures(posteriors(cells, store), bands(cells, store))
+    """Gather what figures show of the stored posteriors, of data sets all of whose posteriors are stored."""
+    kept = _kept(cells, store)
+    return Pictures(posteriors(kept, store), bands(kept, store))
+
+
+def _kept(cells: Sequence[Cell], store: Store) -> list[Cell]:
+    """Leave out data sets with fits that were taken over without their posteriors."""
+    lacking = {
+        cell.dataset
+        for cell in cells
+        if any(row.status == "ok" and not row.artefact for row in store.rows("final", cell.key))
+    }
+    return [cell for cell in cells if cell.dataset not in lacking]
 
 
 def posteriors(cells: Sequence[Cell], store: Store) -> list[Gaussians]:

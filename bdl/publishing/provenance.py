@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from bdl.plan.cell import Cell
-from bdl.plan.fingerprint import fit_hash
+from bdl.plan.fingerprint import joint_hash
 from bdl.spec import Variant
 from bdl.store.rows import Stage
 from bdl.store.store import Store
@@ -30,7 +30,8 @@ def provenance(made: Variant, cells: Sequence[Cell], store: Store, wall_seconds:
         "benchmark": benchmark.name,
         "profile": benchmark.profile,
         "spec_hash": benchmark.content_hash,
-        "fit_hashes": {cell.label: fit_hash(cell) for cell in cells},
+        "fit_hashes": {cell.label: store.fit_hash(cell.key) for cell in cells},
+        "score_hashes": {cell.label: _score_hash(cell, store) for cell in cells},
         "seed": benchmark.seed,
         "splits": [int(split) for split in cells[0].splits],
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -58,6 +59,13 @@ def write_provenance(content: dict[str, Any], folder: Path) -> Path:
     path = folder / "provenance.json"
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     return path
+
+
+def _score_hash(cell: Cell, store: Store) -> str | None:
+    """Give the hash of all scores of a cell's fits, None if they were not computed alike or none succeeded."""
+    rows = [row for row in store.rows("final", cell.key) if row.status == "ok"]
+    found = {joint_hash(filter(None, row.codes.values())) for row in rows}
+    return found.pop() if len(found) == 1 else None
 
 
 def _compiled(cell: Cell, store: Store) -> list[Stage]:

@@ -1,0 +1,161 @@
+"""Published rows as the beginning of a store: what is the same is not made again."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import bdl
+from bdl.plan.planning import cells_of
+from bdl.publishing.taking import Published
+from bdl.spec import load_variant
+from bdl.store.folder import empty
+from bdl.store.store import Store
+
+SPEC = """
+name: small
+title: Small
+datasets: [diabetes]
+splits: 3
+entries:
+  searched:
+    model: {name: linear}
+    likelihood: {name: gaussian}
+    method: {name: vifa, gradients_per_update: 2}
+    training: {epochs: 2, batch_size: 50}
+    search:
+      trials: 2
+      folds: 2
+      metric: rmse
+      space:
+        learning_rate: {low: 0.01, high: 0.02, scale: log}
+        prior_precision: {low: 0.1, high: 1, scale: log}
+        noise_precision: {low: 0.0001, high: 0.001, scale: log}
+  fixed:
+    model: {name: linear}
+    likelihood: {name: gaussian}
+    method: {name: vifa, gradients_per_update: 2}
+    training: {epochs: 2, batch_size: 50}
+    hyper: {learning_rate: 0.01, prior_precision: 1, noise_precision: 0.001}
+sweep:
+  training.epochs: [2, 3]
+record: {every: 1, unit: epochs}
+evaluation: {samples: 5}
+metrics: [nmll, rmse, runtime]
+"""
+FINALS = 2 * 2 * 3  # entries, values of the sweep, splits
+TAKEN = "final fits taken over as published, without posteriors: {}"
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory) -> Path:
+    """A folder with a benchmark that was run."""
+    folder = tmp_path_factory.mktemp("original")
+    (folder / "small.yaml").write_text(SPEC, "utf-8")
+    rows = bdl.benchmark(folder / "small.yaml").run(compile=False, results=folder / "results").rows
+    assert set(rows.status) == {"ok"}
+    return folder
+
+
+@pytest.fixture
+def file(original, tmp_path, monkeypatch) -> Path:
+    """The benchmark in a clone, which has all but store and posteriors."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(original, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("store.*", "posteriors"))
+    return tmp_path / "small.yaml"
+
+
+@pytest.fixture
+def run(file, invoke):
+    return lambda *words: invoke("run", file, "--no-compile", "--tracking", "none", *words)
+
+
+def test_what_is_taken_over_is_what_the_store_had(file, original):
+    """All of it, but the posteriors."""
+    cells = cells_of(load_variant(str(file), "paper").benchmark)
+    with empty() as store, Store(original / "results/small/store.sqlite") as own:
+        for cell in cells:
+            store.claim(cell.key, str(own.fit_hash(cell.key)))
+        assert Published(Path("results/small")).take(cells, store) == FINALS
+        for cell in cells:
+            assert store.readings(cell.key) == own.readings(cell.key) != []
+            for stage in ("search", "final"):
+                found, wanted = store.rows(stage, cell.key), own.rows(stage, cell.key)
+                assert found == wanted
+                assert [row.codes for row in found] == [row.codes for row in wanted]
+                assert all(row.artefact is None for row in found)
+
+
+def test_a_clone_takes_over_what_is_published_if_told_so(run):
+    rows = pd.read_parquet("results/small/trials.parquet")
+    figures = sorted(Path("results/small/figures").iterdir())
+    code, out, _ = run("--published")
+    assert code == 0
+    assert TAKEN.format(FINALS) in out
+    assert "Everything is in the store already" in out
+    pd.testing.assert_frame_equal(pd.read_parquet("results/small/trials.parquet"), rows)
+    assert sorted(Path("results/small/figures").iterdir()) == figures
+    code, out, _ = run("--published")
+    assert (code, "taken over" in out) == (0, False)
+
+
+def test_a_clone_makes_every_fit_itself_if_not(run):
+    assert "taken over" not in run()[1]
+    assert list(Path("results/small/posteriors").iterdir())
+
+
+def test_what_is_missing_is_made(file, run):
+    """An entry that is added, and fits that failed."""
+    path = Path("results/small/trials.parquet")
+    rows = pd.read_parquet(path)
+    made, attrs = rows.copy(), dict(rows.attrs)
+    made.loc[(made.entry == "fixed") & (made.split == 1), "status"] = "failed"
+    made.attrs = attrs
+    made.to_parquet(path)
+    file.write_text(
+        SPEC.replace("sweep:", SPEC[SPEC.index("  fixed:") : SPEC.index("sweep:")].replace("fixed", "own") + "sweep:"),
+        "utf-8",
+    )
+    assert "fits: 0 of the search and 8 final" in run("--published", "--dry-run")[1]
+    code, out, _ = run("--published")
+    assert code == 0
+    assert TAKEN.format(FINALS - 2) in out
+    again = pd.read_parquet(path)
+    assert again[again.stage == "final"].groupby("entry").size().to_dict() == {"fixed": 6, "own": 6, "searched": 6}
+    both = again.merge(rows, on=["entry", "stage", "split", "trial", "fold", "training.epochs"])
+    assert both.rmse_x.tolist() == both.rmse_y.tolist()
+
+
+@pytest.mark.parametrize(
+    ("changed", "left"),
+    [
+        (("batch_size: 50", "batch_size: 40"), 6),  # of one entry
+        (("samples: 5", "samples: 6"), 0),
+        (("metrics: [nmll,", "metrics: [nll,"), 0),
+    ],
+)
+def test_other_fits_and_other_scores_are_not_taken_over(file, changed, left):
+    file.write_text(SPEC.replace(*changed, 1), "utf-8")
+    cells = cells_of(load_variant(str(file), "paper").benchmark)
+    with empty() as store:
+        assert sum(map(len, Published(Path("results/small")).at_hand(cells, store).values())) == left
+
+
+def test_rows_published_without_hashes_are_left(run):
+    path = Path("results/small/provenance.json")
+    known = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps({name: value for name, value in known.items() if name != "score_hashes"}), "utf-8")
+    assert "taken over" not in run("--published", "--dry-run")[1]
+
+
+def test_what_cannot_be_read_is_told_in_one_line(run):
+    Path("results/small/provenance.json").write_text("{", "utf-8")
+    code, out, err = run("--published")
+    assert (code, out) == (2, "")
+    assert err.startswith("bdl-bench: cannot read results/small/provenance.json")
+    assert err.endswith("run without --published\n")
+    code, _, err = run("--published", "--fresh")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--fresh --published: start anew" in err
