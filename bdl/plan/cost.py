@@ -1,5 +1,6 @@
 """How much work a cell is, for progress, to decide what is compiled, and to foretell how long it takes."""
 
+from bdl.models.modules import Module
 from bdl.plan.cell import Cell
 from bdl.plan.lanes import batches_per_step, fits_of_split, load, side_by_side, splits_of
 from bdl.plan.programs import schedule
@@ -51,11 +52,20 @@ def compiles(cell: Cell, stage: Stage) -> bool:
     """
     if cell.compile is not None:
         return cell.compile
-    if cell.settings.training is None:
+    if cell.settings.training is None or (cell.device == "cpu" and _convolves(cell)):
         return False
     per_step, at_once = batches_per_step(cell), width(cell, stage)
     total = fits(cell, stage) * minibatches(cell, stage) * splits_of(cell) // (at_once * per_step)
     return worthwhile(total, at_once * per_step, cell.problem.dim)
+
+
+def _convolves(cell: Cell) -> bool:
+    """Tell whether images go through a module.
+
+    To compile ResNet-18 takes a core four minutes, and on a CPU its convolutions stay what they are.
+    """
+    model = cell.problem.model
+    return isinstance(model, Module) and model.shape is not None
 
 
 # Measured on two cores (scripts/bench_training.py): seconds of an update, and of each parameter of a model-minibatch.

@@ -1,10 +1,11 @@
-"""The states of a fit: where they start, and which of them are finite."""
+"""The states of a fit: where they start, how they lie in memory, and which of them are finite."""
 
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 from bdl.methods.base import Method
 from bdl.models.problem import Problem
@@ -23,6 +24,21 @@ def initial_state(
     normals, _ = generators(dtype, compile=False)
     drawn = normals(keys, torch.zeros((), dtype=torch.int32, device=device), pairs(shapes))
     return torch.func.vmap(lambda halves: method.init(problem, shaped(halves, shapes)))(drawn)
+
+
+def settled(state: Any) -> Any:
+    """Give dimensions of size one the strides that go with the shape; the numbers stay where they are.
+
+    Any stride does for them, and a compiled program would be made anew for each that comes along.
+    """
+    return tree_map(_settled, state)
+
+
+def _settled(leaf: Tensor) -> Tensor:
+    if 1 not in leaf.shape:
+        return leaf
+    strides = [prod(leaf.shape[after:]) for after in range(1, leaf.ndim + 1)]
+    return leaf.contiguous().as_strided(leaf.shape, strides)
 
 
 def finite(state: Any) -> Tensor:

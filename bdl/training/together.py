@@ -23,7 +23,7 @@ from bdl.training.lanes import Part
 from bdl.training.noise import pairs
 from bdl.training.programs import Halves, Occasion, Programs, generators, occasion, programs
 from bdl.training.schedule import Schedule, groups_of
-from bdl.training.states import finite, initial_state, stacked_buffers
+from bdl.training.states import finite, initial_state, settled, stacked_buffers
 from bdl.training.trials import Trials
 
 if TYPE_CHECKING:
@@ -173,10 +173,10 @@ class Together:
         state, noise, hyper = stand.state, self._noise("noise", count, self._pairs), self._hyper(clock)
         for function in self._programs.parts(occasion(self.method, clock), self._fused):
             state = function(state, noise, extra, rows, pool.x, pool.y, view, hyper)
-        buffers = stand.buffers
+        state, buffers = settled(state), stand.buffers
         if buffers:
             drawn = self._noise("track", count, self._track_pairs)
-            buffers = self._programs.track()(state, buffers, drawn, extra, rows, pool.x, pool.y, view)
+            buffers = settled(self._programs.track()(state, buffers, drawn, extra, rows, pool.x, pool.y, view))
         return stand._replace(state=state, buffers=buffers, updates=count + 1)
 
     def _noise(self, stream: str, count: int, n_pairs: int) -> Halves:
@@ -218,16 +218,17 @@ class Together:
     def _begin(self, checkpoint: Checkpoint | None) -> Standing:
         """Start, or go on from the checkpoint if it has something."""
         pool, count = self.program.pool, len(self.trials)
-        state = self._initial(self.trials)
+        state = tree_map(torch.clone, self._initial(self.trials))  # parts may be one tensor, and later ones are not
         buffers = stacked_buffers(self.program.problem, count, pool)
         start = state, buffers, torch.zeros(count, dtype=torch.int64, device=pool.device)
         kept = checkpoint.load(self.part.number) if checkpoint else None
-        if kept is None:
-            return Standing(*start, 0, 0)
-        leaves, tree = tree_flatten(start)
-        found = [kept.tensors[str(i)].to(pool.device) for i in range(len(leaves))]
-        state, buffers, diverged = tree_unflatten(found, tree)
-        return Standing(state, buffers, diverged, kept.numbers["updates"], kept.numbers["epochs"])
+        numbers = {"updates": 0, "epochs": 0}
+        if kept:
+            leaves, tree = tree_flatten(start)
+            start = tree_unflatten([kept.tensors[str(i)].to(pool.device) for i in range(len(leaves))], tree)
+            numbers = kept.numbers
+        state, buffers, diverged = settled(start)
+        return Standing(state, buffers, diverged, **numbers)
 
     def _save(self, stand: Standing, checkpoint: Checkpoint) -> None:
         leaves = tree_leaves((stand.state, stand.buffers, stand.diverged))

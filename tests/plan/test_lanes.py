@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from bdl.plan import lanes
+from bdl.plan import cost, lanes
 from bdl.plan.cost import compiles, width
 from bdl.plan.lanes import lane, lane_rows, side_by_side
 from bdl.plan.planning import plan
@@ -76,3 +76,22 @@ def test_a_split_that_does_not_exist_has_the_rows_of_the_last(monkeypatch):
     found = cell("splits=5")
     numbers(monkeypatch, 2 * lanes.load(found))
     assert lane_rows(found, "final", 4) == {4: 398, 5: 398}
+
+
+CONVOLUTION = """
+from torch import nn
+
+def network(shape, d_out):
+    return nn.Sequential(nn.Conv2d(1, 2, 1), nn.Flatten(), nn.Linear(20, d_out))
+"""
+
+
+@pytest.mark.parametrize(
+    ("shape", "device", "wanted"), [("[1,5,2]", "cpu", False), ("[1,5,2]", "cuda", True), (None, "cpu", True)]
+)
+def test_networks_of_images_are_not_compiled_on_a_cpu(monkeypatch, tmp_path, shape, device, wanted):
+    monkeypatch.setattr(cost, "worthwhile", lambda *_: True)
+    (tmp_path / "net.py").write_text(CONVOLUTION, "utf-8")
+    module = f"{{name: module, factory: '{tmp_path}/net.py:network', shape: {shape}}}"
+    found = replace(cell(*([f"entries.vifa-nn.model={module}"] if shape else []), entry="vifa-nn"), device=device)
+    assert compiles(found, "final") is wanted
