@@ -30,6 +30,7 @@ DATASETS = Registry(
         "breast_cancer": "bdl.data.libsvm:breast_cancer",
         "a1a": "bdl.data.libsvm:a1a",
         "usps_3v5": "bdl.data.usps:usps_3v5",
+        "usps_3v5_smoothed": "bdl.data.usps:usps_3v5_smoothed",
         "mnist": "bdl.data.mnist:mnist",
         "mnist_validated": "bdl.data.mnist:mnist_validated",
         "retinamnist": "bdl.data.retina:RetinaMnist",

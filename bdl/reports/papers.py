@@ -119,15 +119,16 @@ def paper_values(papers: Iterable[PaperTables]) -> dict[Key, PaperValue]:
 
 
 def _by_our_datasets(listed: PaperTables, rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Give rows the names that our data sets have, where the paper tells data sets apart by a setting."""
+    """Give rows the names that our data sets have; a setting by which the paper tells data sets apart is left out."""
     if not listed.datasets:
         return rows
-    _require("data set", listed, listed.datasets.values(), {f"{row['dataset']} {row['setting']}" for row in rows})
+    known = {name for row in rows for name in (row["dataset"], f"{row['dataset']} {row['setting']}")}
+    _require("data set", listed, listed.datasets.values(), known)
     return [
-        row | {"dataset": ours, "setting": ""}
+        row | {"dataset": ours, "setting": row["setting"] if row["dataset"] == theirs else ""}
         for ours, theirs in listed.datasets.items()
         for row in rows
-        if f"{row['dataset']} {row['setting']}" == theirs
+        if theirs in (row["dataset"], f"{row['dataset']} {row['setting']}")
     ]
 
 

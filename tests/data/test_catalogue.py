@@ -45,7 +45,15 @@ def toy(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_names() -> None:
     uci = {"boston", "concrete", "energy", "kin8nm", "naval", "power", "protein", "wine", "yacht"}
-    classifications = {"australian", "breast_cancer", "a1a", "usps_3v5", "mnist", "synthetic_logistic"}
+    classifications = {
+        "australian",
+        "breast_cancer",
+        "a1a",
+        "usps_3v5",
+        "usps_3v5_smoothed",
+        "mnist",
+        "synthetic_logistic",
+    }
     drawn = {"overlapping_classes", "waves", "teacher_unit", "teacher_network"}
     photographs = {"mnist_validated", "retinamnist", "aptos2019"}
     others = {"diabetes", "synthetic", "cubic", "fa", "sparse_linear", "sparse_network"}

@@ -23,6 +23,18 @@ def test_usps() -> None:
     np.testing.assert_array_equal(dataset.x[0, :6], [-1, -1, -1, -0.813, -0.671, -0.809])
 
 
+def test_smoothed_usps() -> None:
+    """A pixel's weights are those of a normal density at whole numbers up to four standard deviations."""
+    plain, smooth = load("usps_3v5"), load("usps_3v5_smoothed")
+    np.testing.assert_array_equal(smooth.y, plain.y)
+    weights = np.exp(-0.5 * (np.arange(-3, 4) / 0.75) ** 2)
+    weights /= weights.sum()
+    padded = np.pad(plain.x[:20].reshape(-1, 16, 16), ((0, 0), (3, 3), (3, 3)), constant_values=-1)
+    rows = sum(w * padded[:, :, i : i + 16] for i, w in enumerate(weights))
+    both = sum(w * rows[:, i : i + 16] for i, w in enumerate(weights))
+    np.testing.assert_allclose(smooth.x[:20], both.reshape(20, 256), atol=1e-12)
+
+
 def test_usps_splits() -> None:
     dataset = load("usps_3v5")
     for index in (0, 19):

@@ -249,6 +249,24 @@ def test_values_of_one_split_say_so():
     assert len([key for key in values if key[2].startswith("bias_")]) == 4 * 2 * 2
 
 
+def test_a_data_set_of_ours_may_stand_for_one_of_theirs_with_any_setting():
+    """What SLANG's paper prints of a data set, under the name of ours: ranks are settings of its methods."""
+    tables = SimpleNamespace(
+        paper="slang2018",
+        tables=["Table 7"],
+        task="logistic_posterior",
+        methods={"slang-1": "slang L=1", "slang-10": "slang L=10"},
+        metrics={"sym_kl": "sym_kl"},
+        datasets={"usps_3v5_smoothed": "usps_3v5"},
+        split=None,
+    )
+    values = {key: value.value.text for key, value in paper_values([tables]).items()}
+    assert values == {
+        ("usps_3v5_smoothed", "slang-1", "sym_kl", "mean"): "14.924",
+        ("usps_3v5_smoothed", "slang-10", "sym_kl", "mean"): "4.481",
+    }
+
+
 def test_durations_in_seconds_become_minutes():
     """Table 4.3 of the thesis on noisy optimisers prints 5m49s for Adam, Table 4.2 0.88 seconds."""
     tables = {"Table 4.3": ("mnist", "5.82"), "Table 4.2": ("wine", "0.0147")}
