@@ -223,7 +223,7 @@ def test_a_table_is_of_the_rows_of_a_part_where_no_run_was_narrowed_to_it(publis
 def test_a_profile_is_told_in_what_it_changes():
     made = load_variant("blindness-detection", "cpu")
     told = remark(made, made.benchmark, None)
-    assert told.startswith("Not the protocol: profile cpu (datasets.0.size 32, splits 3, ")
+    assert told.startswith("Not the protocol: profile cpu (datasets.0.size 64, splits 3, ")
     for words in (
         "training.epochs 5 or 6 or 25",
         "search null",
