@@ -6,6 +6,7 @@ and no wider than that, so that one split by itself costs little more than its s
 
 from math import prod
 
+from bdl.models.base import LayeredModel
 from bdl.plan.cell import Cell
 from bdl.store.rows import Stage
 
@@ -51,12 +52,21 @@ def least(cell: Cell) -> int:
 
 
 def _numbers(cell: Cell) -> int:
-    """Count the parameters, or activations, that an update of one fit goes through."""
-    training, dim = cell.settings.training, cell.problem.dim
+    """Count the numbers that an update of one fit goes through, what layers put out and minibatches among them."""
+    training, problem = cell.settings.training, cell.problem
     assert training is not None, "asked of minibatch methods"
-    if dim == 0:  # of a likelihood that does not fit the data, which is told later
+    if problem.dim == 0:  # of a likelihood that does not fit the data, which is told later
         return 1
-    return load(cell) * max(dim, cell.problem.widest * training.batch_size) // dim
+    given = batches_per_step(cell) * training.batch_size * problem.d_in
+    return max(given, load(cell) * max(problem.dim, _put_out(cell) * training.batch_size) // problem.dim)
+
+
+def _put_out(cell: Cell) -> int:
+    """Count the values that the widest layer puts out for one row; inputs are one for all samples of a fit."""
+    problem, model = cell.problem, cell.problem.model
+    if isinstance(model, LayeredModel):
+        return max(model.widths(problem.d_in, problem.d_out)[1:])
+    return problem.widest
 
 
 def fits_of_split(cell: Cell, stage: Stage) -> int:

@@ -56,6 +56,15 @@ def test_activations_count_where_they_are_more_than_parameters(monkeypatch):
     assert side_by_side(found, "final") == 4
 
 
+@pytest.mark.parametrize(("samples", "expected"), [(1, 100 * 10), (1000, 1000 * 100)])
+def test_the_inputs_of_a_linear_model_count_once_for_all_samples(samples, expected):
+    """100 rows of 10 inputs; from 1000 samples, whose 11 parameters are fewer than 100 outputs, as many outputs."""
+    model = "entries.slang-nn.model={name: linear}"
+    found = cell(model, "entries.slang-nn.training.batch_size=100", f"entries.slang-nn.method.samples={samples}")
+    assert lanes.load(found) == samples * found.problem.dim
+    assert lanes._numbers(found) == expected
+
+
 def test_the_settings_of_a_random_search_are_a_lane_by_themselves():
     found = cell(entry="vifa-nn")
     assert lane(found, "search", 2) == range(2, 3)
