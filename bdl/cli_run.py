@@ -66,7 +66,7 @@ def run(asked: "Variant", ways: Ways, uri: str | None, console: Console) -> None
 def foretell(asked: "Variant", ways: Ways, console: Console) -> None:
     """Say what a run would take; nothing is started or written."""
     from bdl import announcing
-    from bdl.execution.queue import check_hashes
+    from bdl.execution.queue import check
     from bdl.execution.taking_over import at_hand
     from bdl.store.folder import empty, folder, looked_at, siblings
 
@@ -76,7 +76,7 @@ def foretell(asked: "Variant", ways: Ways, console: Console) -> None:
         return
     cells = _plan(asked, ways, console, dry=True)
     with empty() if ways.fresh else looked_at(ways.results, asked) as store:
-        check_hashes(cells, store)
+        check(cells, store)
         elsewhere = {} if ways.fresh else at_hand(cells, store, siblings(folder(ways.results, asked)))
         for published in _published(asked, ways):
             for key, splits in published.at_hand(cells, store).items():

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from bdl.execution.executors import Crew
 from bdl.execution.groups import Chosen, Group, SearchGroup, failed_row, final_groups
-from bdl.execution.rescoring import rescore
+from bdl.execution.rescoring import beyond, rescore
 from bdl.execution.streets import Street, drain
 from bdl.plan.cell import Cell
 from bdl.plan.cost import fits, remaining_work
@@ -56,7 +56,8 @@ def run(cells: Sequence[Cell], store: Store, crew: Crew, listener: Listener) -> 
     Raises
     ------
     InputError
-        If the store holds a cell's rows made under another spec, other data or other code.
+        If the store holds a cell's rows made under another spec, other data or other code, or rows without posteriors
+        whose scores are not today's.
     """
     prepare(cells, store)
     listener.begin(sum(remaining(cell, store) for cell in cells))
@@ -76,13 +77,32 @@ def prepare(cells: Sequence[Cell], store: Store) -> None:
 
 def claim(cells: Sequence[Cell], store: Store) -> None:
     """Check that the store's rows belong to these cells, and register new cells."""
-    for cell, own in check_hashes(cells, store).items():
+    for cell, own in check(cells, store).items():
         if store.fit_hash(cell.key) is None:
             store.claim(cell.key, own)
 
 
+def check(cells: Sequence[Cell], store: Store) -> dict[Cell, str]:
+    """Give the hash of each cell's fits, and see that stored ones have today's scores, or can be given them.
+
+    Errors as in `run`.
+    """
+    hashes = check_hashes(cells, store)
+    for cell in cells:
+        if lacking := beyond(cell, store):
+            what = f"new or changed scores ({', '.join(lacking)}) need the posteriors"
+            raise Unusable(f"{store.path} holds {cell.label} as published, without posteriors: {what}", "--changed")
+    return hashes
+
+
 def check_hashes(cells: Sequence[Cell], store: Store) -> dict[Cell, str]:
-    """Give the hash of each cell's fits; errors as in `run`."""
+    """Give the hash of each cell's fits.
+
+    Raises
+    ------
+    InputError
+        If the store holds fits of another spec, other data or other code.
+    """
     hashes = {cell: fit_hash(cell) for cell in cells}
     for cell, own in hashes.items():
         found = store.fit_hash(cell.key)
@@ -95,8 +115,8 @@ def check_hashes(cells: Sequence[Cell], store: Store) -> dict[Cell, str]:
 
 
 def changed(cells: Sequence[Cell], store: Store) -> list[Cell]:
-    """List the cells whose rows were made under another spec, other data or other code."""
-    return [cell for cell in cells if store.fit_hash(cell.key) not in (None, fit_hash(cell))]
+    """List the cells whose rows were made under another spec, other data or other code, or that `check` refuses."""
+    return [cell for cell in cells if store.fit_hash(cell.key) not in (None, fit_hash(cell)) or beyond(cell, store)]
 
 
 def remaining(cell: Cell, store: Store) -> int:

@@ -1,25 +1,42 @@
 """Scores that were asked for, or changed, after the fit: computed from the posteriors that the store keeps."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from bdl.execution.scoring import codes, computed, evaluation, finite, scores
 from bdl.plan.cell import Cell
 from bdl.plan.fingerprint import score_hash
+from bdl.spec.labels import MetricName
 from bdl.store import artefacts
+from bdl.store.rows import Row
 from bdl.store.store import Store
 
 
 def rescore(cell: Cell, store: Store) -> None:
     """Give the stored final rows of a cell the scores that they lack, or that other code has computed.
 
-    Fits stay as they are. A score that is not finite is stored as None. Rows that failed have no posterior.
+    Fits stay as they are. A score that is not finite is stored as None. Rows without a posterior are left alone: those
+    that failed, and those taken over as published, of which `beyond` tells.
     """
-    current = {metric: score_hash(cell, metric) for metric in computed(cell)}
     stale = []
-    for row in store.rows("final", cell.key):
-        wanted = [metric for metric, code in current.items() if row.codes.get(str(metric)) != code]
-        if row.artefact and wanted:
+    for row, wanted in _stale(cell, store):
+        if row.artefact:
             posterior, buffers = artefacts.read(store.posteriors, row.artefact)
             found = scores(evaluation(cell, row.split, posterior, buffers, row.hyper), wanted).values
             stale.append(replace(row, metrics=finite(found), codes=codes(cell, found)))
     store.rescore(stale)
+
+
+def beyond(cell: Cell, store: Store) -> list[str]:
+    """Name the scores that final rows of a cell lack, or that other code has computed, and that need the fits anew."""
+    lacking = {metric for row, wanted in _stale(cell, store) if not row.artefact for metric in wanted}
+    return [str(metric) for metric in computed(cell) if metric in lacking]
+
+
+def _stale(cell: Cell, store: Store) -> Iterator[tuple[Row, list[MetricName]]]:
+    """Yield the final rows that succeeded and whose scores are not today's, each with those scores."""
+    current = {metric: score_hash(cell, metric) for metric in computed(cell)}
+    for row in store.rows("final", cell.key):
+        wanted = [metric for metric, code in current.items() if row.codes.get(str(metric)) != code]
+        if wanted and row.status == "ok":
+            yield row, wanted

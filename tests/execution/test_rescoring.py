@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.execution import rescoring, scoring
+from bdl.execution import queue, rescoring, scoring
 from bdl.execution.groups import FinalGroup
 from bdl.execution.rescoring import rescore
 from bdl.metrics.regression import Rmse
@@ -128,6 +128,22 @@ def test_rows_that_failed_are_left_alone(store):
     store.append([Outcome(failed), Outcome(bare)])
     rescore(cells(["nmll", "rmse"])[0], store)
     assert store.rows("final", CELL) == [failed, bare]
+
+
+def test_rows_without_posteriors_are_refused_if_their_scores_are_not_todays(store, monkeypatch):
+    """What was taken over as published; rows that failed have no scores."""
+    before = cells(["rmse", "nmll"])
+    known = {str(metric): score_hash(before[0], metric) for metric in before[0].benchmark.metrics}
+    scored = row(1, metrics={"rmse": 3.0, "nmll": None}, codes=known)
+    store.append([Outcome(row(0, status="failed", reason="diverged", metrics={})), Outcome(scored)])
+    assert (list(queue.check(before, store)), queue.changed(before, store)) == (before, [])
+    more = cells(["rmse", "nmll", "mse_at_mean"])
+    with pytest.raises(InputError, match=r"new or changed scores \(mse_at_mean\) .* start anew with --changed"):
+        queue.prepare(more, store)
+    assert queue.changed(more, store) == more
+    monkeypatch.setattr(rescoring, "score_hash", lambda cell, metric: "changed" if metric == "rmse" else known["nmll"])
+    with pytest.raises(InputError, match=r"changed scores \(rmse\)"):
+        queue.prepare(before, store)
 
 
 def test_what_there_is_is_not_overwritten_and_a_score_that_is_not_finite_is_none(store):

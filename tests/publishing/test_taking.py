@@ -143,6 +143,23 @@ def test_other_fits_and_other_scores_are_not_taken_over(file, changed, left):
         assert sum(map(len, Published(Path("results/small")).at_hand(cells, store).values())) == left
 
 
+def test_scores_that_need_posteriors_are_refused_rather_than_left_as_they_were(file, run):
+    assert run("--published")[0] == 0
+    before = Path("results/small/trials.parquet").read_bytes()
+    file.write_text(SPEC.replace("nmll, rmse", "nmll, mse_at_mean, rmse"), "utf-8")
+    for words in ((), ("--dry-run",), ("--published",)):
+        code, _, err = run(*words)
+        assert code == 2
+        assert "as published, without posteriors: new or changed scores (mse_at_mean) need the posteriors" in err
+        assert err.endswith("--changed\n")
+    assert Path("results/small/trials.parquet").read_bytes() == before
+    code, out, _ = run("--changed")
+    assert code == 0
+    assert "Starting 4 of 4 cells anew" in out
+    rows = pd.read_parquet("results/small/trials.parquet")
+    assert rows[rows.stage == "final"].mse_at_mean.notna().all()
+
+
 def test_rows_published_without_hashes_are_left(run):
     path = Path("results/small/provenance.json")
     known = json.loads(path.read_text("utf-8"))
