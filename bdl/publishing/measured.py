@@ -9,8 +9,10 @@ import pandas as pd
 
 from bdl.errors import InputError
 from bdl.execution.estimate import Measured, measured_rows
+from bdl.plan.cell import Cell
 from bdl.plan.planning import cells_of
 from bdl.publishing.frames import read_frames
+from bdl.publishing.provenance import taken
 from bdl.spec import Point, Variant
 from bdl.store.folder import folder
 from bdl.store.rows import Stage
@@ -46,8 +48,15 @@ def measured(asked: Variant, results: Path) -> list[Measured]:
 def _stored(asked: Variant, path: Path, own: bool) -> list[Measured]:
     with Store(path) as store:
         made = Variant.parse(store.made, str(path)).benchmark if store.made else asked.benchmark
-        rows = [row for cell in cells_of(made) for stage in _STAGES for row in store.rows(stage, cell.key)]
-    return measured_rows(rows, own)
+        return [one for cell in cells_of(made) for one in _of(cell, store, own)]
+
+
+def _of(cell: Cell, store: Store, own: bool) -> Iterator[Measured]:
+    """Go through the rows of a cell; splits that were taken over as published may be of another machine."""
+    others = {row.split for row in store.rows("final", cell.key) if taken(row)}
+    rows = [row for stage in _STAGES for row in store.rows(stage, cell.key)]
+    yield from measured_rows((row for row in rows if row.split not in others), own)
+    yield from measured_rows((row for row in rows if row.split in others), own=False)
 
 
 def _published(rows: pd.DataFrame) -> Iterator[Measured]:

@@ -13,19 +13,26 @@ from typing import Any
 
 import torch
 
+from bdl.execution.scoring import computed
 from bdl.plan.cell import Cell
 from bdl.plan.fingerprint import joint_hash
 from bdl.spec import Variant
-from bdl.store.rows import Stage
+from bdl.store.rows import Row, Stage
 from bdl.store.store import Store
 
+ORIGIN = ("written", "git_commit", "python", "packages", "machine")
+"""What is kept of the provenance of fits that are taken over as published: where they were made, and with what."""
 _PACKAGES = ("bdl-bench", "torch", "numpy", "scipy", "scikit-learn", "pandas", "optuna", "pydantic", "mlflow")
 
 
 def provenance(made: Variant, cells: Sequence[Cell], store: Store, wall_seconds: float) -> dict[str, Any]:
-    """Say where the rows came from: spec, overrides, versions, seeds, machine, wall time of the last command."""
+    """Say where the rows came from: spec, overrides, versions, seeds, machine, wall time of the last command.
+
+    Fits that were taken over as published stand under ``taken_from``; machine, packages, commit and minutes of work are
+    those of the others.
+    """
     benchmark = made.benchmark
-    rows = [row for cell in cells for row in store.rows("final", cell.key)]
+    rows = [row for cell in cells for row in store.rows("final", cell.key) if not taken(row)]
     return {
         "benchmark": benchmark.name,
         "profile": benchmark.profile,
@@ -36,7 +43,7 @@ def provenance(made: Variant, cells: Sequence[Cell], store: Store, wall_seconds:
         "splits": [int(split) for split in cells[0].splits],
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "command_wall_minutes": round(wall_seconds / 60, 3),
-        "work_minutes": round(sum(row.metrics.get("runtime") or 0.0 for row in rows), 3),
+        "work_minutes": _minutes(rows),
         "git_commit": _git_commit(),
         "python": platform.python_version(),
         "packages": {name: version(name) for name in _PACKAGES},
@@ -50,22 +57,54 @@ def provenance(made: Variant, cells: Sequence[Cell], store: Store, wall_seconds:
             "threads": torch.get_num_threads(),
         },
         "compiled": {cell.label: _compiled(cell, store) for cell in cells},
+        "taken_from": _taken_from(cells, store),
         **made.dump(),
     }
 
 
 def write_provenance(content: dict[str, Any], folder: Path) -> Path:
-    """Write ``provenance.json``."""
+    """Write ``provenance.json``, all of it or nothing."""
     path = folder / "provenance.json"
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    new = path.with_name(f".{path.name}.new")
+    try:
+        new.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
     return path
 
 
+def taken(row: Row) -> bool:
+    """Tell whether a final row was taken over as published: it succeeded, and there is no posterior of it."""
+    return row.status == "ok" and row.artefact is None
+
+
+def _taken_from(cells: Sequence[Cell], store: Store) -> list[dict[str, Any]]:
+    """Tell of each origin of fits that were taken over which they are, and the minutes that they took there."""
+    rows: dict[str, list[tuple[str, Row]]] = {}
+    for cell in cells:
+        for row in filter(taken, store.rows("final", cell.key)):
+            rows.setdefault(json.dumps(row.details.get("origin", {})), []).append((cell.label, row))
+    found = []
+    for origin, own in rows.items():
+        splits: dict[str, list[int]] = {}
+        for label, row in own:
+            splits.setdefault(label, []).append(row.split)
+        minutes = _minutes([row for _, row in own])
+        found.append({**json.loads(origin), "work_minutes": minutes, "cells": splits})
+    return found
+
+
+def _minutes(rows: Sequence[Row]) -> float:
+    return round(sum(row.metrics.get("runtime") or 0.0 for row in rows), 3)
+
+
 def _score_hash(cell: Cell, store: Store) -> str | None:
-    """Give the hash of all scores of a cell's fits, None if they were not computed alike or none succeeded."""
+    """Give the hash of the scores of a cell's fits; None if there are none, or they were not computed alike."""
     rows = [row for row in store.rows("final", cell.key) if row.status == "ok"]
-    found = {joint_hash(filter(None, row.codes.values())) for row in rows}
-    return found.pop() if len(found) == 1 else None
+    found = {tuple(row.codes.get(str(metric), "") for metric in computed(cell)) for row in rows}
+    codes = found.pop() if len(found) == 1 else ()
+    return joint_hash(codes) if codes and all(codes) else None
 
 
 def _compiled(cell: Cell, store: Store) -> list[Stage]:

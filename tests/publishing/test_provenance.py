@@ -1,9 +1,16 @@
 """What provenance says of the machine that decides the bits."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
+from bdl.plan.fingerprint import joint_hash
+from bdl.plan.planning import cells_of
 from bdl.publishing import provenance
+from bdl.spec import load_benchmark
+from bdl.store.rows import Outcome, Row
+from bdl.store.store import Store
 
 MKL = "PyTorch built with:\n  - GCC 13.3\n  - Intel(R) oneAPI Math Kernel Library Version 2024.2 for Intel(R) 64\n"
 OPEN = "PyTorch built with:\n  - GCC 13.3\n  - Build settings: BLAS_INFO=open, BUILD_TYPE=Release\n"
@@ -20,3 +27,36 @@ OPEN = "PyTorch built with:\n  - GCC 13.3\n  - Build settings: BLAS_INFO=open, B
 def test_the_library_of_linear_algebra_is_named(monkeypatch, text, expected):
     monkeypatch.setattr(torch.__config__, "show", lambda: text)
     assert provenance._linear_algebra() == expected
+
+
+def test_a_provenance_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    def broken(*_):
+        raise OSError("no more")
+
+    path = provenance.write_provenance({"machine": "first"}, tmp_path)
+    before = path.read_bytes()
+    monkeypatch.setattr(Path, "replace", broken)
+    with pytest.raises(OSError, match="no more"):
+        provenance.write_provenance({"machine": "second"}, tmp_path)
+    assert [(found.name, found.read_bytes()) for found in tmp_path.iterdir()] == [("provenance.json", before)]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "codes", "expected"),
+    [
+        (["rmse", "runtime"], [{"rmse": "a", "retired": "b"}], "a"),
+        (["rmse", "nmll"], [{"rmse": "a", "nmll": "b", "nmll_part": "b"}], "ab"),
+        (["rmse", "nmll"], [{"rmse": "a"}], None),
+        (["rmse"], [{"rmse": "a"}, {"rmse": "b"}], None),
+        (["rmse"], [{"rmse": "a", "retired": "b"}, {"rmse": "a"}], "a"),
+        (["rmse"], [], None),
+        (["runtime"], [{"retired": "b"}], None),
+    ],
+)
+def test_the_hash_of_scores_is_of_those_that_the_benchmark_asks_for(tmp_path, metrics, codes, expected):
+    (cell,) = cells_of(load_benchmark("uci-regression", "quick", [f"metrics={metrics}"]).select(entries=["vifa-lr"]))
+    with Store(tmp_path / "store.sqlite") as store:
+        for split, own in enumerate(codes):
+            values = dict.fromkeys(own, 1.0)
+            store.append([Outcome(Row(*cell.key, "final", split, 0, 0, "ok", None, {}, values, 1.0, {}, own))])
+        assert provenance._score_hash(cell, store) == (expected and joint_hash(expected))

@@ -123,13 +123,13 @@ def provenance(place: Path) -> dict[str, str]:
     except ValueError:
         raise InputError(f"{path} is damaged; remove it and run again") from None
     hidden = ("spec", "fit_hashes", "fingerprints")
-    return {name: _told(value) for name, value in content.items() if name not in hidden and value not in (None, {})}
+    return {name: _told(value) for name, value in content.items() if name not in hidden and value not in (None, {}, [])}
 
 
 def _told(value: object) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {part}" for name, part in value.items())
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        return ", ".join(f"{name} {_told(part)}" for name, part in value.items())
+    return ", ".join(map(_told, value)) if isinstance(value, list) else str(value)
 
 
 def spec(found: Found) -> str:
