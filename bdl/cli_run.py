@@ -138,11 +138,11 @@ def _work(asked: "Variant", cells: "list[Cell]", store: "Store", ways: Ways, con
 
 def _published(asked: "Variant", ways: Ways) -> "list[Published]":
     """Read what is published of a benchmark, by this command and by others, if it is to be taken over."""
-    from bdl.publishing.taking import Published
+    from bdl.publishing.taking import gather
     from bdl.store.folder import folder, siblings
 
     place = folder(ways.results, asked)
-    return [Published(path) for path in (place, *siblings(place))] if ways.published else []
+    return gather(place, siblings(place)) if ways.published else []
 
 
 def _hand_over(

@@ -1,7 +1,8 @@
 """Published rows as the beginning of a store, as in a clone: what is the same is not made again."""
 
 import json
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +11,26 @@ import pandas as pd
 from bdl.errors import InputError
 from bdl.execution.scoring import codes, computed
 from bdl.plan.cell import Cell
+from bdl.plan.cost import compiles, width
 from bdl.plan.fingerprint import fit_hash, joint_hash, score_hash
+from bdl.plan.programs import looks
 from bdl.publishing.frames import COLUMNS, read_frames
+from bdl.publishing.provenance import ORIGIN
 from bdl.store.rows import CellKey, Outcome, Reading, Row, Stage
 from bdl.store.store import Store
 
 _HYPER = "hyper_"
 _DETAILS = {"width": int, "device": str, "compiled": bool, "updates": int}
+_HASHES = ("fit_hashes", "score_hashes")
 _STAGES: tuple[Stage, ...] = ("search", "final")
 
 
 class Published:
     """Published fits whose hashes, of the fit and of every score, are those of today's spec, data and code.
 
-    Posteriors are not published: what needs them, a score that is added later or a figure, needs the fit anew.
+    A fit is taken if it was made as it would be now, too: on the same kind of device, in a lane as wide, compiled or
+    not, and with the curves that the benchmark records. Posteriors are not published: what needs them, a score that is
+    added later or a figure, needs the fit anew.
 
     Parameters
     ----------
@@ -74,29 +81,69 @@ class Published:
             return set()
         begun = {row.split for stage in _STAGES for row in store.rows(stage, cell.key)}
         own = _of(cell, self._rows)
-        good = own[(own.stage == "final") & (own.status == "ok")]
-        return {split for split in map(int, good.split) if split in cell.splits} - begun
+        good = set(own.split[(own.stage == "final") & (own.status == "ok")]) - set(own.split[~_alike(cell, own)])
+        if looks(cell) is not None:
+            good &= set(_of(cell, self._points).split)
+        return {split for split in cell.splits if split in good} - begun
 
     def _outcomes(self, cell: Cell, split: int) -> list[Outcome]:
         own, points = (_of(cell, table[table.split == split]) for table in (self._rows, self._points))
-        rows = [_row(cell, values) for values in own.to_dict("records")]
+        origin = _origin(self._known, cell, split)
+        rows = [_row(cell, values, origin) for values in own.to_dict("records")]
         readings = tuple(Reading(*values) for values in points[list(Reading._fields)].itertuples(index=False))
         return [Outcome(row, readings if row.stage == "final" else ()) for row in rows]
+
+
+def gather(place: Path, siblings: Iterable[Path]) -> list[Published]:
+    """Read what is published in a folder, and in others as far as it can be read.
+
+    Raises
+    ------
+    InputError
+        If what is in the first cannot be read.
+    """
+    found = [Published(place)]
+    for path in siblings:
+        with suppress(InputError):
+            found.append(Published(path))
+    return found
 
 
 def _provenance(place: Path) -> dict[str, Any]:
     path = place / "provenance.json"
     try:
-        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        found = json.loads(path.read_text("utf-8"))
+        if not isinstance(found, dict) or not all(isinstance(found.get(name, {}), dict) for name in _HASHES):
+            raise ValueError("it does not say what rows were made with")
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {path} ({error}); run without --published") from None
     return found
 
 
+def _origin(known: dict[str, Any], cell: Cell, split: int) -> dict[str, Any]:
+    """Tell where a fit was made, and with what: where it was taken from, or else where it is published."""
+    earlier = (one for one in known.get("taken_from", ()) if split in one["cells"].get(cell.label, ()))
+    made = next(earlier, known)
+    return {name: made[name] for name in ORIGIN if name in made}
+
+
 def _same(cell: Cell, known: dict[str, Any]) -> bool:
     """Tell whether the hashes with which a cell was published are today's."""
-    today = fit_hash(cell), joint_hash(score_hash(cell, metric) for metric in computed(cell))
-    return today == tuple(known.get(name, {}).get(cell.label) for name in ("fit_hashes", "score_hashes"))
+    scores = [score_hash(cell, metric) for metric in computed(cell)]
+    today = fit_hash(cell), joint_hash(scores) if scores else None
+    return today == tuple(known.get(name, {}).get(cell.label) for name in _HASHES)
+
+
+def _alike(cell: Cell, rows: pd.DataFrame) -> "pd.Series[bool]":
+    """Tell which rows were made as they would be now, on which their bits rest beside the hashes."""
+    found = pd.Series(True, index=rows.index)
+    for stage in _STAGES:
+        today: dict[str, object] = {"device": cell.device}
+        if cell.settings.training is not None:
+            today |= {"width": width(cell, stage), "compiled": compiles(cell, stage)}
+        same = (rows.reindex(columns=list(today)) == pd.Series(today)).all(axis=1)
+        found &= same | (rows.stage != stage)
+    return found
 
 
 def _of(cell: Cell, table: pd.DataFrame) -> pd.DataFrame:
@@ -104,18 +151,20 @@ def _of(cell: Cell, table: pd.DataFrame) -> pd.DataFrame:
     return table[(table.reindex(columns=list(keys)) == pd.Series(keys)).all(axis=1)]
 
 
-def _row(cell: Cell, values: dict[Hashable, Any]) -> Row:
+def _row(cell: Cell, values: dict[Hashable, Any], origin: dict[str, Any]) -> Row:
     """Give a row as the store has it, where a table has no value of what is not in it."""
     given = {str(name): value for name, value in values.items() if not pd.isna(value)}
     hyper = {name.removeprefix(_HYPER): value for name, value in given.items() if name.startswith(_HYPER)}
+    details: dict[str, Any] = {name: kind(given[name]) for name, kind in _DETAILS.items() if name in given}
     metrics: dict[str, float | None]
     if given["stage"] == "search":
         score = str(cell.settings.search and cell.settings.search.metric)
         metrics, hashes = {score: given.get(score)}, {}
     else:
         other = {*COLUMNS, *cell.point.texts, *_DETAILS, *(_HYPER + name for name in hyper)}
-        metrics = {name: value for name, value in given.items() if name not in other}
-        hashes = codes(cell, metrics)
+        known = {*given, *map(str, computed(cell))}  # of which one that is not finite has no number
+        metrics = {name: given.get(name) for name in map(str, values) if name in known and name not in other}
+        hashes, details = codes(cell, metrics), details | {"origin": origin}
     dataset, entry, point = cell.key
     return Row(
         dataset=dataset,
@@ -130,6 +179,6 @@ def _row(cell: Cell, values: dict[Hashable, Any]) -> Row:
         hyper=hyper,
         metrics=metrics,
         seconds=given["seconds"],
-        details={name: kind(given[name]) for name, kind in _DETAILS.items() if name in given},
+        details=details,
         codes=hashes,
     )

@@ -8,8 +8,12 @@ import pandas as pd
 import pytest
 
 import bdl
+from bdl.errors import InputError
+from bdl.execution.queue import check
 from bdl.plan.planning import cells_of
-from bdl.publishing.taking import Published
+from bdl.publishing import provenance
+from bdl.publishing.measured import measured
+from bdl.publishing.taking import Published, gather
 from bdl.spec import load_variant
 from bdl.store.folder import empty
 from bdl.store.store import Store
@@ -83,6 +87,9 @@ def test_what_is_taken_over_is_what_the_store_had(file, original):
             assert store.readings(cell.key) == own.readings(cell.key) != []
             for stage in ("search", "final"):
                 found, wanted = store.rows(stage, cell.key), own.rows(stage, cell.key)
+                for row in found:
+                    assert ("origin" in row.details) == (stage == "final")
+                    row.details.pop("origin", None)
                 assert found == wanted
                 assert [row.codes for row in found] == [row.codes for row in wanted]
                 assert all(row.artefact is None for row in found)
@@ -160,11 +167,110 @@ def test_scores_that_need_posteriors_are_refused_rather_than_left_as_they_were(f
     assert rows[rows.stage == "final"].mse_at_mean.notna().all()
 
 
+def cells(file):
+    return cells_of(load_variant(str(file), "paper").benchmark)
+
+
+def left(file):
+    """How many final fits would be taken over."""
+    with empty() as store:
+        return sum(map(len, Published(Path("results/small")).at_hand(cells(file), store).values()))
+
+
+def rewrite(name, change):
+    """Change a published table in place."""
+    path = Path("results/small") / name
+    table = pd.read_parquet(path)
+    attrs = dict(table.attrs)
+    table = change(table)
+    table.attrs = attrs
+    table.to_parquet(path)
+
+
+@pytest.mark.parametrize("stage", ["search", "final"])
+@pytest.mark.parametrize(("column", "value"), [("width", 40), ("device", "cuda"), ("compiled", True)])
+def test_fits_that_would_be_made_otherwise_here_are_left(file, stage, column, value):
+    """Of one split, at both values of the sweep: bits rest on where and how a fit is made."""
+    assert left(file) == FINALS
+    here = {"entry": "searched", "stage": stage, "split": 1}
+    rewrite(
+        "trials.parquet",
+        lambda rows: rows.assign(
+            **{column: rows[column].mask((rows[list(here)] == pd.Series(here)).all(axis=1), value)}
+        ),
+    )
+    assert left(file) == FINALS - 2
+
+
+def test_fits_without_the_curves_that_are_recorded_are_left(file):
+    rewrite("points.parquet", lambda points: points[(points.entry == "fixed") | (points.split > 0)])
+    assert left(file) == FINALS - 2
+    Path("results/small/points.parquet").unlink()
+    assert left(file) == 0
+
+
+def test_a_score_that_is_not_finite_is_taken_over_as_one(file):
+    rewrite("trials.parquet", lambda rows: rows.assign(rmse=rows.rmse.mask(rows.stage == "final")))
+    with empty() as store:
+        assert Published(Path("results/small")).take(cells(file), store) == FINALS
+        rows = [row for cell in cells(file) for row in store.rows("final", cell.key)]
+        assert {row.metrics["rmse"] for row in rows} == {None}
+        check(cells(file), store)
+
+
+def test_where_fits_were_made_is_kept_however_often_they_are_taken_over(file, original):
+    place, made = Path("results/small"), load_variant(str(file), "paper")
+    known = json.loads((place / "provenance.json").read_text("utf-8"))
+    known |= {"machine": {"processor": "Abacus"}, "git_commit": "c0ffee", "written": "1985-10-26", "work_minutes": 42.0}
+    provenance.write_provenance(known, place)
+    labels = {cell.label: [0, 1, 2] for cell in cells(file)}
+    for _ in range(2):
+        with empty() as store:
+            for cell in cells(file):
+                store.claim(cell.key, known["fit_hashes"][cell.label])
+            Published(place).take(cells(file), store)
+            again = provenance.provenance(made, cells(file), store, 0.0)
+        (found,) = again["taken_from"]
+        assert {name: found[name] for name in provenance.ORIGIN} == {name: known[name] for name in provenance.ORIGIN}
+        assert (found["cells"], found["work_minutes"] > 0, again["work_minutes"]) == (labels, True, 0)
+        assert again["machine"]["processor"] != "Abacus"
+        provenance.write_provenance(again, place)
+    with Store(original / "results/small/store.sqlite") as own:
+        here = provenance.provenance(made, cells(file), own, 0.0)
+    assert (here["taken_from"], here["work_minutes"]) == ([], found["work_minutes"])
+
+
+def test_what_fits_took_that_were_taken_over_is_not_this_machines(file, original):
+    asked = load_variant(str(file), "paper")
+    with Store(Path("results/small/store.sqlite")) as store:
+        store.remember(json.dumps(asked.dump()))
+        Published(Path("results/small")).take(cells(file), store)
+    taken, own = measured(asked, Path("results")), measured(asked, original / "results")
+    assert {one.own for one in taken} == {False}
+    assert {one.own for one in own} == {True}
+    assert sorted(one._replace(own=True) for one in taken) == sorted(own)
+
+
+def test_other_folders_are_taken_from_as_far_as_they_can_be_read(file, run):
+    place, other = Path("results/small"), Path("results/small/variants/other")
+    shutil.copytree(place, other, ignore=shutil.ignore_patterns("variants"))
+    for text in ("{", "[]", '{"fit_hashes": []}'):
+        (other / "provenance.json").write_text(text, "utf-8")
+        assert len(gather(place, [other])) == 1
+        with pytest.raises(InputError, match=r"cannot read .*other/provenance.json .*run without --published"):
+            gather(other, [place])
+    for name in ("trials.parquet", "points.parquet", "provenance.json"):
+        (place / name).unlink()
+    code, out, _ = run("--published", "--dry-run")
+    assert (code, "fits: 24 of the search and 12 final\n" in out) == (0, True)
+
+
 def test_rows_published_without_hashes_are_left(run):
     path = Path("results/small/provenance.json")
     known = json.loads(path.read_text("utf-8"))
+    assert "fits: 0 of the search and 0 final;" in run("--published", "--dry-run")[1]
     path.write_text(json.dumps({name: value for name, value in known.items() if name != "score_hashes"}), "utf-8")
-    assert "taken over" not in run("--published", "--dry-run")[1]
+    assert "fits: 24 of the search and 12 final\n" in run("--published", "--dry-run")[1]
 
 
 def test_what_cannot_be_read_is_told_in_one_line(run):
