@@ -34,7 +34,7 @@ from bdl.search.crossval import failure
 from bdl.search.study import Setting
 from bdl.spec import Search
 from bdl.store import artefacts
-from bdl.store.rows import Outcome, Reading, Row
+from bdl.store.rows import Outcome, Reading, Row, Stage
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.fitting import Fitting, Snapshot
 
@@ -63,7 +63,8 @@ class SearchGroup:
     def checkpoint(self) -> Checkpoint | None:
         """Give what a long round goes on from after an interruption; the rounds before it decide its settings."""
         done = {split: len(earlier) for split, earlier in self.scores.items()}
-        return _checkpoint(self.folder, [fit_hash(self.cell), self.cell.key, done])
+        layout = _layout(self.cell, "search", next(iter(self.scores)))
+        return _checkpoint(self.folder, [fit_hash(self.cell), self.cell.key, layout, done])
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -145,9 +146,8 @@ class FinalGroup:
 
     def checkpoint(self) -> Checkpoint | None:
         """Give what long fits go on from after an interruption, by all that decides the fits of the group."""
-        return _checkpoint(
-            self.folder, [(fit_hash(fit.cell), fit.cell.key, fit.split, fit.setting) for fit in self.chosen]
-        )
+        fits = [(fit_hash(fit.cell), fit.cell.key, fit.split, fit.setting) for fit in self.chosen]
+        return _checkpoint(self.folder, [_layout(self.chosen[0].cell, "final", self.chosen[0].split), fits])
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -241,6 +241,12 @@ def failed_row(cell: Cell, split: int, reason: str, details: dict[str, Any]) -> 
 
 def _checkpoint(folder: Path | None, key: object) -> Checkpoint | None:
     return None if folder is None else Checkpoint(folder, json.dumps(key, sort_keys=True))
+
+
+def _layout(cell: Cell, stage: Stage, split: int) -> list[object]:
+    """Tell the places of a split's lane and how it is computed, which decide the bits of what is kept."""
+    rows = None if cell.settings.training is None else lane_rows(cell, stage, split)
+    return [rows, cell.device, compiles(cell, stage)]
 
 
 def _details(cell: Cell, at_once: int, compile: bool) -> dict[str, Any]:

@@ -1,13 +1,15 @@
 """Scores in the course of fits: what a look finds is what a fit of that length gives, also after an interruption."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 
 from bdl.execution import groups
-from bdl.execution.groups import Chosen, FinalGroup
+from bdl.execution.groups import Chosen, FinalGroup, SearchGroup
 from bdl.execution.log import Log
+from bdl.plan import lanes
 from bdl.store.rows import Reading
 from bdl.store.store import Store
 from bdl.training.checkpoint import Checkpoint
@@ -110,6 +112,24 @@ def test_a_checkpoint_of_other_settings_is_not_gone_on_from(recorded, tmp_path):
     assert len(set(paths)) == 4
     assert FinalGroup((Chosen(recorded("null", 2), 0, {}, 1.0),), tmp_path).checkpoint()._path(0) == paths[0]
     assert FinalGroup((fits[0],)).checkpoint() is None
+
+
+@pytest.mark.parametrize("group", [FinalGroup, SearchGroup])
+def test_a_checkpoint_of_another_lane_is_not_gone_on_from(tiny, tmp_path, monkeypatch, group):
+    """Lanes and compilation follow from the number of splits, under the same hash of the fit."""
+
+    def path(splits=4, **changes):
+        (cell,) = tiny("datasets=[diabetes]", f"splits={splits}", entries=["rounds"])
+        cell = replace(cell, **changes)
+        what = ((Chosen(cell, 0, {}),),) if group is FinalGroup else (cell, {0: []})
+        return group(*what, tmp_path).checkpoint()._path(0)
+
+    first = path()
+    assert path() == first
+    assert path(compile=False) == first
+    others = {path(splits=3), path(compile=True), path(device="cuda")}
+    monkeypatch.setitem(lanes._NUMBERS, "cpu", 1)
+    assert len({first, *others, path()}) == 5
 
 
 def test_a_diverged_fit_keeps_its_curve(recorded, store):
