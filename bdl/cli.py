@@ -90,8 +90,6 @@ def run(
 
     if dry_run and changed:
         raise InputError("--dry-run --changed: foretell what there is without --changed, or all of it with --fresh")
-    if fresh and published:
-        raise InputError("--fresh --published: start anew with the first, or from what is published with the second")
     asked = load_variant(name, profile, set_, dataset, method, splits)
     ways = cli_run.Ways(results, device, compile, jobs, fresh, changed, published, executor)
     if dry_run:

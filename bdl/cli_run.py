@@ -96,6 +96,8 @@ def _plan(asked: "Variant", ways: Ways, console: Console, *, dry: bool = False) 
     from bdl.publishing.keeping import check_published
     from bdl.reports.papers import paper_values
 
+    if ways.fresh and ways.published:
+        raise InputError("--fresh --published: start anew with the first, or from what is published with the second")
     paper_values(asked.benchmark.papers)
     cells = plan(asked.chosen, splits=asked.numbers, device=ways.device, compile=ways.compile, jobs=ways.jobs or 1)
     check_published(asked, cells, ways.results)
