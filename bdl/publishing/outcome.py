@@ -69,9 +69,10 @@ def narrowed(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:
 
 
 def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> tuple[Found, list[Path]]:
-    """Write rows, provenance, table and figures beside the store; figures that are no longer drawn are removed.
+    """Write rows, provenance, table and figures beside the store.
 
-    Figures of posteriors that the store lacks, of fits taken over as published, stay as they are.
+    Figures that are no longer drawn are removed, unless the store has fits that were taken over as published: without
+    their posteriors some figures cannot be drawn, and all that there are stay.
 
     Returns
     -------

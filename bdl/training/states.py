@@ -27,9 +27,11 @@ def initial_state(
 
 
 def settled(state: Any) -> Any:
-    """Give dimensions of size one the strides that go with the shape; the numbers stay where they are.
+    """Give dimensions of size one the strides that go with the shape.
 
-    Any stride does for them, and a compiled program would be made anew for each that comes along.
+    Any stride does for them, and a compiled program would be made anew for each that comes along. The numbers stay
+    where they are if they lie in the order of the shape; else they are copied into it. Tensors without such dimensions
+    stay as they are.
     """
     return tree_map(_settled, state)
 
