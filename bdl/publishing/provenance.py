@@ -121,15 +121,19 @@ def _linear_algebra() -> str:
     return mkl or (found[1] if found else "unknown")
 
 
-def _git_commit() -> str | None:
+def _git_commit(package: Path = Path(__file__).parents[1]) -> str | None:
+    """Name the commit of the package, marked if its files have changed since; None where git does not track it."""
+
+    def git(*words: str) -> str:
+        call = ["git", "--no-optional-locks", *words]
+        return subprocess.run(call, cwd=package, capture_output=True, text=True, timeout=20, check=True).stdout.strip()
+
     try:
-        found = subprocess.run(
-            ["git", "rev-parse", "HEAD"],
-            cwd=Path(__file__).parent, capture_output=True, text=True, timeout=5, check=True,
-        )  # fmt: skip
+        git("ls-files", "--error-unmatch", "__init__.py")  # which may be installed below another repository
+        changes = git("status", "--porcelain", "--untracked-files=no", "--", ".")
+        return git("rev-parse", "HEAD") + ("+changes" if changes else "")
     except (OSError, subprocess.SubprocessError):
         return None
-    return found.stdout.strip()
 
 
 def _processor() -> str:

@@ -1,5 +1,6 @@
 """What provenance says of the machine that decides the bits."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,33 @@ OPEN = "PyTorch built with:\n  - GCC 13.3\n  - Build settings: BLAS_INFO=open, B
 def test_the_library_of_linear_algebra_is_named(monkeypatch, text, expected):
     monkeypatch.setattr(torch.__config__, "show", lambda: text)
     assert provenance._linear_algebra() == expected
+
+
+def test_the_commit_is_that_of_the_package_and_says_if_it_has_changed(tmp_path, monkeypatch):
+    """Installed below another repository, or outside of any, it has none."""
+
+    def git(*words):
+        who = ["-c", "user.name=someone", "-c", "user.email=someone@example.org"]
+        done = subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    package, installed = tmp_path / "package", tmp_path / "venv"
+    for folder in (package, installed):
+        folder.mkdir()
+        (folder / "__init__.py").write_text("one = 1\n")
+    assert provenance._git_commit(package) is None
+    git("init")
+    git("add", "package")
+    git("commit", "-m", "one")
+    commit = git("rev-parse", "HEAD")
+    assert (provenance._git_commit(package), provenance._git_commit(installed)) == (commit, None)
+    for other in (tmp_path / "notes.txt", package / "notes.txt"):
+        other.write_text("mine\n")
+    git("add", "notes.txt")
+    assert provenance._git_commit(package) == commit, "what is outside of it, or not tracked, is no change of it"
+    (package / "__init__.py").write_text("one = 2\n")
+    assert provenance._git_commit(package) == f"{commit}+changes"
 
 
 def test_a_provenance_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
