@@ -79,7 +79,7 @@ class Results:
         Raises
         ------
         InputError
-            If there is no such fit, it failed, its posterior was not kept, or spec, data or code have changed since.
+            If there is no such fit, it failed or was taken over as published, or spec, data or code have changed since.
         """
         cell = self._cell(dataset, entry, Point(at or {}))
         path = self.place / "store.sqlite"
@@ -96,7 +96,8 @@ class Results:
                 raise InputError(f"{cell.label} has no fit of split {split}; {there}")
             row = rows[split]
             if row.artefact is None:
-                raise InputError(f"{cell.label}, split {split} has no posterior: {row.reason or 'it was not kept'}")
+                published = f"it was taken over as published; make it by: bdl-bench run {self.found.made.asked} --fresh"
+                raise InputError(f"{cell.label}, split {split} has no posterior: {row.reason or published}")
             posterior, buffers = artefacts.read(store.posteriors, row.artefact)
         return Fitted(cell.with_splits((split,)), split, posterior, buffers, row.hyper)
 

@@ -10,6 +10,7 @@ import pytest
 import bdl
 from bdl.errors import InputError
 from bdl.execution.queue import check
+from bdl.plan.fingerprint import fit_hash
 from bdl.plan.planning import cells_of
 from bdl.publishing import provenance
 from bdl.publishing.measured import measured
@@ -251,6 +252,16 @@ def test_what_fits_took_that_were_taken_over_is_not_this_machines(file, original
     assert sorted(one._replace(own=True) for one in taken) == sorted(own)
 
 
+def test_a_posterior_that_is_not_published_comes_with_a_new_start(file):
+    with Store(Path("results/small/store.sqlite")) as store:
+        for cell in cells(file):
+            store.claim(cell.key, fit_hash(cell))
+        Published(Path("results/small")).take(cells(file), store)
+    again = f"bdl-bench run {file} --fresh"
+    with pytest.raises(InputError, match=f"split 0 has no posterior: it was taken over as published; .*: {again}$"):
+        bdl.benchmark(file).results().posterior("diabetes", "fixed", at={"training.epochs": 2})
+
+
 def test_other_folders_are_taken_from_as_far_as_they_can_be_read(file, run):
     place, other = Path("results/small"), Path("results/small/variants/other")
     shutil.copytree(place, other, ignore=shutil.ignore_patterns("variants"))
@@ -279,6 +290,12 @@ def test_what_cannot_be_read_is_told_in_one_line(run):
     assert (code, out) == (2, "")
     assert err.startswith("bdl-bench: cannot read results/small/provenance.json")
     assert err.endswith("run without --published\n")
-    code, _, err = run("--published", "--fresh")
-    assert (code, err.count("\n")) == (2, 1)
-    assert "--fresh --published: start anew" in err
+
+
+def test_a_run_begins_with_what_is_published_or_anew(file, run):
+    for words in ((), ("--dry-run",)):
+        code, _, err = run("--published", "--fresh", *words)
+        assert (code, err.count("\n")) == (2, 1)
+        assert "--fresh --published: start anew" in err
+    with pytest.raises(InputError, match="--fresh --published: start anew"):
+        bdl.benchmark(file).run(fresh=True, published=True)
