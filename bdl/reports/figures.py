@@ -54,7 +54,9 @@ METADATA: dict[str, dict[str, None]] = {
 PANEL_WIDTH, ROW_HEIGHT, MAX_COLUMNS = 2.5, 0.46, 4
 MIN_WIDTH = 5.5  # inches, room for the title
 OFFSET = 0.14
-LETTERS = 12.5  # of a title, an inch
+LETTERS, LINE = 12.5, 0.185  # of a title: letters an inch, inches a line
+REMARK_LINES = 3
+"""Of a remark, below a title; tables have all of it."""
 _remark = ContextVar("_remark", default="")
 
 
@@ -119,11 +121,18 @@ def file_name(name: str) -> str:
 
 
 def _entitle(figure: "Figure") -> None:
-    """Break the lines of the title that are longer than the figure is wide; below it comes the remark."""
-    lines = [line for line in (*figure.get_suptitle().splitlines(), _remark.get()) if line]
-    if lines:
-        width = int(LETTERS * figure.get_figwidth())
-        figure.suptitle("\n".join(fill(line, width) for line in lines), fontsize=11, x=0.01, ha="left")
+    """Break the lines of the title that are longer than the figure is wide; below it comes the remark, cut if long.
+
+    The figure grows by the lines that this adds, so that panels keep their size.
+    """
+    given, width = figure.get_suptitle().splitlines(), int(LETTERS * figure.get_figwidth())
+    parts = [fill(line, width) for line in given if line]
+    parts += [fill(_remark.get(), width, max_lines=REMARK_LINES, placeholder=" ...")] if _remark.get() else []
+    if parts:
+        title = "\n".join(parts)
+        added = title.count("\n") + 1 - len(given)
+        figure.set_figheight(figure.get_figheight() + LINE * max(added, 0))
+        figure.suptitle(title, fontsize=11, x=0.01, ha="left")
 
 
 def panels(rows: Mapping[str, Sequence[str]]) -> "tuple[Figure, dict[str, Axes]]":

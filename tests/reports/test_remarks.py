@@ -1,8 +1,12 @@
 """A remark stands below the title of every figure, and nowhere after its block."""
 
+import warnings
+
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from bdl.reports import compare, figures
 from bdl.reports.figures import remarked, save
 
 REMARK = "Not the protocol: split 0 of 20; entries.vifa-lr.training.epochs=2; entries.vifa-lr.training.batch_size=3."
@@ -21,3 +25,22 @@ def test_every_figure_has_the_remark(tmp_path, title):
         assert before == [title] * bool(title)
         assert f"{first} {last}" == REMARK
     assert figures[2].get_suptitle() == ""
+
+
+def test_a_long_remark_is_cut_and_panels_keep_their_size(tmp_path, make_benchmark, make_trials, monkeypatch):
+    """Of a figure with one panel of one row, the smallest there is."""
+    drawn, write = [], Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda own, *args, **how: (drawn.append(own), write(own, *args, **how)))
+    benchmark = make_benchmark(datasets=["energy"], entries={"vifa-lr": {}}, metrics=["nmll"], papers=[])
+    cells = compare(benchmark, make_trials("energy", "vifa-lr", np.arange(3.0)))
+    figures(benchmark, cells, tmp_path / "plain")
+    with remarked(f"Not the protocol: {'; '.join(f'a.field.{i}={i}' for i in range(200))}."), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        figures(benchmark, cells, tmp_path / "remarked")
+    plain, remark = drawn[0], drawn[-1]
+    assert remark.get_suptitle().count("\n") == plain.get_suptitle().count("\n") + 3
+    assert remark.get_suptitle().endswith(" ...")
+    before, after = (figure.axes[0].get_window_extent() for figure in (plain, remark))
+    assert after.height > 0.9 * before.height
+    top = remark.axes[0].get_tightbbox().y1
+    assert remark._suptitle.get_window_extent().y0 > top  # nothing is drawn over the panels
