@@ -30,6 +30,7 @@ metrics: [nmll]
 profiles:
   quick: {splits: 1}
 """
+TWO = TINY.replace("  fixed:", "  fixed: &fixed").replace("evaluation:", "  other: *fixed\nevaluation:")
 FASTER = "--set", "entries.fixed.hyper.learning_rate=0.5"
 
 
@@ -198,7 +199,24 @@ def test_figures_never_take_the_place_of_plots_that_have_data(published, tiny, r
     assert contents(published) == before
     assert "no results in" in refusal(invoke("figures", tiny, *FASTER))
     (published / "trials.parquet").unlink()
-    assert "no fit of tiny is finished" in refusal(invoke("figures", tiny))
+    assert "no results in results/tiny; start with: bdl-bench run" in refusal(invoke("figures", tiny))
+
+
+def test_a_run_that_was_stopped_at_once_hides_nothing(published, tiny, run, invoke, monkeypatch):
+    """Its store is empty: the table of a part is still taken out of the whole."""
+    tiny.write_text(TWO, "utf-8")
+
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    words = tiny, "--method", "fixed"
+    before = invoke("table", *words, "--format", "json")
+    with monkeypatch.context() as patch:
+        patch.setattr("bdl.execution.queue.run", interrupt)
+        assert run(*words)[0] == 130
+    assert list(Path("results/tiny/variants").glob("*/store.sqlite"))
+    assert before[0] == 0
+    assert invoke("table", *words, "--format", "json") == before
 
 
 def test_figures_that_are_no_longer_drawn_do_not_stay(tiny, run):
@@ -232,3 +250,13 @@ def test_a_profile_is_told_in_what_it_changes():
     ):
         assert words in told
     assert told.count("training.batch_size") == 1, "once for all entries"
+
+
+def test_changes_of_entries_that_are_not_run_are_not_told(tiny):
+    more = "profiles:\n  quick:\n    entries: {fixed: {training: {epochs: 7}}, other: {training: {batch_size: 3}}}\n"
+    tiny.write_text(TWO.partition("profiles:")[0] + more, "utf-8")
+    whole, part = (load_variant(str(tiny), "quick", entries=names) for names in ((), ("other",)))
+    assert remark(whole, whole.benchmark, None) == (
+        "Not the protocol: profile quick (training.epochs 7, training.batch_size 3)."
+    )
+    assert remark(part, part.benchmark, None) == "Not the protocol: profile quick (training.batch_size 3)."

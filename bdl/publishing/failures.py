@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from bdl.errors import InputError
+from bdl.plan.cell import Cell
 from bdl.plan.planning import cells_of
-from bdl.publishing.found import holds, presented
+from bdl.publishing.found import is_part, part, presented, whereabouts
 from bdl.publishing.frames import axes, read_frames
 from bdl.spec import Variant
-from bdl.store.folder import folder
 from bdl.store.rows import Stage
 from bdl.store.store import Store
 
@@ -43,7 +42,8 @@ def failures(asked: Variant, results: Path) -> list[Failure]:
     Parameters
     ----------
     asked
-        The benchmark, with the overrides and the part that the run had.
+        The benchmark, with the overrides and the part that the run had; or a part of the whole, in data sets and
+        entries, if no run was narrowed to it.
     results
         Folder of results.
 
@@ -52,9 +52,7 @@ def failures(asked: Variant, results: Path) -> list[Failure]:
     InputError
         If there are no results, or a file is damaged.
     """
-    place = folder(results, asked)
-    if not holds(place):
-        raise InputError(f"no results in {place}; start with: {asked.command('run', results)}")
+    place = whereabouts(asked, results, within=True)
     kept = place / "store.sqlite"
     alike: dict[tuple[str, str, str], list[_Failed]] = {}
     for own in _stored(asked, kept) if kept.exists() else _published(asked, place):
@@ -70,7 +68,7 @@ def failures(asked: Variant, results: Path) -> list[Failure]:
 
 def _stored(asked: Variant, path: Path) -> Iterator[_Failed]:
     with Store(path) as store:
-        for cell in cells_of(presented(store.made, asked, path).benchmark):
+        for cell in _cells(store.made, asked, path):
             for stage in _STAGES:
                 for row in store.rows(stage, cell.key):
                     if row.status == "failed":
@@ -78,11 +76,16 @@ def _stored(asked: Variant, path: Path) -> Iterator[_Failed]:
                         yield _Failed(cell.label, stage, row.split, row.reason or "", trace)
 
 
+def _cells(made: str | None, asked: Variant, source: Path) -> list[Cell]:
+    """List the cells that rows were made of, as far as they are asked for."""
+    return [cell for cell in cells_of(presented(made, asked, source).benchmark) if is_part(cell, asked)]
+
+
 def _published(asked: Variant, place: Path) -> Iterator[_Failed]:
     rows, _, text = read_frames(place)
-    cells = cells_of(presented(text, asked, place / "trials.parquet").benchmark)
+    cells = _cells(text, asked, place / "trials.parquet")
     labels = {(str(cell.dataset), cell.entry, *cell.point.texts.values()): cell.label for cell in cells}
     names = ["dataset", "entry", *axes(cells)]
-    for row in rows[rows.status == "failed"].to_dict("records"):
+    for row in part(rows[rows.status == "failed"], asked).to_dict("records"):
         label = labels.get(tuple(row[name] for name in names), f"{row['dataset']}/{row['entry']}")
         yield _Failed(label, row["stage"], row["split"], row["reason"] or "", "")

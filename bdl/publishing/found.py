@@ -61,14 +61,25 @@ def find(asked: Variant, results: Path, *, within: bool = False) -> Found:
     InputError
         If there is none, or a file is damaged.
     """
-    place = folder(results, asked)
-    if not holds(place) and within and asked.narrowed and not asked.splits and holds(folder(results, asked.whole)):
-        found = find(asked.whole, results)
-        return found._replace(rows=_part(found.rows, asked), points=_part(found.points, asked))
-    if not holds(place):
-        start = asked.command("run", results)
-        raise InputError(f"no results in {place}; start with: {start}{_others(place, asked.source, results)}")
-    return look(place, asked)
+    place = whereabouts(asked, results, within=within)
+    found = look(place, asked)
+    if place == folder(results, asked):
+        return found
+    return found._replace(rows=part(found.rows, asked), points=part(found.points, asked))
+
+
+def whereabouts(asked: Variant, results: Path, *, within: bool = False) -> Path:
+    """Give the folder that has what is asked for, perhaps among the rows of the whole; arguments, errors as in `find`.
+
+    Splits are not taken out of the whole: means and standard errors of some of them are another run's.
+    """
+    place, whole = folder(results, asked), folder(results, asked.whole)
+    if holds(place):
+        return place
+    if within and asked.narrowed and not asked.splits and holds(whole):
+        return whole
+    start = asked.command("run", results)
+    raise InputError(f"no results in {place}; start with: {start}{_others(place, asked.source, results)}")
 
 
 def look(place: Path, asked: Variant) -> Found:
@@ -83,6 +94,8 @@ def look(place: Path, asked: Variant) -> Found:
             made = presented(text, asked, store.path)
             cells = stored_cells(made.benchmark, store)
             rows, points = final_frame(cells, store), points_frame(cells, store)
+    if asked.narrowed and not made.narrowed:  # to a part of the whole
+        made = replace(made, datasets=asked.datasets, entries=asked.entries)
     return Found(made, rows, points, remark(made, asked.benchmark, rows if text else None))
 
 
@@ -106,8 +119,14 @@ def made_with(place: Path) -> Variant:
 
 
 def holds(place: Path) -> bool:
-    """Tell whether an earlier run has left anything in a folder."""
-    return any((place / name).exists() for name in ("store.sqlite", "trials.parquet"))
+    """Tell whether an earlier run has left any row in a folder: one that was stopped at once leaves an empty store."""
+    if (place / "trials.parquet").exists():
+        return True
+    path = place / "store.sqlite"
+    if not path.exists():
+        return False
+    with Store(path) as store:
+        return store.begun
 
 
 def presented(text: str | None, asked: Variant, source: Path) -> Variant:
@@ -149,10 +168,17 @@ def remark(made: Variant, now: Benchmark, rows: pd.DataFrame | None) -> str:
     """
     parts = [_profile(made)] if made.benchmark.profile != "paper" else []
     parts += [] if rows is None or rows.empty else _gaps(made.benchmark, rows)
-    parts += [f"{path}={_short(value)}" for path, value in made.changes.items()]
+    parts += [f"{path}={_short(value)}" for path, value in made.changes.items() if _concerns(path, made)]
     since = {path: old for path, (_, old) in differences(now, made.benchmark).items() if path not in _SHOWN}
-    parts += [_changed(path, old) for path, old in since.items()]
+    parts += [_changed(path, old) for path, old in since.items() if _concerns(path, made)]
     return f"Not the protocol: {'; '.join(parts)}." if parts else ""
+
+
+def _concerns(path: str, made: Variant) -> bool:
+    """Tell whether a field is one of the part that was run, rather than of an entry or a data set that was not."""
+    field, _, rest = path.partition(".")
+    kept = {"entries": made.entries, "by_dataset": made.datasets}.get(field, ())
+    return not kept or rest.partition(".")[0] in kept
 
 
 def _profile(made: Variant) -> str:
@@ -161,7 +187,7 @@ def _profile(made: Variant) -> str:
     file = load_benchmark(made.source or made.benchmark.name, name)
     values = dict[str, dict[str, None]]()
     for path, (own, _) in differences(file, load_benchmark(made.source or made.benchmark.name)).items():
-        if path not in (*_SHOWN, "profile"):
+        if path not in (*_SHOWN, "profile") and _concerns(path, made):
             inner = re.sub(r"^(entries|by_dataset)\.[^.]+\.", "", path)
             values.setdefault(inner, {})[_short(own)] = None
     changed = ", ".join(f"{inner} {' or '.join(own)}" for inner, own in values.items())
@@ -195,9 +221,17 @@ def _gaps(benchmark: Benchmark, rows: pd.DataFrame) -> list[str]:
     return gaps
 
 
-def _part(table: pd.DataFrame, asked: Variant) -> pd.DataFrame:
-    chosen = asked.chosen
-    return table[table.dataset.isin(list(map(str, chosen.datasets))) & table.entry.isin(list(chosen.entries))]
+def part(table: pd.DataFrame, asked: Variant) -> pd.DataFrame:
+    """Take the rows of the data sets and entries that are asked for."""
+    for column, names in (("dataset", asked.datasets), ("entry", asked.entries)):
+        table = table[table[column].isin(names)] if names else table
+    return table
+
+
+def is_part(cell: Cell, asked: Variant) -> bool:
+    """Tell whether a cell is of the data sets and entries that are asked for."""
+    pairs = (str(cell.dataset), asked.datasets), (cell.entry, asked.entries)
+    return all(not names or name in names for name, names in pairs)
 
 
 def _others(place: Path, source: str, results: Path) -> str:

@@ -17,7 +17,7 @@ from bdl.plan.cell import Cell
 from bdl.plan.reference import truth
 from bdl.plan.truths import publish_info, sampled
 from bdl.publishing.bands import bands
-from bdl.publishing.found import Found, find, presented, remark, stored_cells
+from bdl.publishing.found import Found, find, is_part, presented, remark, stored_cells, whereabouts
 from bdl.publishing.frames import final_frame, points_frame, write_frames
 from bdl.publishing.head import headed
 from bdl.publishing.overlap import overlaps
@@ -116,22 +116,30 @@ def tables(found: Found, format: str, metrics: Sequence[str] = ()) -> Renderable
 def redraw(asked: Variant, results: Path) -> list[Path]:
     """Draw the figures of an earlier run again; those of posteriors only where its store has them.
 
+    Those of a part of the whole, to which no run was narrowed, are drawn into the folder that such a run would have.
+
     Raises
     ------
     InputError
         If no fit is finished, or as `find` says.
     """
-    found, place = find(asked, results), folder(results, asked)
+    found = find(asked, results, within=True)
     if found.rows.empty:
         raise InputError(f"no fit of {found.benchmark.name} is finished; go on with: {asked.command('run', results)}")
-    shown, path = Pictures(), place / "store.sqlite"
-    if path.exists():
-        with looked_at(
-            results, asked
-        ) as store:  # which an interrupted run may have begun for other rows than the published ones
-            if store.made is None or presented(store.made, asked, path).benchmark == found.benchmark:
-                shown = pictures(stored_cells(found.benchmark, store), store)
-    return draw(found, shown, place)
+    return draw(found, _shown(found, asked, results), folder(results, asked))
+
+
+def _shown(found: Found, asked: Variant, results: Path) -> Pictures:
+    """Gather what figures show of posteriors, if the store of the rows is there and is of them."""
+    place = whereabouts(asked, results, within=True)
+    path = place / "store.sqlite"
+    if not path.exists():
+        return Pictures()
+    with looked_at(results, asked if place == folder(results, asked) else asked.whole) as store:
+        # an interrupted run may have begun it for other rows than the published ones
+        if store.made is not None and presented(store.made, asked, path).benchmark != found.benchmark:
+            return Pictures()
+        return pictures([cell for cell in stored_cells(found.benchmark, store) if is_part(cell, asked)], store)
 
 
 def draw(found: Found, shown: Pictures, place: Path) -> list[Path]:

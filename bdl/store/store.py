@@ -95,6 +95,11 @@ class Store:
             self._db.execute("DELETE FROM made")
             self._insert("made", [(made,)])
 
+    @property
+    def begun(self) -> bool:
+        """Whether there is any row."""
+        return bool(self._select("SELECT 1 FROM fits LIMIT 1"))
+
     def fit_hash(self, cell: CellKey) -> str | None:
         """Give the hash that a cell's fits were made under, None if it has none."""
         found = self._select(f"SELECT fit_hash FROM cells WHERE {_where(_CELL)}", cell)

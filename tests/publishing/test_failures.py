@@ -61,3 +61,11 @@ def test_the_command_shows_tracebacks_when_asked(results, invoke):
 def test_without_results_the_command_says_how_to_make_some(tmp_path):
     with pytest.raises(InputError, match=r"no results in .*; start with: bdl-bench run uci-regression"):
         failures(load_variant("uci-regression"), tmp_path)
+
+
+def test_a_part_of_the_whole_is_told_where_no_run_was_narrowed_to_it(results):
+    part = load_variant("uci-regression", "quick", entries=["vifa-nn"])
+    stored = failures(part, results)
+    assert [own.cell for own in stored] == ["diabetes/vifa-nn"] * 2
+    (folder(results, load_variant("uci-regression", "quick")) / "store.sqlite").unlink()
+    assert failures(part, results) == [own._replace(traceback="") for own in stored]

@@ -2,6 +2,7 @@
 
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
@@ -90,3 +91,20 @@ def test_errata_are_those_of_the_papers():
     assert text.startswith("## Noisy Adam")
     assert "<!--" not in text
     assert re.findall("(?m)^## (.*)", text) == ["Noisy Adam, noisy K-FAC and Vprop"]
+
+
+def test_a_page_of_a_part_of_the_published_rows(invoke, published, tmp_path):
+    path = published(tmp_path, SCORES)
+    results = tmp_path / "results"
+    code, out, err = invoke("report", path, "--method", "one", "--results", results)
+    assert (code, err) == (0, "")
+    written = Path(out.strip())
+    assert written.parent.parent == results / "small" / "variants"
+    assert not (results / "small" / "figures").exists()
+    text = written.read_text(encoding="utf-8")
+    assert "small-nmll" in text
+    assert "<i>blew</i>" not in " ".join(Outline(text).cells), "which is of the other entry"
+    assert "two" not in Outline(text).cells
+    assert f"bdl-bench run {path} --method one" in text
+    code, _, err = invoke("report", path, "--splits", "2", "--results", results)
+    assert code == 2, "its means are of another run"

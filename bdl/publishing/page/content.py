@@ -10,7 +10,7 @@ import yaml
 
 from bdl.errors import InputError
 from bdl.metrics import info
-from bdl.publishing.found import Found
+from bdl.publishing.found import Found, part
 from bdl.publishing.frames import read_frames
 from bdl.publishing.outcome import compared, narrowed
 from bdl.publishing.overlap import overlaps
@@ -75,7 +75,7 @@ def pictures(place: Path, benchmark: str) -> dict[str, list[Path]]:
 
 def every_row(found: Found, place: Path) -> pd.DataFrame:
     """Read the rows of the search as well, where they are published."""
-    return read_frames(place)[0] if (place / "trials.parquet").exists() else found.rows
+    return part(read_frames(place)[0], found.made) if (place / "trials.parquet").exists() else found.rows
 
 
 def failures(rows: pd.DataFrame) -> Section | None:

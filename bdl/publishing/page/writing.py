@@ -9,7 +9,7 @@ from typing import Any
 
 from bdl.errors import InputError
 from bdl.publishing.errata import errata
-from bdl.publishing.found import Found, find
+from bdl.publishing.found import Found, find, whereabouts
 from bdl.publishing.outcome import redraw
 from bdl.publishing.page import content
 from bdl.reports.layout import sections
@@ -30,7 +30,7 @@ def write_page(asked: Variant, results: Path, target: Path | None = None) -> Pat
     Parameters
     ----------
     asked
-        Which run, as `bdl.publishing.found.find` takes it.
+        Which run, as `bdl.publishing.found.find` takes it; also a part of the whole.
     results
         Folder of results.
     target
@@ -39,27 +39,31 @@ def write_page(asked: Variant, results: Path, target: Path | None = None) -> Pat
     Returns
     -------
     Path
-        The file. Its figures are those of the folder, which are drawn if there are none.
+        The file. Its figures are those of the folder, which are drawn if there are none or it is a part.
 
     Raises
     ------
     InputError
         As `find` says; if no fit is finished; or if the file cannot be written.
     """
-    found, place = find(asked, results), folder(results, asked)
-    if found.rows.empty or not content.pictures(place, found.benchmark.name):
+    found, place, source = (
+        find(asked, results, within=True),
+        folder(results, asked),
+        whereabouts(asked, results, within=True),
+    )
+    if found.rows.empty or source != place or not content.pictures(place, found.benchmark.name):
         redraw(asked, results)  # refused if no fit is finished
     path = target or place / "report.html"
     try:
-        path.write_text(_page(_filled(found, place)), encoding="utf-8")
+        path.write_text(_page(_filled(found, place, source)), encoding="utf-8")
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}; choose another --output") from None
     return path
 
 
-def _filled(found: Found, place: Path) -> dict[str, Any]:
-    """Give what the template names."""
-    cells, rows, benchmark = content.comparison(found), content.every_row(found, place), found.benchmark
+def _filled(found: Found, place: Path, source: Path) -> dict[str, Any]:
+    """Give what the template names: figures of one folder, and rows of another if they are a part of those there."""
+    cells, rows, benchmark = content.comparison(found), content.every_row(found, source), found.benchmark
     pictures = content.pictures(place, benchmark.name)
     return {
         "benchmark": benchmark,
@@ -72,7 +76,7 @@ def _filled(found: Found, place: Path) -> dict[str, Any]:
         "pictures": {kind: [(path.stem, _embedded(path)) for path in own] for kind, own in pictures.items()},
         "failures": content.failures(rows),
         "hypers": content.hypers(found.rows, benchmark.axes),
-        "provenance": content.provenance(place),
+        "provenance": content.provenance(source),
         "errata": _html(errata(paper.paper for paper in benchmark.papers)),
         "spec": content.spec(found),
     }
