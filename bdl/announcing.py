@@ -8,6 +8,7 @@ from bdl.data import status
 from bdl.execution.estimate import Estimate, estimate, left_of
 from bdl.plan import machine
 from bdl.plan.cell import Cell
+from bdl.plan.planning import first_of
 from bdl.plan.sizes import most_jobs
 from bdl.plan.truths import sampled
 from bdl.publishing.measured import measured
@@ -54,8 +55,21 @@ def foretell(
 
 
 def not_here(asked: Variant) -> list[str]:
-    """List the data sets whose files are not all on this machine."""
-    return [str(name) for name in asked.chosen.datasets if any(found == "missing" for _, found in status(name))]
+    """Say which data sets have files that are not on this machine, and how to get them; nothing if all are here."""
+    missing: dict[str, str] = {}
+    for label in asked.chosen.datasets:
+        states = [state for _, state in status(label)]
+        if count := states.count("missing"):
+            missing[label.name] = f"{label} ({count} of {len(states)} files)"
+    if not missing:
+        return []
+    counts = [count for _, count in first_of(asked.chosen, asked.numbers)]
+    return [
+        f"{len(counts)} cell{'s' if len(counts) > 1 else ''}, final fits: {sum(counts):,}",
+        f"not on this machine, and needed to foretell how long it takes: {', '.join(missing.values())}",
+        f"download {'them' if len(missing) > 1 else 'it'} with: bdl-bench data fetch {' '.join(missing)} "
+        "(run without --dry-run does so by itself)",
+    ]
 
 
 def references(cells: Sequence[Cell]) -> list[str]:

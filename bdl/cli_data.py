@@ -14,12 +14,13 @@ Names = Annotated[list[str] | None, typer.Argument(help="Data sets; all by defau
 @app.command("list")
 def list_() -> None:
     """List the data sets and whether their files are here."""
-    from bdl.data import DATASETS, about, status
+    from bdl.data import DATASETS, about
 
-    for name in DATASETS.names():
-        states = [state for _, state in status(name)]
-        here = f"{sum(state == 'ok' for state in states)} of {len(states)} files" if states else "needs no file"
-        terminal.console().print(f"{name:<18} {here:<14} {'; '.join(about(name))}", highlight=False, soft_wrap=True)
+    lines = [(name, _here(name), "; ".join(about(name))) for name in DATASETS.names()]
+    widths = [max(len(line[column]) for line in lines) for column in (0, 1)]
+    for name, here, told in lines:
+        text = f"{name:<{widths[0]}}  {here:<{widths[1]}}  {told}"
+        terminal.console().print(text, highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -27,9 +28,13 @@ def fetch(names: Names = None) -> None:
     """Download what is missing or corrupt."""
     from bdl.data import DATASETS, fetch
 
-    for name in names or DATASETS.names():
+    chosen = names or DATASETS.names()
+    for name in chosen:
+        if told := _own(name):
+            _say(name, told, chosen)
+            continue
         count = fetch(name)
-        terminal.console().print(f"{name:<18} {count.downloaded} downloaded, {count.present} here already")
+        _say(name, f"{count.downloaded} downloaded, {count.present} here already", chosen)
 
 
 @app.command()
@@ -37,14 +42,44 @@ def verify(names: Names = None) -> None:
     """Check the files against their checksums; exit code 1 if one is corrupt or missing."""
     from bdl.data import DATASETS, status
 
-    wrong = 0
-    for name in names or DATASETS.names():
+    wrong, chosen = 0, names or DATASETS.names()
+    for name in chosen:
+        if told := _own(name):
+            _say(name, told, chosen)
+            continue
         states = status(name)
         bad = [(path, state) for path, state in states if state != "ok"]
         wrong += len(bad)
-        terminal.console().print(f"{name:<18} {len(states) - len(bad)} of {len(states)} files are right")
+        _say(name, f"{len(states) - len(bad)} of {len(states)} files are right" if states else "needs no file", chosen)
         for path, state in bad[:3]:
             terminal.console().print(f"  {path}: {state}")
     if wrong:
         terminal.console().print("mend with: bdl-bench data fetch")
         raise typer.Exit(1)
+
+
+def _say(name: str, told: str, names: list[str]) -> None:
+    width = max(map(len, names))
+    terminal.console().print(f"{name:<{width}}  {told}", highlight=False, soft_wrap=True)
+
+
+def _here(name: str) -> str:
+    """Tell whether the files of a data set are here, or how it comes if it is not downloaded from here."""
+    from bdl.data import DATASETS, status
+
+    if states := [state for _, state in status(name)]:
+        return f"{sum(state == 'ok' for state in states)} of {len(states)} files"
+    component = DATASETS.get(name)
+    comes = str(getattr(component, "comes", "needs no file"))
+    return f"{comes}, missing" if hasattr(component, "lacking") and component.lacking() else comes
+
+
+def _own(name: str) -> str:
+    """Say of a data set that users bring along what it lacks, or that it is not checked here; empty for others."""
+    from bdl.data import DATASETS
+
+    component = DATASETS.get(name)
+    if not hasattr(component, "comes"):
+        return ""
+    lacking = component.lacking() if hasattr(component, "lacking") else None
+    return lacking or f"{component.comes}, read and checked by each run"

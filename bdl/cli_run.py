@@ -70,9 +70,8 @@ def foretell(asked: "Variant", ways: Ways, console: Console) -> None:
     from bdl.execution.taking_over import at_hand
     from bdl.store.folder import empty, folder, looked_at, siblings
 
-    if names := announcing.not_here(asked):
-        told = f"not on this machine, and needed to foretell: {', '.join(names)}"
-        _say([f"{told}; bdl-bench data fetch {' '.join(names)}"], console)
+    if told := announcing.not_here(asked):
+        _say(told, console)
         return
     cells = _plan(asked, ways, console, dry=True)
     with empty() if ways.fresh else looked_at(ways.results, asked) as store:

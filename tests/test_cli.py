@@ -556,9 +556,24 @@ def test_data_list_has_a_line_for_each(offline, invoke):
     lines = out.splitlines()
     assert code == 0
     assert [line.split()[0] for line in lines] == DATASETS.names()
-    told = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
-    assert told["mnist"] == "0 of 4 files   which digit is written, 0 to 9; 70000 rows, 784 inputs, 1 published split"
-    assert told["synthetic"].startswith("needs no file  Ten draws of a linear regression")
+    told = {line.split()[0]: " ".join(line.split()[1:]) for line in lines}
+    assert told["mnist"] == "0 of 4 files which digit is written, 0 to 9; 70000 rows, 784 inputs, 1 published split"
+    assert told["synthetic"].startswith("needs no file Ten draws of a linear regression")
+    assert told["aptos2019"].startswith("your download, missing Whether a photograph")
+    assert told["csv"].startswith("your file A file of text")
+    (place,) = {line.index("which digit") for line in lines if line.startswith("mnist ")}
+    assert all(line[place - 1] == " " and line[place] != " " for line in lines), "columns are aligned"
+
+
+@pytest.mark.parametrize("command", ["fetch", "verify"])
+def test_a_download_of_ones_own_is_not_fetched_but_told(offline, tmp_path, monkeypatch, invoke, kaggle_folder, command):
+    monkeypatch.delenv("BDL_APTOS_DIR", raising=False)
+    code, out, _ = invoke("data", command, "aptos2019")
+    assert code == 0
+    assert "there is no folder" in out
+    assert "set BDL_APTOS_DIR to" in out
+    monkeypatch.setenv("BDL_APTOS_DIR", str(kaggle_folder(tmp_path / "eyes", [0, 1, 2, 3, 4])))
+    assert "your download, read and checked by each run" in invoke("data", command, "aptos2019")[1]
 
 
 HELP = """

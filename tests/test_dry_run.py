@@ -92,10 +92,15 @@ def test_a_dry_run_counts_what_is_left_and_what_a_run_takes_over(run, tmp_path):
 
 def test_a_dry_run_without_the_data_says_what_to_fetch(run, tmp_path, monkeypatch):
     monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path / "nowhere"))
+    monkeypatch.delenv("BDL_DATA_MIRROR", raising=False)
     before = contents(tmp_path)
     code, out, _ = run("--dry-run", "--set", "datasets=[yacht]")
     assert code == 0
-    assert "not on this machine, and needed to foretell: yacht; bdl-bench data fetch yacht" in out
+    assert out.splitlines() == [
+        "1 cell, final fits: 2",
+        "not on this machine, and needed to foretell how long it takes: yacht (61 of 61 files)",
+        "download it with: bdl-bench data fetch yacht (run without --dry-run does so by itself)",
+    ]
     assert contents(tmp_path) == before
 
 

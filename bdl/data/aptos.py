@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge
@@ -43,6 +43,17 @@ class Aptos2019:
     size: Annotated[int, Ge(8)] = 256
     split: Literal["random", "stratified", "grouped"] = "random"
     target: Literal["referable", "grade"] = "referable"
+
+    comes: ClassVar[str] = "your download"
+
+    @staticmethod
+    def lacking() -> str | None:
+        """Say what to do if the download is not here."""
+        try:
+            _folder()
+        except InputError as error:
+            return str(error)
+        return None
 
     def __call__(self) -> Dataset:
         """Read the table and decode the images, which takes minutes for Kaggle's own once.

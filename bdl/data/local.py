@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Len, Lt
 
@@ -102,6 +102,7 @@ class Csv(Table):
 
     path: str
     target: str
+    comes: ClassVar[str] = "your file"
     separator: Annotated[str, Len(1, 1)] | None = None
     decimal: Literal[".", ","] = "."
     header: bool = True
@@ -132,6 +133,7 @@ class Parquet(Table):
 
     path: str
     target: str
+    comes: ClassVar[str] = "your file"
 
     @property
     def called(self) -> str:
@@ -159,6 +161,7 @@ class OpenML(Table):
 
     id: Annotated[int, Ge(1)]
     target: str | None = None
+    comes: ClassVar[str] = "from OpenML"
 
     @property
     def called(self) -> str:
