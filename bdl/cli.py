@@ -66,7 +66,8 @@ def run(
     splits: Splits = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     jobs: Annotated[
-        int, typer.Option("--jobs", parser=cli_run.count, help="Processes that work side by side, or auto.")
+        int,
+        typer.Option("--jobs", parser=cli_run.count, metavar="<int|auto>", help="Processes that work side by side."),
     ] = 1,
     executor: Annotated[
         str, typer.Option(help="Where groups run: dask:ADDRESS of a scheduler, or slurm:FILE of settings.")
@@ -239,7 +240,9 @@ def list_() -> None:
 def describe(
     name: Annotated[
         str,
-        typer.Argument(help="A name that `bdl-bench list` shows, or path of a YAML file.", autocompletion=_described),
+        typer.Argument(
+            help="A name that bdl-bench list shows, path of a YAML file, or file.py:Class.", autocompletion=_described
+        ),
     ],
 ) -> None:
     """Say what a benchmark or a component is."""

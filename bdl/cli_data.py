@@ -15,8 +15,9 @@ Names = Annotated[list[str] | None, typer.Argument(help="Data sets; all by defau
 def list_() -> None:
     """List the data sets and whether their files are here."""
     from bdl.data import DATASETS, about
+    from bdl.describe import plain
 
-    lines = [(name, _here(name), "; ".join(about(name))) for name in DATASETS.names()]
+    lines = [(name, _here(name), plain("; ".join(about(name)))) for name in DATASETS.names()]
     widths = [max(len(line[column]) for line in lines) for column in (0, 1)]
     for name, here, told in lines:
         text = f"{name:<{widths[0]}}  {here:<{widths[1]}}  {told}"

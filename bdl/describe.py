@@ -1,13 +1,14 @@
 """What a benchmark or a registered component is, as text for people."""
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import partial
 from typing import Any
 
 from bdl.data import DATASETS, about
-from bdl.errors import unknown
+from bdl.errors import InputError, unknown
 from bdl.methods import METHODS
 from bdl.metrics import METRICS
 from bdl.models import LIKELIHOODS, MODELS, PRIORS
@@ -52,7 +53,8 @@ def describe(name: str) -> str:
     Parameters
     ----------
     name
-        A name that ``bdl-bench list`` shows, or the path of a benchmark file.
+        A name that ``bdl-bench list`` shows, the path of a benchmark file, or that of a component,
+        ``path/to/file.py:Class`` or ``module:Class``.
 
     Returns
     -------
@@ -62,8 +64,12 @@ def describe(name: str) -> str:
     Raises
     ------
     InputError
-        If nothing has that name.
+        If nothing has that name, or what it leads to is no component.
     """
+    if name.endswith(".py"):
+        raise InputError(f"{name} is a file: say which class or function of it, as {name}:NAME")
+    if ":" in name and not name.endswith((".yaml", ".yml")):
+        return "\n".join(_given(name))
     if "/" in name or name.endswith((".yaml", ".yml")):
         return "\n".join([f"{name} (benchmark)", *_benchmark(name)])
     kinds: dict[str, tuple[Iterable[str], Callable[[str], list[str]]]] = {
@@ -75,8 +81,25 @@ def describe(name: str) -> str:
     }
     found = [[f"{name} ({kind})", *lines(name)] for kind, (names, lines) in kinds.items() if name in names]
     if not found:
-        raise unknown("name", name, [known for names, _ in kinds.values() for known in names])
+        raise unknown("name", name, {known for names, _ in kinds.values() for known in names})
     return "\n".join(line for section in found for line in section)
+
+
+def _given(path: str) -> list[str]:
+    """Describe what a benchmark file may name by its path, as the kind whose contract it follows."""
+    component = Registry("component", {}).get(path)
+    kinds: dict[str, tuple[Registry, Callable[[str], list[str]]]] = {
+        "method": (METHODS, _method),
+        "metric": (METRICS, _metric),
+        **{kind: (registry, partial(_component, registry)) for kind, registry in _COMPONENTS.items()},
+    }
+    if isinstance(component, type) and is_dataclass(component):
+        for kind, (registry, lines) in kinds.items():
+            if registry.lacking(component) is None:
+                return [f"{path} ({kind})", *lines(path)]
+    if not callable(component) or (isinstance(component, type) and "__call__" not in dir(component)):
+        raise InputError(f"{path} is no component: it follows no contract of docs/extending.md")
+    return [f"{path} (data set)", _paragraph(component), *_settings(component)]
 
 
 def _benchmark(name: str) -> list[str]:
@@ -156,7 +179,7 @@ def _assigned(values: Mapping[str, object]) -> str:
 def _method(name: str) -> list[str]:
     """A method has a file of its own, whose docstring says more than that of its settings."""
     method = METHODS.get(name)
-    return [_paragraph(inspect.getmodule(method)), *_hyper(method), *_settings(method)]
+    return [_paragraph(inspect.getmodule(method)) or _paragraph(method), *_hyper(method), *_settings(method)]
 
 
 def _component(registry: Registry, name: str) -> list[str]:
@@ -165,7 +188,7 @@ def _component(registry: Registry, name: str) -> list[str]:
 
 def _dataset(name: str) -> list[str]:
     component = DATASETS.get(name)
-    return [*about(name), *(_settings(component) if isinstance(component, type) else [])]
+    return [*map(plain, about(name)), *(_settings(component) if isinstance(component, type) else [])]
 
 
 def _hyper(component: Any) -> list[str]:
@@ -185,7 +208,8 @@ def _settings(component: Any) -> list[str]:
     given = [field for field in fields(component) if field.init] if is_dataclass(component) else []
     told = _meanings(component) if given else {}
     lines = [
-        f"  {field.name}={_default(field)}" + (f": {told[field.name]}" if field.name in told else "") for field in given
+        f"  {field.name}={_default(field)}" + (f": {plain(told[field.name])}" if field.name in told else "")
+        for field in given
     ]
     return ["settings:", *lines] if lines else []
 
@@ -220,4 +244,9 @@ def _metric(name: str) -> list[str]:
 
 def _paragraph(documented: object) -> str:
     """First paragraph of a docstring, on one line."""
-    return " ".join((inspect.getdoc(documented) or "").split("\n\n")[0].split())
+    return plain(" ".join((inspect.getdoc(documented) or "").split("\n\n")[0].split()))
+
+
+def plain(text: str) -> str:
+    """Take the marks of code out of a text of a docstring."""
+    return re.sub(r"(`{1,2})([^`]+)\1", r"\2", text)

@@ -9,6 +9,7 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
 from typing import TextIO
@@ -133,9 +134,24 @@ def ended(command: Callable[[], int | None]) -> int:
 
 def _usage(error: Exception, message: str) -> int:
     if message:
-        return _told(message.rstrip("."), BAD_INPUT)
+        return _told(_mended(error, message.rstrip(".")), BAD_INPUT)
     getattr(error, "show", str)()
     return BAD_INPUT
+
+
+def _mended(error: Exception, message: str) -> str:
+    """Add to a complaint about options or arguments which option is near, or where they are listed."""
+    context = getattr(error, "ctx", None)
+    if context is None or message.endswith("?"):
+        return message
+    given, options = getattr(error, "option_name", None), [name for own in context.command.params for name in own.opts]
+    if given and (near := get_close_matches(given, options, n=2, cutoff=0.6)):
+        return f"no such option: {given}; did you mean {' or '.join(near)}?"
+    words = []
+    while context.parent is not None:
+        words.insert(0, context.info_name)
+        context = context.parent
+    return f"{message}; see: {' '.join(['bdl-bench', *words, '--help'])}"
 
 
 def _internal(error: Exception) -> int:

@@ -588,6 +588,12 @@ except SystemExit as stop:
 """
 
 
+def test_help_says_what_jobs_takes(invoke):
+    code, out, _ = invoke("run", "--help")
+    assert code == 0
+    assert "<int|auto>" in out
+
+
 def test_help_imports_nothing_heavy():
     found = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
     assert found.stdout.splitlines()[-1] == "LOADED 0 []"

@@ -137,7 +137,7 @@ def test_a_sweep_and_changes_of_all_entries_are_told(tmp_path):
             "linear",
             [
                 "linear (model)",
-                "Affine map, or linear map if `bias` is false.",
+                "Affine map, or linear map if bias is false.",
                 "settings:",
                 "  bias=True: Whether there is a bias.",
             ],
@@ -150,15 +150,20 @@ def test_a_sweep_and_changes_of_all_entries_are_told(tmp_path):
                 "settings:",
                 "  dim=(required): Parameters, D; more than the rank of the models, 10.",
                 "  top=(required): The squared scales s^2 of the factors are uniform on [1, top]; see "
-                "`bdl.data.factor_model.factor_model`.",
-                '  scaling=rows: ``"rows"`` as published, or ``"columns"``.',
+                "bdl.data.factor_model.factor_model.",
+                '  scaling=rows: "rows" as published, or "columns".',
                 "  length=100000: Observations that are used, the first of 100,000.",
                 "  splits=10: Number of streams.",
             ],
         ),
         (
             "decay",
-            ["decay (rate)", "1 / (1 + t^p) in the number t of the update, from 1.", "settings:", "  power=0.51: p."],
+            [
+                "decay (rate)",
+                "1 / (1 + t^p) in the number t of the update, from 1.",
+                "settings:",
+                "  power=0.51: The p above; the larger, the faster the rate falls.",
+            ],
         ),
         ("bernoulli", ["bernoulli (likelihood)", "P(y = 1) = sigmoid(f) for y in {0, 1}."]),
         (
@@ -174,9 +179,9 @@ def test_a_sweep_and_changes_of_all_entries_are_told(tmp_path):
                 "  gradients_per_update=4: Minibatch gradients averaged per update, L.",
                 "  max_grad_norm=10.0: Each of the three gradients (c; F; gamma) is clipped separately to this "
                 "Frobenius norm.",
-                '  optimizer=adam: ``"adam"`` or ``"sgd"``.',
+                '  optimizer=adam: "adam" or "sgd".',
                 "  lr_factors=(1.0, 1.0, 1.0): Learning rates of c, F and gamma as multiples of the hyper-parameter "
-                "``learning_rate``.",
+                "learning_rate.",
                 "  initial_scale=0.0: Standard deviation of the initial c, which is normal with mean 0; null for the "
                 "model's own start.",
                 "  initial_std=1.0: Start of every psi^1/2. F starts with columns of norm 1.",
@@ -209,13 +214,59 @@ def test_component_is_told_as_its_source_says(name, lines):
 def test_limits_of_hyper_parameters_and_settings_of_bases_are_told():
     assert "  dropout_rate, below 1: share of the units that are left out" in describe("mc-dropout").splitlines()
     assert "  kl_weight, above 0: factor of the divergence from the prior; 1 is Bayes' rule" in describe("noisy-adam")
-    assert '  denominator=plain: ``"root"`` divides by the root of s, ``"plain"`` by s.' in describe("vprop")
+    assert '  denominator=plain: "root" divides by the root of s, "plain" by s.' in describe("vprop")
 
 
 def test_every_setting_and_hyper_parameter_has_a_meaning():
     lines = [line for name in NAMES for line in describe(name).splitlines() if "(benchmark)" not in line]
     bare = [line for line in lines if line.startswith("  ") and not line.startswith("   ") and ": " not in line]
     assert bare == []
+
+
+def test_marks_of_code_are_not_shown():
+    assert not [name for name in NAMES if "``" in describe(name)]
+
+
+METHOD = """
+from bdl.methods.vifa import Vifa
+from bdl.data import Dataset
+from dataclasses import dataclass
+
+NUMBER = 3
+
+
+@dataclass(frozen=True)
+class Mine(Vifa):
+    '''A method of my own.'''
+
+
+def rows() -> Dataset:
+    '''Rows of ``my`` own.'''
+"""
+
+
+def test_a_component_is_described_by_its_path(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(METHOD, "utf-8")
+    assert describe(f"{path}:Mine").splitlines()[:2] == [f"{path}:Mine (method)", "A method of my own."]
+    assert "  latent_dim=1" in describe(f"{path}:Mine")
+    assert describe(f"{path}:rows").splitlines() == [f"{path}:rows (data set)", "Rows of my own."]
+    assert describe("bdl.metrics.likelihoods:Nmll").splitlines()[0] == "bdl.metrics.likelihoods:Nmll (metric)"
+    for name, told in (
+        (f"{path}:NUMBER", "is no component"),
+        (f"{path}:None", "defines no 'None'"),
+        (f"{path}", "say which class or function of it, as .*mine.py:NAME"),
+        ("nowhere.py:Mine", "no such file"),
+    ):
+        with pytest.raises(InputError, match=told):
+            describe(name)
+
+
+@pytest.mark.parametrize("registry", [METHODS, METRICS, MODELS, LIKELIHOODS, PRIORS, RATES])
+def test_a_path_leads_to_the_kind_of_the_component(registry):
+    """A reference may be a method as well, so that these are left out."""
+    for path in registry.builtin.values():
+        assert describe(path).splitlines()[0] == f"{path} ({registry.kind})"
 
 
 def test_a_file_is_described(tmp_path):

@@ -134,7 +134,8 @@ COMMANDS = [
     (["run", "--tracking", "http://127.0.0.1:9"], "no server answers at http://127.0.0.1:9 (["),
     (["run", "--tracking", "http://[::"], "no server answers at http://[:: ("),
     (["run", "--tracking", "sqlite:////nowhere/at/all.db"], "cannot write a database to /nowhere/at"),
-    (["run", "--nonsense"], "No such option"),
+    (["run", "--nonsense"], "No such option: --nonsense; see: bdl-bench run --help"),
+    (["run", "--datset", "yacht"], "no such option: --datset; did you mean --dataset"),
     (["run", "--jobs", "none"], "--jobs"),
 ]
 
@@ -144,6 +145,18 @@ def test_what_cannot_be_is_refused_before_anything_is_done(tiny, tmp_path, invok
     command, *options = words
     assert reason in refusal(invoke(command, tiny, *options))
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--vrsion"], "no such option: --vrsion; did you mean --version?"),
+        (["data", "lst"], "Did you mean 'list'?"),
+        (["table"], "; see: bdl-bench table --help"),
+    ],
+)
+def test_a_command_line_that_is_wrong_says_where_to_look(invoke, words, reason):
+    assert reason in refusal(invoke(*words))
 
 
 def test_an_unknown_paper_is_refused_before_training(tiny, tmp_path, invoke):

@@ -52,4 +52,11 @@ class UspsSet(FileSet):
 
 
 usps_3v5 = UspsSet("usps_3v5", "whether a handwritten digit is a five (1) or a three", 1540, 256, 20)
-usps_3v5_smoothed = UspsSet("usps_3v5_smoothed", "the same, of images smoothed by 0.75 pixels", 1540, 256, 20, 0.75)
+usps_3v5_smoothed = UspsSet(
+    "usps_3v5_smoothed",
+    "whether a handwritten digit is a five (1) or a three, images smoothed by 0.75 pixels",
+    1540,
+    256,
+    20,
+    0.75,
+)

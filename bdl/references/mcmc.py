@@ -70,8 +70,10 @@ class Settings:
 
     Parameters
     ----------
-    draws, tune
-        Kept and warm-up iterations of each chain.
+    draws
+        Iterations of each chain that are kept.
+    tune
+        Iterations of each chain before these, in which the step size is adapted; they are dropped.
     chains
         Number of chains.
     seed

@@ -25,7 +25,7 @@ class Decay:
     Parameters
     ----------
     power
-        p.
+        The p above; the larger, the faster the rate falls.
     """
 
     power: Annotated[float, Gt(0)] = 0.51
@@ -42,7 +42,7 @@ class Power:
     Parameters
     ----------
     power
-        p.
+        The p above; the larger, the faster the rate falls.
     """
 
     power: Annotated[float, Gt(0)]
@@ -59,7 +59,7 @@ class Exponential:
     Parameters
     ----------
     base
-        b.
+        The b above, by which the rate is multiplied after each epoch.
     """
 
     base: Annotated[float, Gt(0), Le(1)]
