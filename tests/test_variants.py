@@ -252,6 +252,11 @@ def test_a_profile_is_told_in_what_it_changes():
     assert told.count("training.batch_size") == 1, "once for all entries"
 
 
+def test_lists_are_told_by_names(tiny):
+    made = load_variant(str(tiny), overrides=["metrics=[nmll, {name: rmse, standardised: true}]"])
+    assert remark(made, made.benchmark, None) == "Not the protocol: metrics=[nmll, rmse_true]."
+
+
 def test_changes_of_entries_that_are_not_run_are_not_told(tiny):
     more = "profiles:\n  quick:\n    entries: {fixed: {training: {epochs: 7}}, other: {training: {batch_size: 3}}}\n"
     tiny.write_text(TWO.partition("profiles:")[0] + more, "utf-8")

@@ -199,7 +199,11 @@ def _changed(path: str, old: object) -> str:
 
 
 def _short(value: object) -> str:
+    """Write a value for people; components of a list by their labels or names."""
     text = plain(value)
+    if isinstance(value, list):
+        names = [own.get("label") or own.get("name", own) if isinstance(own, dict) else own for own in value]
+        text = f"[{', '.join(map(plain, names))}]"
     return text if len(text) <= _LONG else f"{text[:_LONG]}..."
 
 
