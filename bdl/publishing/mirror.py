@@ -1,5 +1,6 @@
 """The MLflow mirror: one experiment a benchmark, one run a cell, written from the store in batches."""
 
+import hashlib
 import json
 import time
 from collections import Counter
@@ -33,6 +34,9 @@ Measurement = tuple[str, float, int]
 _KIND = {"mlflow.experimentKind": "custom_model_development"}
 """Opens the experiment in the interface's view for trained models, not in that for language models."""
 
+_CONTENT = "bdl.content"
+"""Tag with the digest of a run that is complete."""
+
 _LONGEST = 5000
 """Characters of a tag that MLflow takes."""
 _METRICS_PER_CALL, _PARAMS_PER_CALL, _TAGS_PER_CALL = 1000, 100, 100
@@ -49,6 +53,13 @@ class _Content:
     measured: list[Measurement]
     tags: Mapping[str, str]
     artifacts: Sequence[Path]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of all of it, files with their content."""
+        files = [(path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in self.artifacts]
+        said = [self.identity, self.failed, self.params, self.measured, dict(self.tags), files]
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def mirror(
@@ -95,11 +106,11 @@ def mirror(
 
     Notes
     -----
-    A run of the same fingerprint is replaced: the new one is completed first, then the old one is deleted
-    (``mlflow gc`` purges it). An update in place could not, since MLflow's parameters never change and its
-    series only grow. A run of another fingerprint stays, as history. A run is FINISHED only when complete and
-    when a fit of it succeeded; what interrupts the writing leaves it FAILED or RUNNING, and the next mirror replaces
-    it. The tag ``bdl.failures`` counts the reasons of failed fits.
+    A run of the same fingerprint that says the same, by the tag ``bdl.content``, stays. Another is replaced: the new
+    one is completed first, then the old one is deleted (``mlflow gc`` purges it). An update in place could not, since
+    MLflow's parameters never change and its series only grow. A run of another fingerprint stays, as history. A run is
+    FINISHED only when complete and when a fit of it succeeded; what interrupts the writing leaves it FAILED or
+    RUNNING, and the next mirror replaces it. The tag ``bdl.failures`` counts the reasons of failed fits.
     """
     contents = [_content(benchmark, store, cell, tags, artifacts) for cell in cells]
     for path in artifacts:
@@ -236,15 +247,21 @@ def _experiment(client: "MlflowClient", benchmark: "Benchmark", variant: str, ar
 
 
 def _replace(client: "MlflowClient", experiment: str, content: _Content) -> str:
-    """Write a run, then delete the runs that it replaces."""
+    """Write a run, then delete the runs that it replaces; one that says the same and is complete stays instead."""
     found = client.search_runs([experiment], f"tags.`bdl.fit_hash` = '{content.identity['bdl.fit_hash']}'")
-    older = [run.info.run_id for run in found if content.identity.items() <= run.data.tags.items()]
+    own = [run for run in found if content.identity.items() <= run.data.tags.items()]
+    digest, status = content.digest, "FAILED" if content.failed else "FINISHED"
+    for run in own:
+        if (run.data.tags.get(_CONTENT), run.info.status) == (digest, status):
+            return str(run.info.run_id)
+    older = [run.info.run_id for run in own]
     place = [content.identity.get(f"bdl.{part}") for part in ("dataset", "entry", "point")]
     name = "/".join(part for part in place if part)
     run_id: str = client.create_run(experiment, tags=content.identity, run_name=name).info.run_id
     try:
         _write(client, run_id, content)
-        client.set_terminated(run_id, "FAILED" if content.failed else "FINISHED")
+        client.set_tag(run_id, _CONTENT, digest)
+        client.set_terminated(run_id, status)
     except BaseException:
         with suppress(Exception):
             client.set_terminated(run_id, "FAILED")
