@@ -25,15 +25,25 @@ def list_(
     profile: Profile = "paper",
 ) -> None:
     """List the references that are sampled, and whether they are here."""
-    from bdl.plan.truths import summary
+    from bdl.plan.truths import sampled, summary
     from bdl.references.cache import read, state
     from bdl.spec import list_benchmarks
 
+    lines, without = [], []
     for name in names or [name for name, _ in list_benchmarks()]:
-        for reference in _references(name, profile, []):
+        cells = _cells(name, profile, [])
+        references = sampled(cells)
+        for reference in references:
             found = state(reference.recipe)
             about = summary(read(reference.recipe).certificate) if found == "ready" else found
-            terminal.console().print(f"{reference.benchmark}  {reference.place}: {about}", highlight=False)
+            lines.append((reference.benchmark, reference.place, about))
+        if names and not references:
+            computed = f"none is sampled, each is computed when it is needed: bdl-bench references show {name}"
+            without.append(f"{name}: {computed if cells else 'it names no reference'}")
+    widths = [max((len(line[column]) for line in lines), default=0) for column in (0, 1)]
+    told = [f"{benchmark:<{widths[0]}}  {place:<{widths[1]}}  {about}" for benchmark, place, about in lines]
+    for line in (*told, *without):
+        terminal.console().print(line, highlight=False, soft_wrap=True)
 
 
 @app.command()

@@ -54,8 +54,8 @@ def sampled(tmp_path, monkeypatch):
 
 def test_a_run_samples_what_is_missing_and_keeps_it(sampled, invoke, tmp_path):
     assert invoke("references", "list", sampled)[1].splitlines() == [
-        "sampled  synthetic: missing",
-        "sampled  synthetic, split 1: missing",
+        "sampled  synthetic           missing",
+        "sampled  synthetic, split 1  missing",
     ]
     assert "sample it: bdl-bench references build" in invoke("references", "show", sampled)[1]
 
@@ -143,7 +143,7 @@ def test_streams_have_no_reference_and_are_not_drawn(invoke, monkeypatch):
     from bdl.data import streams
 
     monkeypatch.setattr(streams.Stream, "model", lambda *_: pytest.fail("drawn"))
-    assert invoke("references", "list", "online-fa") == (0, "", "")
+    assert invoke("references", "list", "online-fa") == (0, "online-fa: it names no reference\n", "")
     code, _, err = invoke("references", "show", "online-fa")
     assert code == 2
     assert err == "bdl-bench: online-fa names no reference: there is nothing to show\n"
@@ -158,7 +158,7 @@ def test_a_changed_file_stops_the_run_before_it_trains(sampled, invoke, tmp_path
     assert "corrupt reference" in err
     assert err.count("\n") == 1
     assert not (tmp_path / "results/sampled/trials.parquet").exists()
-    assert "synthetic: corrupt" in invoke("references", "list", sampled)[1]
+    assert "  corrupt\n" in invoke("references", "list", sampled)[1]
     assert invoke("references", "build", sampled, "--fresh")[0] == 0
     assert invoke("run", sampled, "--tracking", "none")[0] == 0
 
@@ -230,3 +230,11 @@ def test_a_benchmark_without_sampled_references_has_nothing_to_build(invoke):
     code, _, err = invoke("references", "build", "vifa-synthetic")
     assert code == 2
     assert "no reference of vifa-synthetic is sampled" in err
+
+
+def test_a_benchmark_without_sampled_references_says_so(invoke):
+    code, out, _ = invoke("references", "list", "uci-regression")
+    assert (code, out) == (0, "uci-regression: it names no reference\n")
+    code, out, _ = invoke("references", "list", "sgd-posterior")
+    assert code == 0
+    assert out.startswith("sgd-posterior: none is sampled, each is computed when it is needed")
