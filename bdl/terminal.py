@@ -147,7 +147,7 @@ def _mended(error: Exception, message: str) -> str:
     given, options = getattr(error, "option_name", None), [name for own in context.command.params for name in own.opts]
     if given and (near := get_close_matches(given, options, n=2, cutoff=0.6)):
         return f"no such option: {given}; did you mean {' or '.join(near)}?"
-    words = []
+    words: list[str] = []
     while context.parent is not None:
         words.insert(0, context.info_name)
         context = context.parent
