@@ -11,9 +11,10 @@ from typing import Literal, NamedTuple
 
 from bdl.plan import machine
 from bdl.plan.cell import Cell
-from bdl.plan.cost import compiles, fits, scoring_seconds, seconds_model, updates_of, width
+from bdl.plan.cost import compiles, fits, scoring_seconds, updates_of, width
+from bdl.plan.effort import COMPILATION, effort
 from bdl.plan.lanes import side_by_side
-from bdl.plan.sizes import COMPILED, ROW_BYTES, memory, posterior_size
+from bdl.plan.sizes import ROW_BYTES, memory, posterior_size
 from bdl.store.rows import CellKey, Row, Stage
 from bdl.store.store import Store
 
@@ -26,6 +27,7 @@ Basis = Literal[
     "the planner's model of an update",
 ]
 """What the time of a stage of a cell rests on."""
+_PLANNER: Basis = "the planner's model of an update"
 
 
 class Measured(NamedTuple):
@@ -137,15 +139,19 @@ def estimate(left: Sequence[Left], jobs: int, measured: Iterable[Measured]) -> E
     rates = _rates(cells, measured)
     basis: Counter[Basis] = Counter()
     total = longest = 0.0
+    compiled = set()
     for own in left:
         street = 0.0
         for stage in _STAGES:
             if count := own.fits(stage):
                 seconds, why = _stage_seconds(own, stage, rates)
                 basis[why] += count
+                if why == _PLANNER and compiles(own.cell, stage):
+                    compiled.add((own.cell.settings.method.build(), own.cell.problem, stage))
                 total += seconds
                 street += seconds / own.lanes(stage)
         longest = max(longest, street)
+    total += COMPILATION * len(compiled)
     at_once = 1 if jobs == 1 else min(jobs, machine.cores())
     plan = [(own.cell, own.splits) for own in left if own.splits]
     disk = sum(own.splits * posterior_size(own.cell) + (own.splits + own.search) * ROW_BYTES for own in left)
@@ -177,7 +183,7 @@ def _rates(cells: Mapping[CellKey, Cell], measured: Iterable[Measured]) -> dict[
         like = cell or entries.get(kind.cell[1])
         if like is None or not (updates or cell):
             continue
-        model = count * seconds_model(like, updates, kind.width)
+        model = count * effort(like).seconds(updates, kind.width, compiles(like, kind.stage))
         for key in ((kind.own, kind.cell, kind.stage), (like.entry,), ()):
             pair = sums.setdefault(key, [0.0, 0.0])
             pair[0] += lasted[kind]
@@ -188,7 +194,8 @@ def _rates(cells: Mapping[CellKey, Cell], measured: Iterable[Measured]) -> dict[
 def _stage_seconds(own: Left, stage: Stage, rates: Mapping[tuple[object, ...], float]) -> tuple[float, Basis]:
     """Foretell the time of what is left of a stage, in one process, and say what that rests on."""
     cell = own.cell
-    model = own.trained(stage) * seconds_model(cell, updates_of(cell, stage), width(cell, stage))
+    per_fit = effort(cell).seconds(updates_of(cell, stage), width(cell, stage), compiles(cell, stage))
+    model = own.trained(stage) * per_fit
     scores = own.fits(stage) * scoring_seconds(cell, stage)
     untimed = scores if stage == "final" else 0.0  # rows of the search have their scores in their seconds
     ways: tuple[tuple[tuple[object, ...], Basis], ...] = (
@@ -200,4 +207,4 @@ def _stage_seconds(own: Left, stage: Stage, rates: Mapping[tuple[object, ...], f
     for key, basis in ways:
         if key in rates:
             return model * rates[key] + untimed, basis
-    return scores + model / (COMPILED if compiles(cell, stage) else 1), "the planner's model of an update"
+    return scores + model, _PLANNER

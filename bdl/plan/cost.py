@@ -2,7 +2,7 @@
 
 from bdl.models.modules import Module
 from bdl.plan.cell import Cell
-from bdl.plan.lanes import batches_per_step, fits_of_split, load, side_by_side, splits_of
+from bdl.plan.lanes import batches_per_step, fits_of_split, side_by_side, splits_of
 from bdl.plan.programs import schedule
 from bdl.store.rows import Stage
 from bdl.training.compiling import worthwhile
@@ -68,32 +68,13 @@ def _convolves(cell: Cell) -> bool:
     return isinstance(model, Module) and model.shape is not None
 
 
-# Measured on two cores (scripts/bench_training.py): seconds of an update, and of each parameter of a model-minibatch.
-_LAUNCH, _PARAMETER = 3e-3, 25e-9
-# The same for predictions: of each number that is drawn, and of each parameter of a sample for each row.
+# Measured on two cores, of predictions: seconds of a number that is drawn, and of a parameter of a sample for a row.
 _DRAWN, _PREDICTED = 2e-8, 1e-9
 
 
 def width(cell: Cell, stage: Stage) -> int:
     """Count the fits that train side by side in a stage: those of a lane, whichever of them run."""
     return 1 if cell.settings.direct else side_by_side(cell, stage) * fits_of_split(cell, stage)
-
-
-def seconds_model(cell: Cell, n_updates: float, group: int) -> float:
-    """Foretell the share of a fit in the time of its group, uncompiled; what is measured tells how far that is off.
-
-    Parameters
-    ----------
-    cell
-        What is fitted.
-    n_updates
-        Updates of the fit; 0 for a method without minibatches, whose time only a measurement can tell.
-    group
-        Fits that train together.
-    """
-    if not n_updates:
-        return _LAUNCH
-    return n_updates * (_LAUNCH / group + _PARAMETER * load(cell))
 
 
 def updates_of(cell: Cell, stage: Stage) -> int:

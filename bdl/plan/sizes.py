@@ -17,7 +17,7 @@ from bdl.methods.base import Method, StreamMethod
 from bdl.models.base import LayeredModel
 from bdl.plan import machine
 from bdl.plan.cell import Cell
-from bdl.plan.cost import fits, scoring_seconds, seconds_model, updates_of, width
+from bdl.plan.cost import fits, scoring_seconds, updates_of, width
 from bdl.plan.lanes import batches_per_step, load
 from bdl.plan.programs import schedule
 from bdl.store.rows import Stage
@@ -30,8 +30,8 @@ _BASE = 400_000_000
 """Bytes that a process takes before it has any data: the interpreter, PyTorch and its compiler."""
 ROW_BYTES = 2000
 """That a row takes in the store, in memory and where it is published."""
-COMPILED = 5
-"""Compiled programs are that much faster at the most."""
+_NUMBER, _GROUP = 5e-9, 6e-4
+"""Seconds that an update takes at the least: for each number that it goes through, and of each group of fits."""
 _STAGES: tuple[Stage, ...] = ("search", "final")
 
 
@@ -96,8 +96,8 @@ def least_seconds(cell: Cell, splits: int) -> float:
         count = splits * fits(cell, stage)
         if count:
             updates = 0 if _one_by_one(cell) else updates_of(cell, stage)
-            total += _number(count) * seconds_model(cell, _number(updates), width(cell, stage)) / COMPILED
-            total += _number(count) * scoring_seconds(cell, stage) / COMPILED
+            per_fit = _number(updates) * (_GROUP / width(cell, stage) + _NUMBER * load(cell))
+            total += _number(count) * (per_fit + scoring_seconds(cell, stage) / 5)
     return total / machine.cores()
 
 
