@@ -86,6 +86,7 @@ class SearchGroup:
     def _scored(self, search: Search, compile: bool, report: Report) -> list[FoldScore]:
         cell = self.cell
         settings = {split: self._proposed(search, split) for split in self.scores}
+        cost = unit(cell, "search")
         return cross_validate(
             program(cell),
             {split: cell.data.split(split) for split in self.scores},
@@ -95,7 +96,7 @@ class SearchGroup:
             score=search.metric.build(),
             identity=cell.identity,
             compile=compile,
-            progress=lambda minibatches: report(minibatches * unit(cell)),
+            progress=lambda minibatches: report(minibatches * cost),
             checkpoint=self.checkpoint(),
         )
 
@@ -265,7 +266,7 @@ def _timed(
     work: Fitting, cell: Cell, report: Report, checkpoint: Checkpoint | None
 ) -> Iterator[tuple[float, Snapshot]]:
     """Yield each snapshot with the seconds that the fits took since the one before."""
-    cost = unit(cell)
+    cost = unit(cell, "final")
     with WorkClock() as clock:
         start = clock.now()
         for snapshot in work.run(looks(cell), lambda minibatches: report(minibatches * cost), checkpoint):

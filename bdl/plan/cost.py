@@ -2,6 +2,7 @@
 
 from bdl.models.modules import Module
 from bdl.plan.cell import Cell
+from bdl.plan.effort import effort
 from bdl.plan.lanes import batches_per_step, fits_of_split, side_by_side, splits_of
 from bdl.plan.programs import schedule
 from bdl.store.rows import Stage
@@ -33,15 +34,16 @@ def minibatches(cell: Cell, stage: Stage) -> int:
     return updates(cell, rows) * batches_per_step(cell)
 
 
-def unit(cell: Cell) -> int:
-    """Relative time that a model-minibatch takes; a small model costs as much as 200 parameters at least."""
-    return 200 + (cell.stream.dim if cell.settings.streams else cell.problem.dim)
+def unit(cell: Cell, stage: Stage) -> int:
+    """Foretell the nanoseconds that a model-minibatch takes, the unit that progress is told in."""
+    per_fit = effort(cell).seconds(1, width(cell, stage), compiles(cell, stage))
+    return max(1, round(1e9 * per_fit / batches_per_step(cell)))
 
 
 def remaining_work(cell: Cell, search_fits: int, final_fits: int) -> int:
     """Work of so many fits of each stage, in the units that progress is told in."""
-    todo = search_fits * minibatches(cell, "search") if search_fits else 0
-    return unit(cell) * (todo + final_fits * minibatches(cell, "final"))
+    counts: dict[Stage, int] = {"search": search_fits, "final": final_fits}
+    return sum(count * minibatches(cell, stage) * unit(cell, stage) for stage, count in counts.items() if count)
 
 
 def compiles(cell: Cell, stage: Stage) -> bool:

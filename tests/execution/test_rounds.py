@@ -83,7 +83,9 @@ def test_each_round_trains_every_split_as_one_program(calm):
     outcome, ear = calm
     rounds = [("search", [[trial] * FOLDS] * 3) for trial in range(TRIALS)]
     assert ear.rounds == [*rounds, ("final", [[0]] * 3)]
-    assert ear.total == (200 + 11) * 3 * (TRIALS * FOLDS * IN_A_FOLD + IN_A_FIT)
+    (cell,) = plan(load(), splits=(0, 1, 2))
+    search = TRIALS * FOLDS * IN_A_FOLD * unit(cell, "search")
+    assert ear.total == ear.done == 3 * (search + IN_A_FIT * unit(cell, "final"))
     assert len(outcome) == 3 * (TRIALS * FOLDS + 1)
 
 
@@ -121,7 +123,8 @@ def test_an_interrupted_search_goes_on_as_it_would_have(calm, store, monkeypatch
     interrupted(monkeypatch, rounds, store, (0, 1, 2))
     (cell,) = plan(load(), splits=(0, 1, 2))
     assert len(rows_of(store)) == 3 * FOLDS * rounds
-    assert remaining(cell, store) == unit(cell) * 3 * ((TRIALS - rounds) * FOLDS * IN_A_FOLD + IN_A_FIT)
+    search = unit(cell, "search") * (TRIALS - rounds) * FOLDS * IN_A_FOLD
+    assert remaining(cell, store) == 3 * (search + unit(cell, "final") * IN_A_FIT)
     assert len(go(load(), store, (0, 1, 2)).groups) == TRIALS - rounds + 1
     assert outcomes(store) == calm[0]
     assert go(load(), store, (0, 1, 2)).groups == []

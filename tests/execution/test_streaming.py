@@ -37,7 +37,7 @@ def learnt(*overrides, entry="online-em", splits=(0, 1)):
     (cell,) = plan(benchmark, splits=splits)
     done: list[int] = []
     found = group([(cell, split) for split in splits]).run(done.append)
-    assert sum(done) == minibatches(cell, "final") * len(splits) * unit(cell) > 0
+    assert sum(done) == minibatches(cell, "final") * len(splits) * unit(cell, "final") > 0
     return found
 
 
@@ -128,7 +128,7 @@ def test_a_batch_of_data_sets_gives_the_rows_of_each_alone(tmp_path):
         claim([first], store)
         store.append(done)
         ear = run_here([first, second], store)
-        assert ear.done == ear.total == 3 * 200 * unit(first)
+        assert ear.done == ear.total == 3 * 200 * unit(first, "final")
         assert [rows[0].cell[0] for rows in ear.stored_rows] == ["fa_100_10", "fa_100_1000"]
         among = [row for cell in (first, second) for row in store.rows("final", cell.key)]
         assert [len(store.readings(cell.key)) for cell in (first, second)] == [2 * 2 * 2] * 2

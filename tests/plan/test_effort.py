@@ -1,9 +1,16 @@
 """What an update takes: products counted by hand, operations that grow with what they should, and time from both."""
 
+from dataclasses import dataclass
+from math import inf
+
 import pytest
 import yaml
 
-from bdl.plan.effort import Effort, effort
+from bdl.methods.bbb import BayesByBackprop
+from bdl.models.likelihoods import Gaussian
+from bdl.models.networks import Linear
+from bdl.models.problem import Problem
+from bdl.plan.effort import Effort, _counted, effort
 from bdl.plan.planning import cells_of
 from bdl.spec import load_benchmark
 
@@ -68,6 +75,25 @@ def test_rates_that_change_and_double_precision_take_the_same_operations(tmp_pat
     schedule = {name: {"name": "constant"} for name in ("c", "F", "gamma")} | {"c": {"name": "decay", "power": 0.5}}
     other = counted(tmp_path, {"name": "linear"}, method, schedule=schedule, dtype="float64")
     assert other.products == plain.products
+
+
+@dataclass(frozen=True)
+class ByValue(BayesByBackprop):
+    """Looks at a number, which a tensor made of its shape alone does not have."""
+
+    def step(self, state, batches, hyper, noise, problem):
+        assert float(next(iter(noise.values())).sum()) < inf
+        return super().step(state, batches, hyper, noise, problem)
+
+
+def test_a_method_that_cannot_be_counted_is_guessed_by_its_parameters():
+    problem = Problem(Linear(), Gaussian(), d_in=10)
+    counted, guessed = (
+        _counted(method, problem, (20, 10), "float32", False, 0)
+        for method in (BayesByBackprop(samples=3), ByValue(samples=3))
+    )
+    assert counted.products > 0
+    assert (guessed.products, guessed.numbers) == (0, 40 * problem.dim)
 
 
 def test_fits_of_a_group_share_launches_and_nothing_else():

@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from bdl.errors import InputError
-from bdl.plan.cost import minibatches, remaining_work, updates
+from bdl.plan.cost import compiles, minibatches, remaining_work, unit, updates, width
+from bdl.plan.effort import effort
 from bdl.plan.fingerprint import fit_hash
 from bdl.plan.planning import cells_of, plan
 from bdl.plan.programs import final_fitting
@@ -322,9 +323,12 @@ def test_cells_are_sent_to_other_processes_without_their_data(load):
         assert back.data.checksum == cell.data.checksum
 
 
-def test_work_is_counted_in_minibatches_and_the_size_of_the_model(load):
+def test_work_is_counted_in_minibatches_and_the_time_that_one_takes(load):
     """398 rows make 39 minibatches an epoch, of which an update takes four; a model of 11 parameters."""
     (cell,) = plan(load().select(["diabetes"]), splits=[0])
     assert minibatches(cell, "final") == 2 * 39 // 4 * 4
     assert minibatches(cell, "final") == updates(cell, 398) * 4
-    assert remaining_work(cell, 0, 2) == 2 * (200 + 11) * minibatches(cell, "final")
+    assert remaining_work(cell, 0, 2) == 2 * unit(cell, "final") * minibatches(cell, "final")
+    assert remaining_work(cell, 3, 0) == 3 * unit(cell, "search") * minibatches(cell, "search")
+    share = effort(cell).seconds(1, width(cell, "final"), compiles(cell, "final")) / 4
+    assert unit(cell, "final") == pytest.approx(1e9 * share, abs=1)
