@@ -1,0 +1,173 @@
+"""Puts runs of parts of a benchmark into its published rows, and writes tables and figures of both anew.
+
+A table that takes longer than one sitting, or more than one machine, is run in parts (``--dataset``, ``--method``,
+``--splits``). Each folder of such a run, ``results/<benchmark>/variants/<part>``, takes the place of the published rows
+of its cells, search folds included; a cell that lacks a published split is refused. Other cells stay.
+
+``provenance.json`` names the machine, the packages and the commit of the newest part; those of every other origin stand
+under ``taken_from`` with the cells that came from there, and each cell keeps the hashes of the code that made it. Rows
+are shown as made with the benchmark's file as it is now, so that a note has to say where kept rows are not.
+"""
+
+import argparse
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+from rich.console import Console
+
+from bdl.errors import InputError
+from bdl.publishing.found import look
+from bdl.publishing.frames import read_frames
+from bdl.publishing.outcome import Pictures, draw, tables
+from bdl.publishing.provenance import ORIGIN, write_provenance
+from bdl.spec import load_variant
+
+BY_CELL = ("fit_hashes", "score_hashes", "compiled")
+"""What a provenance tells of each cell."""
+
+
+class Run(NamedTuple):
+    """Published rows with their provenance."""
+
+    rows: pd.DataFrame
+    points: pd.DataFrame
+    origin: dict[str, Any]
+
+    @property
+    def splits(self) -> dict[str, list[int]]:
+        """Splits of the final fits of each cell, by ``dataset/entry``."""
+        final = self.rows[self.rows.stage == "final"]
+        found = dict[str, list[int]]()
+        for cell, split in zip(_cells(final), final.split, strict=True):
+            found.setdefault(cell, []).append(int(split))
+        return {cell: sorted(splits) for cell, splits in found.items()}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("published", type=Path, help="folder of published rows, results/<benchmark>")
+    parser.add_argument("parts", type=Path, nargs="+", help="folders of runs of parts")
+    options, console = parser.parse_args(arguments), Console()
+    try:
+        merged = merge(read(options.published), [read(part) for part in options.parts])
+        write(merged, options.published)
+    except InputError as error:
+        console.print(f"error: {error}", style="red", highlight=False)
+        return 2
+    for cell, splits in merged.splits.items():
+        console.print(f"{cell}: {len(splits)} splits", highlight=False)
+    return 0
+
+
+def read(folder: Path) -> Run:
+    """Read a folder of published rows; errors as in `read_frames`."""
+    rows, points, _ = read_frames(folder)
+    return Run(rows, points, json.loads((folder / "provenance.json").read_text(encoding="utf-8")))
+
+
+def merge(published: Run, parts: Sequence[Run]) -> Run:
+    """Put parts in the place of published cells.
+
+    Raises
+    ------
+    InputError
+        If a part is of another benchmark or profile, has fewer splits of a cell, or a cell is in two parts.
+    """
+    runs, taken = [published, *parts], set[str]()
+    for part in parts:
+        for name in ("benchmark", "profile"):
+            if part.origin[name] != published.origin[name]:
+                raise InputError(f"{part.origin[name]} is not the {name} of the published rows: leave it out")
+        for cell, splits in part.splits.items():
+            if cell in taken:
+                raise InputError(f"{cell} is in two parts: leave one out")
+            if not set(published.splits.get(cell, ())) <= set(splits):
+                raise InputError(f"{cell}: the part lacks splits that are published; run them, too")
+            taken.add(cell)
+    kept = Run(_without(published.rows, taken), _without(published.points, taken), published.origin)
+    rows = pd.concat([run.rows for run in (kept, *parts)], ignore_index=True)
+    points = pd.concat([run.points for run in (kept, *parts)], ignore_index=True)
+    return Run(_ordered(rows, published), _ordered(points, published), _provenance(kept, runs[1:], rows))
+
+
+def write(merged: Run, folder: Path) -> None:
+    """Write rows, provenance, tables and figures."""
+    asked = load_variant(merged.origin["benchmark"], merged.origin["profile"])
+    for name, table in (("trials", merged.rows), ("points", merged.points)):
+        table.attrs["made"] = json.dumps(asked.dump())
+        if len(table):
+            table.to_parquet(folder / f"{name}.parquet", compression="zstd", index=False)
+    write_provenance({**merged.origin, **asked.dump()}, folder)
+    found = look(folder, asked)
+    for format, name in (("markdown", "table.md"), ("json", "table.json")):
+        (folder / name).write_text(str(tables(found, format)), encoding="utf-8")
+    draw(found, Pictures(), folder)
+
+
+def _cells(table: pd.DataFrame) -> "pd.Series[str]":
+    return table.dataset + "/" + table.entry
+
+
+def _without(table: pd.DataFrame, cells: Iterable[str]) -> pd.DataFrame:
+    return table[~_cells(table).isin(set(cells))]
+
+
+def _ordered(table: pd.DataFrame, like: Run) -> pd.DataFrame:
+    """Order cells as they are published, new ones last; the rows of a cell stay as they are."""
+    order = {name: at for at, name in enumerate(dict.fromkeys([*like.splits, *_cells(table)]))}
+    places = _cells(table).map(order)
+    return table.loc[places.sort_values(kind="stable").index].reset_index(drop=True)
+
+
+def _provenance(kept: Run, parts: Sequence[Run], rows: pd.DataFrame) -> dict[str, Any]:
+    """Name each origin once: the newest part at the top, the others under ``taken_from``."""
+    newest = max((part.origin for part in parts), key=lambda origin: str(origin["written"]))
+    origins = dict[str, tuple[dict[str, Any], list[str]]]()
+    for run in (kept, *parts):
+        for origin, cells in _origins(run):
+            own = {name: origin[name] for name in ORIGIN if name in origin}
+            place = json.dumps({name: own.get(name) for name in ORIGIN if name != "written"})
+            known = origins.setdefault(place, (own, []))
+            known[0]["written"] = max(known[0]["written"], own["written"])
+            known[1].extend(cells)
+    top = json.dumps({name: newest.get(name) for name in ORIGIN if name != "written"})
+    by_cell = {name: _by_cell(name, kept, parts) for name in BY_CELL}
+    splits = Run(rows, kept.points, {}).splits
+    taken = [
+        {**own, "work_minutes": _minutes(rows, cells), "cells": {cell: splits[cell] for cell in cells}}
+        for place, (own, cells) in origins.items()
+        if place != top and cells
+    ]
+    own = {"splits": sorted(set().union(*splits.values())), "work_minutes": _minutes(rows, origins[top][1])}
+    return {**newest, **by_cell, **own, "command_wall_minutes": 0.0, "taken_from": taken}
+
+
+def _origins(run: Run) -> Iterable[tuple[Mapping[str, Any], list[str]]]:
+    """Give each origin of a run with the cells in its rows of which any split is from there."""
+    left = dict.fromkeys(run.splits)
+    for other in run.origin.get("taken_from", ()):
+        cells = [cell for cell in other["cells"] if cell in left]
+        yield other, cells
+        left = {cell: None for cell in left if cell not in cells}
+    yield run.origin, list(left)
+
+
+def _by_cell(name: str, kept: Run, parts: Sequence[Run]) -> dict[str, Any]:
+    """Merge what is told of each cell; earlier versions called the hashes of fits fingerprints, and had no others."""
+    found = dict[str, Any]()
+    for run in (kept, *parts):
+        told = run.origin.get(name) or (run.origin.get("fingerprints", {}) if name == "fit_hashes" else {})
+        found |= {cell: told.get(cell) for cell in run.splits}
+    return found
+
+
+def _minutes(rows: pd.DataFrame, cells: Iterable[str]) -> float:
+    own = rows[_cells(rows).isin(set(cells)) & (rows.stage == "final")]
+    return round(float(own.runtime.sum()), 3)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,98 @@
+"""Runs of parts take the place of published cells, and their provenance goes with them."""
+
+import json
+import shutil
+from pathlib import Path
+
+import merge_parts
+import pandas as pd
+import pytest
+
+from bdl.publishing.frames import read_frames
+
+PUBLISHED = Path(__file__).parents[2] / "results" / "slang-uci"
+CELL = ("yacht", "bbb")
+
+
+@pytest.fixture
+def published(tmp_path):
+    target = tmp_path / "published"
+    target.mkdir()
+    rows, _, made = read_frames(PUBLISHED)
+    few = rows[rows.dataset.isin(["yacht", "energy"]) & rows.entry.isin(["bbb", "slang"])].reset_index(drop=True)
+    few.attrs["made"] = made
+    few.to_parquet(target / "trials.parquet", index=False)
+    shutil.copy(PUBLISHED / "provenance.json", target)
+    return target
+
+
+@pytest.fixture
+def part(published, tmp_path):
+    """The run of one cell on another machine, whose errors are twice as large."""
+    folder = tmp_path / "part"
+    folder.mkdir()
+    rows, _, made = read_frames(published)
+    own = rows[(rows.dataset == CELL[0]) & (rows.entry == CELL[1])].assign(rmse=lambda table: 2 * table.rmse)
+    own.attrs["made"] = made
+    own.to_parquet(folder / "trials.parquet", index=False)
+    origin = json.loads((published / "provenance.json").read_text())
+    machine = {**origin["machine"], "processor": "another"}
+    told = {"fit_hashes": {"yacht/bbb": "ours"}, "score_hashes": {"yacht/bbb": "its"}, "compiled": {"yacht/bbb": []}}
+    new = {**origin, **told, "machine": machine, "written": "2999-01-01T00:00:00+00:00", "taken_from": []}
+    (folder / "provenance.json").write_text(json.dumps(new))
+    return folder
+
+
+def cell(folder: Path) -> pd.Series:
+    rows, _, _ = read_frames(folder)
+    return (rows.dataset == CELL[0]) & (rows.entry == CELL[1])
+
+
+def test_rows_of_the_cell_are_those_of_the_part_and_others_stay(published, part):
+    before, _, _ = read_frames(published)
+    own = cell(published)
+    assert merge_parts.main([str(published), str(part)]) == 0
+    after, _, _ = read_frames(published)
+    expected = before.assign(rmse=before.rmse.where(~own, 2 * before.rmse))
+    pd.testing.assert_frame_equal(after, expected, check_like=True)
+    table = json.loads((published / "table.json").read_text())
+    [found] = [
+        row
+        for row in table
+        if (row["dataset"], row["method"], row["metric"], row["statistic"]) == (*CELL, "rmse", "mean")
+    ]
+    assert found["ours"] == pytest.approx(2 * before[own & (before.stage == "final")].rmse.mean(), rel=1e-12)
+    assert (published / "figures" / "slang-uci-rmse.png").exists()
+
+
+def test_the_provenance_names_both_machines_and_every_cell_once(published, part):
+    before = json.loads((published / "provenance.json").read_text())
+    assert merge_parts.main([str(published), str(part)]) == 0
+    after = json.loads((published / "provenance.json").read_text())
+    assert after["machine"]["processor"] == "another"
+    others = ["energy/bbb", "energy/slang", "yacht/slang"]
+    assert after["fit_hashes"] == {name: before["fit_hashes"][name] for name in others} | {"yacht/bbb": "ours"}
+    elsewhere = {name: origin["machine"] for origin in after["taken_from"] for name in origin["cells"]}
+    made = {name: origin["machine"] for origin in before["taken_from"] for name in origin["cells"]}
+    assert elsewhere == {name: made.get(name, before["machine"]) for name in others}
+    rows, _, _ = read_frames(published)
+    total = after["work_minutes"] + sum(origin["work_minutes"] for origin in after["taken_from"])
+    assert total == pytest.approx(rows[rows.stage == "final"].runtime.sum(), abs=0.01)
+
+
+def test_a_part_with_fewer_splits_is_refused(published, part, capsys):
+    rows, _, _ = read_frames(part)
+    rows[rows.split != 3].to_parquet(part / "trials.parquet", index=False)
+    before = (published / "trials.parquet").read_bytes()
+    assert merge_parts.main([str(published), str(part)]) == 2
+    assert "yacht/bbb: the part lacks splits" in capsys.readouterr().out
+    assert (published / "trials.parquet").read_bytes() == before
+
+
+def test_a_cell_of_two_parts_and_another_benchmark_are_refused(published, part, capsys):
+    assert merge_parts.main([str(published), str(part), str(part)]) == 2
+    assert "yacht/bbb is in two parts" in capsys.readouterr().out
+    origin = json.loads((part / "provenance.json").read_text())
+    (part / "provenance.json").write_text(json.dumps({**origin, "benchmark": "slang-toy"}))
+    assert merge_parts.main([str(published), str(part)]) == 2
+    assert "slang-toy is not the benchmark" in capsys.readouterr().out
