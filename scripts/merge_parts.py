@@ -25,6 +25,9 @@ from bdl.publishing.outcome import Pictures, draw, tables
 from bdl.publishing.provenance import ORIGIN, write_provenance
 from bdl.spec import load_variant
 
+Splits = dict[str, list[int]]
+"""Splits of cells, by ``dataset/entry``."""
+
 BY_CELL = ("fit_hashes", "score_hashes", "compiled")
 """What a provenance tells of each cell."""
 
@@ -37,10 +40,10 @@ class Run(NamedTuple):
     origin: dict[str, Any]
 
     @property
-    def splits(self) -> dict[str, list[int]]:
-        """Splits of the final fits of each cell, by ``dataset/entry``."""
+    def splits(self) -> Splits:
+        """Splits of the final fits of each cell."""
         final = self.rows[self.rows.stage == "final"]
-        found = dict[str, list[int]]()
+        found: Splits = {}
         for cell, split in zip(_cells(final), final.split, strict=True):
             found.setdefault(cell, []).append(int(split))
         return {cell: sorted(splits) for cell, splits in found.items()}
@@ -125,34 +128,39 @@ def _ordered(table: pd.DataFrame, like: Run) -> pd.DataFrame:
 def _provenance(kept: Run, parts: Sequence[Run], rows: pd.DataFrame) -> dict[str, Any]:
     """Name each origin once: the newest part at the top, the others under ``taken_from``."""
     newest = max((part.origin for part in parts), key=lambda origin: str(origin["written"]))
-    origins = dict[str, tuple[dict[str, Any], list[str]]]()
+    origins = dict[str, tuple[dict[str, Any], Splits]]()
     for run in (kept, *parts):
-        for origin, cells in _origins(run):
+        for origin, splits in _origins(run):
             own = {name: origin[name] for name in ORIGIN if name in origin}
-            place = json.dumps({name: own.get(name) for name in ORIGIN if name != "written"})
-            known = origins.setdefault(place, (own, []))
+            known = origins.setdefault(_place(own), (own, {}))
             known[0]["written"] = max(known[0]["written"], own["written"])
-            known[1].extend(cells)
-    top = json.dumps({name: newest.get(name) for name in ORIGIN if name != "written"})
+            for cell, some in splits.items():
+                known[1][cell] = sorted([*known[1].get(cell, ()), *some])
     by_cell = {name: _by_cell(name, kept, parts) for name in BY_CELL}
-    splits = Run(rows, kept.points, {}).splits
+    everything = set().union(*Run(rows, kept.points, {}).splits.values())
+    own = {"splits": sorted(everything), "work_minutes": _minutes(rows, origins.pop(_place(newest))[1])}
     taken = [
-        {**own, "work_minutes": _minutes(rows, cells), "cells": {cell: splits[cell] for cell in cells}}
-        for place, (own, cells) in origins.items()
-        if place != top and cells
+        {**origin, "work_minutes": _minutes(rows, splits), "cells": splits}
+        for origin, splits in origins.values()
+        if splits
     ]
-    own = {"splits": sorted(set().union(*splits.values())), "work_minutes": _minutes(rows, origins[top][1])}
     return {**newest, **by_cell, **own, "command_wall_minutes": 0.0, "taken_from": taken}
 
 
-def _origins(run: Run) -> Iterable[tuple[Mapping[str, Any], list[str]]]:
-    """Give each origin of a run with the cells in its rows of which any split is from there."""
-    left = dict.fromkeys(run.splits)
+def _place(origin: Mapping[str, Any]) -> str:
+    """Tell origins apart, whenever they wrote."""
+    return json.dumps({name: origin.get(name) for name in ORIGIN if name != "written"})
+
+
+def _origins(run: Run) -> Iterable[tuple[Mapping[str, Any], Splits]]:
+    """Give each origin of a run with the splits of its cells that are from there."""
+    left = {cell: set(splits) for cell, splits in run.splits.items()}
     for other in run.origin.get("taken_from", ()):
-        cells = [cell for cell in other["cells"] if cell in left]
-        yield other, cells
-        left = {cell: None for cell in left if cell not in cells}
-    yield run.origin, list(left)
+        own = {cell: sorted(left[cell].intersection(splits)) for cell, splits in other["cells"].items() if cell in left}
+        for cell, splits in own.items():
+            left[cell] -= set(splits)
+        yield other, {cell: splits for cell, splits in own.items() if splits}
+    yield run.origin, {cell: sorted(splits) for cell, splits in left.items() if splits}
 
 
 def _by_cell(name: str, kept: Run, parts: Sequence[Run]) -> dict[str, Any]:
@@ -164,9 +172,10 @@ def _by_cell(name: str, kept: Run, parts: Sequence[Run]) -> dict[str, Any]:
     return found
 
 
-def _minutes(rows: pd.DataFrame, cells: Iterable[str]) -> float:
-    own = rows[_cells(rows).isin(set(cells)) & (rows.stage == "final")]
-    return round(float(own.runtime.sum()), 3)
+def _minutes(rows: pd.DataFrame, splits: Splits) -> float:
+    final = rows[rows.stage == "final"]
+    own = [split in splits.get(cell, ()) for cell, split in zip(_cells(final), final.split, strict=True)]
+    return round(float(final[own].runtime.sum()), 3)
 
 
 if __name__ == "__main__":

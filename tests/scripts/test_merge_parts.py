@@ -80,6 +80,22 @@ def test_the_provenance_names_both_machines_and_every_cell_once(published, part)
     assert total == pytest.approx(rows[rows.stage == "final"].runtime.sum(), abs=0.01)
 
 
+def test_a_cell_of_two_machines_has_the_splits_of_each(published, part):
+    """As a run with ``--published`` leaves it: some splits are taken over, and the rest is made."""
+    origin = json.loads((part / "provenance.json").read_text())
+    earlier = {**origin, "machine": {**origin["machine"], "processor": "a third"}, "cells": {"yacht/bbb": [0, 4, 7]}}
+    (part / "provenance.json").write_text(json.dumps({**origin, "taken_from": [earlier]}))
+    rows, _, _ = read_frames(part)
+    final = rows[rows.stage == "final"]
+    assert merge_parts.main([str(published), str(part)]) == 0
+    after = json.loads((published / "provenance.json").read_text())
+    [third] = [found for found in after["taken_from"] if found["machine"]["processor"] == "a third"]
+    assert third["cells"] == {"yacht/bbb": [0, 4, 7]}
+    assert third["work_minutes"] == pytest.approx(final[final.split.isin([0, 4, 7])].runtime.sum(), abs=1e-3)
+    assert after["work_minutes"] == pytest.approx(final[~final.split.isin([0, 4, 7])].runtime.sum(), abs=1e-3)
+    assert not any("yacht/bbb" in found["cells"] for found in after["taken_from"] if found is not third)
+
+
 def test_a_part_with_fewer_splits_is_refused(published, part, capsys):
     rows, _, _ = read_frames(part)
     rows[rows.split != 3].to_parquet(part / "trials.parquet", index=False)
