@@ -1,17 +1,21 @@
 """Puts runs of parts of a benchmark into its published rows, and writes tables and figures of both anew.
 
 A table that takes longer than one sitting, or more than one machine, is run in parts (``--dataset``, ``--method``,
-``--splits``). Each folder of such a run, ``results/<benchmark>/variants/<part>``, takes the place of the published rows
-of its cells, search folds included; a cell that lacks a published split is refused. Other cells stay.
+``--splits``). The rows of each folder of such a run, ``results/<benchmark>/variants/<part>``, search folds included,
+join the published ones of its cells where both have the same hashes, and take the place of those of the same splits.
+Where the hashes are others, they take the place of all rows of the cell, and a part that lacks a published split is
+refused. Other cells stay.
 
-``provenance.json`` names the machine, the packages and the commit of the newest part; those of every other origin stand
-under ``taken_from`` with the cells that came from there, and each cell keeps the hashes of the code that made it. Rows
-are shown as made with the benchmark's file as it is now, so that a note has to say where kept rows are not.
+``provenance.json`` names the machine, the packages and the commit of what was written last; those of every other
+origin stand under ``taken_from`` with the splits that came from there, and each cell keeps the hashes of the code that
+made it. Rows are shown as made with the benchmark's file as it is now, so that a note has to say where kept rows are
+not.
 """
 
 import argparse
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("parts", type=Path, nargs="+", help="folders of runs of parts")
     options, console = parser.parse_args(arguments), Console()
     try:
-        merged = merge(read(options.published), [read(part) for part in options.parts])
+        merged = reduce(merge, map(read, options.parts), read(options.published))
         write(merged, options.published)
     except InputError as error:
         console.print(f"error: {error}", style="red", highlight=False)
@@ -71,29 +75,28 @@ def read(folder: Path) -> Run:
     return Run(rows, points, json.loads((folder / "provenance.json").read_text(encoding="utf-8")))
 
 
-def merge(published: Run, parts: Sequence[Run]) -> Run:
-    """Put parts in the place of published cells.
+def merge(published: Run, part: Run) -> Run:
+    """Put a part's splits beside published ones of the same hashes, and in the place of all others of its cells.
 
     Raises
     ------
     InputError
-        If a part is of another benchmark or profile, has fewer splits of a cell, or a cell is in two parts.
+        If the part is of another benchmark or profile, or of other hashes and fewer splits of a cell.
     """
-    runs, taken = [published, *parts], set[str]()
-    for part in parts:
-        for name in ("benchmark", "profile"):
-            if part.origin[name] != published.origin[name]:
-                raise InputError(f"{part.origin[name]} is not the {name} of the published rows: leave it out")
-        for cell, splits in part.splits.items():
-            if cell in taken:
-                raise InputError(f"{cell} is in two parts: leave one out")
-            if not set(published.splits.get(cell, ())) <= set(splits):
-                raise InputError(f"{cell}: the part lacks splits that are published; run them, too")
-            taken.add(cell)
-    kept = Run(_without(published.rows, taken), _without(published.points, taken), published.origin)
-    rows = pd.concat([run.rows for run in (kept, *parts)], ignore_index=True)
-    points = pd.concat([run.points for run in (kept, *parts)], ignore_index=True)
-    return Run(_ordered(rows, published), _ordered(points, published), _provenance(kept, runs[1:], rows))
+    for name in ("benchmark", "profile"):
+        if part.origin[name] != published.origin[name]:
+            raise InputError(f"{part.origin[name]} is not the {name} of the published rows: leave it out")
+    replaced: Splits = {}
+    for cell, splits in part.splits.items():
+        known = published.splits.get(cell, [])
+        alike = all(_told(published, name).get(cell) == _told(part, name).get(cell) for name in BY_CELL)
+        if not alike and not set(known) <= set(splits):
+            raise InputError(f"{cell}: the part lacks splits that are published with other code; run them, too")
+        replaced[cell] = splits if alike else known
+    kept = Run(_without(published.rows, replaced), _without(published.points, replaced), published.origin)
+    rows = _ordered(pd.concat([kept.rows, part.rows], ignore_index=True), published)
+    points = _ordered(pd.concat([kept.points, part.points], ignore_index=True), published)
+    return Run(rows, points, _provenance(kept, part, rows))
 
 
 def write(merged: Run, folder: Path) -> None:
@@ -114,31 +117,40 @@ def _cells(table: pd.DataFrame) -> "pd.Series[str]":
     return table.dataset + "/" + table.entry
 
 
-def _without(table: pd.DataFrame, cells: Iterable[str]) -> pd.DataFrame:
-    return table[~_cells(table).isin(set(cells))]
+def _without(table: pd.DataFrame, splits: Splits) -> pd.DataFrame:
+    return table[[not own for own in _among(table, splits)]]
+
+
+def _among(table: pd.DataFrame, splits: Splits) -> list[bool]:
+    return [split in splits.get(cell, ()) for cell, split in zip(_cells(table), table.split, strict=True)]
 
 
 def _ordered(table: pd.DataFrame, like: Run) -> pd.DataFrame:
-    """Order cells as they are published, new ones last; the rows of a cell stay as they are."""
+    """Order cells as they are published, new ones last, and the splits of each; rows of a split stay as they are."""
     order = {name: at for at, name in enumerate(dict.fromkeys([*like.splits, *_cells(table)]))}
-    places = _cells(table).map(order)
-    return table.loc[places.sort_values(kind="stable").index].reset_index(drop=True)
+    final = table.stage == "final" if "stage" in table else True
+    places = pd.DataFrame({"cell": _cells(table).map(order), "final": final, "split": table.split})
+    return table.loc[places.sort_values([*places], kind="stable").index].reset_index(drop=True)
 
 
-def _provenance(kept: Run, parts: Sequence[Run], rows: pd.DataFrame) -> dict[str, Any]:
-    """Name each origin once: the newest part at the top, the others under ``taken_from``."""
-    newest = max((part.origin for part in parts), key=lambda origin: str(origin["written"]))
+def _provenance(kept: Run, part: Run, rows: pd.DataFrame) -> dict[str, Any]:
+    """Name each origin once: the newest at the top, the others under ``taken_from``."""
+    newest = max((kept.origin, part.origin), key=lambda origin: str(origin["written"]))
     origins = dict[str, tuple[dict[str, Any], Splits]]()
-    for run in (kept, *parts):
+    for run in (kept, part):
         for origin, splits in _origins(run):
             own = {name: origin[name] for name in ORIGIN if name in origin}
             known = origins.setdefault(_place(own), (own, {}))
             known[0]["written"] = max(known[0]["written"], own["written"])
             for cell, some in splits.items():
                 known[1][cell] = sorted([*known[1].get(cell, ()), *some])
-    by_cell = {name: _by_cell(name, kept, parts) for name in BY_CELL}
-    everything = set().union(*Run(rows, kept.points, {}).splits.values())
-    own = {"splits": sorted(everything), "work_minutes": _minutes(rows, origins.pop(_place(newest))[1])}
+    cells = Run(rows, kept.points, {}).splits
+    made = {cell: part if cell in part.splits else kept for cell in cells}
+    by_cell = {name: {cell: _told(run, name).get(cell) for cell, run in made.items()} for name in BY_CELL}
+    own = {
+        "splits": sorted(set().union(*cells.values())),
+        "work_minutes": _minutes(rows, origins.pop(_place(newest))[1]),
+    }
     taken = [
         {**origin, "work_minutes": _minutes(rows, splits), "cells": splits}
         for origin, splits in origins.values()
@@ -163,19 +175,16 @@ def _origins(run: Run) -> Iterable[tuple[Mapping[str, Any], Splits]]:
     yield run.origin, {cell: sorted(splits) for cell, splits in left.items() if splits}
 
 
-def _by_cell(name: str, kept: Run, parts: Sequence[Run]) -> dict[str, Any]:
-    """Merge what is told of each cell; earlier versions called the hashes of fits fingerprints, and had no others."""
-    found = dict[str, Any]()
-    for run in (kept, *parts):
-        told = run.origin.get(name) or (run.origin.get("fingerprints", {}) if name == "fit_hashes" else {})
-        found |= {cell: told.get(cell) for cell in run.splits}
-    return found
+def _told(run: Run, name: str) -> dict[str, Any]:
+    """Give what a provenance tells of each cell; earlier versions called the hashes of fits fingerprints."""
+    earlier = run.origin.get("fingerprints", {}) if name == "fit_hashes" else {}
+    told: dict[str, Any] = run.origin.get(name) or earlier
+    return told
 
 
 def _minutes(rows: pd.DataFrame, splits: Splits) -> float:
     final = rows[rows.stage == "final"]
-    own = [split in splits.get(cell, ()) for cell, split in zip(_cells(final), final.split, strict=True)]
-    return round(float(final[own].runtime.sum()), 3)
+    return round(float(final[_among(final, splits)].runtime.sum()), 3)
 
 
 if __name__ == "__main__":

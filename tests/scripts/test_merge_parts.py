@@ -96,7 +96,32 @@ def test_a_cell_of_two_machines_has_the_splits_of_each(published, part):
     assert not any("yacht/bbb" in found["cells"] for found in after["taken_from"] if found is not third)
 
 
-def test_a_part_with_fewer_splits_is_refused(published, part, capsys):
+def test_splits_of_several_runs_of_the_same_code_join(published, part, tmp_path):
+    """The cell made anew in three runs of a few splits each, in any order, one split twice."""
+    whole = shutil.copytree(published, tmp_path / "whole")
+    assert merge_parts.main([str(whole), str(part)]) == 0
+    rows, _, made = read_frames(part)
+    seeded = merge_parts.read(part)
+    parts = []
+    for number, splits in enumerate([range(12, 20), range(5), range(4, 12)]):
+        folder = shutil.copytree(part, tmp_path / f"part-{number}")
+        few = rows[rows.split.isin(splits)]
+        few.attrs["made"] = made
+        few.to_parquet(folder / "trials.parquet", index=False)
+        parts.append(merge_parts.read(folder))
+    first = merge_parts.Run(seeded.rows[seeded.rows.split.isin(parts[0].splits["yacht/bbb"])], *seeded[1:])
+    joined = merge_parts.merge(merge_parts.merge(first, parts[1]), parts[2])
+    assert joined.splits == {"yacht/bbb": list(range(20))}
+    pd.testing.assert_frame_equal(joined.rows, seeded.rows)
+    assert (joined.origin["taken_from"], joined.origin["splits"]) == ([], list(range(20)))
+
+    assert merge_parts.main([str(whole), *(str(tmp_path / f"part-{number}") for number in range(3))]) == 0
+    assert merge_parts.main([str(published), str(part)]) == 0
+    pd.testing.assert_frame_equal(read_frames(whole)[0], read_frames(published)[0])
+    assert (whole / "provenance.json").read_text() == (published / "provenance.json").read_text()
+
+
+def test_a_part_of_other_code_with_fewer_splits_is_refused(published, part, capsys):
     rows, _, _ = read_frames(part)
     rows[rows.split != 3].to_parquet(part / "trials.parquet", index=False)
     before = (published / "trials.parquet").read_bytes()
@@ -105,9 +130,7 @@ def test_a_part_with_fewer_splits_is_refused(published, part, capsys):
     assert (published / "trials.parquet").read_bytes() == before
 
 
-def test_a_cell_of_two_parts_and_another_benchmark_are_refused(published, part, capsys):
-    assert merge_parts.main([str(published), str(part), str(part)]) == 2
-    assert "yacht/bbb is in two parts" in capsys.readouterr().out
+def test_another_benchmark_is_refused(published, part, capsys):
     origin = json.loads((part / "provenance.json").read_text())
     (part / "provenance.json").write_text(json.dumps({**origin, "benchmark": "slang-toy"}))
     assert merge_parts.main([str(published), str(part)]) == 2
