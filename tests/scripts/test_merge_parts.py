@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import reduce
 from pathlib import Path
 
 import merge_parts
@@ -101,7 +102,7 @@ def test_splits_of_several_runs_of_the_same_code_join(published, part, tmp_path)
     whole = shutil.copytree(published, tmp_path / "whole")
     assert merge_parts.main([str(whole), str(part)]) == 0
     rows, _, made = read_frames(part)
-    seeded = merge_parts.read(part)
+    anew = merge_parts.read(part)
     parts = []
     for number, splits in enumerate([range(12, 20), range(5), range(4, 12)]):
         folder = shutil.copytree(part, tmp_path / f"part-{number}")
@@ -109,16 +110,26 @@ def test_splits_of_several_runs_of_the_same_code_join(published, part, tmp_path)
         few.attrs["made"] = made
         few.to_parquet(folder / "trials.parquet", index=False)
         parts.append(merge_parts.read(folder))
-    first = merge_parts.Run(seeded.rows[seeded.rows.split.isin(parts[0].splits["yacht/bbb"])], *seeded[1:])
-    joined = merge_parts.merge(merge_parts.merge(first, parts[1]), parts[2])
+    joined = reduce(merge_parts.merge, parts)
     assert joined.splits == {"yacht/bbb": list(range(20))}
-    pd.testing.assert_frame_equal(joined.rows, seeded.rows)
+    pd.testing.assert_frame_equal(joined.rows, anew.rows)
     assert (joined.origin["taken_from"], joined.origin["splits"]) == ([], list(range(20)))
 
     assert merge_parts.main([str(whole), *(str(tmp_path / f"part-{number}") for number in range(3))]) == 0
     assert merge_parts.main([str(published), str(part)]) == 0
     pd.testing.assert_frame_equal(read_frames(whole)[0], read_frames(published)[0])
     assert (whole / "provenance.json").read_text() == (published / "provenance.json").read_text()
+
+
+def test_curves_go_with_their_splits(part):
+    whole = merge_parts.read(part)
+    clocks = [(split, updates) for split in range(20) for updates in (10, 20)]
+    table = pd.DataFrame([(*CELL, *clock, "rmse", 1.0 * sum(clock)) for clock in clocks])
+    table.columns = ["dataset", "entry", "split", "updates", "metric", "value"]
+    new, old = table[table.split % 2 == 1], table.assign(value=-1.0)
+    odd = whole._replace(rows=whole.rows[whole.rows.split % 2 == 1], points=new)
+    merged = merge_parts.merge(whole._replace(points=old), odd).points
+    pd.testing.assert_frame_equal(merged, table.assign(value=table.value.where(table.split % 2 == 1, -1.0)))
 
 
 def test_a_part_of_other_code_with_fewer_splits_is_refused(published, part, capsys):
