@@ -103,16 +103,17 @@ def save(drawings: "Mapping[str, Callable[[], Figure]]", folder: Path) -> list[P
     from matplotlib.style import context
 
     folder.mkdir(parents=True, exist_ok=True)
-    paths = []
+    paths = list[Path]()
     for name, draw in drawings.items():
         with context(["default", STYLE]):
             figure = draw()
             _entitle(figure)
             FigureCanvasAgg(figure)
-            for suffix, metadata in METADATA.items():
-                paths.append(folder / f"{file_name(name)}.{suffix}")
-                figure.savefig(paths[-1], dpi=200, metadata=metadata)
-            _reduce(paths[-len(METADATA)])
+            own = {suffix: folder / f"{file_name(name)}.{suffix}" for suffix in METADATA}
+            for suffix, path in own.items():
+                figure.savefig(path, dpi=200, metadata=METADATA[suffix])
+            _reduce(own["png"])
+            paths += own.values()
     return paths
 
 
