@@ -54,6 +54,9 @@ class Dataset:
         Standard normals that `augment` takes for a row, k.
     split_key
         What decides the splits beside the number of rows and the code; part of the checksum.
+    simulated
+        Whether the rows are drawn from a known law. Name, settings and version then say which they are, since sums
+        round differently on other processors.
 
     Raises
     ------
@@ -71,6 +74,7 @@ class Dataset:
     augment: "Callable[[Tensor, Tensor], Tensor] | None" = field(default=None, repr=False)
     augment_noise: int = 0
     split_key: bytes = field(default=b"", repr=False)
+    simulated: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "x", _numbers(self.name, "x", self.x, images=True))

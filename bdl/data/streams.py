@@ -1,10 +1,7 @@
 """Streams of parameter vectors from known distributions (Brownlie 2022, section 4.4.1)."""
 
-import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from hashlib import sha256
-from inspect import getsource
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from annotated_types import Ge, Le
@@ -63,14 +60,6 @@ class Stream:
             f"{self.length} vectors of {self.dim} parameters from a factor-analysis model of rank {FACTORS}, "
             f"{self.scaling} scaled by 1 to {self.top:g}"
         )
-
-    @property
-    def checksum(self) -> str:
-        """SHA-256 (hex) of what the streams are made from: the settings, and the code that draws."""
-        from bdl.data import factor_model
-
-        code = ast.unparse(ast.parse(getsource(factor_model)))
-        return sha256(f"{asdict(self)} {code}".encode()).hexdigest()
 
     @one_thread()
     def model(self, index: int) -> "FactorAnalysis":

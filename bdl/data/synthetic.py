@@ -69,7 +69,7 @@ class Cubic:
             x[-1] = 8
         name = "cubic" + ("_outlier" if self.variant == "outlier" else "")
         whole = partial(_block, len(x))
-        return Dataset(name, x[:, None], x**3 + noise, splits=1, published=whole)
+        return Dataset(name, x[:, None], x**3 + noise, splits=1, published=whole, simulated=True)
 
 
 def _linear(seed: int) -> Draw:
@@ -99,7 +99,7 @@ def _labelled(x: Array, theta: Array, targets: Callable[[Array], Array]) -> Draw
 def _joined(name: str, task: Task, draws: Sequence[Draw]) -> Dataset:
     """Stack draws with the same number of rows."""
     x, y, _ = (np.concatenate(parts) for parts in zip(*draws, strict=True))
-    return Dataset(name, x, y, task, splits=len(draws), published=partial(_block, len(draws[0].y)))
+    return Dataset(name, x, y, task, splits=len(draws), published=partial(_block, len(draws[0].y)), simulated=True)
 
 
 def _block(rows: int, index: int) -> Split:

@@ -105,7 +105,8 @@ def joined(name: str, train: int, draws: list[tuple[Array, Array]], task: Task =
         What is learnt.
     """
     x, y = (np.concatenate(parts) for parts in zip(*draws, strict=True))
-    return Dataset(name, x, y, task, splits=len(draws), published=partial(_split, train, len(draws[0][1])))
+    published = partial(_split, train, len(draws[0][1]))
+    return Dataset(name, x, y, task, splits=len(draws), published=published, simulated=True)
 
 
 def _split(train: int, rows: int, index: int) -> Split:

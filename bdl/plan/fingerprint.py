@@ -1,67 +1,88 @@
-"""What decides a fit, and what decides a score, as two hashes.
+"""What identifies a fit, and what identifies a score, as two hashes.
 
-A fit depends on its part of the spec, on the data, and on the code of its method, model, likelihood, prior and
-engine; where hyper-parameters are searched, also on the score that steers the search. A score depends on its own
-code and settings. Changing one score therefore leaves every fit, and every other score, what it is.
+A fit is identified by its part of the spec, by the data, and by the versions of what makes it: the engine, preparation,
+data set, method, model, likelihood, prior and schedule; where hyper-parameters are searched, also the search and the
+score that steers it. A score is identified by its own settings and version, and by those of how posteriors are
+evaluated. No source is hashed: golden trials see to it that numbers do not move under one version.
 """
 
 import hashlib
 from collections.abc import Iterable
-from functools import lru_cache
+from typing import Any, get_args, get_type_hints
 
 from bdl.metrics import METRICS
 from bdl.plan.cell import Cell
-from bdl.plan.closure import code_hash
 from bdl.spec import canonical
 from bdl.spec.labels import MetricName
-
-_DATA = ("bdl.data.preparation", "bdl.data.scaling")
-_FITTINGS = {"streams": "bdl.training.streaming", "direct": "bdl.training.direct", "minibatches": "bdl.training.engine"}
-_SEARCH = ("bdl.search.crossval", "bdl.search.study")
-_SCORING = ("bdl.metrics.evaluation", "bdl.execution.scoring", *_DATA)
+from bdl.versions import ENGINE_VERSION, PREPARATION_VERSION, SCORING_VERSION, SEARCH_VERSION, version_of
 
 
 def fit_hash(cell: Cell) -> str:
-    """Hash what decides the cell's fits: its spec, the data and the code, SHA-256 (hex)."""
-    entry = cell.settings
-    reference = entry.reference if entry.from_reference else None
-    parts = (entry.method, entry.model, entry.likelihood, entry.prior, reference)
-    kind = "streams" if entry.streams else "direct" if entry.direct else "minibatches"
-    roots = [*_DATA, _FITTINGS[kind], *(root for part in parts if part is not None for root in _modules(part.build()))]
-    if entry.search:
-        roots += [*_SEARCH, _score_module(entry.search.metric)]
-    checksum = (cell.stream if entry.streams else cell.data).checksum
+    """Hash what identifies the cell's fits: spec, data and versions, SHA-256 (hex)."""
     spec = cell.benchmark.fit_part(cell.dataset, cell.entry)
-    return _sha256(canonical(spec), checksum, _code(tuple(roots)))
+    return _sha256([spec, _data(cell), fit_versions(cell)])
+
+
+def fit_versions(cell: Cell) -> dict[str, Any]:
+    """Return the version of everything that the cell's fits rest on, by kind."""
+    entry = cell.settings
+    versions = {
+        "engine": ENGINE_VERSION,
+        "preparation": PREPARATION_VERSION,
+        "dataset": version_of(cell.dataset.build()),
+        "method": version_of(entry.method.build()),
+    }
+    if entry.model and entry.likelihood:
+        versions |= {name: version_of(getattr(entry, name).build()) for name in ("model", "likelihood", "prior")}
+    if entry.training:
+        rates = entry.training.build().rates
+        versions["rates"] = {name: version_of(rate) for name, rate in rates.items()}
+    if entry.reference and entry.from_reference:
+        versions["reference"] = version_of(entry.reference.build())
+    if entry.search:
+        versions |= {"search": SEARCH_VERSION, "steered_by": _score_version(entry.search.metric)}
+    return versions
 
 
 def score_hash(cell: Cell, metric: MetricName) -> str:
-    """Hash what decides a score but for the fit, SHA-256 (hex)."""
-    reference = cell.settings.reference
-    roots = [*_SCORING, _score_module(metric), *(_modules(reference.build()) if reference else ())]
+    """Hash what identifies a score but for the fit, SHA-256 (hex)."""
     spec = cell.benchmark.score_part(cell.dataset, cell.entry)
-    return _sha256(canonical([spec, metric.name, metric.settings]), _code(tuple(roots)))
+    return _sha256([spec, metric.name, metric.given, score_versions(cell, metric)])
+
+
+def score_versions(cell: Cell, metric: MetricName) -> dict[str, Any]:
+    """Return the version of everything that a score rests on but for the fit, by kind."""
+    reference = cell.settings.reference
+    return {
+        "scoring": SCORING_VERSION,
+        "preparation": PREPARATION_VERSION,
+        "score": _score_version(metric),
+        "reference": version_of(reference.build()) if reference else None,
+        "posterior": {family.__name__: version_of(family) for family in _families(cell.settings.method.build())},
+    }
 
 
 def joint_hash(hashes: Iterable[str]) -> str:
     """Hash a set of hashes, SHA-256 (hex)."""
-    return _sha256(*sorted(set(hashes)))
+    return _sha256(sorted(set(hashes)))
 
 
-@lru_cache(maxsize=256)
-def _code(roots: tuple[str, ...]) -> str:
-    return code_hash(roots)
+def _data(cell: Cell) -> str:
+    """Return the checksum of the data; of simulated ones, which their settings and version identify, the word."""
+    return "simulated" if cell.settings.streams or cell.data.simulated else cell.data.checksum
 
 
-def _score_module(metric: MetricName) -> str:
-    found: str = METRICS.get(metric.name).__module__
-    return found
+def _score_version(metric: MetricName) -> int:
+    return version_of(METRICS.get(metric.name))
 
 
-def _modules(component: object) -> tuple[str, ...]:
-    """Name the module of a component's class, and those of code that the component is given, such as a factory."""
-    return type(component).__module__, *getattr(component, "sources", ())
+def _families(method: object) -> list[type]:
+    """List the families of posteriors that a method says it gives, by the annotation of what returns them."""
+    maker = getattr(type(method), "posterior", None) or getattr(type(method), "fit", None)
+    returned = get_type_hints(maker).get("return") if maker else None
+    found = get_args(returned) or (returned,)
+    return sorted((kind for kind in found if isinstance(kind, type)), key=lambda kind: kind.__name__)
 
 
-def _sha256(*parts: str) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+def _sha256(content: Any) -> str:
+    return hashlib.sha256(canonical(content).encode()).hexdigest()

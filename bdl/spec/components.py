@@ -1,13 +1,14 @@
 """Models, priors, likelihoods, methods and so on as a benchmark file names them: ``{name: vifa, latent_dim: 1}``."""
 
 import json
-from dataclasses import fields
+from dataclasses import MISSING, Field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     GetJsonSchemaHandler,
+    SerializationInfo,
     model_serializer,
     model_validator,
 )
@@ -64,8 +65,9 @@ class Component(BaseModel, Generic[T]):
         return {"name": raw["name"], "settings": resolve(cls.registry, raw["name"], settings)}
 
     @model_serializer
-    def _flatten(self) -> dict[str, Any]:
-        return {"name": self.name, **self.settings}
+    def _flatten(self, info: SerializationInfo) -> dict[str, Any]:
+        settings = given(self.registry, self.name, self.settings) if info.exclude_defaults else self.settings
+        return {"name": self.name, **settings}
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
@@ -149,6 +151,31 @@ def resolve(registry: Registry, name: str, settings: dict[str, Any]) -> dict[str
         raise ValueError(str(error)) from None
     resolved: dict[str, Any] = adapter.dump_python(component, mode="json")
     return resolved
+
+
+def given(registry: Registry, name: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that differ from their defaults: those that identify what a component computes.
+
+    A setting that is added or removed therefore leaves the identity of what never had it.
+
+    Parameters
+    ----------
+    registry, name
+        Which component.
+    settings
+        Every setting, as `resolve` gives them.
+    """
+    if not settings:
+        return {}
+    adapter = registry.adapter(name)
+    own = {field.name: field for field in fields(registry.get(name)) if field.init}
+    required = {key: settings[key] for key, field in own.items() if _is_required(field)}
+    defaults = adapter.dump_python(adapter.validate_json(json.dumps(required), strict=True), mode="json")
+    return {key: value for key, value in settings.items() if key in required or value != defaults[key]}
+
+
+def _is_required(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
 
 
 def names_of_settings(registry: Registry, name: str) -> list[str]:

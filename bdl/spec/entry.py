@@ -113,17 +113,23 @@ class Entry(Settings):
             settings = overlay(settings, changes, settings)
         self._on[dataset] = Entry.model_validate(settings)
 
-    def dump(self) -> dict[str, Any]:
-        """List every setting as JSON values, without what is different on some data sets."""
-        return self.model_dump(mode="json", exclude={"by_dataset", "datasets", "evaluation"})
+    def dump(self, *, defaults: bool = True) -> dict[str, Any]:
+        """List the settings as JSON values, without what is different on some data sets.
 
-    def dump_on(self, dataset: str) -> dict[str, Any]:
-        """List every setting on one data set as JSON values, without what concerns other data sets
-        or has no effect."""
+        Parameters
+        ----------
+        defaults
+            Whether those that have their default value are listed, too.
+        """
+        excluded = {"by_dataset", "datasets", "evaluation"}
+        return self.model_dump(mode="json", exclude=excluded, exclude_defaults=not defaults)
+
+    def dump_on(self, dataset: str, *, defaults: bool = True) -> dict[str, Any]:
+        """List the settings on one data set as `dump` does, without what concerns other data sets or has no effect."""
         entry = self.on(dataset)
-        settings = entry.dump()
+        settings = entry.dump(defaults=defaults)
         for name in entry.search.idle if entry.search else ():
-            del settings["search"][name]
+            settings["search"].pop(name, None)
         return settings
 
     def runs_on(self, dataset: str) -> bool:

@@ -8,7 +8,7 @@ from pydantic_core import CoreSchema, core_schema
 from bdl.errors import InputError
 from bdl.metrics import METRICS
 from bdl.registry import Label, Registry
-from bdl.spec.components import describe_component, names_of_settings, resolve
+from bdl.spec.components import describe_component, given, names_of_settings, resolve
 
 if TYPE_CHECKING:
     from bdl.metrics import MetricInfo
@@ -39,6 +39,11 @@ class NamedComponent(Label):
             return self.name
         return {"name": self.name, **self.settings, "label": str(self)}
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """The settings that differ from their defaults, which identify the component."""
+        return given(self.registry(), self.name, self.settings)
+
     @classmethod
     def read(cls, raw: Any) -> Self:
         """Check what a file says.
@@ -50,14 +55,14 @@ class NamedComponent(Label):
         """
         if isinstance(raw, cls):
             return raw
-        given = {"name": raw} if isinstance(raw, str) else dict(raw) if isinstance(raw, dict) else {}
-        name, label = given.pop("name", None), given.pop("label", None)
+        said = {"name": raw} if isinstance(raw, str) else dict(raw) if isinstance(raw, dict) else {}
+        name, label = said.pop("name", None), said.pop("label", None)
         if not isinstance(name, str):
             raise ValueError("should be a name, or a mapping with a name and settings")
-        settings, order = _settings(cls, name, given)
+        settings, order = _settings(cls, name, said)
         if label is None and order and hasattr(cls.registry().get(name), "called"):
             label = cls.registry().build(name, settings).called
-        text = label or "_".join([cls.stem(name), *(_shown(given[key]) for key in order if key in given)])
+        text = label or "_".join([cls.stem(name), *(_shown(said[key]) for key in order if key in said)])
         cls.check_label(text, name)
         return cls(text, name, settings)
 

@@ -21,9 +21,10 @@ def fit_part(benchmark: "Benchmark", dataset: str, entry: str) -> dict[str, Any]
     Returns
     -------
     dict
-        JSON values: the benchmark's name and seed, the data set with its settings, the entry with its name and
-        every default, preparation and record; evaluation where there is a search, and the reference where it
-        estimates hyper-parameters. Splits, other entries and what concerns other data sets have no part.
+        JSON values: the benchmark's name and seed, the data set, the entry, preparation and record; evaluation where
+        there is a search, and the reference where it estimates hyper-parameters. Settings that have their default
+        value are left out, so that one that is added later leaves the parts as they were. Splits, other entries and
+        what concerns other data sets have no part.
 
     Raises
     ------
@@ -31,11 +32,11 @@ def fit_part(benchmark: "Benchmark", dataset: str, entry: str) -> dict[str, Any]
         If the benchmark has no such data set.
     """
     label, own = benchmark.dataset(dataset), benchmark.entries[entry]
-    settings = own.dump_on(dataset)
-    del settings["record"]
+    settings = own.dump_on(dataset, defaults=False)
+    settings.pop("record", None)
     if not own.on(dataset).from_reference:
-        del settings["reference"]
-    if search := settings["search"]:
+        settings.pop("reference", None)
+    if search := settings.get("search"):
         # The order matters, of draws and of the grid's points; the sorted keys of canonical JSON would hide it.
         for name in {"space", "grid"} & search.keys():
             search[name] = list(search[name].items())
@@ -43,10 +44,10 @@ def fit_part(benchmark: "Benchmark", dataset: str, entry: str) -> dict[str, Any]
     return {
         "benchmark": benchmark.name,
         "seed": benchmark.seed,
-        "dataset": [str(label), label.name, label.settings],
+        "dataset": [str(label), label.name, label.given],
         "entry": [entry, settings],
-        "preparation": benchmark.preparation.dump_on(dataset),
-        "record": record and record.model_dump(mode="json"),
+        "preparation": benchmark.preparation.dump_on(dataset, defaults=False),
+        "record": record and record.model_dump(mode="json", exclude_defaults=True),
         "evaluation": _evaluation(benchmark, entry) if search else None,
     }
 
@@ -59,7 +60,7 @@ def score_part(benchmark: "Benchmark", dataset: str, entry: str) -> dict[str, An
     reference = benchmark.entries[entry].on(dataset).reference
     return {
         "evaluation": _evaluation(benchmark, entry),
-        "reference": reference and reference.model_dump(mode="json"),
+        "reference": reference and reference.model_dump(mode="json", exclude_defaults=True),
     }
 
 
@@ -76,4 +77,4 @@ def content_hash(benchmark: "Benchmark") -> str:
 
 
 def _evaluation(benchmark: "Benchmark", entry: str) -> dict[str, Any]:
-    return benchmark.evaluation_of(entry).model_dump(mode="json")
+    return benchmark.evaluation_of(entry).model_dump(mode="json", exclude_defaults=True)

@@ -35,7 +35,16 @@ class Preparation(Settings):
         """Give the number of training rows that are kept of a data set; None for all."""
         return self.rows if isinstance(self.rows, int) else self.rows.get(dataset)
 
-    def dump_on(self, dataset: str) -> dict[str, Any]:
-        """List the settings for one data set as JSON values; rows only where some are left out."""
+    def dump_on(self, dataset: str, *, defaults: bool = True) -> dict[str, Any]:
+        """List the settings for one data set as JSON values; rows only where some are left out.
+
+        Parameters
+        ----------
+        dataset
+            Its label.
+        defaults
+            Whether settings that have their default value are listed, too.
+        """
         rows = self.rows_of(dataset)
-        return self.model_dump(mode="json", exclude={"rows", "splits"}) | ({} if rows is None else {"rows": rows})
+        settings = self.model_dump(mode="json", exclude={"rows", "splits"}, exclude_defaults=not defaults)
+        return settings | ({} if rows is None else {"rows": rows})
