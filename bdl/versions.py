@@ -1,22 +1,23 @@
-"""Versions of the mathematics: numbers that were made under one version are those that it gives today.
+"""
+Hold the versions of what every result rests on.
 
-A component has a version of its own, an integer that changes with what it computes and with nothing else. Golden trials
-hold it to that: digits that move while the version stays fail a test (``python scripts/golden.py --help``).
+A version is a whole number. It goes up by one when the digits of a fit or of a score change; what does not change them,
+a renamed function or a new message, leaves it alone. ``scripts/golden.py`` holds the digits against the versions.
 """
 
 ENGINE_VERSION = 1
-"""Of training: random numbers, minibatches, schedules, batches of trials, streams, direct fits."""
+"""Version of the training of batches: random numbers, minibatches, schedules, the batched engine and streams."""
 
 PREPARATION_VERSION = 1
-"""Of splits and standardisation."""
+"""Version of the preparation of data: splits and standardisation."""
 
 SCORING_VERSION = 1
-"""Of how a posterior is evaluated: samples, predictions, the way back to original units."""
+"""Version of how a posterior is evaluated: predictions and restoring units."""
 
 SEARCH_VERSION = 1
-"""Of proposals of hyper-parameters, folds, and the choice of the best."""
+"""Version of searches: proposals and folds."""
 
 
 def version_of(component: object) -> int:
-    """Return the version of a component or of its class; 1 for one that does not say."""
-    return int(getattr(component, "version", 1))
+    """Return the version of a component, a class or a function: its attribute ``version``, 1 where it has none."""
+    return getattr(component, "version", 1)

@@ -43,8 +43,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=["check", "stamp"])
     parser.add_argument("folders", nargs="+", type=Path)
-    parser.add_argument("--out", type=Path, required=True, help="JSON lines, one a cell; what they hold is not done again")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="leave out cells that took longer when published")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="JSON lines, one a cell; what they hold is not done again"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="leave out cells that took longer when published"
+    )
     given = parser.parse_args()
     for folder in given.folders:
         (check if given.action == "check" else stamp)(folder, given.out, given.minutes)
@@ -116,7 +120,9 @@ def _curve(cell: Cell, points: pd.DataFrame, split: int) -> dict[str, float]:
 def _again(cell: Cell, row: "pd.Series[Any]", curve: dict[str, float]) -> dict[str, Any]:
     """Make a published fit again, and compare its scores."""
     values = {str(name).removeprefix("hyper_"): row[name] for name in row.index if str(name).startswith("hyper_")}
-    setting = {name: float(values[name]) for name in cell.settings.hyper_names if name not in cell.settings.from_reference}
+    setting = {
+        name: float(values[name]) for name in cell.settings.hyper_names if name not in cell.settings.from_reference
+    }
     compiled = row.get("compiled")
     own = replace(cell, splits=(int(row.split),), compile=None if pd.isna(compiled) else bool(compiled))
     group = FinalGroup((Chosen(own, int(row.split), setting),))
@@ -147,7 +153,9 @@ def _early(group: FinalGroup, at: int) -> dict[str, float]:
     when = looks(cell)
     work = final_fitting(group.members, group.hyper, compiles(cell, "final"))
     for snapshot in work.run(when, lambda work: None, None):
-        if when is not None and (when.due(snapshot.clock) == at or (snapshot.last and when.place(snapshot.clock) == at)):
+        if when is not None and (
+            when.due(snapshot.clock) == at or (snapshot.last and when.place(snapshot.clock) == at)
+        ):
             buffers = {name: value[0] for name, value in snapshot.buffers.items()}
             evaluated = evaluation(cell, split, work.posterior(snapshot, 0), buffers, group.hyper[0])
             return scores(evaluated, computed(cell)).values

@@ -98,8 +98,3 @@ def test_a_stream_ends_after_its_length():
     (alone,) = STREAM.blocks(0, 160)
     (both,) = draw([STREAM, replace(STREAM, top=1000)], 0, 160)
     torch.testing.assert_close(both[0], alone, rtol=0, atol=0)
-
-
-def test_the_checksum_follows_what_is_drawn():
-    others = [replace(STREAM, **change) for change in ({"top": 11}, {"scaling": "columns"}, {"length": 9})]
-    assert len({stream.checksum for stream in (STREAM, Stream(20, 10, length=150, splits=2), *others)}) == 4

@@ -1,12 +1,18 @@
-"""What decides a fit and what decides a score: spec, data and code, and nothing that is beside the point."""
+"""What identifies a fit and what identifies a score: spec, data and versions, and nothing that is beside the point."""
 
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 
+import bdl
 from bdl.plan import fingerprint
 from bdl.plan.cell import Cell
-from bdl.plan.fingerprint import fit_hash, score_hash
+from bdl.plan.fingerprint import fit_hash, fit_versions, score_hash, score_versions
 from bdl.plan.planning import cells_of
 from bdl.spec import load_benchmark
 
@@ -86,25 +92,117 @@ def test_other_data_are_other_fits(monkeypatch):
     assert fit_hash(cell()) != before
 
 
-def roots(monkeypatch, of):
-    """Modules that a hash begins with, whose closures it takes."""
-    asked = []
-    monkeypatch.setattr(fingerprint, "_code", lambda found: asked.append(set(found)) or "")
-    fit_hash(of)
-    for metric in of.benchmark.metrics:
-        score_hash(of, metric)
-    return asked
+BUMPS = {
+    "bdl.methods.vifa:Vifa": "fit",
+    "bdl.models.networks:Linear": "fit",
+    "bdl.models.likelihoods:Gaussian": "fit",
+    "bdl.models.priors:GaussianPrior": "fit",
+    "bdl.training.rates:Constant": "fit",
+    "bdl.metrics.likelihoods:Nmll": "both",
+    "bdl.metrics.regression:Rmse": "rmse",
+    "bdl.posteriors.factor_analysis:FactorAnalysis": "scores",
+}
 
 
-def test_the_code_that_counts(monkeypatch):
-    fit, nmll, *_ = roots(monkeypatch, cell("metrics=[nmll]"))
-    assert {"bdl.methods.vifa", "bdl.models.networks", "bdl.models.likelihoods", "bdl.models.priors"} < fit
-    assert {"bdl.search.crossval", "bdl.metrics.likelihoods"} < fit, "what steers the search"
-    assert "bdl.metrics.likelihoods" in nmll
-    assert not {"bdl.methods.vifa", "bdl.search.crossval"} & nmll
-    fit, distance, *_ = roots(monkeypatch, ridge("metrics=[rel_mean_dist]"))
-    assert {"bdl.references.linear"} < fit
-    assert {"bdl.references.linear", "bdl.metrics.posterior"} < distance
-    assert not {name for name in fit if name.startswith(("bdl.metrics", "bdl.search"))}
-    fit, *_ = roots(monkeypatch, cell(name="vifa-synthetic", entry="vifa-k1"))
-    assert not {name for name in fit if name.startswith("bdl.references")}, "it estimates nothing"
+@pytest.mark.parametrize(("component", "what"), BUMPS.items())
+def test_a_version_moves_what_rests_on_it(monkeypatch, component, what):
+    module, _, name = component.partition(":")
+    before = fit_hash(cell()), scores(cell())
+    monkeypatch.setattr(getattr(import_module(module), name), "version", 2, raising=False)
+    after = fit_hash(cell()), scores(cell())
+    assert (after[0] != before[0]) == (what in ("fit", "both")), "nmll steers the search"
+    moved = {name for name in before[1] if after[1][name] != before[1][name]}
+    assert moved == {"fit": set(), "both": {"nmll"}, "rmse": {"rmse"}, "scores": set(before[1])}[what]
+
+
+@pytest.mark.parametrize(
+    ("constant", "fits", "scored"),
+    [
+        ("ENGINE_VERSION", True, False),
+        ("PREPARATION_VERSION", True, True),
+        ("SCORING_VERSION", False, True),
+        ("SEARCH_VERSION", True, False),
+    ],
+)
+def test_versions_of_what_is_no_component(monkeypatch, constant, fits, scored):
+    before = fit_hash(cell()), scores(cell())
+    monkeypatch.setattr(fingerprint, constant, 2)
+    after = fit_hash(cell()), scores(cell())
+    assert (after[0] != before[0], after[1] != before[1]) == (fits, scored)
+
+
+def test_a_reference_has_a_version():
+    assert score_versions(ridge(), ridge().benchmark.metrics[0])["reference"] == 1
+    assert fit_versions(ridge())["reference"] == 1
+    assert "reference" not in fit_versions(cell(name="vifa-synthetic", entry="vifa-k1")), "it estimates nothing"
+
+
+def test_a_setting_that_is_added_later_moves_nothing(monkeypatch):
+    """Nor does one at its default that is taken away: identities hold what differs from defaults."""
+    part = cell().benchmark.fit_part("diabetes", "vifa-lr")
+    assert part["entry"][1]["method"] == {"name": "vifa"}
+    assert part["preparation"] == {}
+    own = cell("entries.vifa-lr.method.latent_dim=2", "entries.vifa-lr.method.gradients_per_update=4")
+    assert own.benchmark.fit_part("diabetes", "vifa-lr")["entry"][1]["method"] == {"name": "vifa", "latent_dim": 2}
+
+
+def test_simulated_data_are_known_by_their_settings(monkeypatch):
+    """Their sums round differently on other processors, and are the same data."""
+    own = cell(name="vifa-synthetic", entry="vifa-k1")
+    before, data = fit_hash(own), own.data
+    changed = replace(data, y=data.y * (1 + 1e-15))
+    monkeypatch.setattr(Cell, "data", property(lambda self: changed))
+    assert fit_hash(own) == before
+
+
+# What improves the code and touches no number: each is an edit of a copy of the package.
+EDITS = {
+    "a metric is registered": (
+        "bdl/metrics/__init__.py",
+        '    "rmse": ',
+        '    "rmse_again": "bdl.metrics.regression:Rmse",\n    "rmse": ',
+    ),
+    "a method is registered": (
+        "bdl/methods/__init__.py",
+        '        "vifa": ',
+        '        "vifa-too": "bdl.methods.vifa:Vifa",\n        "vifa": ',
+    ),
+    "a message is reworded": ("bdl/methods/vifa.py", "exceeds the", "is more than the"),
+    "a message of a reference is reworded": (
+        "bdl/references/linear.py",
+        "raise InputError(",
+        "raise InputError('Sorry: ' + ",
+    ),
+    "a private name is changed": ("bdl/data/synthetic.py", "_labelled", "_with_labels"),
+    "a function is added": ("bdl/training/checkpoint.py", "import ", "def unused() -> None:\n    pass\n\n\nimport "),
+}
+IDENTITIES = """
+from bdl.plan.fingerprint import fit_hash, score_hash
+from bdl.plan.planning import cells_of
+from bdl.spec import load_benchmark
+for name, profile in [("uci-regression", "quick"), ("vifa-synthetic", "paper"), ("online-fa", "paper")]:
+    for cell in cells_of(load_benchmark(name, profile)):
+        print(cell.label, fit_hash(cell), *(score_hash(cell, metric) for metric in cell.benchmark.metrics))
+"""
+
+
+def test_improving_the_code_moves_no_identity(tmp_path):
+    root = Path(bdl.__file__).parents[1]
+    shutil.copytree(root / "bdl", tmp_path / "bdl", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(root / "benchmarks", tmp_path / "benchmarks")
+
+    def identities():
+        found = subprocess.run(
+            [sys.executable, "-c", IDENTITIES], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert not found.returncode, found.stderr
+        return found.stdout
+
+    before = identities()
+    assert before.count("\n") > 50
+    for what, (file, old, new) in EDITS.items():
+        path = tmp_path / file
+        text = path.read_text("utf-8")
+        assert old in text, what
+        path.write_text(text.replace(old, new) if "private" in what else text.replace(old, new, 1), "utf-8")
+    assert identities() == before
