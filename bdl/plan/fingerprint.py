@@ -26,7 +26,7 @@ def fit_hash(cell: Cell) -> str:
 def fit_versions(cell: Cell) -> dict[str, Any]:
     """Return the version of everything that the cell's fits rest on, by kind."""
     entry = cell.settings
-    versions = {
+    versions: dict[str, Any] = {
         "engine": ENGINE_VERSION,
         "preparation": PREPARATION_VERSION,
         "dataset": version_of(cell.dataset.build()),

@@ -1,5 +1,6 @@
 """What an earlier run left: its rows, what they were made with, and in what that differs from the protocol."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from bdl.plan.cell import Cell
 from bdl.plan.planning import cells_of
 from bdl.publishing.frames import final_frame, points_frame, read_frames
 from bdl.spec import Benchmark, Variant, differences, load_benchmark, load_variant
+from bdl.spec.tables import Note
 from bdl.spec.variant import GONE, plain
 from bdl.store.folder import folder, siblings
 from bdl.store.store import Store
@@ -24,6 +26,10 @@ _LONG = 100
 
 _NAMED = 4
 """Cells that are listed by name, rather than counted."""
+
+
+LEGACY = "Legacy code: made by an earlier version; today's code has not been seen to give the same numbers."
+"""Note of published cells without an identity."""
 
 
 class Found(NamedTuple):
@@ -86,7 +92,7 @@ def look(place: Path, asked: Variant) -> Found:
     """Read the rows of a folder that holds some; `asked` and errors as in `find`."""
     if (place / "trials.parquet").exists():
         rows, points, text = read_frames(place)
-        made = presented(text, asked, place / "trials.parquet")
+        made = _with_legacy(presented(text, asked, place / "trials.parquet"), place)
         rows = rows[rows.stage == "final"]
     else:
         with Store(place / "store.sqlite") as store:
@@ -140,6 +146,18 @@ def presented(text: str | None, asked: Variant, source: Path) -> Variant:
     shown = {name: getattr(now, name) for name in _SHOWN}
     benchmark = made.benchmark.model_copy(update=shown).select()  # which leaves out a baseline that it lacks
     return replace(made, benchmark=benchmark, source=asked.source)
+
+
+def _with_legacy(made: Variant, place: Path) -> Variant:
+    """Add a note to the published cells that today's code has not been seen to make again: those without identity."""
+    try:
+        known = json.loads((place / "provenance.json").read_text("utf-8"))["fit_hashes"]
+    except (OSError, ValueError, KeyError):
+        return made
+    cells = [cell for cell in cells_of(made.benchmark) if known.get(cell.label, "") is None]
+    pairs = dict.fromkeys((str(cell.dataset), cell.entry) for cell in cells)
+    notes = tuple(Note(dataset=dataset, entry=entry, text=LEGACY) for dataset, entry in pairs)
+    return replace(made, benchmark=made.benchmark.model_copy(update={"notes": (*made.benchmark.notes, *notes)}))
 
 
 def stored_cells(benchmark: Benchmark, store: Store) -> list[Cell]:

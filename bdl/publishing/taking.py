@@ -11,7 +11,6 @@ import pandas as pd
 from bdl.errors import InputError
 from bdl.execution.scoring import codes, computed
 from bdl.plan.cell import Cell
-from bdl.plan.cost import compiles, width
 from bdl.plan.fingerprint import fit_hash, joint_hash, score_hash
 from bdl.plan.programs import looks
 from bdl.publishing.frames import COLUMNS, read_frames
@@ -26,11 +25,10 @@ _STAGES: tuple[Stage, ...] = ("search", "final")
 
 
 class Published:
-    """Published fits whose hashes, of the fit and of every score, are those of today's spec, data and code.
+    """Published fits whose hashes, of the fit and of every score, are those of today's spec, data and versions.
 
-    A fit is taken if it was made as it would be now, too: on the same kind of device, in a lane as wide, compiled or
-    not, and with the curves that the benchmark records. Posteriors are not published: what needs them, a score that is
-    added later or a figure, needs the fit anew.
+    A fit is taken with the curves that the benchmark records, or not at all; one that failed is a result like any
+    other. Posteriors are not published: what needs them, a score that is added later or a figure, needs the fit anew.
 
     Parameters
     ----------
@@ -54,7 +52,7 @@ class Published:
         return {cell.key: self._splits(cell, store) for cell in cells}
 
     def take(self, cells: Sequence[Cell], store: Store) -> int:
-        """Copy fits that succeeded, each with its search.
+        """Copy fits, each with its search.
 
         Parameters
         ----------
@@ -81,9 +79,9 @@ class Published:
             return set()
         begun = {row.split for stage in _STAGES for row in store.rows(stage, cell.key)}
         own = _of(cell, self._rows)
-        good = set(own.split[(own.stage == "final") & (own.status == "ok")]) - set(own.split[~_alike(cell, own)])
+        good = set(own.split[own.stage == "final"])
         if looks(cell) is not None:
-            good &= set(_of(cell, self._points).split)
+            good &= set(_of(cell, self._points).split) | set(own.split[own.status == "failed"])
         return {split for split in cell.splits if split in good} - begun
 
     def _outcomes(self, cell: Cell, split: int) -> list[Outcome]:
@@ -134,18 +132,6 @@ def _same(cell: Cell, known: dict[str, Any]) -> bool:
     return today == tuple(known.get(name, {}).get(cell.label) for name in _HASHES)
 
 
-def _alike(cell: Cell, rows: pd.DataFrame) -> "pd.Series[bool]":
-    """Tell which rows were made as they would be now, on which their bits rest beside the hashes."""
-    found = pd.Series(True, index=rows.index)
-    for stage in _STAGES:
-        today: dict[str, object] = {"device": cell.device}
-        if cell.settings.training is not None:
-            today |= {"width": width(cell, stage), "compiled": compiles(cell, stage)}
-        same = (rows.reindex(columns=list(today)) == pd.Series(today)).all(axis=1)
-        found &= same | (rows.stage != stage)
-    return found
-
-
 def _of(cell: Cell, table: pd.DataFrame) -> pd.DataFrame:
     keys = {"dataset": str(cell.dataset), "entry": cell.entry, **cell.point.texts}
     return table[(table.reindex(columns=list(keys)) == pd.Series(keys)).all(axis=1)]
@@ -163,7 +149,8 @@ def _row(cell: Cell, values: dict[Hashable, Any], origin: dict[str, Any]) -> Row
     else:
         other = {*COLUMNS, *cell.point.texts, *_DETAILS, *(_HYPER + name for name in hyper)}
         known = {*given, *map(str, computed(cell))}  # of which one that is not finite has no number
-        metrics = {name: given.get(name) for name in map(str, values) if name in known and name not in other}
+        scored = map(str, values) if given["status"] == "ok" else ()
+        metrics = {name: given.get(name) for name in scored if name in known and name not in other}
         hashes, details = codes(cell, metrics), details | {"origin": origin}
     dataset, entry, point = cell.key
     return Row(

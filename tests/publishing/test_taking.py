@@ -115,7 +115,7 @@ def test_a_clone_makes_every_fit_itself_if_not(run):
 
 
 def test_what_is_missing_is_made(file, run):
-    """An entry that is added, and fits that failed."""
+    """An entry that is added; fits that failed are results like others."""
     path = Path("results/small/trials.parquet")
     rows = pd.read_parquet(path)
     made, attrs = rows.copy(), dict(rows.attrs)
@@ -126,13 +126,13 @@ def test_what_is_missing_is_made(file, run):
         SPEC.replace("sweep:", SPEC[SPEC.index("  fixed:") : SPEC.index("sweep:")].replace("fixed", "own") + "sweep:"),
         "utf-8",
     )
-    assert "fits: 0 of the search and 8 final" in run("--published", "--dry-run")[1]
+    assert "fits: 0 of the search and 6 final" in run("--published", "--dry-run")[1]
     code, out, _ = run("--published")
-    assert code == 0
-    assert TAKEN.format(FINALS - 2) in out
+    assert code == 1, "two have failed"
+    assert TAKEN.format(FINALS) in out
     again = pd.read_parquet(path)
     assert again[again.stage == "final"].groupby("entry").size().to_dict() == {"fixed": 6, "own": 6, "searched": 6}
-    both = again.merge(rows, on=["entry", "stage", "split", "trial", "fold", "training.epochs"])
+    both = again[again.status == "ok"].merge(rows, on=["entry", "stage", "split", "trial", "fold", "training.epochs"])
     assert both.rmse_x.tolist() == both.rmse_y.tolist()
 
 
@@ -186,21 +186,6 @@ def rewrite(name, change):
     table = change(table)
     table.attrs = attrs
     table.to_parquet(path)
-
-
-@pytest.mark.parametrize("stage", ["search", "final"])
-@pytest.mark.parametrize(("column", "value"), [("width", 40), ("device", "cuda"), ("compiled", True)])
-def test_fits_that_would_be_made_otherwise_here_are_left(file, stage, column, value):
-    """Of one split, at both values of the sweep: bits rest on where and how a fit is made."""
-    assert left(file) == FINALS
-    here = {"entry": "searched", "stage": stage, "split": 1}
-    rewrite(
-        "trials.parquet",
-        lambda rows: rows.assign(
-            **{column: rows[column].mask((rows[list(here)] == pd.Series(here)).all(axis=1), value)}
-        ),
-    )
-    assert left(file) == FINALS - 2
 
 
 def test_fits_without_the_curves_that_are_recorded_are_left(file):
