@@ -8,7 +8,7 @@ nox.options.sessions = ["lint", "tests"]
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check format, lint, types and the order of the rooms."""
+    """Check format, lint, types and the order of the packages."""
     for command in ("ruff format --check .", "ruff check .", "mypy", "lint-imports"):
         session.run(*command.split())
 

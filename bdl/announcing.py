@@ -22,7 +22,7 @@ SHORT, LONG = 60.0, 30 * 60.0
 """Seconds; shorter runs need no word, longer ones one of how to narrow them."""
 
 
-def foretell(
+def forecast(
     asked: Variant,
     cells: Sequence[Cell],
     store: Store,
@@ -30,7 +30,7 @@ def foretell(
     jobs: int,
     elsewhere: Mapping[CellKey, Collection[int]] | None = None,
 ) -> Estimate:
-    """Foretell a run.
+    """Estimate a run.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def foretell(
 
 
 def not_here(asked: Variant) -> list[str]:
-    """Say which data sets have files that are not on this machine, and how to get them; nothing if all are here."""
+    """Name the data sets whose files are not on this machine, and how to get them; nothing if all are here."""
     missing: dict[str, str] = {}
     for label in asked.chosen.datasets:
         states = [state for _, state in status(label)]
@@ -66,20 +66,20 @@ def not_here(asked: Variant) -> list[str]:
     counts = [count for _, count in first_of(asked.chosen, asked.numbers)]
     return [
         f"{len(counts)} cell{'s' if len(counts) > 1 else ''}, final fits: {sum(counts):,}",
-        f"not on this machine, and needed to foretell how long it takes: {', '.join(missing.values())}",
+        f"not on this machine, and needed to estimate how long it takes: {', '.join(missing.values())}",
         f"download {'them' if len(missing) > 1 else 'it'} with: bdl-bench data fetch {' '.join(missing)} "
         "(run without --dry-run does so by itself)",
     ]
 
 
 def references(cells: Sequence[Cell]) -> list[str]:
-    """Say how many references the run samples first, if there are any."""
+    """Describe how many references the run samples first, if there are any."""
     count = sum(state(reference.recipe) == "missing" for reference in sampled(cells))
     return [f"references to sample first, which is not in the time: {count}"] if count else []
 
 
 def lines(found: Estimate, asked: Variant, place: Path) -> list[str]:
-    """Tell an estimate: fits, time and what it rests on, memory and disk, and how to narrow what is long.
+    """Describe an estimate: fits, time and what it rests on, memory and disk, and how to narrow what is long.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def narrower(asked: Variant, results: Path) -> str:
 
 
 def _rests(found: Estimate) -> str:
-    """Say what the time rests on: by the number of fits, most first."""
+    """Describe what the time rests on: by the number of fits, most first."""
     total = sum(found.basis.values())
     if list(found.basis) == ["the planner's model of an update"]:
         return "rough: nothing was measured yet, so this rests on the planner's model of an update"

@@ -90,11 +90,11 @@ def run(
     from bdl.spec import load_variant
 
     if dry_run and changed:
-        raise InputError("--dry-run --changed: foretell what there is without --changed, or all of it with --fresh")
+        raise InputError("--dry-run --changed: estimate what there is without --changed, or all of it with --fresh")
     asked = load_variant(name, profile, set_, dataset, method, splits)
     ways = cli_run.Ways(results, device, compile, jobs, fresh, changed, published, executor)
     if dry_run:
-        cli_run.foretell(asked, ways, console)
+        cli_run.forecast(asked, ways, console)
         return
     if uri := tracking_uri(tracking, results):
         check_uri(uri, results)
@@ -245,7 +245,7 @@ def describe(
         ),
     ],
 ) -> None:
-    """Say what a benchmark or a component is."""
+    """Describe what a benchmark or a component is."""
     from bdl.describe import describe as text
 
     console.print(text(name), highlight=False, soft_wrap=True)

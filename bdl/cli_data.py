@@ -65,7 +65,7 @@ def _say(name: str, told: str, names: list[str]) -> None:
 
 
 def _here(name: str) -> str:
-    """Tell whether the files of a data set are here, or how it comes if it is not downloaded from here."""
+    """Return whether the files of a data set are here, or how it comes if it is not downloaded from here."""
     from bdl.data import DATASETS, status
 
     if states := [state for _, state in status(name)]:
@@ -76,7 +76,7 @@ def _here(name: str) -> str:
 
 
 def _own(name: str) -> str:
-    """Say of a data set that users bring along what it lacks, or that it is not checked here; empty for others."""
+    """Describe of a data set that users bring along what it lacks, or that it is not checked here; empty for others."""
     from bdl.data import DATASETS
 
     component = DATASETS.get(name)

@@ -1,4 +1,4 @@
-"""What `bdl-bench run` does: lay out, foretell, work, publish."""
+"""What `bdl-bench run` does: lay out, estimate, work, publish."""
 
 import json
 import time
@@ -63,11 +63,11 @@ def run(asked: "Variant", ways: Ways, uri: str | None, console: Console) -> None
         raise typer.Exit(1)
 
 
-def foretell(asked: "Variant", ways: Ways, console: Console) -> None:
-    """Say what a run would take; nothing is started or written."""
+def forecast(asked: "Variant", ways: Ways, console: Console) -> None:
+    """Describe what a run would take; nothing is started or written."""
     from bdl import announcing
     from bdl.execution.queue import check
-    from bdl.execution.taking_over import at_hand
+    from bdl.execution.reuse import reusable
     from bdl.store.folder import empty, folder, looked_at, siblings
 
     if told := announcing.not_here(asked):
@@ -76,11 +76,11 @@ def foretell(asked: "Variant", ways: Ways, console: Console) -> None:
     cells = _plan(asked, ways, console, dry=True)
     with empty() if ways.fresh else looked_at(ways.results, asked) as store:
         check(cells, store)
-        elsewhere = {} if ways.fresh else at_hand(cells, store, siblings(folder(ways.results, asked)))
+        elsewhere = {} if ways.fresh else reusable(cells, store, siblings(folder(ways.results, asked)))
         for published in _published(asked, ways):
-            for key, splits in published.at_hand(cells, store).items():
+            for key, splits in published.reusable(cells, store).items():
                 elsewhere[key] = elsewhere.get(key, set()) | splits
-        found = announcing.foretell(asked, cells, store, ways.results, ways.jobs, elsewhere)
+        found = announcing.forecast(asked, cells, store, ways.results, ways.jobs, elsewhere)
     _say([*announcing.lines(found, asked, ways.results), *announcing.references(cells)], console)
 
 
@@ -89,7 +89,7 @@ def _plan(asked: "Variant", ways: Ways, console: Console, *, dry: bool = False) 
 
     Dry, nothing is sampled, and references are not looked at.
     """
-    from bdl.plan.first_look import check as check_start
+    from bdl.plan.initial_check import check as check_start
     from bdl.plan.planning import plan
     from bdl.plan.truths import check, sampled
     from bdl.publishing.keeping import check_published
@@ -110,10 +110,10 @@ def _plan(asked: "Variant", ways: Ways, console: Console, *, dry: bool = False) 
 def _work(asked: "Variant", cells: "list[Cell]", store: "Store", ways: Ways, console: Console) -> None:
     """Do what the store lacks, and what no other run of the benchmark has done already."""
     from bdl import announcing
-    from bdl.execution.cluster import crew_for
+    from bdl.execution.cluster import worker_pool_for
     from bdl.execution.queue import changed, prepare
     from bdl.execution.queue import run as run_cells
-    from bdl.execution.taking_over import take_over
+    from bdl.execution.reuse import reuse_fits
     from bdl.progress import Display
     from bdl.store.folder import siblings, start_afresh
 
@@ -123,14 +123,14 @@ def _work(asked: "Variant", cells: "list[Cell]", store: "Store", ways: Ways, con
     try:
         prepare(cells, store)
         store.remember(json.dumps(asked.dump()))
-        if not ways.fresh and (count := take_over(cells, store, siblings(store.path.parent))):
+        if not ways.fresh and (count := reuse_fits(cells, store, siblings(store.path.parent))):
             console.print(f"final fits taken over from other runs of {asked.benchmark.name}: {count}")
         if count := sum(published.take(cells, store) for published in _published(asked, ways)):
             console.print(f"final fits taken over as published, without posteriors: {count}")
-        found = announcing.foretell(asked, cells, store, ways.results, ways.jobs)
+        found = announcing.forecast(asked, cells, store, ways.results, ways.jobs)
         if found.seconds > announcing.SHORT:
             _say(announcing.lines(found, asked, ways.results), console)
-        with Display(console, cells, store) as display, crew_for(cells, found.jobs, ways.executor) as workers:
+        with Display(console, cells, store) as display, worker_pool_for(cells, found.jobs, ways.executor) as workers:
             run_cells(cells, store, workers, display)
     except KeyboardInterrupt:
         Console(stderr=True).print("interrupted; the same command goes on from here")

@@ -192,7 +192,7 @@ def _dataset(name: str) -> list[str]:
 
 
 def _hyper(component: Any) -> list[str]:
-    """Tell the hyper-parameters of a component, under its default settings."""
+    """Return the hyper-parameters of a component, under its default settings."""
     bare = object.__new__(component) if isinstance(component, type) else component
     limits = {side: getattr(bare, f"hyper_{side}", {}) for side in ("above", "below")}
     lines = []
@@ -204,7 +204,7 @@ def _hyper(component: Any) -> list[str]:
 
 
 def _settings(component: Any) -> list[str]:
-    """Tell the settings of a component with their defaults, and what its docstrings say of them."""
+    """Return the settings of a component with their defaults, and what its docstrings say of them."""
     given = [field for field in fields(component) if field.init] if is_dataclass(component) else []
     told = _meanings(component) if given else {}
     lines = [

@@ -78,7 +78,7 @@ class Registry:
             raise InputError(f"{self.kind} '{name}': {location} defines no '{attribute}'") from None
 
     def adapter(self, name: str) -> "TypeAdapter[Any]":
-        """Give what checks the settings of a component against the annotations of its dataclass.
+        """Return what checks the settings of a component against the annotations of its dataclass.
 
         Raises
         ------
@@ -124,7 +124,7 @@ class Registry:
             raise InputError(f"{self.kind} '{name}': {place}: {problem['msg']}") from None
 
     def lacking(self, component: type) -> str | None:
-        """Say what a dataclass lacks of the contract that it is nearest to; None if it follows one."""
+        """Describe what a dataclass lacks of the contract that it is nearest to; None if it follows one."""
         known = {*dir(component), *getattr(component, "__dataclass_fields__", ())}
         gaps = [(sorted(_members(self.kind, contract) - known), contract) for contract in self.contracts]
         missing, contract = min(gaps, key=lambda gap: len(gap[0]), default=([], ""))

@@ -100,7 +100,7 @@ def random_normals(keys: Tensor, step: Tensor, n: int, dtype: torch.dtype = torc
 def normal_slice(
     keys: Tensor, step: Tensor, n: int, start: int, stop: int, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """Give a part of the flat stream of 2 x n normals, both halves of `random_normals` side by side.
+    """Return a part of the flat stream of 2 x n normals, both halves of `random_normals` side by side.
 
     Nothing outside of the part is drawn, so that a long stream never has to be in memory. `n` may exceed what one
     counter word holds; the rest is added to `step`.

@@ -20,8 +20,8 @@ from time import perf_counter
 import torch
 from rich.console import Console
 
-from bdl.execution.cluster import crew_for
-from bdl.execution.executors import Crew
+from bdl.execution.cluster import worker_pool_for
+from bdl.execution.executors import WorkerPool
 from bdl.execution.queue import run
 from bdl.plan.cell import Cell
 from bdl.plan.planning import plan
@@ -56,11 +56,11 @@ def cells(entries: int, trials: int, epochs: int) -> list[Cell]:
     return plan(benchmark, splits=range(2), compile=False)
 
 
-def seconds(crew: Crew, planned: Sequence[Cell]) -> float:
+def seconds(worker_pool: WorkerPool, planned: Sequence[Cell]) -> float:
     """Run in a store of its own, and give the wall time."""
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "store.sqlite") as store:
         begun = perf_counter()
-        run(planned, store, crew, Silence())
+        run(planned, store, worker_pool, Silence())
         return perf_counter() - begun
 
 
@@ -78,17 +78,17 @@ def measure(trials: int, epochs: int, repeats: int) -> dict[str, float]:
     chain, searches = cells(1, trials, 1), cells(4, trials, epochs)
     groups = trials + 1
     found: dict[str, float] = {}
-    with local_dask() as dask, crew_for(chain, 1, "") as here, crew_for(chain, 2, "") as two:
-        with crew_for(chain, 1, dask) as there:
+    with local_dask() as dask, worker_pool_for(chain, 1, "") as here, worker_pool_for(chain, 2, "") as two:
+        with worker_pool_for(chain, 1, dask) as there:
             crews = {"here": here, "processes": two, "dask": there}
-            found |= {name: _fastest(crew, chain, repeats) for name, crew in crews.items()}
-        one, both = (_fastest(crew, searches, repeats) for crew in (here, two))
+            found |= {name: _fastest(worker_pool, chain, repeats) for name, worker_pool in crews.items()}
+        one, both = (_fastest(worker_pool, searches, repeats) for worker_pool in (here, two))
     overhead = {f"{name}_ms_a_group": 1e3 * (found[name] - found["here"]) / groups for name in ("processes", "dask")}
     return {"group_ms": 1e3 * found["here"] / groups, **overhead, "one": one, "two": both, "gain": one / both}
 
 
-def _fastest(crew: Crew, planned: Sequence[Cell], repeats: int) -> float:
-    return min([seconds(crew, planned) for _ in range(repeats + 1)][1:])
+def _fastest(worker_pool: WorkerPool, planned: Sequence[Cell], repeats: int) -> float:
+    return min([seconds(worker_pool, planned) for _ in range(repeats + 1)][1:])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

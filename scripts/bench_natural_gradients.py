@@ -96,7 +96,7 @@ def _keys(datasets: Iterable[str], entries: Sequence[str]) -> list[tuple[str, st
 
 
 def _agree(differences: Iterable[float], console: Console) -> bool:
-    """Say whether all are small enough."""
+    """Return whether all are small enough."""
     found = list(differences)
     agree = all(value <= natural_agreement.TOLERANCE for value in found)
     verdict = "agree" if agree else "[red]disagree[/red]"

@@ -2,8 +2,8 @@
 
     python scripts/bench_planner.py results/slang-logistic results/noisy-wine results/mnist-slang/cpu
 
-Folders are of published rows, by default all below ``results`` that say how wide their lanes were. A stage of a cell is
-foretold from its updates, its lane and whether it was compiled; the data sets must be at hand.
+Folders are of published rows, by default all below ``results`` that say how wide their slot batches were. A stage of a
+cell is estimated from its updates, its slot batch and whether it was compiled; the data sets must be at hand.
 """
 
 import argparse
@@ -30,21 +30,21 @@ class Stage(NamedTuple):
     """A stage of a cell, in seconds."""
 
     measured: float
-    foretold: float
+    estimated: float
 
 
 def stages(cell: Cell, rows: pd.DataFrame) -> Iterator[Stage]:
-    """Give the stages of a cell of which rows say what they took."""
+    """Return the stages of a cell of which rows say what they took."""
     keys = {"dataset": str(cell.dataset), "entry": cell.entry, **cell.point.texts}
     own = rows[(rows[list(keys)] == pd.Series(keys)).all(axis=1) & (rows.seconds > 0) & (rows.updates > 0)]
     for _, fits in own.groupby("stage"):
         kinds = zip(fits.updates, fits.width, fits.compiled, strict=True)
-        foretold = sum(effort(cell).seconds(updates, int(width), bool(compiled)) for updates, width, compiled in kinds)
-        yield Stage(float(fits.seconds.sum()), foretold)
+        estimated = sum(effort(cell).seconds(updates, int(width), bool(compiled)) for updates, width, compiled in kinds)
+        yield Stage(float(fits.seconds.sum()), estimated)
 
 
 def of_folder(place: Path) -> list[Stage]:
-    """Give the stages of all cells that learn from minibatches; none if the rows do not say how they were made.
+    """Return the stages of all cells that learn from minibatches; none if the rows do not say how they were made.
 
     Raises
     ------
@@ -59,27 +59,27 @@ def of_folder(place: Path) -> list[Stage]:
 
 
 def main() -> None:
-    """Print a line for each folder, and how ratios of measured to foretold times are spread over stages."""
+    """Print a line for each folder, and how ratios of measured to estimated times are spread over stages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="*", type=Path, help="of published rows")
     folders = parser.parse_args().folders or sorted(path.parent for path in Path("results").rglob("trials.parquet"))
-    table, ratios = Table("folder", "stages", "measured (min)", "foretold (min)", "ratio"), list[float]()
+    table, ratios = Table("folder", "stages", "measured (min)", "estimated (min)", "ratio"), list[float]()
     for place in folders:
         try:
             found = of_folder(place)
         except InputError as error:
             raise SystemExit(str(error)) from None
         if found:
-            measured, foretold = (sum(column) / 60 for column in zip(*found, strict=True))
+            measured, estimated = (sum(column) / 60 for column in zip(*found, strict=True))
             table.add_row(
-                str(place), str(len(found)), f"{measured:.1f}", f"{foretold:.1f}", f"{measured / foretold:.2f}"
+                str(place), str(len(found)), f"{measured:.1f}", f"{estimated:.1f}", f"{measured / estimated:.2f}"
             )
-            ratios += [stage.measured / stage.foretold for stage in found]
+            ratios += [stage.measured / stage.estimated for stage in found]
     console = Console()
     console.print(table)
     if ratios:
         spread = ", ".join(f"{q:.0%}: {np.quantile(ratios, q):.2f}" for q in _QUANTILES)
-        console.print(f"{len(ratios)} stages, measured over foretold, quantiles: {spread}")
+        console.print(f"{len(ratios)} stages, measured over estimated, quantiles: {spread}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Brings published rows of the old layout to the present one, and writes their tables anew.
 
-Scores at recorded clocks used to be columns of ``trials.parquet``, such as ``rel_cov_dist_at_1000``, the score after
+Scores at recorded counts used to be columns of ``trials.parquet``, such as ``rel_cov_dist_at_1000``, the score after
 1000 observations. They leave it and become ``points.parquet`` beside it, one row a score. Then every ``table.json``
 and ``table.md`` is rendered from the published rows. What is in the present layout already stays as it is.
 """

@@ -70,7 +70,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def made(config: MkDocsConfig) -> Iterator[tuple[str, str | bytes]]:
-    """Give the pages with their content, and the pictures of the notebook."""
+    """Return the pages with their content, and the pictures of the notebook."""
     for source, page in AS_THEY_ARE.items():
         yield page, (ROOT / source).read_text("utf-8")
     yield "methods.md", methods()
@@ -85,7 +85,7 @@ def made(config: MkDocsConfig) -> Iterator[tuple[str, str | bytes]]:
 
 
 def published() -> Iterator[tuple[str, str]]:
-    """Give the folders of published tables, of benchmarks and of their profiles, and the benchmarks' titles."""
+    """Return the folders of published tables, of benchmarks and of their profiles, and the benchmarks' titles."""
     for name, title in list_benchmarks():
         for folder in (name, *(f"{name}/{profile}" for profile in PROFILES)):
             if (ROOT / f"results/{folder}/table.md").exists():
@@ -99,7 +99,7 @@ def figures(folder: str) -> list[str]:
 
 
 def report() -> bytes:
-    """Give the report of a benchmark, which is not kept in the repository."""
+    """Return the report of a benchmark, which is not kept in the repository."""
     with tempfile.TemporaryDirectory() as folder:
         return write_page(load_variant(REPORTED), ROOT / "results", Path(folder) / "report.html").read_bytes()
 
@@ -132,7 +132,7 @@ def benchmarks() -> str:
 
 
 def notebook(content: dict[str, Any]) -> Iterator[tuple[str, str | bytes]]:
-    """Give a notebook as a page, with the outputs that it holds, and its pictures."""
+    """Return a notebook as a page, with the outputs that it holds, and its pictures."""
     parts, pictures = [], 0
     for cell in content["cells"]:
         text = "".join(cell["source"])

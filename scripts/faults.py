@@ -140,7 +140,7 @@ def beside(first: subprocess.Popen[str], results: Path, jobs: int) -> str:
 
 
 def _held(results: Path) -> bool:
-    """Tell whether a run has the lock of its store, without touching it (Linux)."""
+    """Return whether a run has the lock of its store, without touching it (Linux)."""
     held = Path("/proc/locks").read_text()
     return any(f":{path.stat().st_ino} " in held for path in results.glob("uci-regression/quick/variants/*/store.lock"))
 
@@ -158,7 +158,7 @@ def lock(process: subprocess.Popen[str], results: Path, dice: random.Random) -> 
 
 
 def fill(process: subprocess.Popen[str], small: Path, dice: random.Random) -> str:
-    """Fill the disk and see how the run ends; make room again."""
+    """Fill the disk and see how the run ends; make package again."""
     time.sleep(dice.uniform(0, 5))
     ballast = small / "ballast"
     with ballast.open("wb", buffering=0) as file:

@@ -4,8 +4,8 @@ A virtual environment and a clone of the last commit are made in a temporary fol
 README: its blocks of code, and what its text prints as ``pip install ...`` or ``bdl-bench ...``. A README that is wrong
 makes this fail. Only ``pip`` reaches the network.
 
-What takes hours is done in part: the tests, and the paper's protocol, which is only foretold. ``--all`` does all of it.
-What serves pages is stopped as soon as it answers. Every command is printed with its duration.
+What takes hours is done in part: the tests, and the paper's protocol, which is only estimated. ``--all`` does all of
+it. What serves pages is stopped as soon as it answers. Every command is printed with its duration.
 
 Exit code 1, and the name of the first command that failed, if one does.
 """
@@ -147,7 +147,7 @@ def prepare(folder: Path, whole: bool) -> Place:
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(checkout)], check=True)
     venv.create(folder / "venv", with_pip=True)
     houses = [f"{size},{size % 7},{3 * size + size % 5}" for size in range(40, 160)]
-    (checkout / "houses.csv").write_text("\n".join(["size,rooms,price", *houses]) + "\n")
+    (checkout / "houses.csv").write_text("\n".join(["size,packages,price", *houses]) + "\n")
     ours = ("PYTHONPATH", "VIRTUAL_ENV", "BDL_DATA_DIR", "BDL_DATA_MIRROR", "BDL_APTOS_DIR")
     env = {name: value for name, value in os.environ.items() if name not in ours}
     path = os.pathsep.join([str(folder / "venv/bin"), env["PATH"]])
@@ -155,7 +155,7 @@ def prepare(folder: Path, whole: bool) -> Place:
 
 
 def _cut_off() -> dict[str, str]:
-    """Give the variables that lead requests to addresses other than this machine's nowhere."""
+    """Return the variables that lead requests to addresses other than this machine's nowhere."""
     nowhere = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
     return nowhere | dict.fromkeys(("no_proxy", "NO_PROXY"), "127.0.0.1,localhost")
 

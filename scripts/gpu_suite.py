@@ -35,10 +35,10 @@ from bdl.models.modules import Module
 from bdl.models.networks import Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
-from bdl.training.fitting import Looks
-from bdl.training.lanes import Lane
+from bdl.training.fitting import EvaluationSchedule
 from bdl.training.program import Program
 from bdl.training.schedule import Schedule
+from bdl.training.slots import SlotBatch
 from bdl.training.trials import Pool
 
 RANKS = (1, 2, 4, 8, 16, 32)
@@ -120,9 +120,9 @@ class Suite:
         if self.device == "cuda":
             torch.cuda.reset_peak_memory_stats()
         # a look after each dozen, so that what happens at every twelfth update has its share
-        lane = Lane([len(data.y)] * count, range(count), least=1)
-        fitting = program.fitting(trials, compile=self.device == "cuda", lane=lane)
-        for snapshot in fitting.run(Looks("updates", dozen)):
+        slot_batch = SlotBatch([len(data.y)] * count, range(count), least=1)
+        fitting = program.fitting(trials, compile=self.device == "cuda", slot_batch=slot_batch)
+        for snapshot in fitting.run(EvaluationSchedule("updates", dozen)):
             if snapshot.last:
                 break
             if self.device == "cuda":

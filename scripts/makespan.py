@@ -23,9 +23,9 @@ from rich.console import Console
 from rich.table import Table
 
 from bdl.execution.groups import Group
-from bdl.execution.streets import Street, drain
-from bdl.plan.lanes import lane
+from bdl.execution.scheduler import JobChain, run_chains
 from bdl.plan.planning import cells_of
+from bdl.plan.slot_batches import slot_batch
 from bdl.search import per_round
 from bdl.spec import load_benchmark
 from bdl.spec.limits import Limits
@@ -36,7 +36,7 @@ Stages = list[list[float]]
 
 @dataclass
 class Simulated:
-    """Workers on a clock of their own: the group that ends first is the next to be handed over."""
+    """Workers on a counters of their own: the group that ends first is the next to be handed over."""
 
     size: int
     now: float = 0.0
@@ -59,7 +59,7 @@ class Simulated:
         return future.result()
 
     def collect(self, report: Any) -> None:
-        """Move the clock to the next end, once the last was handed over."""
+        """Move the counters to the next end, once the last was handed over."""
         if self._handed and self._running:
             self.now, _, future = heapq.heappop(self._running)
             self._handed = False
@@ -100,13 +100,15 @@ class _Timed:
         """None is kept."""
 
 
-def simulate(cells: Sequence[Stages], crew: Simulated) -> Makespan:
+def simulate(cells: Sequence[Stages], worker_pool: Simulated) -> Makespan:
     """Let the queue hand the groups to the workers, the longest chain first."""
     chains = sorted(cells, key=lambda stages: -sum(map(max, stages)))
-    streets = [Street(map(_timed, stages), lambda outcomes: None) for stages in chains]
-    drain(streets, crew, lambda work: None, poll=0)
+    jobs = [JobChain(map(_timed, stages), lambda outcomes: None) for stages in chains]
+    run_chains(jobs, worker_pool, lambda work: None, poll=0)
     longest = max(seconds for stages in cells for stage in stages for seconds in stage)
-    return Makespan(crew.size, crew.now, crew.busy, longest, max(sum(map(max, stages)) for stages in cells))
+    return Makespan(
+        worker_pool.size, worker_pool.now, worker_pool.busy, longest, max(sum(map(max, stages)) for stages in cells)
+    )
 
 
 def _timed(stage: Sequence[float]) -> list[Group]:
@@ -114,7 +116,7 @@ def _timed(stage: Sequence[float]) -> list[Group]:
 
 
 def recorded(benchmark: str, profile: str, rows: pd.DataFrame) -> list[Stages]:
-    """Put the rows of a run together to groups: those of a round, or the final fits, of the splits of a lane."""
+    """Put the rows of a run together to groups: those of a round, or the final fits, of the splits of a slot_batch."""
     found = []
     for cell in cells_of(load_benchmark(benchmark, profile)):
         own = rows[(rows["dataset"] == cell.key[0]) & (rows["entry"] == cell.key[1])]
@@ -124,10 +126,10 @@ def recorded(benchmark: str, profile: str, rows: pd.DataFrame) -> list[Stages]:
         stages: Stages = []
         for stage, each in (("search", per_round(search) if search else 1), ("final", 1)):
             part = own[own["stage"] == stage]
-            lanes = part["split"].map(lambda split, stage=stage, cell=cell: lane(cell, stage, split).start)
+            slot_batches = part["split"].map(lambda split, stage=stage, cell=cell: slot_batch(cell, stage, split).start)
             rounds = part["trial"] // each if stage == "search" else 0 * part["split"]
-            for _, groups in part.assign(lane=lanes, round=rounds).groupby("round"):
-                stages.append(groups.groupby("lane")["seconds"].sum().tolist())
+            for _, groups in part.assign(slot_batch=slot_batches, round=rounds).groupby("round"):
+                stages.append(groups.groupby("slot_batch")["seconds"].sum().tolist())
         found.append(stages)
     return [stages for stages in found if stages]
 

@@ -165,7 +165,7 @@ def _place(origin: Mapping[str, Any]) -> str:
 
 
 def _origins(run: Run) -> Iterable[tuple[Mapping[str, Any], Splits]]:
-    """Give each origin of a run with the splits of its cells that are from there."""
+    """Return each origin of a run with the splits of its cells that are from there."""
     left = {cell: set(splits) for cell, splits in run.splits.items()}
     for other in run.origin.get("taken_from", ()):
         own = {cell: sorted(left[cell].intersection(splits)) for cell, splits in other["cells"].items() if cell in left}
@@ -176,7 +176,7 @@ def _origins(run: Run) -> Iterable[tuple[Mapping[str, Any], Splits]]:
 
 
 def _told(run: Run, name: str) -> dict[str, Any]:
-    """Give what a provenance tells of each cell; earlier versions called the hashes of fits fingerprints."""
+    """Return what a provenance tells of each cell; earlier versions called the hashes of fits fingerprints."""
     earlier = run.origin.get("fingerprints", {}) if name == "fit_hashes" else {}
     told: dict[str, Any] = run.origin.get(name) or earlier
     return told

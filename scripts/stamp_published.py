@@ -1,4 +1,4 @@
-"""Tell which published cells today's code makes again, and stamp them with today's identities.
+"""Return which published cells today's code makes again, and stamp them with today's identities.
 
 The final fit of one split of each cell is made again under its published setting, and its scores are held against the
 published ones; where a curve is published, up to the first tenth of the fit, and the scores there. A cell whose scores
@@ -26,7 +26,7 @@ from bdl.plan.cell import Cell
 from bdl.plan.cost import compiles
 from bdl.plan.fingerprint import fit_hash, joint_hash, score_hash
 from bdl.plan.planning import cells_of
-from bdl.plan.programs import final_fitting, looks
+from bdl.plan.programs import evaluations, final_fitting
 from bdl.publishing.frames import read_frames
 from bdl.publishing.provenance import write_provenance
 from bdl.spec import Variant, load_variant
@@ -143,11 +143,11 @@ def _again(cell: Cell, row: "pd.Series[Any]", curve: dict[str, float]) -> dict[s
 def _early(group: FinalGroup, at: int) -> dict[str, float]:
     """Return the scores of a fit when its curve reached a count, and leave the rest."""
     cell, split, *_ = group.chosen[0]
-    when = looks(cell)
+    when = evaluations(cell)
     work = final_fitting(group.members, group.hyper, compiles(cell, "final"))
     for snapshot in work.run(when, lambda work: None, None):
         if when is not None and (
-            when.due(snapshot.clock) == at or (snapshot.last and when.place(snapshot.clock) == at)
+            when.due(snapshot.counters) == at or (snapshot.last and when.place(snapshot.counters) == at)
         ):
             buffers = {name: value[0] for name, value in snapshot.buffers.items()}
             evaluated = evaluation(cell, split, work.posterior(snapshot, 0), buffers, group.hyper[0])
@@ -168,7 +168,7 @@ def _worst(pairs: dict[str, list[float]]) -> dict[str, float]:
 
 
 def _is_same(found: dict[str, Any]) -> bool:
-    """Tell whether a check has found a cell to be made again by today's code."""
+    """Return whether a check has found a cell to be made again by today's code."""
     if "how" in found:
         return True
     return "error" not in found and bool(found["scores"]) and max(_worst(found["scores"]).values(), default=0) <= SAME

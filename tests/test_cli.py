@@ -297,7 +297,7 @@ def test_splits_can_be_added_later(tiny, tmp_path, run):
 
 
 def test_trials_that_diverge_are_failed_rows_and_code_1(tiny, tmp_path, run, invoke):
-    """One entry diverges wherever its search looks, one with its fixed setting; a third goes on."""
+    """One entry diverges wherever its search evaluations, one with its fixed setting; a third goes on."""
     healthy = TINY[TINY.index("  fixed:") : TINY.index("evaluation:")].replace("fixed:", "healthy:")
     broken = TINY.replace("low: 0.01, high: 0.02", "low: 1.0e+37, high: 1.0e+38")
     broken = broken.replace("learning_rate: 0.01,", "learning_rate: 1.0e+38,")

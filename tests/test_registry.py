@@ -25,7 +25,7 @@ def function():
 
 @pytest.fixture
 def own(tmp_path):
-    """Give a registry of a file of components."""
+    """Return a registry of a file of components."""
     path = tmp_path / "own.py"
     path.write_text(OWN, "utf-8")
     return Registry("thing", {name.lower(): f"{path}:{name}" for name in ("Own", "Plain", "function")})

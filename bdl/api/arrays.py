@@ -17,7 +17,7 @@ from bdl.errors import InputError
 from bdl.plan.cell import Cell
 from bdl.plan.checks import check, check_device
 from bdl.plan.cost import compiles
-from bdl.plan.first_look import check as check_start
+from bdl.plan.initial_check import check as check_start
 from bdl.plan.programs import final_fitting
 from bdl.search.crossval import failure
 from bdl.spec import Benchmark

@@ -106,7 +106,7 @@ class Benchmark:
 
 
 def benchmark(name_or_path: str | Path, profile: str = "paper", set: Names = ()) -> Benchmark:
-    """Give a benchmark.
+    """Return a benchmark.
 
     Parameters
     ----------

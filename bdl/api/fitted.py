@@ -107,7 +107,7 @@ class Fitted:
         return predicted.mean.cpu().numpy()
 
     def predict_distribution(self, x: Any) -> Distribution:
-        """Give the predictive distribution of each row; arguments and errors as in `predict`.
+        """Return the predictive distribution of each row; arguments and errors as in `predict`.
 
         Returns
         -------

@@ -66,7 +66,7 @@ class Regressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Array | tuple[Array, Array]:
-        """Give the predictive mean of each row, (n,), and if wanted its standard deviation, noise included."""
+        """Return the predictive mean of each row, (n,), and if wanted its standard deviation, noise included."""
         check_is_fitted(self)
         if not return_std:
             return self.fitted_.predict(self._inputs(X))
@@ -74,7 +74,7 @@ class Regressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         return found.mean.numpy(), found.variance.sqrt().numpy()
 
     def predict_distribution(self, X: Any) -> Distribution:
-        """Give the predictive distribution of each row, as `bdl.api.Fitted.predict_distribution`."""
+        """Return the predictive distribution of each row, as `bdl.api.Fitted.predict_distribution`."""
         check_is_fitted(self)
         return self.fitted_.predict_distribution(self._inputs(X))
 

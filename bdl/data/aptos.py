@@ -48,7 +48,7 @@ class Aptos2019:
 
     @staticmethod
     def lacking() -> str | None:
-        """Say what to do if the download is not here."""
+        """Describe what to do if the download is not here."""
         try:
             _folder()
         except InputError as error:

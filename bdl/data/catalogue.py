@@ -84,7 +84,7 @@ def load(name: str) -> Dataset:
 
 
 def load_stream(name: str) -> Stream:
-    """Give a stream of parameter vectors; arguments as in `load`.
+    """Return a stream of parameter vectors; arguments as in `load`.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def load_stream(name: str) -> Stream:
 
 
 def about(name: str) -> list[str]:
-    """Say what a data set is, without reading its files: what its target is, then its size if that is known.
+    """Describe what a data set is, without reading its files: what its target is, then its size if that is known.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def about(name: str) -> list[str]:
 
 
 def status(name: str) -> list[tuple[str, State]]:
-    """Tell the state of every file of a data set, split files included.
+    """Return the state of every file of a data set, split files included.
 
     Returns
     -------
@@ -171,7 +171,7 @@ def _called(name: str) -> Dataset | Stream:
 
 
 def _component(name: str) -> Callable[[], Dataset | Stream]:
-    """Give what loads a data set when it is called."""
+    """Return what loads a data set when it is called."""
     plain = (name.name, name.settings) if isinstance(name, Label) else (name, {})
     component: Callable[[], Dataset | Stream] = DATASETS.build(*plain)
     return component

@@ -126,7 +126,7 @@ class Dataset:
         return content.hexdigest()
 
     def split(self, index: int) -> Split:
-        """Give the training and test rows of one split.
+        """Return the training and test rows of one split.
 
         Parameters
         ----------

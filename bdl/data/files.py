@@ -24,7 +24,7 @@ _GZIP = b"\x1f\x8b"
 
 
 def data_directory() -> Path:
-    """Give the directory that downloaded data are kept in."""
+    """Return the directory that downloaded data are kept in."""
     return Path(os.environ.get("BDL_DATA_DIR") or "data").expanduser()
 
 
@@ -58,7 +58,7 @@ class RemoteFile:
         return data_directory() / self.path
 
     def state(self) -> State:
-        """Tell whether the cached file is there and right."""
+        """Return whether the cached file is there and right."""
         if not self.target.is_file():
             return "missing"
         try:
@@ -68,11 +68,11 @@ class RemoteFile:
         return "ok"
 
     def read(self) -> str:
-        """Give the text of the file; otherwise as `read_bytes`."""
+        """Return the text of the file; otherwise as `read_bytes`."""
         return self.read_bytes().decode()
 
     def read_bytes(self) -> bytes:
-        """Give the content of the file; download it if it is missing.
+        """Return the content of the file; download it if it is missing.
 
         Raises
         ------
@@ -119,7 +119,7 @@ class RemoteFile:
         )
 
     def _verified(self, path: Path) -> bytes:
-        """Give the decompressed content of a copy of the file."""
+        """Return the decompressed content of a copy of the file."""
         content = path.read_bytes()
         if content.startswith(_GZIP):
             try:
@@ -158,7 +158,7 @@ def _transfer(source: str, target: Path) -> None:
 
 
 def _reason(error: OSError) -> str:
-    """Say in a few words why a transfer failed."""
+    """Describe in a few words why a transfer failed."""
     response = getattr(error, "response", None)  # the server's answer, if the HTTP client got one
     if response is not None:
         return f"HTTP {response.status_code}"

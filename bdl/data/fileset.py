@@ -52,7 +52,7 @@ class FileSet(ABC):
 
     @abstractmethod
     def split(self, index: int) -> Split:
-        """Give one published split."""
+        """Return one published split."""
 
     def __call__(self) -> Dataset:
         """Load the data set; its splits are read when they are asked for.

@@ -49,7 +49,7 @@ class LibsvmSet(FileSet):
         return x, (labels == labels.max()).astype(np.float64)
 
     def split(self, index: int) -> Split:
-        """Give the published part, or halves: split i has the seed i + 1."""
+        """Return the published part, or halves: split i has the seed i + 1."""
         return half_split(self.n, index + 1) if self.train is None else leading_split(self.n, self.train)
 
 

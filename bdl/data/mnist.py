@@ -43,7 +43,7 @@ class MnistSet(FileSet):
         return images.reshape(len(images), -1), labels.astype(np.float64)
 
     def split(self, index: int) -> Split:
-        """Give the published training and test rows."""
+        """Return the published training and test rows."""
         whole = leading_split(self.n, 60_000)
         train, validation = np.split(whole.train, [60_000 - self.validation])
         return Split(train, whole.test, validation)

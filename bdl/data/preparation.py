@@ -14,7 +14,7 @@ SplitScheme = Literal["published", "first", "half"]
 
 
 def prepare(dataset: Dataset, split: SplitScheme, standardise: Standardise, rows: int | None = None) -> Dataset:
-    """Give a data set the splits and the standardisation of an experiment.
+    """Return a data set the splits and the standardisation of an experiment.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ class Stream:
     splits: Annotated[int, Ge(1)] = 10
 
     def __call__(self) -> "Stream":
-        """Give the stream itself: registered data sets are called."""
+        """Return the stream itself: registered data sets are called."""
         return self
 
     @property
@@ -63,7 +63,7 @@ class Stream:
 
     @one_thread()
     def model(self, index: int) -> "FactorAnalysis":
-        """Give the distribution that stream `index` is drawn from.
+        """Return the distribution that stream `index` is drawn from.
 
         Raises
         ------

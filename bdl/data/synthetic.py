@@ -91,7 +91,7 @@ def _normals(seed: int, *shapes: tuple[int, ...]) -> list[Array]:
 
 
 def _labelled(x: Array, theta: Array, targets: Callable[[Array], Array]) -> Draw:
-    """Give standard normals their covariances, and targets to f = x theta."""
+    """Return standard normals their covariances, and targets to f = x theta."""
     x, theta = x @ np.linalg.cholesky(_COVARIANCE).T, theta * _PRIOR_PRECISION**-0.5
     return Draw(x, targets(x @ theta), theta)
 

@@ -149,7 +149,7 @@ def _without_gaps(name: str, frame: Frame, missing: str) -> Frame:
 
 
 def _target(name: str, column: Column, task: Task | None) -> tuple[Task, Array]:
-    """Give the targets as numbers, or the numbers of their classes."""
+    """Return the targets as numbers, or the numbers of their classes."""
     numbers = None if task == "classification" or _is_category(column) else _numbers(name, column)
     if task == "regression" and numbers is None:
         raise InputError(f"{name}: target '{column.name}' is text such as '{column.iloc[0]}': say task: classification")
@@ -161,7 +161,7 @@ def _target(name: str, column: Column, task: Task | None) -> tuple[Task, Array]:
 
 
 def _input(name: str, column: Column) -> Array:
-    """Give a column of inputs as numbers, (n, 1), or as 0 and 1 for each of its categories, (n, categories)."""
+    """Return a column of inputs as numbers, (n, 1), or as 0 and 1 for each of its categories, (n, categories)."""
     numbers = None if _is_category(column) else _numbers(name, column)
     if numbers is not None:
         return numbers[:, None]
@@ -175,7 +175,7 @@ def _is_category(column: Column) -> bool:
 
 
 def _numbers(name: str, column: Column) -> Array | None:
-    """Give numbers; None for text, unless most of it is numbers."""
+    """Return numbers; None for text, unless most of it is numbers."""
     if pd.api.types.is_datetime64_any_dtype(column):
         raise InputError(f"{name}: column '{column.name}' has dates: leave it out, or split by it (time)")
     numbers = pd.to_numeric(column, errors="coerce")
@@ -218,7 +218,7 @@ def _parts(name: str, how: "Table", column: Column) -> tuple[Rows, int | None]:
 
 
 def _moments(name: str, column: Column) -> NDArray[np.float64]:
-    """Give times as numbers."""
+    """Return times as numbers."""
     if pd.api.types.is_numeric_dtype(column):
         return np.asarray(column, dtype=np.float64)
     try:

@@ -38,7 +38,7 @@ class SparseLinear:
     rows: Count = 250
 
     def weights(self, index: int) -> Array:
-        """Give the weights of a draw, (1000,)."""
+        """Return the weights of a draw, (1000,)."""
         return self._draw(index)[0]
 
     def __call__(self) -> Dataset:
@@ -70,7 +70,7 @@ class SparseNetwork:
     noise: Annotated[float, Gt(0)] = 1.0
 
     def weights(self, index: int) -> tuple[Array, ...]:
-        """Give the weights of a draw, layer by layer, (out, in)."""
+        """Return the weights of a draw, layer by layer, (out, in)."""
         return self._draw(index)[0]
 
     def __call__(self) -> Dataset:

@@ -47,7 +47,7 @@ class UspsSet(FileSet):
         return images.reshape(-1, 256), (rows[:, 0] == 5).astype(np.float64)
 
     def split(self, index: int) -> Split:
-        """Give random halves: split i has the seed i + 1."""
+        """Return random halves: split i has the seed i + 1."""
         return half_split(self.n, index + 1)
 
 

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from bdl.errors import InputError
-from bdl.execution.executors import Crew, LostWorker, Report, Task, crew
+from bdl.execution.executors import LostWorker, Report, Task, WorkerPool, worker_pool
 from bdl.execution.groups import Group
 from bdl.plan.cell import Cell
 from bdl.plan.fingerprint import fit_hash
@@ -31,8 +31,8 @@ _PACKAGES = ("bdl-bench", "torch", "numpy")
 
 
 @contextmanager
-def crew_for(cells: Sequence[Cell], jobs: int, executor: str) -> Iterator[Crew]:
-    """Make a crew for cells: processes of this machine, or the workers of a cluster.
+def worker_pool_for(cells: Sequence[Cell], jobs: int, executor: str) -> Iterator[WorkerPool]:
+    """Make a worker pool for cells: processes of this machine, or the workers of a cluster.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def crew_for(cells: Sequence[Cell], jobs: int, executor: str) -> Iterator[Crew]:
         If there is no such executor, its packages are missing, nobody answers, or workers have other versions.
     """
     if not executor:
-        with crew(jobs, _gpus(cells) if jobs > 1 else ()) as workers:
+        with worker_pool(jobs, _gpus(cells) if jobs > 1 else ()) as workers:
             yield workers
         return
     kind, _, where = executor.partition(":")
@@ -108,7 +108,7 @@ class DaskCrew:
         return future
 
     def result(self, future: "Future[Any]") -> Any:
-        """Give what the task returned, or raise what it raised, or `LostWorker`.
+        """Return what the task returned, or raise what it raised, or `LostWorker`.
 
         Raises
         ------
@@ -131,7 +131,7 @@ class DaskCrew:
 
 @contextmanager
 def _gone() -> Iterator[None]:
-    """Tell in one line that the scheduler does not answer any more."""
+    """Describe in one line that the scheduler does not answer any more."""
     try:
         yield
     except ConnectionError:
@@ -215,7 +215,7 @@ def _check(client: "Client", where: str) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Tell the versions that numbers depend on, of the process that asks."""
+    """Return the versions that numbers depend on, of the process that asks."""
     return {name: version(name) for name in _PACKAGES}
 
 

@@ -13,8 +13,8 @@ from bdl.plan import machine
 from bdl.plan.cell import Cell
 from bdl.plan.cost import compiles, fits, scoring_seconds, updates_of, width
 from bdl.plan.effort import COMPILATION, effort
-from bdl.plan.lanes import side_by_side
 from bdl.plan.sizes import ROW_BYTES, memory, posterior_size
+from bdl.plan.slot_batches import side_by_side
 from bdl.store.rows import CellKey, Row, Stage
 from bdl.store.store import Store
 
@@ -58,15 +58,15 @@ class Left(NamedTuple):
         """Count the fits of a stage that are left; a split has one final fit."""
         return self.splits if stage == "final" else self.search
 
-    def lanes(self, stage: Stage) -> int:
-        """Count the lanes that the splits take, side by side as far as they can be."""
+    def slot_batches(self, stage: Stage) -> int:
+        """Count the slot batches that the splits take, side by side as far as they can be."""
         return -(-self.splits // side_by_side(self.cell, stage))
 
     def trained(self, stage: Stage) -> float:
-        """Count the fits of a stage that train, those that fill up lanes among them."""
+        """Count the fits of a stage that train, those that fill up slot batches among them."""
         if self.cell.settings.training is None:
             return self.fits(stage)
-        return self.fits(stage) * self.lanes(stage) * side_by_side(self.cell, stage) / self.splits
+        return self.fits(stage) * self.slot_batches(stage) * side_by_side(self.cell, stage) / self.splits
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def left_of(cell: Cell, store: Store, elsewhere: Collection[int] = ()) -> Left:
 
 
 def estimate(left: Sequence[Left], jobs: int, measured: Iterable[Measured]) -> Estimate:
-    """Foretell what is left of a run.
+    """Estimate what is left of a run.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def estimate(left: Sequence[Left], jobs: int, measured: Iterable[Measured]) -> E
     total = longest = 0.0
     compiled = set()
     for own in left:
-        street = 0.0
+        chain = 0.0
         for stage in _STAGES:
             if count := own.fits(stage):
                 seconds, why = _stage_seconds(own, stage, rates)
@@ -149,8 +149,8 @@ def estimate(left: Sequence[Left], jobs: int, measured: Iterable[Measured]) -> E
                 if why == _PLANNER and compiles(own.cell, stage):
                     compiled.add((own.cell.settings.method.build(), own.cell.problem, stage))
                 total += seconds
-                street += seconds / own.lanes(stage)
-        longest = max(longest, street)
+                chain += seconds / own.slot_batches(stage)
+        longest = max(longest, chain)
     total += COMPILATION * len(compiled)
     at_once = 1 if jobs == 1 else min(jobs, machine.cores())
     plan = [(own.cell, own.splits) for own in left if own.splits]
@@ -192,7 +192,7 @@ def _rates(cells: Mapping[CellKey, Cell], measured: Iterable[Measured]) -> dict[
 
 
 def _stage_seconds(own: Left, stage: Stage, rates: Mapping[tuple[object, ...], float]) -> tuple[float, Basis]:
-    """Foretell the time of what is left of a stage, in one process, and say what that rests on."""
+    """Estimate the time of what is left of a stage, in one process, and say what that rests on."""
     cell = own.cell
     per_fit = effort(cell).seconds(updates_of(cell, stage), width(cell, stage), compiles(cell, stage))
     model = own.trained(stage) * per_fit

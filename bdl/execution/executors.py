@@ -34,7 +34,7 @@ class OverTime(Exception):
     """A task was ended because it had not ended by itself."""
 
 
-class Crew(Protocol):
+class WorkerPool(Protocol):
     """Workers for tasks."""
 
     @property
@@ -45,7 +45,7 @@ class Crew(Protocol):
         """Start ``task(argument, report)``; what takes longer than so many seconds is ended."""
 
     def result(self, future: "Future[Any]") -> Any:
-        """Give what a task returned, or raise what it raised, or `LostWorker`, or `OverTime`."""
+        """Return what a task returned, or raise what it raised, or `LostWorker`, or `OverTime`."""
 
     def collect(self, report: Report) -> None:
         """Pass on what workers have reported since the last time."""
@@ -66,7 +66,7 @@ class Alone:
         return future
 
     def result(self, future: "Future[Any]") -> Any:
-        """Give what the task returned, or raise what it raised."""
+        """Return what the task returned, or raise what it raised."""
         return future.result()
 
     def collect(self, report: Report) -> None:
@@ -95,7 +95,7 @@ class Processes:
         return future
 
     def result(self, future: "Future[Any]") -> Any:
-        """Give what the task returned, or raise what it raised, or `LostWorker`, or `OverTime`."""
+        """Return what the task returned, or raise what it raised, or `LostWorker`, or `OverTime`."""
         from pebble import ProcessExpired
 
         try:
@@ -115,8 +115,8 @@ class Processes:
 
 
 @contextmanager
-def crew(jobs: int, devices: Sequence[str] = ()) -> Iterator[Crew]:
-    """Make a crew: the calling process for one job, else so many spawned processes, which share the cores.
+def worker_pool(jobs: int, devices: Sequence[str] = ()) -> Iterator[WorkerPool]:
+    """Make a worker pool: the calling process for one job, else so many spawned processes, which share the cores.
 
     The numbers are the same. Workers end with the block, at once if it raises.
 
@@ -187,7 +187,7 @@ def _lives(pid: int) -> bool:
 
 
 def _cores(index: int, jobs: int) -> set[int]:
-    """Give the cores of a place: an equal share, none of its own where there are more places than cores."""
+    """Return the cores of a place: an equal share, none of its own where there are more places than cores."""
     every = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     share = len(every) // jobs
     return set(every[index * share : (index + 1) * share])

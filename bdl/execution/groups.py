@@ -17,17 +17,17 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from bdl.execution.clock import WorkClock
 from bdl.execution.executors import Report
 from bdl.execution.limits import limited
 from bdl.execution.log import Log
 from bdl.execution.scoring import Buffers, Scored, codes, computed, evaluation, finite, scores
+from bdl.execution.stopwatch import Stopwatch
 from bdl.plan.cell import Cell
 from bdl.plan.cost import compiles, unit, width
 from bdl.plan.fingerprint import fit_hash
-from bdl.plan.lanes import lane, lane_rows
-from bdl.plan.programs import Member, final_fitting, looks, program
+from bdl.plan.programs import Member, evaluations, final_fitting, program
 from bdl.plan.reference import truth
+from bdl.plan.slot_batches import slot_batch, slot_rows
 from bdl.posteriors.base import Posterior
 from bdl.search import FoldScore, cross_validate, propose, told
 from bdl.search.crossval import failure
@@ -52,7 +52,7 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SearchGroup:
-    """Score the settings of the next round of some splits of a lane by cross-validation, as one program."""
+    """Score the settings of the next round of some splits of a slot batch by cross-validation, as one program."""
 
     cell: Cell
     scores: Mapping[int, Sequence[FoldScore]]
@@ -61,7 +61,7 @@ class SearchGroup:
     """Where to keep checkpoints; None for nowhere."""
 
     def checkpoint(self) -> Checkpoint | None:
-        """Give what a long round goes on from after an interruption; the rounds before it decide its settings."""
+        """Return what a long round goes on from after an interruption; the rounds before it decide its settings."""
         done = {split: len(earlier) for split, earlier in self.scores.items()}
         layout = _layout(self.cell, "search", next(iter(self.scores)))
         return _checkpoint(self.folder, [fit_hash(self.cell), self.cell.key, layout, done])
@@ -75,10 +75,10 @@ class SearchGroup:
         """Do the work; one row a fold."""
         cell, search, compile = self.cell, self.cell.settings.search, compiles(self.cell, "search")
         assert search is not None
-        with WorkClock() as clock:
-            start = clock.now()
+        with Stopwatch() as stopwatch:
+            start = stopwatch.now()
             found = self._scored(search, compile, report)
-            seconds = clock.now() - start
+            seconds = stopwatch.now() - start
         details = _details(cell, width(cell, "search"), compile)
         share = seconds / details["width"]
         return [Outcome(_fold_row(cell, search.metric, score, share, details)) for score in found]
@@ -91,7 +91,7 @@ class SearchGroup:
             program(cell),
             {split: cell.data.split(split) for split in self.scores},
             settings,
-            lane=lane_rows(cell, "search", next(iter(self.scores))),
+            slot_batch=slot_rows(cell, "search", next(iter(self.scores))),
             k=search.folds,
             score=search.metric.build(),
             identity=cell.identity,
@@ -109,7 +109,7 @@ class SearchGroup:
 
 @dataclass(frozen=True, eq=False)
 class FinalGroup:
-    """Fit the chosen settings of splits of a lane on all training rows, and score what is left of each.
+    """Fit the chosen settings of splits of a slot batch on all training rows, and score what is left of each.
 
     The cells differ only where they learn from streams, which are fitted as one batch.
     """
@@ -123,12 +123,18 @@ class FinalGroup:
         cell, count = self.chosen[0].cell, len(self.chosen)
         compile = compiles(cell, "final")
         work = final_fitting(self.members, self.hyper, compile)
-        checkpoint, when = self.checkpoint(), looks(cell)
+        checkpoint, when = self.checkpoint(), evaluations(cell)
         log = Log.parse(checkpoint.text if checkpoint else "")
         ends: dict[int, _End] = {}
         for spent, snapshot in _timed(work, cell, report, checkpoint):
             log.seconds += spent
-            at = None if when is None else when.place(snapshot.clock) if snapshot.last else when.due(snapshot.clock)
+            at = (
+                None
+                if when is None
+                else when.place(snapshot.counters)
+                if snapshot.last
+                else when.due(snapshot.counters)
+            )
             for place, position in enumerate(snapshot.index) if snapshot.last or at is not None else ():
                 posterior, buffers = work.posterior(snapshot, place), _of(snapshot.buffers, place)
                 scored = self._scores(posterior, buffers, position)
@@ -146,7 +152,7 @@ class FinalGroup:
         ]
 
     def checkpoint(self) -> Checkpoint | None:
-        """Give what long fits go on from after an interruption, by all that decides the fits of the group."""
+        """Return what long fits go on from after an interruption, by all that decides the fits of the group."""
         fits = [(fit_hash(fit.cell), fit.cell.key, fit.split, fit.setting) for fit in self.chosen]
         return _checkpoint(self.folder, [_layout(self.chosen[0].cell, "final", self.chosen[0].split), fits])
 
@@ -202,10 +208,10 @@ Group = SearchGroup | FinalGroup
 
 
 def final_groups(chosen: Iterable[Chosen], folder: Path | None = None) -> list[Group]:
-    """Make a group of each lane; of all cells if there are several, those of a split side by side."""
+    """Make a group of each slot batch; of all cells if there are several, those of a split side by side."""
     fits = sorted(chosen, key=lambda fit: fit.split)  # the cells of a split share what is drawn of their streams
-    lanes = groupby(fits, key=lambda fit: lane(fit.cell, "final", fit.split))
-    return [FinalGroup(tuple(own), folder) for _, own in lanes]
+    slot_batches = groupby(fits, key=lambda fit: slot_batch(fit.cell, "final", fit.split))
+    return [FinalGroup(tuple(own), folder) for _, own in slot_batches]
 
 
 def attempt(group: Group, report: Report) -> list[Outcome]:
@@ -245,13 +251,13 @@ def _checkpoint(folder: Path | None, key: object) -> Checkpoint | None:
 
 
 def _layout(cell: Cell, stage: Stage, split: int) -> list[object]:
-    """Tell the places of a split's lane and how it is computed, which decide the bits of what is kept."""
-    rows = None if cell.settings.training is None else lane_rows(cell, stage, split)
+    """Return the places of a split's slot batch and how it is computed, which decide the bits of what is kept."""
+    rows = None if cell.settings.training is None else slot_rows(cell, stage, split)
     return [rows, cell.device, compiles(cell, stage)]
 
 
 def _details(cell: Cell, at_once: int, compile: bool) -> dict[str, Any]:
-    """Say how fits are made: how many side by side, which share the time, and on what."""
+    """Describe how fits are made: how many side by side, which share the time, and on what."""
     return {"width": at_once, "device": cell.device, "compiled": compile}
 
 
@@ -267,11 +273,11 @@ def _timed(
 ) -> Iterator[tuple[float, Snapshot]]:
     """Yield each snapshot with the seconds that the fits took since the one before."""
     cost = unit(cell, "final")
-    with WorkClock() as clock:
-        start = clock.now()
-        for snapshot in work.run(looks(cell), lambda minibatches: report(minibatches * cost), checkpoint):
-            yield clock.now() - start, snapshot
-            start = clock.now()
+    with Stopwatch() as stopwatch:
+        start = stopwatch.now()
+        for snapshot in work.run(evaluations(cell), lambda minibatches: report(minibatches * cost), checkpoint):
+            yield stopwatch.now() - start, snapshot
+            start = stopwatch.now()
 
 
 def _of(buffers: Buffers, place: int) -> dict[str, Tensor]:

@@ -14,7 +14,7 @@ _GRACE = 60.0
 
 
 def hard(limits: Limits) -> float | None:
-    """Give the seconds after which the process of a group is ended; None for never."""
+    """Return the seconds after which the process of a group is ended; None for never."""
     return None if limits.minutes is None else 60 * limits.minutes + _GRACE
 
 

@@ -7,7 +7,7 @@ from bdl.store.rows import Reading
 
 
 class Log:
-    """Scores at recorded clocks, by member, and the seconds of training they took."""
+    """Scores at recorded counts, by member, and the seconds of training they took."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

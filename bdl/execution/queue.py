@@ -10,15 +10,15 @@ from functools import partial
 from itertools import groupby
 from typing import Protocol
 
-from bdl.execution.executors import Crew
+from bdl.execution.executors import WorkerPool
 from bdl.execution.groups import Chosen, Group, SearchGroup, failed_row, final_groups
 from bdl.execution.rescoring import beyond, rescore
-from bdl.execution.streets import Street, drain
+from bdl.execution.scheduler import JobChain, run_chains
 from bdl.plan.cell import Cell
 from bdl.plan.cost import fits, remaining_work
 from bdl.plan.fingerprint import fit_hash
-from bdl.plan.lanes import lane
 from bdl.plan.planning import together
+from bdl.plan.slot_batches import slot_batch
 from bdl.search import FoldScore, best_setting
 from bdl.store.anew import Unusable
 from bdl.store.rows import Outcome, Row, Stage
@@ -38,7 +38,7 @@ class Listener(Protocol):
         """Take note of rows that are safe in the store."""
 
 
-def run(cells: Sequence[Cell], store: Store, crew: Crew, listener: Listener) -> None:
+def run(cells: Sequence[Cell], store: Store, worker_pool: WorkerPool, listener: Listener) -> None:
     """Do what the store lacks.
 
     Parameters
@@ -48,7 +48,7 @@ def run(cells: Sequence[Cell], store: Store, crew: Crew, listener: Listener) -> 
     store
         Where rows go; what it holds is not done again. A score that final rows lack, or whose code has changed, needs
         no training: it is computed from the posteriors.
-    crew
+    worker pool
         Where groups run.
     listener
         Progress.
@@ -62,10 +62,10 @@ def run(cells: Sequence[Cell], store: Store, crew: Crew, listener: Listener) -> 
     prepare(cells, store)
     listener.begin(sum(remaining(cell, store) for cell in cells))
     batches = together(cells)
-    if crew.size > 1:  # the longest first: the last to end should not be one that began late
+    if worker_pool.size > 1:  # the longest first: the last to end should not be one that began late
         batches.sort(key=lambda batch: -sum(_chain(cell, store) for cell in batch))
-    streets = [Street(_stages(batch, store, listener), partial(_keep, batch, store, listener)) for batch in batches]
-    drain(streets, crew, listener.advance)
+    chains = [JobChain(_stages(batch, store, listener), partial(_keep, batch, store, listener)) for batch in batches]
+    run_chains(chains, worker_pool, listener.advance)
 
 
 def prepare(cells: Sequence[Cell], store: Store) -> None:
@@ -83,7 +83,7 @@ def claim(cells: Sequence[Cell], store: Store) -> None:
 
 
 def check(cells: Sequence[Cell], store: Store) -> dict[Cell, str]:
-    """Give the hash of each cell's fits, and see that stored ones have today's scores, or can be given them.
+    """Return the hash of each cell's fits, and see that stored ones have today's scores, or can be given them.
 
     Errors as in `run`.
     """
@@ -96,7 +96,7 @@ def check(cells: Sequence[Cell], store: Store) -> dict[Cell, str]:
 
 
 def check_hashes(cells: Sequence[Cell], store: Store) -> dict[Cell, str]:
-    """Give the hash of each cell's fits.
+    """Return the hash of each cell's fits.
 
     Raises
     ------
@@ -127,10 +127,10 @@ def remaining(cell: Cell, store: Store) -> int:
 
 
 def _chain(cell: Cell, store: Store) -> float:
-    """Give the work that a cell still needs one after the other: lanes go side by side, if there are workers."""
+    """Return the work that a cell still needs in sequence: slot batches go side by side, if there are workers."""
     stage: Stage = "search" if cell.settings.search else "final"
-    lanes = {lane(cell, stage, split) for split in _pending(cell, store)}
-    return remaining(cell, store) / max(1, len(lanes))
+    slot_batches = {slot_batch(cell, stage, split) for split in _pending(cell, store)}
+    return remaining(cell, store) / max(1, len(slot_batches))
 
 
 def _keep(cells: Sequence[Cell], store: Store, listener: Listener, outcomes: Sequence[Outcome]) -> None:
@@ -160,7 +160,7 @@ def _stages(batch: Sequence[Cell], store: Store, listener: Listener) -> Iterator
 
 
 def _search_groups(cell: Cell, store: Store) -> list[Group]:
-    """Next round of the splits that have one, a group a lane."""
+    """Next round of the splits that have one, a group a slot_batch."""
     search = cell.settings.search
     if search is None:
         return []
@@ -170,8 +170,8 @@ def _search_groups(cell: Cell, store: Store) -> list[Group]:
         for split in _pending(cell, store)
         if len(searched.get(split, ())) < fits(cell, "search")
     }
-    lanes = groupby(scores, key=lambda split: lane(cell, "search", split))
-    return [SearchGroup(cell, {split: scores[split] for split in own}, store.checkpoints) for _, own in lanes]
+    slot_batches = groupby(scores, key=lambda split: slot_batch(cell, "search", split))
+    return [SearchGroup(cell, {split: scores[split] for split in own}, store.checkpoints) for _, own in slot_batches]
 
 
 def _chosen(cell: Cell, store: Store, listener: Listener) -> list[Chosen]:

@@ -13,7 +13,7 @@ from bdl.store.store import Store
 
 
 def rescore(cell: Cell, store: Store) -> None:
-    """Give the stored final rows of a cell the scores that they lack, or that other code has computed.
+    """Return the stored final rows of a cell the scores that they lack, or that other code has computed.
 
     Fits stay as they are. A score that is not finite is stored as None. Rows without a posterior are left alone: those
     that failed, and those taken over as published, of which `beyond` tells.

@@ -83,7 +83,7 @@ def computed(cell: Cell) -> list[MetricName]:
 
 
 def codes(cell: Cell, names: Iterable[str]) -> dict[str, str]:
-    """Give the score hash of each metric, and of what it gives beside its value."""
+    """Return the score hash of each metric, and of what it gives beside its value."""
     hashes = {str(metric): score_hash(cell, metric) for metric in computed(cell)}
     owners = {name: [own for own in hashes if name == own or name.startswith(f"{own}_")] for name in names}
     return {name: hashes[max(own, key=len)] for name, own in owners.items() if own}

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
 
-from bdl.methods.clock import Clock
+from bdl.methods.counters import StepCounters
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors.base import Posterior
 
@@ -25,9 +25,9 @@ class Method(Protocol):
 
     A method may say more:
 
-    - ``due(clock) -> tuple[str, ...]``, names of its functions that are applied after this update, one after the other,
-      each with the arguments of `step` and like it giving the new state. What happens now and then costs nothing else.
-    - ``phase(clock) -> str``, the name of the function that makes this update; ``"step"`` for a method without it.
+    - ``due(counters) -> tuple[str, ...]``, names of functions that are applied after this update, in order, each with
+      the arguments of `step` and like it giving the new state. What happens now and then costs nothing else.
+    - ``phase(counters) -> str``, the name of the function that makes this update; ``"step"`` for a method without it.
     - ``groups``, names of groups of parameters with learning rates of their own: where a schedule changes the rates,
       ``hyper["learning_rate"]`` has one rate for each group, in this order.
     - ``hyper_below`` and ``hyper_above``, mappings of hyper-parameters to limits that they must stay below or above;
@@ -69,7 +69,7 @@ class Method(Protocol):
         ...
 
     def posterior(self, state: Any) -> Posterior:
-        """Give the approximate posterior over the flat parameter vector."""
+        """Return the approximate posterior over the flat parameter vector."""
         ...
 
 
@@ -96,25 +96,25 @@ class MinibatchMethod:
         """Any problem will do."""
 
     def init_noise(self, problem: Problem) -> Shapes:
-        """Ask for one normal a parameter."""
+        """Declare one normal a parameter."""
         return {"theta": (problem.dim,)}
 
     def step_noise(self, problem: Problem) -> Shapes:
-        """Ask for nothing: the randomness is that of the minibatches."""
+        """Declare nothing: the randomness is that of the minibatches."""
         return {}
 
-    def due(self, clock: Clock) -> tuple[str, ...]:
+    def due(self, counters: StepCounters) -> tuple[str, ...]:
         """Name what is applied after this update: nothing."""
         return ()
 
     def rates(self, hyper: Hyper) -> dict[str, Tensor]:
-        """Give the learning rate of each group."""
+        """Return the learning rate of each group."""
         rate = hyper["learning_rate"]
         return {name: rate[i] if rate.ndim else rate for i, name in enumerate(self.groups)}
 
 
 def start(problem: Problem, noise: Tensor, scale: float | None) -> Tensor:
-    """Give initial parameters (D,): `scale` times standard-normal noise (D,), or with None the model's own start."""
+    """Return initial parameters (D,): `scale` times standard-normal noise (D,), or with None the model's own start."""
     return problem.initial(noise) if scale is None else scale * noise
 
 
@@ -136,7 +136,7 @@ class DirectMethod(Protocol):
         ...
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int) -> Posterior:
-        """Give the posterior for training data as the model sees them, float64, (n, d) and (n,).
+        """Return the posterior for training data as the model sees them, float64, (n, d) and (n,).
 
         Hyper-parameters are in the unit of `y`; `seed`, of 31 bits, is the trial's own.
         """
@@ -204,5 +204,5 @@ class StreamMethod(Protocol):
         ...
 
     def posterior(self, state: Any) -> Posterior:
-        """Give the estimate of one stream."""
+        """Return the estimate of one stream."""
         ...

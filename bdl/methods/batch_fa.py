@@ -61,7 +61,7 @@ class BatchFa(FactorEstimator):
     solver: Literal["sklearn", "exact", "ppca"] = "exact"
 
     def init_noise(self, dim: int) -> Shapes:
-        """Ask for one value a parameter, of which only the shape matters."""
+        """Declare one value a parameter, of which only the shape matters."""
         return {"mean": (dim,)}
 
     def init(self, noise: Noise) -> BatchState:

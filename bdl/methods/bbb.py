@@ -111,7 +111,7 @@ class BayesByBackprop(MinibatchMethod):
         return BbbState(params, self._optimizer.init(params), source)
 
     def step_noise(self, problem: Problem) -> Shapes:
-        """Ask for S samples' worth; for samples of outputs, for a key."""
+        """Declare S samples' worth; for samples of outputs, for a key."""
         if self.local_reparametrisation:
             return {"key": (2,)}
         return {"z": (self.samples, problem.latent_dim * (1 if self.degrees is None else 2))}
@@ -130,7 +130,7 @@ class BayesByBackprop(MinibatchMethod):
         return BbbState({name: state.params[name] + steps[name] for name in steps}, optim, state.source)
 
     def posterior(self, state: BbbState) -> DiagonalGaussian | StudentT | Scaled:
-        """Give the distribution of the parameters."""
+        """Return the distribution of the parameters."""
         q, dim = self._latent(state.params), state.source.shape[1]
         if not len(state.source):
             return q
@@ -138,7 +138,7 @@ class BayesByBackprop(MinibatchMethod):
         return Scaled(q.loc[:dim], q.var[:dim], q.loc[dim:], q.var[dim:], state.source.long())
 
     def _latent(self, params: Params) -> DiagonalGaussian | StudentT:
-        """Give the distribution of the latent variables."""
+        """Return the distribution of the latent variables."""
         mu, sigma = params["mu"], softplus(params["rho"])
         return (
             DiagonalGaussian(mu, sigma.square())

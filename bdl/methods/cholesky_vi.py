@@ -71,7 +71,7 @@ class CholeskyVi(MinibatchMethod):
         return CholeskyState(params, self._optimizer.init(params))
 
     def step_noise(self, problem: Problem) -> Shapes:
-        """Ask for S samples' worth."""
+        """Declare S samples' worth."""
         return {"z": (self.samples, problem.dim)}
 
     def step(self, state: CholeskyState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> CholeskyState:
@@ -82,12 +82,12 @@ class CholeskyVi(MinibatchMethod):
         return CholeskyState({name: state.params[name] + steps[name] for name in steps}, optim)
 
     def posterior(self, state: CholeskyState) -> FullGaussian:
-        """Give N(m, L L^T)."""
+        """Return N(m, L L^T)."""
         return FullGaussian(state.params["m"], factor(state.params["A"]))
 
 
 def factor(A: Tensor) -> Tensor:
-    """Give L, (D, D), of the matrix that is learnt."""
+    """Return L, (D, D), of the matrix that is learnt."""
     return A.tril(-1) + A.diagonal().exp().diag_embed()
 
 

@@ -26,7 +26,7 @@ class Conjugate(Direct):
             raise InputError("the posterior has no closed form: give a linear model and a gaussian likelihood")
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0) -> FullGaussian:
-        """Give the posterior.
+        """Return the posterior.
 
         Parameters
         ----------

@@ -54,7 +54,7 @@ class ConstantSgd(MinibatchMethod):
         return ("learning_rate",) if self.prior_decay else ("learning_rate", "weight_decay")
 
     def start(self, problem: Problem, noise: Noise) -> Tensor:
-        """Give the initial parameters, (D,)."""
+        """Return the initial parameters, (D,)."""
         return start(problem, noise["theta"], self.initial_scale)
 
     def decay(self, hyper: Hyper, n: Tensor, problem: Problem) -> Tensor:

@@ -50,7 +50,7 @@ class DeepEnsemble(MinibatchMethod):
         return Adam(initial_scale=self.initial_scale)
 
     def init_noise(self, problem: Problem) -> Shapes:
-        """Ask for one normal a parameter of each member."""
+        """Declare one normal a parameter of each member."""
         return {"theta": (self.members, problem.dim)}
 
     def init(self, problem: Problem, noise: Noise) -> EnsembleState:
@@ -69,7 +69,7 @@ class DeepEnsemble(MinibatchMethod):
         return _stacked([one(number) for number in range(self.members)])
 
     def posterior(self, state: EnsembleState) -> Empirical:
-        """Give each member the same probability."""
+        """Return each member the same probability."""
         return Empirical(state.members.params["theta"])
 
 

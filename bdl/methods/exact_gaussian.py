@@ -65,7 +65,7 @@ class ExactGaussian(Direct):
     def fit(
         self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0
     ) -> FullGaussian | DiagonalGaussian:
-        """Give the optimum; arguments as in `bdl.methods.conjugate.Conjugate.fit`, with what the likelihood needs.
+        """Return the optimum; arguments as in `bdl.methods.conjugate.Conjugate.fit`, with what the likelihood needs.
 
         Raises
         ------

@@ -56,7 +56,7 @@ class FactorAnalysisElbo(Direct):
         check_rank(self.latent_dim, problem)
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0) -> FactorAnalysis:
-        """Give the optimum; arguments as in `bdl.methods.conjugate.Conjugate.fit`.
+        """Return the optimum; arguments as in `bdl.methods.conjugate.Conjugate.fit`.
 
         Notes
         -----

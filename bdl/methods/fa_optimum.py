@@ -46,7 +46,7 @@ class FactorAnalysisOptimum(Direct):
         check_rank(self.latent_dim, problem)
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0) -> FactorAnalysis:
-        """Give the optimum for the exact posterior; arguments as in `Conjugate.fit`."""
+        """Return the optimum for the exact posterior; arguments as in `Conjugate.fit`."""
         exact = Conjugate().fit(problem, x, y, hyper)
         precision = torch.cholesky_inverse(exact.scale_tril)
         return closest(exact.loc, precision, self.latent_dim)

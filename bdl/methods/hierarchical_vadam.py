@@ -25,7 +25,7 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.methods.base import MinibatchMethod, Noise, Shapes
-from bdl.methods.clock import Clock
+from bdl.methods.counters import StepCounters
 from bdl.methods.vadam import Vadam, VadamState, Vogn, VpropRoot
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Hyper, Problem
@@ -89,7 +89,7 @@ class HierarchicalVadam(MinibatchMethod):
         return ScaledState(inner, 0 * ones, ones[:1].repeat(groups), ones[0])
 
     def step_noise(self, problem: Problem) -> Shapes:
-        """Ask for S samples' worth."""
+        """Declare S samples' worth."""
         return self._inner.step_noise(problem)
 
     def step(self, state: ScaledState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> ScaledState:
@@ -98,9 +98,9 @@ class HierarchicalVadam(MinibatchMethod):
         given = {**hyper, "prior_precision": alpha}
         return state._replace(weights=self._inner.step(state.weights, batches, given, noise, problem), alpha=alpha)
 
-    def due(self, clock: Clock) -> tuple[str, ...]:
+    def due(self, counters: StepCounters) -> tuple[str, ...]:
         """Learn the scales at the end of an epoch."""
-        return ("learn",) if clock.ended else ()
+        return ("learn",) if counters.ended else ()
 
     def learn(self, state: ScaledState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> ScaledState:
         """Set the means of the scales' posteriors; formulas in the module docstring."""
@@ -117,7 +117,7 @@ class HierarchicalVadam(MinibatchMethod):
         return ScaledState(state.weights, (local * whole)[index], local, whole)
 
     def posterior(self, state: ScaledState) -> DiagonalGaussian:
-        """Give q of the weights."""
+        """Return q of the weights."""
         return self._inner.posterior(state.weights)
 
     def _index(self, problem: Problem) -> tuple[Tensor, int]:

@@ -39,8 +39,8 @@ from annotated_types import Ge
 from torch import Tensor
 
 from bdl.methods.base import Noise, Shapes
-from bdl.methods.clock import Clock
 from bdl.methods.constant_sgd import VARIANCE_FLOOR, ConstantSgd, descend, welford_weights
+from bdl.methods.counters import StepCounters
 from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm
 from bdl.methods.online_sga import OnlineSga
@@ -93,7 +93,7 @@ class IteratesFa(ConstantSgd):
         self._estimator.check_dim(problem.dim)
 
     def init_noise(self, problem: Problem) -> Shapes:
-        """Ask for the initial parameters and the initial F of the estimator."""
+        """Declare the initial parameters and the initial F of the estimator."""
         return {**super().init_noise(problem), **self._estimator.init_noise(problem.dim)}
 
     def init(self, problem: Problem, noise: Noise) -> IteratesFaState:
@@ -108,9 +108,9 @@ class IteratesFa(ConstantSgd):
         """Descend once."""
         return state._replace(theta=descend(state.theta, hyper, self.decay, batches, problem))
 
-    def due(self, clock: Clock) -> tuple[str, ...]:
+    def due(self, counters: StepCounters) -> tuple[str, ...]:
         """After the warm-up epochs measure the units, then learn from every iterate."""
-        kept = clock.updates - self.warmup_epochs * clock.per_epoch
+        kept = counters.updates - self.warmup_epochs * counters.per_epoch
         if kept <= 0:
             return ()
         return ("measure",) if kept <= self._estimator.warmup else ("learn",)
@@ -137,7 +137,7 @@ class IteratesFa(ConstantSgd):
         return state._replace(estimate=learnt._replace(diag=learnt.diag.clamp(min=_LEAST_NOISE)))
 
     def posterior(self, state: IteratesFaState) -> FactorAnalysis:
-        """Give the estimate in the unit of the parameters, psi at least `VARIANCE_FLOOR`.
+        """Return the estimate in the unit of the parameters, psi at least `VARIANCE_FLOOR`.
 
         While the estimator has seen no more than its warm-up it is a narrow Gaussian at the last iterate.
         """

@@ -30,7 +30,7 @@ def axes_of(A: Tensor, S: Tensor, gin: Tensor, gam: Tensor, share: Tensor) -> Ax
 
 
 def split(A: Tensor, S: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    """Give what the damping adds to the eigenvalues of A and of S.
+    """Return what the damping adds to the eigenvalues of A and of S.
 
     A factor that vanishes, as where all units of a layer are dead, counts as tiny.
 
@@ -52,18 +52,18 @@ def turned(block: Tensor, old: Axes, new: Axes) -> Tensor:
 
 
 def triangular(root: Tensor) -> Tensor:
-    """Give the lower triangular L with a positive diagonal and L L^T = root root^T."""
+    """Return the lower triangular L with a positive diagonal and L L^T = root root^T."""
     L: Tensor = torch.linalg.qr(root.mT, mode="r").R.mT
     return L * L.diagonal().sign()
 
 
 def eye(like: Tensor, size: int) -> Tensor:
-    """Give the identity, of the type and on the device of `like`."""
+    """Return the identity, of the type and on the device of `like`."""
     return torch.eye(size, dtype=like.dtype, device=like.device)
 
 
 def _eigen(factor: Tensor) -> tuple[Tensor, Tensor]:
-    """Give eigenvalues, which rounding leaves no less than 0, and eigenvectors; NaN for what is not finite.
+    """Return eigenvalues, which rounding leaves no less than 0, and eigenvectors; NaN for what is not finite.
 
     In float64: with inputs that are always 0, as pixels at a border are, LAPACK's float32 gives NaN at times, or fails.
     """

@@ -38,7 +38,7 @@ class Laplace(Direct):
             raise InputError("laplace needs a prior on the parameters themselves: use the prior 'gaussian'")
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0) -> FullGaussian:
-        """Give the approximation.
+        """Return the approximation.
 
         Parameters
         ----------

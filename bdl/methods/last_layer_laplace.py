@@ -19,7 +19,7 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.methods.base import MinibatchMethod, Noise, Shapes
-from bdl.methods.clock import Clock
+from bdl.methods.counters import StepCounters
 from bdl.methods.point_estimate import Adam, PointState
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import LastLayer
@@ -80,13 +80,13 @@ class LastLayerLaplace(MinibatchMethod):
         return LastLayerState(point, curvature, 0 * ones[0], ones, ones[0])
 
     def step_noise(self, problem: Problem) -> Shapes:
-        """Ask for none, and build the network that puts out what enters the last layer before it is mapped."""
+        """Declare none, and build the network that puts out what enters the last layer before it is mapped."""
         problem.model.dim(problem.d_in, problem.layout.last_layer[0])
         return {}
 
-    def phase(self, clock: Clock) -> str:
+    def phase(self, counters: StepCounters) -> str:
         """Descend, and then look around."""
-        return "step" if clock.epoch < self.descent_epochs else "look"
+        return "step" if counters.epoch < self.descent_epochs else "look"
 
     def step(
         self, state: LastLayerState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
@@ -113,7 +113,7 @@ class LastLayerLaplace(MinibatchMethod):
         return state._replace(curvature=state.curvature + summed[order][:, order], seen=state.seen + len(inputs))
 
     def posterior(self, state: LastLayerState) -> LastLayer:
-        """Give N(theta, H^-1) in the last layer; the sum over rows that were left out is made up for."""
+        """Return N(theta, H^-1) in the last layer; the sum over rows that were left out is made up for."""
         share = state.rows / state.seen.clamp(min=1)
         precision = share * state.curvature + state.prior.diag_embed()
         root: Tensor = torch.linalg.cholesky_ex(precision).L
@@ -126,7 +126,7 @@ def _size(problem: Problem) -> int:
 
 
 def _inputs(problem: Problem, theta: Tensor, x: Tensor) -> Tensor:
-    """Give what enters the last layer, (M, in), with a last column of ones where it has biases.
+    """Return what enters the last layer, (M, in), with a last column of ones where it has biases.
 
     A last layer that is the identity puts it out.
     """

@@ -84,7 +84,7 @@ class McDropout(MinibatchMethod):
         return McDropoutState(params, OPTIMIZERS["adam"].init(params), source, rate)
 
     def step_noise(self, problem: Problem) -> Shapes:
-        """Ask for one normal a unit for each of L masks."""
+        """Declare one normal a unit for each of L masks."""
         return {"units": (self.gradients_per_update, problem.layout.n_units)}
 
     def step(
@@ -106,11 +106,11 @@ class McDropout(MinibatchMethod):
         return state._replace(params={"theta": theta + steps["theta"]}, optim=optim)
 
     def _decay_factor(self, q: Dropout, y_unit: Tensor) -> Tensor:
-        """Give lambda / alpha of each parameter, (D,)."""
+        """Return lambda / alpha of each parameter, (D,)."""
         if self.decay == "published":
             return q.spread(0.5 * (1 - q.rate) * y_unit.square(), 0.0)
         return q.spread(1 / (1 - q.rate), 1.0)
 
     def posterior(self, state: McDropoutState) -> Dropout:
-        """Give the distribution of the masked parameters."""
+        """Return the distribution of the masked parameters."""
         return Dropout(state.params["theta"], state.source.long(), state.rate)

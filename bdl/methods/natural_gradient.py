@@ -89,7 +89,7 @@ class NaturalGradient(MinibatchMethod):
         return self._state(mu, P.diag() if self.structure == "full" else P)
 
     def step_noise(self, problem: Problem) -> Shapes:
-        """Ask for S samples' worth."""
+        """Declare S samples' worth."""
         return {"theta": (self.samples, problem.dim)}
 
     def step(
@@ -111,7 +111,7 @@ class NaturalGradient(MinibatchMethod):
         return moved._replace(mu=state.mu - alpha * step)
 
     def posterior(self, state: NaturalGradientState) -> FullPrecision | DiagonalGaussian:
-        """Give N(mu, P^-1)."""
+        """Return N(mu, P^-1)."""
         if self.structure == "full":
             return FullPrecision(state.mu, state.root)
         return DiagonalGaussian(state.mu, state.P.reciprocal())

@@ -80,7 +80,7 @@ class NoisyAdam(MinibatchMethod):
         return NoisyAdamState(mu, zeros, zeros, torch.ones_like(mu), zeros[0])
 
     def step_noise(self, problem: Problem) -> Shapes:
-        """Ask for one sample's worth."""
+        """Declare one sample's worth."""
         return {"theta": (problem.dim,)}
 
     def step(
@@ -104,5 +104,5 @@ class NoisyAdam(MinibatchMethod):
         return NoisyAdamState(mu, m, f, share / (f + gin), updates)
 
     def posterior(self, state: NoisyAdamState) -> DiagonalGaussian:
-        """Give q."""
+        """Return q."""
         return DiagonalGaussian(state.mu, state.var)

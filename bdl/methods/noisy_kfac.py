@@ -35,7 +35,7 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.methods.base import MinibatchMethod, Noise, Shapes, start
-from bdl.methods.clock import Clock
+from bdl.methods.counters import StepCounters
 from bdl.methods.kronecker_axes import Axes, axes_of, eye, triangular, turned
 from bdl.models.base import LayeredModel
 from bdl.models.problem import Batch, Hyper, Problem
@@ -124,16 +124,16 @@ class NoisyKfac(MinibatchMethod):
         return NoisyKfacState(tuple(to_blocks(mu, widths)), eyes, axes, mu.new_zeros((0, *widths)))
 
     def step_noise(self, problem: Problem) -> Shapes:
-        """Ask for one sample's worth, by layer."""
+        """Declare one sample's worth, by layer."""
         return {f"layer_{index}": shape for index, shape in enumerate(_sizes(problem))}
 
-    def phase(self, clock: Clock) -> str:
-        """Say what is updated beside the mean."""
-        if clock.updates == 1:
+    def phase(self, counters: StepCounters) -> str:
+        """Describe what is updated beside the mean."""
+        if counters.updates == 1:
             return "begin"
-        if clock.updates % self.inverses_every == 0:
+        if counters.updates % self.inverses_every == 0:
             return "invert"
-        return "step" if clock.updates % self.statistics_every else "observe"
+        return "step" if counters.updates % self.statistics_every else "observe"
 
     def begin(
         self, state: NoisyKfacState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
@@ -163,7 +163,7 @@ class NoisyKfac(MinibatchMethod):
         return self._inverted(state, _drawn(state, noise), self.statistics_weight, batches, hyper, problem)
 
     def posterior(self, state: NoisyKfacState) -> KroneckerGaussian:
-        """Give q."""
+        """Return q."""
         means = [V @ M @ U.mT for M, (U, V, *_) in zip(state.means, state.axes, strict=True)]
         inner = torch.cat([triangular(U * root).flatten() for U, _, root, *_ in state.axes])
         outer = torch.cat([triangular(V * root).flatten() for _, V, _, root, *_ in state.axes])

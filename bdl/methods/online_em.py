@@ -97,7 +97,7 @@ class OnlineEm(FactorEstimator):
         return state
 
     def posterior(self, state: EmState) -> FactorAnalysis:
-        """Give N(mean, F F^T + diag(psi))."""
+        """Return N(mean, F F^T + diag(psi))."""
         return FactorAnalysis(state.mean, state.loadings.mT, state.diag)
 
 

@@ -47,7 +47,7 @@ class FactorEstimator:
         check_rank(self.latent_dim, dim)
 
     def init_noise(self, dim: int) -> Shapes:
-        """Ask for the D x K matrix whose orthonormal columns start F."""
+        """Declare the D x K matrix whose orthonormal columns start F."""
         return {"F": (dim, self.latent_dim)}
 
 
@@ -64,7 +64,7 @@ class OnlineEstimator(StreamMethod, Protocol):
         ...
 
     def posterior(self, state: Any) -> FactorAnalysis:
-        """Give the estimate, of one stream; before the warm-up has ended it says nothing of F and psi."""
+        """Return the estimate, of one stream; before the warm-up has ended it says nothing of F and psi."""
         ...
 
 
@@ -84,7 +84,7 @@ def check_rank(latent_dim: int, dim: int) -> None:
 
 
 def start(noise: Noise) -> Tensor:
-    """Give Q^T, (..., K, D), of the reduced QR decomposition of the noise, (..., D, K): F starts at Q."""
+    """Return Q^T, (..., K, D), of the reduced QR decomposition of the noise, (..., D, K): F starts at Q."""
     columns: Tensor = torch.linalg.qr(noise["F"]).Q
     return columns.mT.contiguous()
 
@@ -150,7 +150,7 @@ def blend(cross: Tensor, square: Tensor, means: Tensor, deviations: Tensor, gain
 
 
 def product(left: Tensor, right: Tensor) -> Tensor:
-    """Give A^T B for matrices (..., B, K) and (..., B, D); of one row without a matrix product, which is slower."""
+    """Return A^T B for matrices (..., B, K) and (..., B, D); of one row without a matrix product, which is slower."""
     return left.mT * right if left.shape[-2] == 1 else left.mT @ right
 
 

@@ -126,7 +126,7 @@ class OnlinePxEm(FactorEstimator):
         return state
 
     def posterior(self, state: PxEmState) -> FactorAnalysis:
-        """Give N(mean, F F^T + diag(psi)) for the averages of F and psi, in the unit of the parameters."""
+        """Return N(mean, F F^T + diag(psi)) for the averages of F and psi, in the unit of the parameters."""
         unit = _unit(state.variance)
         return FactorAnalysis(
             state.mean, (state.mean_loadings * unit.unsqueeze(-2)).mT, state.mean_diag * unit.square()

@@ -75,7 +75,7 @@ class OnlineSga(FactorEstimator):
         return state
 
     def posterior(self, state: SgaState) -> FactorAnalysis:
-        """Give N(mean, F F^T + diag(psi))."""
+        """Return N(mean, F F^T + diag(psi))."""
         return FactorAnalysis(state.mean, state.loadings.mT, state.diag)
 
 

@@ -59,7 +59,7 @@ class FaStream:
         self.state = learn(self.state, observations.to(self.state.mean.dtype))
 
     def posterior(self) -> FactorAnalysis:
-        """Give the estimate.
+        """Return the estimate.
 
         Raises
         ------

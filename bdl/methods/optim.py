@@ -52,7 +52,7 @@ class Sgd(Optimizer):
     def update(
         self, grads: Params, state: OptimState, learning_rates: Mapping[str, Tensor]
     ) -> tuple[Params, OptimState]:
-        """Give -lr * g."""
+        """Return -lr * g."""
         steps = {name: -learning_rates[name] * grad for name, grad in grads.items()}
         return steps, state._replace(updates=state.updates + 1)
 
@@ -73,7 +73,7 @@ class Adam(Optimizer):
     def update(
         self, grads: Params, state: OptimState, learning_rates: Mapping[str, Tensor]
     ) -> tuple[Params, OptimState]:
-        """Give -lr * m_hat / (sqrt(v_hat) + eps)."""
+        """Return -lr * m_hat / (sqrt(v_hat) + eps)."""
         updates = state.updates + 1
         scale1, scale2 = 1 / (1 - self.beta1**updates), 1 / (1 - self.beta2**updates)
         first, second, steps = {}, {}, {}

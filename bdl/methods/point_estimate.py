@@ -86,7 +86,7 @@ class Sgd(MinibatchMethod):
         return PointState({"theta": theta + steps["theta"]}, moments)
 
     def posterior(self, state: PointState) -> Point:
-        """Give the parameters, for certain."""
+        """Return the parameters, for certain."""
         return Point(state.params["theta"])
 
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.methods.base import Noise
-from bdl.methods.clock import Clock
 from bdl.methods.constant_sgd import VARIANCE_FLOOR, ConstantSgd, descend, welford_weights
+from bdl.methods.counters import StepCounters
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import FullGaussian
 
@@ -73,17 +73,17 @@ class SgdIterates(ConstantSgd):
         zero = torch.zeros_like(theta[0])
         return SgdState(theta, zero, theta, zero, theta, torch.zeros_like(theta).diag_embed())
 
-    def _kept(self, clock: Clock) -> int:
+    def _kept(self, counters: StepCounters) -> int:
         """Count the iterates of phase 2."""
-        return int(clock.updates - self.warmup_epochs * clock.per_epoch)
+        return int(counters.updates - self.warmup_epochs * counters.per_epoch)
 
-    def phase(self, clock: Clock) -> str:
+    def phase(self, counters: StepCounters) -> str:
         """Descend at the rate of phase 1 if it has one of its own."""
-        return "warm_up" if self.separate_warmup and self._kept(clock) <= 0 else "step"
+        return "warm_up" if self.separate_warmup and self._kept(counters) <= 0 else "step"
 
-    def due(self, clock: Clock) -> tuple[str, ...]:
+    def due(self, counters: StepCounters) -> tuple[str, ...]:
         """In phase 2 take the iterate into its window, and collect the window if that completes it."""
-        kept = self._kept(clock)
+        kept = self._kept(counters)
         if kept <= 0:
             return ()
         return ("average",) if kept % self.window else ("average", "collect")
@@ -116,7 +116,7 @@ class SgdIterates(ConstantSgd):
         )
 
     def posterior(self, state: SgdState) -> FullGaussian:
-        """Give the Gaussian with mean and covariance (divisor T - 1) of the T completed windows.
+        """Return the Gaussian with mean and covariance (divisor T - 1) of the T completed windows.
 
         Each variance is raised by 4 (D + sqrt(T)) rounding units, the size of the rounding errors, and by
         `VARIANCE_FLOOR`: where the windows span fewer than D dimensions a Cholesky factor exists all the same.

@@ -114,7 +114,7 @@ class Slang(MinibatchMethod):
         return SlangState(mu, zero.unsqueeze(1).repeat(1, self.rank), d, zero, zero[0])
 
     def step_noise(self, problem: Problem) -> Shapes:
-        """Ask for S samples' worth."""
+        """Declare S samples' worth."""
         return {"theta": (self.samples, problem.dim)}
 
     def step(self, state: SlangState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> SlangState:
@@ -172,5 +172,5 @@ class Slang(MinibatchMethod):
         return new, keep * d + (diagonal - new.square().sum(1)).clamp(min=0)
 
     def posterior(self, state: SlangState) -> LowRankPrecision:
-        """Give N(mu, (U U^T + diag(d))^-1)."""
+        """Return N(mu, (U U^T + diag(d))^-1)."""
         return LowRankPrecision(state.mu, state.U, state.d)

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.methods.base import Noise
-from bdl.methods.clock import Clock
 from bdl.methods.constant_sgd import VARIANCE_FLOOR, ConstantSgd, descend, welford_weights
+from bdl.methods.counters import StepCounters
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import FactorAnalysis
 
@@ -65,9 +65,9 @@ class Swag(ConstantSgd):
         """Descend once."""
         return state._replace(theta=descend(state.theta, hyper, self.decay, batches, problem))
 
-    def due(self, clock: Clock) -> tuple[str, ...]:
+    def due(self, counters: StepCounters) -> tuple[str, ...]:
         """Collect the iterate that ends an epoch after the warm-up."""
-        return ("collect",) if clock.ended and clock.epochs > self.warmup_epochs else ()
+        return ("collect",) if counters.ended and counters.epochs > self.warmup_epochs else ()
 
     def collect(self, state: SwagState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> SwagState:
         """Take the iterate into the moments, and its deviation into one column of the ring."""
@@ -84,7 +84,7 @@ class Swag(ConstantSgd):
         )
 
     def posterior(self, state: SwagState) -> FactorAnalysis:
-        """Give the Gaussian of the module docstring, s at least `VARIANCE_FLOOR`.
+        """Return the Gaussian of the module docstring, s at least `VARIANCE_FLOOR`.
 
         While fewer than K deviations are collected the other columns of Dhat are zero, and the number
         collected stands for K in the divisor K - 1, which is at least 1. While nothing is collected it is a narrow

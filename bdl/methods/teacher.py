@@ -54,7 +54,7 @@ class Teacher(Direct):
             raise InputError(f"the teacher of {self.data} has the layers {shown}: give a linear or mlp model of them")
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0) -> Point:
-        """Give the weights, in the scale in which the model sees inputs and targets.
+        """Return the weights, in the scale in which the model sees inputs and targets.
 
         Arguments are those of `bdl.methods.conjugate.Conjugate.fit`.
 
@@ -72,7 +72,7 @@ class Teacher(Direct):
         raise InputError(f"teacher: the training rows are no draw of {self.data}; use it on that data set, uncut")
 
     def _layers(self, index: int) -> list[Array]:
-        """Give the weights of a draw, layer by layer, (out, in)."""
+        """Return the weights of a draw, layer by layer, (out, in)."""
         weights = TEACHERS[self.data]().weights(index)
         return [weights[None]] if isinstance(weights, np.ndarray) else list(weights)
 
@@ -91,7 +91,7 @@ class Teacher(Direct):
 
 
 def _affine(raw: Tensor, scaled: Tensor) -> tuple[Tensor, Tensor]:
-    """Give factors and offsets of raw = factor * scaled + offset, column by column."""
+    """Return factors and offsets of raw = factor * scaled + offset, column by column."""
     factor = raw.std(0) / scaled.std(0)
     return factor, raw.mean(0) - factor * scaled.mean(0)
 

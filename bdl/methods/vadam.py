@@ -92,7 +92,7 @@ class Vadam(MinibatchMethod):
         return VadamState(mu, zeros, zeros, zeros + 1 / self.initial_precision, zeros[0])
 
     def step_noise(self, problem: Problem) -> Shapes:
-        """Ask for S samples' worth."""
+        """Declare S samples' worth."""
         return {"theta": (self.samples, problem.dim)}
 
     def step(self, state: VadamState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> VadamState:
@@ -112,7 +112,7 @@ class Vadam(MinibatchMethod):
         return VadamState(mu, m, s, 1 / (c * s + prior), updates)
 
     def _gradients(self, theta: Tensor, batch: Batch, hyper: Hyper, problem: Problem) -> tuple[Tensor, Tensor]:
-        """Give g and h, (D,), of samples (S, D)."""
+        """Return g and h, (D,), of samples (S, D)."""
         if self.curvature == "examples":
             G, count = example_gradients(problem, theta, batch, hyper), self.samples * len(batch.x)
             return -G.total() / count, G.squares() / count
@@ -125,7 +125,7 @@ class Vadam(MinibatchMethod):
         return each.mean(0), each.square().mean(0)
 
     def posterior(self, state: VadamState) -> DiagonalGaussian:
-        """Give q."""
+        """Return q."""
         return DiagonalGaussian(state.mu, state.var)
 
 

@@ -83,7 +83,7 @@ class Vifa(MinibatchMethod):
             )
 
     def init_noise(self, problem: Problem) -> Shapes:
-        """Ask for the D x K matrix whose orthonormal columns start F, and for the initial c unless that is 0."""
+        """Declare the D x K matrix whose orthonormal columns start F, and for the initial c unless that is 0."""
         factors = {"F": (problem.dim, self.latent_dim)}
         return factors if self.initial_scale == 0 else {**factors, "c": (problem.dim,)}
 
@@ -95,7 +95,7 @@ class Vifa(MinibatchMethod):
         return VifaState(params, OPTIMIZERS[self.optimizer].init(params))
 
     def step_noise(self, problem: Problem) -> Shapes:
-        """Ask for one h (K,) and one z (D,) a minibatch."""
+        """Declare one h (K,) and one z (D,) a minibatch."""
         n = self.gradients_per_update
         return {"h": (n, self.latent_dim), "z": (n, problem.dim)}
 
@@ -109,7 +109,7 @@ class Vifa(MinibatchMethod):
         return VifaState({name: state.params[name] + steps[name] for name in steps}, optim)
 
     def posterior(self, state: VifaState) -> FactorAnalysis:
-        """Give N(c, F F^T + diag(exp(gamma)))."""
+        """Return N(c, F F^T + diag(exp(gamma)))."""
         params = state.params
         return FactorAnalysis(params["c"], params["F"], params["gamma"].exp())
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.methods.base import MinibatchMethod, Noise, Shapes, start
-from bdl.methods.clock import Clock
+from bdl.methods.counters import StepCounters
 from bdl.methods.optim import OPTIMIZERS, OptimState, Params, clip_by_norm
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import FactorAnalysis
@@ -91,7 +91,7 @@ class TwoStageVifa(MinibatchMethod):
             )
 
     def init_noise(self, problem: Problem) -> Shapes:
-        """Ask for the initial c, and for the D x K matrix whose orthonormal columns start F."""
+        """Declare the initial c, and for the D x K matrix whose orthonormal columns start F."""
         return {"c": (problem.dim,), "F": (problem.dim, self.latent_dim)}
 
     def init(self, problem: Problem, noise: Noise) -> TwoStageState:
@@ -107,14 +107,14 @@ class TwoStageVifa(MinibatchMethod):
         return TwoStageState(params, sums, torch.ones_like(c[0]), mean, spread, torch.zeros_like(c[0]))
 
     def step_noise(self, problem: Problem) -> Shapes:
-        """Ask for one h (K,) and one z (D,)."""
+        """Declare one h (K,) and one z (D,)."""
         return {"h": (self.latent_dim,), "z": (problem.dim,)}
 
-    def due(self, clock: Clock) -> tuple[str, ...]:
+    def due(self, counters: StepCounters) -> tuple[str, ...]:
         """Move after every L-th minibatch; count the epochs."""
-        stage = "move_mean" if clock.epoch < self.mean_epochs else "move"
-        moves = (stage,) if clock.updates % self.gradients_per_update == 0 else ()
-        return (*moves, "next_epoch") if clock.ended else moves
+        stage = "move_mean" if counters.epoch < self.mean_epochs else "move"
+        moves = (stage,) if counters.updates % self.gradients_per_update == 0 else ()
+        return (*moves, "next_epoch") if counters.ended else moves
 
     def step(self, state: TwoStageState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> TwoStageState:
         """Add the gradients of a minibatch to the sums."""
@@ -148,7 +148,7 @@ class TwoStageVifa(MinibatchMethod):
         return moved._replace(params=moved.params | spread, spread_optim=optim)
 
     def _spread_gradients(self, state: TwoStageState, alpha: Tensor) -> Params:
-        """Give the clipped gradients of F and gamma."""
+        """Return the clipped gradients of F and gamma."""
         F, gamma, L = state.params["F"], state.params["gamma"], self.gradients_per_update
         psi = gamma.exp()
         C = FactorAnalysis(state.params["c"], F, psi).gain()
@@ -166,7 +166,7 @@ class TwoStageVifa(MinibatchMethod):
         return state._replace(epoch=state.epoch + 1)
 
     def posterior(self, state: TwoStageState) -> FactorAnalysis:
-        """Give N(c, F F^T + diag(exp(gamma)))."""
+        """Return N(c, F F^T + diag(exp(gamma)))."""
         return FactorAnalysis(state.params["c"], state.params["F"], state.params["gamma"].exp())
 
 

@@ -49,7 +49,7 @@ METRICS = Registry(
 
 
 def info(label: str) -> MetricInfo:
-    """Say what the numbers of a result column mean.
+    """Describe what the numbers of a result column mean.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ class MetricInfo:
         ``"lower"`` or ``"higher"`` is better; ``"none"`` if neither is; ``"ratio"`` marks a duration, compared as
         paper / ours.
     kind
-        What it is computed from: predictions, the posterior, posterior and reference posterior, or the clock.
+        What it is computed from: predictions, the posterior, posterior and reference posterior, or the counters.
     task
         What the data set must ask for; None if anything will do.
     """

@@ -16,7 +16,7 @@ _CPU = torch.device("cpu")
 
 
 def gaussian(name: str, evaluation: Evaluation) -> Gaussian:
-    """Give the posterior, float64 on the CPU, for the metric of that name.
+    """Return the posterior, float64 on the CPU, for the metric of that name.
 
     Raises
     ------

@@ -189,7 +189,7 @@ def summarise(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Predictio
 
 
 def tensors_of(hyper: Mapping[str, float]) -> dict[str, Tensor]:
-    """Give hyper-parameters as float64 scalars."""
+    """Return hyper-parameters as float64 scalars."""
     return {name: torch.tensor(value, dtype=torch.float64) for name, value in hyper.items()}
 
 

@@ -21,7 +21,7 @@ Uncertainty = Literal["entropy", "disagreement"]
 
 
 def uncertainties(evaluation: Evaluation, by: Uncertainty) -> Tensor:
-    """Tell how uncertain the prediction of each row is, (n,): nats, or squared probability."""
+    """Return how uncertain the prediction of each row is, (n,): nats, or squared probability."""
     predictions = evaluation.predictions
     mean = predictions.probabilities
     if by == "entropy":
@@ -65,7 +65,7 @@ class _Selective:
     by: Uncertainty = "entropy"
 
     def rows(self, evaluation: Evaluation) -> _Kept:
-        """Give the rows that are kept."""
+        """Return the rows that are kept."""
         return _kept(evaluation, self.kept, self.by)
 
     def counts(self, evaluation: Evaluation) -> tuple[float, float, float]:

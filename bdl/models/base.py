@@ -18,7 +18,7 @@ class Model(Protocol):
         ...
 
     def initial(self, noise: Tensor, d_in: int, d_out: int) -> Tensor:
-        """Give the parameters that training may start from, (D,), made of standard-normal noise, (D,)."""
+        """Return the parameters that training may start from, (D,), made of standard-normal noise, (D,)."""
         ...
 
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
@@ -43,7 +43,7 @@ class LayeredModel(Model, Protocol):
         ...
 
     def backpropagate(self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]) -> Layers:
-        """Give each layer's inputs (M, in) and errors (M, out), from the first layer on.
+        """Return each layer's inputs (M, in) and errors (M, out), from the first layer on.
 
         `error` maps the outputs (M, d_out) to the derivative of each example's value by its own outputs; a
         layer's errors are the derivative by what the layer puts out, before any activation function.
@@ -56,7 +56,7 @@ class BufferedModel(Model, Protocol):
     """A model whose predictions need more than parameters: running statistics that training gathers."""
 
     def buffers(self, d_in: int, d_out: int) -> dict[str, Tensor]:
-        """Give the statistics before training, by name; none of them if the model gathers none."""
+        """Return the statistics before training, by name; none of them if the model gathers none."""
         ...
 
     def predict(self, theta: Tensor, x: Tensor, d_out: int, buffers: Mapping[str, Tensor]) -> Tensor:
@@ -64,7 +64,7 @@ class BufferedModel(Model, Protocol):
         ...
 
     def track(self, theta: Tensor, x: Tensor, d_out: int, buffers: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Give the statistics after one more minibatch of inputs, (M, d_in)."""
+        """Return the statistics after one more minibatch of inputs, (M, d_in)."""
         ...
 
     def widest(self, d_in: int, d_out: int) -> int:
@@ -82,5 +82,5 @@ class RecomputingModel(Model, Protocol):
         ...
 
     def recomputed(self, theta: Tensor, x: Tensor, d_out: int) -> dict[str, Tensor]:
-        """Give the statistics by name, from parameters and training inputs, (n, d_in)."""
+        """Return the statistics by name, from parameters and training inputs, (n, d_in)."""
         ...

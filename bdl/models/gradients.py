@@ -101,7 +101,7 @@ def example_hessians(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper
 
 
 def one_output(problem: Problem) -> bool:
-    """Tell whether the model is one layer with one output, so that all gradients of an example are multiples of it."""
+    """Return whether the model is one layer with one output: all gradients of an example are multiples of it."""
     model = problem.model
     return (
         isinstance(model, LayeredModel) and len(model.widths(problem.d_in, problem.d_out)) == 2 and problem.d_out == 1
@@ -109,7 +109,7 @@ def one_output(problem: Problem) -> bool:
 
 
 def _outputs(problem: Problem, theta: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Give the inputs of one layer with one output, (M, D), and its outputs, (S, M), as one product of matrices."""
+    """Return the inputs of one layer with one output, (M, D), and its outputs, (S, M), as one product of matrices."""
     model = problem.model
     assert isinstance(model, LayeredModel), "one layer"
     inputs = _with_ones(batch.x, model.bias)

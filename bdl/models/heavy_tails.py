@@ -20,7 +20,7 @@ class _OfParameters:
         return layout.dim
 
     def push(self, phi: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
-        """Give the parameters, which are the latent variables: (D,) -> (D,)."""
+        """Return the parameters, which are the latent variables: (D,) -> (D,)."""
         return phi
 
 

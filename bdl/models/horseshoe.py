@@ -86,7 +86,7 @@ class HorseshoePrior:
         return layout.n_units if self.units == "leaving" else layout.n_entered
 
     def _signs_and_scales(self, like: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> tuple[Tensor, Tensor]:
-        """Give e and kappa of every ell, (K,)."""
+        """Return e and kappa of every ell, (K,)."""
         n = layout.n_layers + self._n_units(layout)
         half = torch.ones(n, dtype=like.dtype, device=like.device)
         layers = torch.arange(n, device=like.device) < layout.n_layers

@@ -29,7 +29,7 @@ class Likelihood(Protocol):
         ...
 
     def fits(self, n_classes: int) -> bool:
-        """Tell whether it describes labels of so many classes; 0 stands for targets that are numbers."""
+        """Return whether it describes labels of so many classes; 0 stands for targets that are numbers."""
         ...
 
     def outputs(self, n_classes: int) -> int:
@@ -49,11 +49,11 @@ class Likelihood(Protocol):
         ...
 
     def restore(self, f: Tensor, y_unit: Tensor, y_origin: Tensor) -> Tensor:
-        """Give model outputs, (..., d_out), in original units."""
+        """Return model outputs, (..., d_out), in original units."""
         ...
 
     def predictive(self, f: Tensor, hyper: Mapping[str, Tensor]) -> distributions.Distribution:
-        """Give the distribution of targets, (...), at outputs (..., d_out); both arguments in original units."""
+        """Return the distribution of targets, (...), at outputs (..., d_out); both arguments in original units."""
         ...
 
     def sample(self, f: Tensor, hyper: Mapping[str, Tensor], noise: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ class Likelihood(Protocol):
         ...
 
     def root_fisher(self, f: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor) -> Tensor:
-        """Give R, (M, d_out, d_out): R R^T is the Fisher information of `log_prob` about each row's outputs."""
+        """Return R, (M, d_out, d_out): R R^T is the Fisher information of `log_prob` about each row's outputs."""
         ...
 
 
@@ -82,7 +82,7 @@ class Gaussian:
         return ("noise_precision",)
 
     def fits(self, n_classes: int) -> bool:
-        """Tell whether the targets are numbers."""
+        """Return whether the targets are numbers."""
         return n_classes == 0
 
     def outputs(self, n_classes: int) -> int:
@@ -103,19 +103,19 @@ class Gaussian:
         return {name: value / y_unit**2 if name in self.hyper else value for name, value in hyper.items()}
 
     def restore(self, f: Tensor, y_unit: Tensor, y_origin: Tensor) -> Tensor:
-        """Give means in original units: f * y_unit + y_origin."""
+        """Return means in original units: f * y_unit + y_origin."""
         return f * y_unit + y_origin
 
     def predictive(self, f: Tensor, hyper: Mapping[str, Tensor]) -> distributions.Normal:
-        """Give N(f, 1 / beta) at means (..., 1)."""
+        """Return N(f, 1 / beta) at means (..., 1)."""
         return distributions.Normal(f.squeeze(-1), _deviation(hyper), validate_args=False)
 
     def sample(self, f: Tensor, hyper: Mapping[str, Tensor], noise: Tensor) -> Tensor:
-        """Give f + noise / sqrt(beta): (..., 1), (...) -> (...)."""
+        """Return f + noise / sqrt(beta): (..., 1), (...) -> (...)."""
         return f.squeeze(-1) + noise * _deviation(hyper)
 
     def root_fisher(self, f: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor) -> Tensor:
-        """Give the square root of the noise precision of the standardised targets, (M, 1, 1)."""
+        """Return the square root of the noise precision of the standardised targets, (M, 1, 1)."""
         return (torch.zeros_like(f) + hyper["noise_precision"].sqrt() * y_unit).unsqueeze(-1)
 
 
@@ -136,7 +136,7 @@ class _Labels:
         return dict(hyper)
 
     def restore(self, f: Tensor, y_unit: Tensor, y_origin: Tensor) -> Tensor:
-        """Give the logits as they are."""
+        """Return the logits as they are."""
         return f
 
 
@@ -145,7 +145,7 @@ class Bernoulli(_Labels):
     """P(y = 1) = sigmoid(f) for y in {0, 1}."""
 
     def fits(self, n_classes: int) -> bool:
-        """Tell whether there are two classes."""
+        """Return whether there are two classes."""
         return n_classes == 2
 
     def outputs(self, n_classes: int) -> int:
@@ -157,16 +157,16 @@ class Bernoulli(_Labels):
         return F.logsigmoid((2 * y - 1) * f.squeeze(-1))
 
     def predictive(self, f: Tensor, hyper: Mapping[str, Tensor]) -> distributions.Bernoulli:
-        """Give the Bernoulli distributions of logits (..., 1)."""
+        """Return the Bernoulli distributions of logits (..., 1)."""
         return distributions.Bernoulli(logits=f.squeeze(-1), validate_args=False)
 
     def sample(self, f: Tensor, hyper: Mapping[str, Tensor], noise: Tensor) -> Tensor:
-        """Give 1 where Phi(noise) < sigmoid(f), else 0: (..., 1), (...) -> (...)."""
+        """Return 1 where Phi(noise) < sigmoid(f), else 0: (..., 1), (...) -> (...)."""
         below: Tensor = torch.special.ndtr(noise) < torch.sigmoid(f.squeeze(-1))
         return below.to(f.dtype)
 
     def root_fisher(self, f: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor) -> Tensor:
-        """Give the square root of p (1 - p), (M, 1, 1)."""
+        """Return the square root of p (1 - p), (M, 1, 1)."""
         return (torch.sigmoid(f) * torch.sigmoid(-f)).sqrt().unsqueeze(-1)
 
 
@@ -175,7 +175,7 @@ class Categorical(_Labels):
     """P(y = c) = softmax(f)_c for y in {0, ..., C - 1}."""
 
     def fits(self, n_classes: int) -> bool:
-        """Tell whether the targets are labels."""
+        """Return whether the targets are labels."""
         return n_classes >= 2
 
     def outputs(self, n_classes: int) -> int:
@@ -187,7 +187,7 @@ class Categorical(_Labels):
         return torch.log_softmax(f, -1).gather(-1, y.long().unsqueeze(-1)).squeeze(-1)
 
     def predictive(self, f: Tensor, hyper: Mapping[str, Tensor]) -> distributions.Categorical:
-        """Give the categorical distributions of logits (..., C)."""
+        """Return the categorical distributions of logits (..., C)."""
         return distributions.Categorical(logits=f, validate_args=False)
 
     def sample(self, f: Tensor, hyper: Mapping[str, Tensor], noise: Tensor) -> Tensor:
@@ -197,7 +197,7 @@ class Categorical(_Labels):
         return passed.sum(-1).to(f.dtype)
 
     def root_fisher(self, f: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor) -> Tensor:
-        """Give diag(s) - p s^T with s = sqrt(p), (M, C, C), whose product with its transpose is diag(p) - p p^T."""
+        """Return diag(s) - p s^T with s = sqrt(p), (M, C, C), whose product with its transpose is diag(p) - p p^T."""
         p = torch.softmax(f, -1)
         s = p.sqrt()
         return torch.diag_embed(s) - p.unsqueeze(-1) * s.unsqueeze(-2)

@@ -84,7 +84,7 @@ class Module:
         return outputs
 
     def buffers(self, d_in: int, d_out: int) -> dict[str, Tensor]:
-        """Give the running means and variances of batch normalisations before training; none that are recomputed."""
+        """Return the running means and variances of batch normalisations before training; none that are recomputed."""
         if self.recomputes:
             return {}
         return {name: value.clone() for name, value in self._skeleton(d_in, d_out).statistics.items()}
@@ -131,7 +131,7 @@ class Module:
         return total
 
     def last_layer(self, d_in: int, d_out: int) -> tuple[int, int, bool]:
-        """Give inputs and outputs of the last layer, and whether it has biases.
+        """Return inputs and outputs of the last layer, and whether it has biases.
 
         Raises
         ------
@@ -165,7 +165,7 @@ class Module:
         return self._skeletons[key]
 
     def _rows(self, x: Tensor) -> Tensor:
-        """Give each row its shape: (M, d_in) -> (M, *shape)."""
+        """Return each row its shape: (M, d_in) -> (M, *shape)."""
         return x if self.shape is None else x.view(*x.shape[:-1], *self.shape)
 
 

@@ -74,7 +74,7 @@ class Mlp:
         return self._forward(theta, x, d_out).f
 
     def backpropagate(self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]) -> Layers:
-        """Give each layer's inputs and errors; see `LayeredModel`."""
+        """Return each layer's inputs and errors; see `LayeredModel`."""
         derivative = ACTIVATIONS[self.activation].derivative
         weights, inputs, kept, f = self._forward(theta, x, d_out)
         errors = [error(f)]
@@ -128,7 +128,7 @@ class Linear:
         return _scaled(noise, self.widths(d_in, d_out), self.bias)
 
     def design(self, x: Tensor) -> Tensor:
-        """Give the matrix X of a single output X theta: inputs (M, d_in) -> (M, d_in + 1), or (M, d_in)."""
+        """Return the matrix X of a single output X theta: inputs (M, d_in) -> (M, d_in + 1), or (M, d_in)."""
         return torch.cat([x, torch.ones_like(x[:, : int(self.bias)])], dim=1)
 
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
@@ -139,7 +139,7 @@ class Linear:
         return output + bias if self.bias else output
 
     def backpropagate(self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]) -> Layers:
-        """Give the layer's inputs and errors; see `LayeredModel`."""
+        """Return the layer's inputs and errors; see `LayeredModel`."""
         return ((x, error(self(theta, x, d_out))),)
 
 

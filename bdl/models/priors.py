@@ -97,7 +97,7 @@ class GaussianPrior:
         return layout.dim
 
     def push(self, phi: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
-        """Give the parameters, which are the latent variables: (D,) -> (D,)."""
+        """Return the parameters, which are the latent variables: (D,) -> (D,)."""
         return phi
 
     def precision(self, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:

@@ -80,7 +80,7 @@ class Problem:
         return max(self.d_in, self.d_out)
 
     def initial(self, noise: Tensor) -> Tensor:
-        """Give the model's own start, made of standard-normal noise: (D,) -> (D,)."""
+        """Return the model's own start, made of standard-normal noise: (D,) -> (D,)."""
         return self.model.initial(noise, self.d_in, self.d_out)
 
     def log_likelihoods(self, theta: Tensor, batch: Batch, hyper: Hyper) -> Tensor:
@@ -117,7 +117,7 @@ class Problem:
         return self.prior.log_prob(phi, hyper, self.layout)
 
     def buffers(self) -> dict[str, Tensor]:
-        """Give the running statistics of the model before training, by name; {} if it has none."""
+        """Return the running statistics of the model before training, by name; {} if it has none."""
         return self.model.buffers(self.d_in, self.d_out) if isinstance(self.model, BufferedModel) else {}
 
     def predict(self, theta: Tensor, x: Tensor, buffers: Buffers) -> Tensor:
@@ -127,7 +127,7 @@ class Problem:
         return self.model(theta, x, self.d_out)
 
     def track(self, theta: Tensor, x: Tensor, buffers: Buffers) -> dict[str, Tensor]:
-        """Give the running statistics after one more minibatch of training inputs, (M, d_in)."""
+        """Return the running statistics after one more minibatch of training inputs, (M, d_in)."""
         if isinstance(self.model, BufferedModel):
             return self.model.track(theta, x, self.d_out, buffers)
         return dict(buffers)
@@ -138,12 +138,12 @@ class Problem:
         return bool(getattr(self.model, "recomputes", False))
 
     def recomputed(self, theta: Tensor, x: Tensor) -> dict[str, Tensor]:
-        """Give these statistics, for `predict`: (D,), training inputs (n, d_in)."""
+        """Return these statistics, for `predict`: (D,), training inputs (n, d_in)."""
         assert isinstance(self.model, RecomputingModel), "asked only where `recomputes`"
         return self.model.recomputed(theta, x, self.d_out)
 
     def layers(self, theta: Tensor, batch: Batch, hyper: Hyper) -> Layers:
-        """Give each layer's inputs and the errors of each example's log-likelihood.
+        """Return each layer's inputs and the errors of each example's log-likelihood.
 
         Parameters
         ----------

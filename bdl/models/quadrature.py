@@ -44,7 +44,7 @@ class Derivatives(NamedTuple):
 
 
 def is_glm(problem: Problem) -> bool:
-    """Tell whether it is a generalised linear model with one output, for which there is quadrature."""
+    """Return whether it is a generalised linear model with one output, for which there is quadrature."""
     return isinstance(problem.model, Linear) and problem.d_out == 1
 
 
@@ -55,7 +55,7 @@ def check_glm(name: str, problem: Problem) -> None:
 
 
 def outputs(problem: Problem, q: Gaussian, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Give the law of a GLM's outputs: means (n,) and standard deviations (n,) for inputs (n, d_in).
+    """Return the law of a GLM's outputs: means (n,) and standard deviations (n,) for inputs (n, d_in).
 
     With a root A of the covariance, `q.sample` being m + A z, the deviation is |A^T x|: a sum of squares, for the cost
     of a sample for each row, whatever the family. Differentiable in the tensors of q.
@@ -104,7 +104,7 @@ def derivatives(values: Callable[[Tensor], Tensor], at: Tensor) -> Derivatives:
 def expected_derivatives(
     values: Callable[[Tensor], Tensor], centre: Tensor, spread: Tensor, finer: int = 1
 ) -> Derivatives:
-    """Give E[v(f_n)], E[v'(f_n)] and E[v''(f_n)]; arguments as in `expectation`.
+    """Return E[v(f_n)], E[v'(f_n)] and E[v''(f_n)]; arguments as in `expectation`.
 
     They are the expectation and its derivatives by the centre (Bonnet), the last also twice that by the squared spread
     (Price).

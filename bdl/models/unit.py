@@ -51,7 +51,7 @@ class Unit:
         return ACTIVATIONS[self.activation].function(self._linear(theta, x, d_out))
 
     def backpropagate(self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]) -> Layers:
-        """Give the layer's inputs and errors; see `LayeredModel`."""
+        """Return the layer's inputs and errors; see `LayeredModel`."""
         activation, before = ACTIVATIONS[self.activation], self._linear(theta, x, d_out)
         f = activation.function(before)
         return ((x, error(f) * activation.derivative(f if activation.of_output else before)),)

@@ -52,7 +52,7 @@ class Cell:
         return f"{self.dataset}/{self.entry}" + (f" {self.point.text}" if self.point else "")
 
     def with_splits(self, splits: Sequence[int]) -> "Cell":
-        """Give the same cell with other splits."""
+        """Return the same cell with other splits."""
         return replace(self, splits=tuple(splits))
 
     @cached_property
@@ -68,7 +68,7 @@ class Cell:
         return _load(_Keyed(self.dataset), preparation.split, preparation.standardise, rows)
 
     def rows(self, split: int) -> Split:
-        """Give the rows of a split as its final fit sees them: validation rows may train as well."""
+        """Return the rows of a split as its final fit sees them: validation rows may train as well."""
         rows, search = self.data.split(split), self.settings.search
         if search is None or not search.refits:
             return rows

@@ -1,10 +1,10 @@
-"""How much work a cell is, for progress, to decide what is compiled, and to foretell how long it takes."""
+"""How much work a cell is, for progress, to decide what is compiled, and to estimate how long it takes."""
 
 from bdl.models.modules import Module
 from bdl.plan.cell import Cell
 from bdl.plan.effort import effort
-from bdl.plan.lanes import batches_per_step, fits_of_split, side_by_side, splits_of
 from bdl.plan.programs import schedule
+from bdl.plan.slot_batches import batches_per_step, fits_of_split, side_by_side, splits_of
 from bdl.store.rows import Stage
 from bdl.training.compiling import worthwhile
 
@@ -35,7 +35,7 @@ def minibatches(cell: Cell, stage: Stage) -> int:
 
 
 def unit(cell: Cell, stage: Stage) -> int:
-    """Foretell the nanoseconds that a model-minibatch takes, the unit that progress is told in."""
+    """Estimate the nanoseconds that a model-minibatch takes, the unit that progress is told in."""
     per_fit = effort(cell).seconds(1, width(cell, stage), compiles(cell, stage))
     return max(1, round(1e9 * per_fit / batches_per_step(cell)))
 
@@ -62,7 +62,7 @@ def compiles(cell: Cell, stage: Stage) -> bool:
 
 
 def _convolves(cell: Cell) -> bool:
-    """Tell whether images go through a module.
+    """Return whether images go through a module.
 
     To compile ResNet-18 takes a core four minutes, and on a CPU its convolutions stay what they are.
     """
@@ -75,7 +75,7 @@ _DRAWN, _PREDICTED = 2e-8, 1e-9
 
 
 def width(cell: Cell, stage: Stage) -> int:
-    """Count the fits that train side by side in a stage: those of a lane, whichever of them run."""
+    """Count the fits that train side by side in a stage: those of a slot batch, whichever of them run."""
     return 1 if cell.settings.direct else side_by_side(cell, stage) * fits_of_split(cell, stage)
 
 
@@ -85,7 +85,7 @@ def updates_of(cell: Cell, stage: Stage) -> int:
 
 
 def scoring_seconds(cell: Cell, stage: Stage) -> float:
-    """Foretell what the samples take that predict the test rows of one fit, or the rows of a fold."""
+    """Estimate what the samples take that predict the test rows of one fit, or the rows of a fold."""
     search, metrics = cell.settings.search, cell.benchmark.metrics
     if cell.settings.streams or not (stage == "search" or any(own.info.kind == "predictive" for own in metrics)):
         return 0.0

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from bdl.methods.base import Method, Shapes
-from bdl.methods.clock import Clock
+from bdl.methods.counters import StepCounters
 from bdl.models.problem import Problem
 from bdl.plan.cell import Cell
 from bdl.plan.programs import schedule
@@ -50,7 +50,7 @@ class Effort:
     """Factorisations of small matrices, which are made one after the other."""
 
     def seconds(self, updates: float, group: int, compiled: bool) -> float:
-        """Foretell the share of a fit in the time of its group, without compilation.
+        """Estimate the share of a fit in the time of its group, without compilation.
 
         Without updates, as of a method that has no minibatches, it is that of one: only a measurement can tell more.
         """
@@ -96,7 +96,7 @@ def _traced(
     shapes = method.init_noise(problem)
     state = torch.func.vmap(lambda halves: method.init(problem, shaped(halves, shapes)))(_halves(shapes, empty))
     noise = _halves(method.step_noise(problem), empty)
-    found = programs(method, problem, None, 0, False).parts(occasion(method, Clock(1, 0, False, 10.0)), ())
+    found = programs(method, problem, None, 0, False).parts(occasion(method, StepCounters(1, 0, False, 10.0)), ())
     counter = _Counter()
     with counter:
         for function in found:

@@ -1,4 +1,4 @@
-"""What this machine has left: memory, cores, room on a disk."""
+"""What this machine has left: memory, cores, package on a disk."""
 
 import os
 import shutil

@@ -5,11 +5,11 @@ from typing import cast
 
 from bdl.methods.base import StreamMethod
 from bdl.plan.cell import Cell
-from bdl.plan.lanes import lane_rows, least
-from bdl.training.fitting import Fitting, Looks
-from bdl.training.lanes import Lane
+from bdl.plan.slot_batches import least, slot_rows
+from bdl.training.fitting import EvaluationSchedule, Fitting
 from bdl.training.program import Program
 from bdl.training.schedule import Schedule
+from bdl.training.slots import SlotBatch
 from bdl.training.streaming import StreamFitting, StreamTrial
 from bdl.training.trials import Pool
 
@@ -18,14 +18,14 @@ Member = tuple[Cell, int]
 
 
 def schedule(cell: Cell) -> Schedule | None:
-    """Give the entry's schedule; None for a method without minibatches."""
+    """Return the entry's schedule; None for a method without minibatches."""
     return cell.settings.training.build() if cell.settings.training else None
 
 
-def looks(cell: Cell) -> Looks | None:
-    """Say when fits of the cell are looked at while they run; None for at their end alone."""
+def evaluations(cell: Cell) -> EvaluationSchedule | None:
+    """Describe when fits of the cell are looked at while they run; None for at their end alone."""
     record = cell.benchmark.record_of(cell.dataset, cell.entry)
-    return None if record is None else Looks(record.unit, record.every, record.log, record.first)
+    return None if record is None else EvaluationSchedule(record.unit, record.every, record.log, record.first)
 
 
 def program(cell: Cell) -> Program:
@@ -47,8 +47,8 @@ def final_fitting(members: Sequence[Member], hyper: Sequence[Mapping[str, float]
     Parameters
     ----------
     members
-        Splits of one lane of a cell; or of several cells whose streams are learnt from as one batch, those of a split
-        side by side.
+        Splits of one slot batch of a cell; or of several cells whose streams are learnt from as one batch, those of a
+        split side by side.
     hyper
         Setting of each.
     compile
@@ -66,6 +66,6 @@ def final_fitting(members: Sequence[Member], hyper: Sequence[Mapping[str, float]
     trials = shared.trials(identities, [cell.rows(split).train for split in splits], hyper)
     if shared.schedule is None:
         return shared.fitting(trials)
-    rows = lane_rows(cell, "final", splits[0])
+    rows = slot_rows(cell, "final", splits[0])
     places = [list(rows).index(split) for split in splits]
-    return shared.fitting(trials, compile=compile, lane=Lane(list(rows.values()), places, least(cell)))
+    return shared.fitting(trials, compile=compile, slot_batch=SlotBatch(list(rows.values()), places, least(cell)))

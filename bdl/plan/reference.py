@@ -26,7 +26,7 @@ def truth(cell: Cell, split: int) -> Truth | None:
 
 
 def recipe(cell: Cell, split: int) -> Recipe | None:
-    """Say what the reference of a split samples; None if it does not sample, or there is none."""
+    """Describe what the reference of a split samples; None if it does not sample, or there is none."""
     reference = cell.settings.reference.build() if cell.settings.reference else None
     if not isinstance(reference, SampledReference):
         return None
@@ -35,7 +35,7 @@ def recipe(cell: Cell, split: int) -> Recipe | None:
 
 
 def evidence(cell: Cell, split: int) -> list[str]:
-    """Say by which numbers the reference of a split is known to be right, one a line; none where it tells none."""
+    """Describe by which numbers the reference of a split is known to be right, one a line; none where it tells none."""
     reference = cell.settings.reference.build() if cell.settings.reference else None
     if not isinstance(reference, CertifiedReference):
         return []
@@ -44,7 +44,7 @@ def evidence(cell: Cell, split: int) -> list[str]:
 
 
 def training_data(cell: Cell, split: int) -> TrainingData:
-    """Give the training rows of a split as a model sees them, float64."""
+    """Return the training rows of a split as a model sees them, float64."""
     return TrainingData.of(cell.data, cell.data.split(split).train)
 
 

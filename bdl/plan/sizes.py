@@ -18,8 +18,8 @@ from bdl.models.base import LayeredModel
 from bdl.plan import machine
 from bdl.plan.cell import Cell
 from bdl.plan.cost import fits, scoring_seconds, updates_of, width
-from bdl.plan.lanes import batches_per_step, load
 from bdl.plan.programs import schedule
+from bdl.plan.slot_batches import batches_per_step, load
 from bdl.store.rows import Stage
 
 Counted = tuple[Cell, int]
@@ -33,7 +33,7 @@ ROW_BYTES = 2000
 _NUMBER, _GROUP = 5e-9, 6e-4
 """Seconds that an update takes at the least: for each number that it goes through, and of each group of fits."""
 _FASTER = 5
-"""Predictions take a fifth of what is foretold at the least."""
+"""Predictions take a fifth of what is estimated at the least."""
 _STAGES: tuple[Stage, ...] = ("search", "final")
 
 
@@ -69,7 +69,7 @@ def check_sizes(plan: Sequence[Counted], jobs: int) -> None:
 
 
 def memory(plan: Iterable[Counted], jobs: int) -> int:
-    """Foretell the peak of memory in bytes: so many processes, each with the largest group, and the one that waits."""
+    """Estimate the peak of memory in bytes: so many processes, each with the largest group, and the one that waits."""
     largest = max((group_memory(cell, count) for cell, count in plan), default=0)
     return jobs * (_BASE + largest) + (_BASE if jobs > 1 else 0)
 
@@ -81,18 +81,18 @@ def most_jobs(plan: Sequence[Counted]) -> int:
 
 
 def group_memory(cell: Cell, splits: int) -> int:
-    """Foretell the bytes of the largest group of a cell, of its data, and of the rows that are published."""
+    """Estimate the bytes of the largest group of a cell, of its data, and of the rows that are published."""
     rows = splits * sum(fits(cell, stage) for stage in _STAGES)
     return _data(cell) + _most(cell, splits) * _fit_memory(cell) + rows * ROW_BYTES
 
 
 def posterior_size(cell: Cell) -> int:
-    """Foretell the bytes of the posterior of one fit, which is what its state holds at the most."""
+    """Estimate the bytes of the posterior of one fit, which is what its state holds at the most."""
     return _state(cell)
 
 
 def least_seconds(cell: Cell, splits: int) -> float:
-    """Foretell the shortest time that a cell may take, as if all cores were put to use and everything compiled."""
+    """Estimate the shortest time that a cell may take, as if all cores were put to use and everything compiled."""
     total = 0.0
     for stage in _STAGES:
         count = splits * fits(cell, stage)
@@ -104,7 +104,7 @@ def least_seconds(cell: Cell, splits: int) -> float:
 
 
 def _one_by_one(cell: Cell) -> bool:
-    """Tell whether fits have no minibatches, and are made one after the other."""
+    """Return whether fits have no minibatches, and are made one after the other."""
     return cell.settings.direct and not cell.settings.streams
 
 
@@ -114,7 +114,7 @@ def _most(cell: Cell, splits: int) -> int:
 
 
 def _fit_memory(cell: Cell) -> int:
-    """Foretell the bytes that a fit takes while it trains."""
+    """Estimate the bytes that a fit takes while it trains."""
     plan, size = schedule(cell), 8 if cell.settings.streams else 4
     if cell.settings.streams or plan is None:
         samples = int(getattr(cell.settings.method.build(), "samples", 0))
@@ -160,7 +160,7 @@ def _data(cell: Cell) -> int:
 
 
 def _number(count: int) -> float:
-    """Give a count as a number, also where it is larger than any."""
+    """Return a count as a number, also where it is larger than any."""
     try:
         return float(count)
     except OverflowError:

@@ -86,7 +86,7 @@ def check(cells: Iterable[Cell]) -> None:
 
 
 def summary(certificate: Certificate) -> str:
-    """Say in a few words how good a reference is, and what it cost."""
+    """Describe in a few words how good a reference is, and what it cost."""
     origin = certificate.origin
     return (
         f"{certificate.chains} x {certificate.draws} draws by {origin.sampler} in {origin.seconds:.0f} s, "

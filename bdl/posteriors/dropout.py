@@ -72,7 +72,7 @@ class Dropout(NamedTuple):
         return self.loc * self.masks(noise)
 
     def masks(self, noise: Tensor) -> Tensor:
-        """Give the factors m of all parameters, shape (..., U) -> (..., D).
+        """Return the factors m of all parameters, shape (..., U) -> (..., D).
 
         A unit is dropped where the distribution function of its noise is below rate.
         """
@@ -80,7 +80,7 @@ class Dropout(NamedTuple):
         return self.spread(torch.where(kept, 1 / (1 - self.rate), 0.0), 1.0)
 
     def spread(self, units: Tensor, bias: Tensor | float) -> Tensor:
-        """Give each weight the value of its unit and each bias `bias`, shape (..., U) -> (..., D)."""
+        """Return each weight the value of its unit and each bias `bias`, shape (..., U) -> (..., D)."""
         values = torch.cat([units, torch.zeros_like(units[..., :1]) + bias], dim=-1)
         return values.gather(-1, self.source.expand(*values.shape[:-1], -1))
 

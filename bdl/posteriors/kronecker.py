@@ -150,7 +150,7 @@ class KroneckerGaussian(NamedTuple):
         return self
 
     def roots(self) -> list[tuple[Tensor, Tensor]]:
-        """Give A (in, in) and S (out, out) of each layer; a bias counts as an input."""
+        """Return A (in, in) and S (out, out) of each layer; a bias counts as an input."""
         sizes = self._sizes()
         inner = torch.split(self.inner, [n_in**2 for n_in, _ in sizes])
         outer = torch.split(self.outer, [n_out**2 for _, n_out in sizes])

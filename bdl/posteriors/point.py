@@ -38,7 +38,7 @@ class Point(NamedTuple):
         return self.loc.unsqueeze(0)
 
     def mean(self) -> Tensor:
-        """Give the vector, shape (D,)."""
+        """Return the vector, shape (D,)."""
         return self.loc
 
     def variance(self) -> Tensor:
@@ -58,7 +58,7 @@ class Point(NamedTuple):
         self.log_prob(self.loc)
 
     def sample(self, noise: Tensor) -> Tensor:
-        """Give the vector, shape (..., 0) -> (..., D)."""
+        """Return the vector, shape (..., 0) -> (..., D)."""
         return self.loc.expand(*noise.shape[:-1], -1)
 
     def check(self) -> "Point":

@@ -9,7 +9,7 @@ _ABOUT = re.compile(r"<!-- papers: (.*?) -->\n*")
 
 
 def errata(papers: Iterable[str]) -> str:
-    """Give the sections about papers as Markdown; a section says in a comment which papers it is about.
+    """Return the sections about papers as Markdown; a section says in a comment which papers it is about.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ class Found(NamedTuple):
     rows: pd.DataFrame
     """Final rows."""
     points: pd.DataFrame
-    """Scores at recorded clocks."""
+    """Scores at recorded counts."""
     remark: str
     """In what they are not the protocol; empty if they are."""
 
@@ -75,7 +75,7 @@ def find(asked: Variant, results: Path, *, within: bool = False) -> Found:
 
 
 def whereabouts(asked: Variant, results: Path, *, within: bool = False) -> Path:
-    """Give the folder that has what is asked for, perhaps among the rows of the whole; arguments, errors as in `find`.
+    """Return the folder that has what is asked for, or the whole that it is a part of; arguments, errors as in `find`.
 
     Splits are not taken out of the whole: means and standard errors of some of them are another run's.
     """
@@ -106,7 +106,7 @@ def look(place: Path, asked: Variant) -> Found:
 
 
 def made_with(place: Path) -> Variant:
-    """Tell what the rows of a folder that holds some were made with.
+    """Return what the rows of a folder that holds some were made with.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def made_with(place: Path) -> Variant:
 
 
 def holds(place: Path) -> bool:
-    """Tell whether an earlier run has left any row in a folder: one that was stopped at once leaves an empty store."""
+    """Return whether a folder holds any row: a run that was stopped at once leaves an empty store."""
     if (place / "trials.parquet").exists():
         return True
     path = place / "store.sqlite"
@@ -167,7 +167,7 @@ def stored_cells(benchmark: Benchmark, store: Store) -> list[Cell]:
 
 
 def remark(made: Variant, now: Benchmark, rows: pd.DataFrame | None) -> str:
-    """Say in what rows are not the protocol: profile, part, overrides, a file that has changed since.
+    """Describe in what rows are not the protocol: profile, part, overrides, a file that has changed since.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def remark(made: Variant, now: Benchmark, rows: pd.DataFrame | None) -> str:
 
 
 def _concerns(path: str, made: Variant) -> bool:
-    """Tell whether a field is one of the part that was run, rather than of an entry or a data set that was not."""
+    """Return whether a field is one of the part that was run, rather than of an entry or a data set that was not."""
     field, _, rest = path.partition(".")
     kept = {"entries": made.entries, "by_dataset": made.datasets}.get(field, ())
     return not kept or rest.partition(".")[0] in kept
@@ -226,7 +226,7 @@ def _short(value: object) -> str:
 
 
 def _gaps(benchmark: Benchmark, rows: pd.DataFrame) -> list[str]:
-    """Say which cells and splits there are, if some are missing."""
+    """Describe which cells and splits there are, if some are missing."""
     columns = ["dataset", "entry", *benchmark.axes]
     have = {key: set(own.split) for key, own in rows.groupby(columns, sort=False)}
     wanted = {(str(cell.dataset), cell.entry, *cell.point.texts.values()): cell for cell in cells_of(benchmark)}
@@ -251,7 +251,7 @@ def part(table: pd.DataFrame, asked: Variant) -> pd.DataFrame:
 
 
 def is_part(cell: Cell, asked: Variant) -> bool:
-    """Tell whether a cell is of the data sets and entries that are asked for."""
+    """Return whether a cell is of the data sets and entries that are asked for."""
     pairs = (str(cell.dataset), asked.datasets), (cell.entry, asked.entries)
     return all(not names or name in names for name, names in pairs)
 

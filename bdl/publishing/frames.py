@@ -43,7 +43,7 @@ def final_frame(cells: Sequence[Cell], store: Store) -> pd.DataFrame:
 
 
 def points_frame(cells: Sequence[Cell], store: Store) -> pd.DataFrame:
-    """Lay out the scores at recorded clocks, one row a score."""
+    """Lay out the scores at recorded counts, one row a score."""
     records: list[dict[str, Any]] = [
         {
             **dict(zip(("dataset", "entry"), cell.key, strict=False)),
@@ -84,7 +84,7 @@ def write_frames(cells: Sequence[Cell], store: Store, folder: Path, made: str | 
 
 
 def read_frames(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame, str | None]:
-    """Read published rows, scores at recorded clocks, and what they were made with if they say so.
+    """Read published rows, scores at recorded counts, and what they were made with if they say so.
 
     Raises
     ------

@@ -57,7 +57,7 @@ def check_published(asked: Variant, cells: Sequence[Cell], results: Path) -> Non
 
 
 def _earlier(text: str | None, asked: Variant, place: Path) -> Variant:
-    """Tell what published rows were made with; those that do not say are of the benchmark that is called so."""
+    """Return what published rows were made with; those that do not say are of the benchmark that is called so."""
     name = asked.benchmark.name
     if text is None and name in dict(list_benchmarks()):
         return load_variant(name, asked.benchmark.profile)

@@ -165,13 +165,13 @@ def measurements(
     metrics
         Names of the metrics.
     readings
-        Scores at recorded clocks, each with its split.
+        Scores at recorded counts, each with its split.
 
     Returns
     -------
     list of (name, value, step)
         For each metric its mean over the finite values under the metric's own name, ``_median`` and, from two values
-        on, ``_se`` = sd / sqrt(n) with n - 1 degrees of freedom; for each axis of recorded clocks the series
+        on, ``_se`` = sd / sqrt(n) with n - 1 degrees of freedom; for each axis of recorded counts the series
         ``<name>_by_<axis>``, the mean over the splits at each place; the series ``splits/<metric>`` and
         ``splits/hyper/<name>`` (step = split); ``trials``; ``trials_failed``, which failed or lack a finite value.
         MLflow sorts by name, so that what methods are compared by comes first.
@@ -195,7 +195,7 @@ def measurements(
 
 
 def _curves(readings: Sequence[tuple[int, Reading]]) -> Iterator[Measurement]:
-    """Average the splits at each recorded clock."""
+    """Average the splits at each recorded count."""
     places: dict[tuple[str, int], list[float]] = {}
     for _, reading in readings:
         if isfinite(reading.value):

@@ -250,7 +250,7 @@ def log_again(asked: Variant, uri: str, results: Path) -> int:
 
 
 def tracking_uri(given: str, results: Path) -> str | None:
-    """Give the tracking URI: as given, None for ``none``, by default a database in the results folder."""
+    """Return the tracking URI: as given, None for ``none``, by default a database in the results folder."""
     if given == "none":
         return None
     return given or f"sqlite:///{(results / 'mlflow.db').resolve()}"

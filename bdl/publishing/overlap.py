@@ -8,7 +8,7 @@ from bdl.spec import Benchmark
 
 
 def overlaps(benchmark: Benchmark) -> dict[str, float]:
-    """Give the test rows per training row of the data sets whose splits share training rows.
+    """Return the test rows per training row of the data sets whose splits share training rows.
 
     Parameters
     ----------
@@ -36,6 +36,6 @@ def overlaps(benchmark: Benchmark) -> dict[str, float]:
 
 
 def _overlap(cell: Cell) -> float:
-    """Give n_test / n_train of the first split if the second trains on some of its training rows, else 0."""
+    """Return n_test / n_train of the first split if the second trains on some of its training rows, else 0."""
     first, second = (cell.data.split(split) for split in cell.splits[:2])
     return len(first.test) / len(first.train) if np.isin(first.train, second.train).any() else 0.0

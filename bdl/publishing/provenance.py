@@ -26,7 +26,7 @@ _PACKAGES = ("bdl-bench", "torch", "numpy", "scipy", "scikit-learn", "pandas", "
 
 
 def provenance(made: Variant, cells: Sequence[Cell], store: Store, wall_seconds: float) -> dict[str, Any]:
-    """Say where the rows came from: spec, overrides, versions, seeds, machine, wall time of the last command.
+    """Describe where the rows came from: spec, overrides, versions, seeds, machine, wall time of the last command.
 
     Fits that were taken over as published stand under ``taken_from``; machine, packages, commit and minutes of work are
     those of the others.
@@ -80,7 +80,7 @@ def taken(row: Row) -> bool:
 
 
 def _taken_from(cells: Sequence[Cell], store: Store) -> list[dict[str, Any]]:
-    """Tell of each origin of fits that were taken over which they are, and the minutes that they took there."""
+    """Describe each origin of fits that were taken over which they are, and the minutes that they took there."""
     rows: dict[str, list[tuple[str, Row]]] = {}
     for cell in cells:
         for row in filter(taken, store.rows("final", cell.key)):
@@ -100,7 +100,7 @@ def _minutes(rows: Sequence[Row]) -> float:
 
 
 def _score_hash(cell: Cell, store: Store) -> str | None:
-    """Give the hash of the scores of a cell's fits; None if there are none, or they were not computed alike."""
+    """Return the hash of the scores of a cell's fits; None if there are none, or they were not computed alike."""
     rows = [row for row in store.rows("final", cell.key) if row.status == "ok"]
     found = {tuple(row.codes.get(str(metric), "") for metric in computed(cell)) for row in rows}
     codes = found.pop() if len(found) == 1 else ()

@@ -178,7 +178,7 @@ def _ranked(benchmark: Benchmark, rows: pd.DataFrame) -> tuple[list[Ranks], list
 
 
 def _shared(benchmark: Benchmark | None) -> tuple[Mapping[str, float], list[str]]:
-    """Give the overlap of splits, and a line if it cannot be had."""
+    """Return the overlap of splits, and a line if it cannot be had."""
     if benchmark is None:
         return {}, [INDEPENDENT]
     try:
@@ -215,7 +215,7 @@ def _spec_lines(fields: Mapping[str, tuple[Any, Any]] | None) -> Iterator[str]:
 
 
 def _known(column: str) -> bool:
-    """Tell whether a column has a metric, rather than what goes with one."""
+    """Return whether a column has a metric, rather than what goes with one."""
     if column.endswith(("_mcse", "_floor")):
         return False
     try:

@@ -12,7 +12,7 @@ from bdl.errors import InputError
 from bdl.execution.scoring import codes, computed
 from bdl.plan.cell import Cell
 from bdl.plan.fingerprint import fit_hash, joint_hash, score_hash
-from bdl.plan.programs import looks
+from bdl.plan.programs import evaluations
 from bdl.publishing.frames import COLUMNS, read_frames
 from bdl.publishing.provenance import ORIGIN
 from bdl.store.rows import CellKey, Outcome, Reading, Row, Stage
@@ -47,7 +47,7 @@ class Published:
             self._rows, self._points, _ = read_frames(place)
             self._known = _provenance(place)
 
-    def at_hand(self, cells: Sequence[Cell], store: Store) -> dict[CellKey, set[int]]:
+    def reusable(self, cells: Sequence[Cell], store: Store) -> dict[CellKey, set[int]]:
         """List the splits of each cell that `take` would copy; arguments as there."""
         return {cell.key: self._splits(cell, store) for cell in cells}
 
@@ -80,7 +80,7 @@ class Published:
         begun = {row.split for stage in _STAGES for row in store.rows(stage, cell.key)}
         own = _of(cell, self._rows)
         good = set(own.split[own.stage == "final"])
-        if looks(cell) is not None:
+        if evaluations(cell) is not None:
             good &= set(_of(cell, self._points).split) | set(own.split[own.status == "failed"])
         return {split for split in cell.splits if split in good} - begun
 
@@ -119,14 +119,14 @@ def _provenance(place: Path) -> dict[str, Any]:
 
 
 def _origin(known: dict[str, Any], cell: Cell, split: int) -> dict[str, Any]:
-    """Tell where a fit was made, and with what: where it was taken from, or else where it is published."""
+    """Return where a fit was made, and with what: where it was taken from, or else where it is published."""
     earlier = (one for one in known.get("taken_from", ()) if split in one["cells"].get(cell.label, ()))
     made = next(earlier, known)
     return {name: made[name] for name in ORIGIN if name in made}
 
 
 def _same(cell: Cell, known: dict[str, Any]) -> bool:
-    """Tell whether the hashes with which a cell was published are today's."""
+    """Return whether the hashes with which a cell was published are today's."""
     scores = [score_hash(cell, metric) for metric in computed(cell)]
     today = fit_hash(cell), joint_hash(scores) if scores else None
     return today == tuple(known.get(name, {}).get(cell.label) for name in _HASHES)
@@ -138,7 +138,7 @@ def _of(cell: Cell, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _row(cell: Cell, values: dict[Hashable, Any], origin: dict[str, Any]) -> Row:
-    """Give a row as the store has it, where a table has no value of what is not in it."""
+    """Return a row as the store has it, where a table has no value of what is not in it."""
     given = {str(name): value for name, value in values.items() if not pd.isna(value)}
     hyper = {name.removeprefix(_HYPER): value for name, value in given.items() if name.startswith(_HYPER)}
     details: dict[str, Any] = {name: kind(given[name]) for name, kind in _DETAILS.items() if name in given}

@@ -89,7 +89,7 @@ def _client(tracking_uri: str) -> "MlflowClient":
 
 @contextmanager
 def explained(tracking_uri: str) -> Iterator[None]:
-    """Tell in one line what MLflow, or what it keeps its database with, cannot do."""
+    """Describe in one line what MLflow, or what it keeps its database with, cannot do."""
     from alembic.util import CommandError
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
@@ -105,7 +105,7 @@ def explained(tracking_uri: str) -> Iterator[None]:
 
 
 def database(tracking_uri: str) -> Path | None:
-    """Give the file of an SQLite tracking URI, None for a server.
+    """Return the file of an SQLite tracking URI, None for a server.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def check_uri(tracking_uri: str, results: Path) -> None:
 
 
 def _check_answers(address: str) -> None:
-    """Ask for any page: a server that refuses it is there."""
+    """Declare any page: a server that refuses it is there."""
     try:
         urlopen(f"{address.rstrip('/')}/health", timeout=_PATIENCE).close()
     except HTTPError as refusal:

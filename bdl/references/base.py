@@ -48,7 +48,7 @@ class SampledReference(Reference, Protocol):
     """A reference that samples, which takes minutes, and keeps its draws."""
 
     def recipe(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> "Recipe":
-        """Say what `fit` would sample, for the same arguments."""
+        """Describe what `fit` would sample, for the same arguments."""
         ...
 
 
@@ -57,5 +57,5 @@ class CertifiedReference(Reference, Protocol):
     """A reference that is computed when it is needed, and judged by numbers."""
 
     def evidence(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> list[str]:
-        """Say by which numbers the result of `fit`, for the same arguments, is known to be right: one a line."""
+        """Describe by which numbers the result of `fit`, for the same arguments, is known to be right: one a line."""
         ...

@@ -71,13 +71,13 @@ State = Literal["ready", "missing", "corrupt"]
 
 
 def files(recipe: Recipe) -> tuple[Path, Path]:
-    """Give where the draws and the info of a recipe lie."""
+    """Return where the draws and the info of a recipe lie."""
     folder = Path(os.environ.get("BDL_DATA_DIR") or "data").expanduser() / "references"
     return folder / f"{recipe.key}.npy", folder / f"{recipe.key}.json"
 
 
 def state(recipe: Recipe) -> State:
-    """Tell whether a recipe's draws are there and right."""
+    """Return whether a recipe's draws are there and right."""
     if not all(path.exists() for path in files(recipe)):
         return "missing"
     try:

@@ -33,7 +33,7 @@ class Rule(NamedTuple):
     of: Literal["coordinate", "chain"]
 
     def passes(self, value: float) -> bool:
-        """Tell whether a value keeps the bound; NaN does not."""
+        """Return whether a value keeps the bound; NaN does not."""
         relations = {"<": operator.lt, ">": operator.gt, ">=": operator.ge, "==": operator.eq}
         return bool(relations[self.relation](value, self.limit))
 

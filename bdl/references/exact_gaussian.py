@@ -114,7 +114,7 @@ class ExactGaussianReference:
         return Truth(q.mean(), q.covariance(), {})
 
     def evidence(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> list[str]:
-        """Give the certificate of the optimum that `fit` finds; raises as it does."""
+        """Return the certificate of the optimum that `fit` finds; raises as it does."""
         return _optimum(_task(problem, x, y, hyper))[1].lines()
 
 

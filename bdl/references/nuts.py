@@ -36,7 +36,7 @@ class NutsReference(Settings):
             raise InputError("nuts samples linear models with a gaussian or bernoulli likelihood only: give one")
 
     def recipe(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Recipe:
-        """Say what is sampled; arguments as in `fit`."""
+        """Describe what is sampled; arguments as in `fit`."""
         noise = hyper.get("noise_precision")
         regression = Regression(
             cast(Linear, problem.model).design(x).numpy(),

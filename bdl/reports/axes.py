@@ -29,7 +29,7 @@ def short(text: str) -> str:
 
 
 def number(text: str) -> float | None:
-    """Give the place of a value on an axis of numbers, also that of a list of one; None for what is no number."""
+    """Return the place of a value on an axis of numbers, also that of a list of one; None for what is no number."""
     value = json.loads(text)
     if isinstance(value, list) and len(value) == 1:
         (value,) = value

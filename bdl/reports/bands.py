@@ -93,7 +93,7 @@ def _legend(figure: "Figure", panel: "Axes") -> None:
 
 
 def _limits(bands: Sequence[Band]) -> tuple[float, float]:
-    """Give the least and the greatest value that the panels show."""
+    """Return the least and the greatest value that the panels show."""
     low, high = (float(choose(bands[0].targets)) for choose in (min, max))
     reach = REACH * (high - low)
     ends = [(float((band.mean - 3 * band.sd).min()), float((band.mean + 3 * band.sd).max())) for band in bands]

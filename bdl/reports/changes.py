@@ -156,7 +156,7 @@ def _same(before: "pd.Series[float]", after: "pd.Series[float]") -> bool:
 
 
 def _differing(one: "pd.DataFrame", other: "pd.DataFrame", name: str) -> tuple[float, float, int]:
-    """Give both medians of a hyper-parameter over the splits of both, and on how many of these it differs."""
+    """Return both medians of a hyper-parameter over the splits of both, and on how many of these it differs."""
     shared = one.index.intersection(other.index)
     a, b = (rows.reindex(columns=[name]).loc[shared, name].astype(float) for rows in (one, other))
     same = np.isclose(a, b, rtol=ROUNDING, atol=0, equal_nan=True)

@@ -142,7 +142,7 @@ def compare(benchmark: Benchmark, rows: "pd.DataFrame") -> list[Cell]:
 
 
 def _lone_splits(printed: Mapping[Key, PaperValue]) -> dict[tuple[str, str], int]:
-    """Give the split that all printed numbers of a metric on a dataset are of, where it is one alone."""
+    """Return the split that all printed numbers of a metric on a dataset are of, where it is one alone."""
     found: dict[tuple[str, str], set[int | None]] = {}
     for (dataset, _, metric, _), value in printed.items():
         found.setdefault((dataset, metric), set()).add(value.split)
@@ -210,7 +210,7 @@ def _remarks(ours: Ours, about: MetricInfo, floor: float | None, split: int | No
 
 
 def failed_as_worst(values: Values, failed: int, about: MetricInfo) -> float | None:
-    """Give the median of all trials, those that failed being worse than all others; None as `Cell` says."""
+    """Return the median of all trials, those that failed being worse than all others; None as `Cell` says."""
     if not failed or about.direction not in ("lower", "higher"):
         return None
     worst = math.inf if about.direction == "lower" else -math.inf
@@ -219,7 +219,7 @@ def failed_as_worst(values: Values, failed: int, about: MetricInfo) -> float | N
 
 
 def summary(statistic: str, values: Values) -> tuple[float | None, float | None]:
-    """Give a statistic of finite values and its standard error; None where there are too few or they overflow."""
+    """Return a statistic of finite values and its standard error; None where there are too few or they overflow."""
     location, standard_error = STATISTICS[statistic]
     # Diverged trials can be finite and still overflow when squared or summed.
     with np.errstate(over="ignore", invalid="ignore"):

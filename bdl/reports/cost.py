@@ -36,7 +36,7 @@ LEADER: dict[str, Any] = {"arrowstyle": "-", "color": "#999999", "linewidth": 0.
 BARS: dict[str, Any] = {"linestyle": "none", "markersize": 5.5, "elinewidth": 1.2, "capsize": 2.5}
 
 
-Looks = Mapping[str, Mapping[str, Any]]
+Styles = Mapping[str, Mapping[str, Any]]
 
 
 class Price(NamedTuple):
@@ -100,7 +100,7 @@ def _figure(benchmark: Benchmark, metric: str, prices: dict[str, list[Price]]) -
     size = max(WIDTH * columns, 5.5), HEIGHT * lines + 0.8
     figure = Figure(figsize=size, layout="constrained", facecolor="white")
     panels = figure.subplots(lines, columns, squeeze=False).ravel()
-    looks = {
+    styles = {
         name: {"color": color, "marker": marker}
         for name, color, marker in zip(benchmark.entries, cycle(COLORS), cycle(MARKERS), strict=False)
     }
@@ -108,14 +108,14 @@ def _figure(benchmark: Benchmark, metric: str, prices: dict[str, list[Price]]) -
         panel.remove()
     for panel, (title, own) in zip(panels, prices.items(), strict=False):
         panel.set_title(title, fontsize=10, fontweight="bold", loc="left")
-        _fill(panel, own, looks)
+        _fill(panel, own, styles)
         panel.set_xlabel("seconds", color=QUIET)
     title = f"{benchmark.title}\n{heading(metric)}\nagainst the seconds of a fit, mean ± SE"
     figure.suptitle(title, fontsize=11, x=0.01, ha="left")
     return figure
 
 
-def _fill(panel: "Axes", prices: Sequence[Price], looks: Looks) -> None:
+def _fill(panel: "Axes", prices: Sequence[Price], styles: Styles) -> None:
     floor = _floor([price.distance for price in prices])
     panel.set(xscale="log", yscale="log")
     spans = (
@@ -126,20 +126,20 @@ def _fill(panel: "Axes", prices: Sequence[Price], looks: Looks) -> None:
     places = []
     for price in prices:
         x, y = price.seconds, max(price.distance, edge)
-        look = looks[price.entry]
+        look = styles[price.entry]
         if price.distance < floor:
             panel.plot(x, y, **{**look, "marker": "v", "markersize": 6})
         else:
             panel.errorbar([x], [y], xerr=_bar(x, price.seconds_se), yerr=_bar(y, price.distance_se), **BARS, **look)
         places.append((_share(x, spans[0]), _share(y, spans[1])))
-    _label(panel, prices, places, floor, looks)
+    _label(panel, prices, places, floor, styles)
     panel.grid()
     panel.tick_params(which="both", length=0)
     panel.spines[:].set_visible(False)
 
 
 def _floor(distances: Sequence[float]) -> float:
-    """Give the least distance that has its own place on the axis; those below are zero or far below
+    """Return the least distance that has its own place on the axis; those below are zero or far below
     the others, which are no fewer."""
     ordered = sorted(distance for distance in distances if distance > 0)
     below = [i for i in range(1, len(ordered) // 2 + 1) if ordered[i] > GAP * ordered[i - 1]]
@@ -147,13 +147,13 @@ def _floor(distances: Sequence[float]) -> float:
 
 
 def _bar(value: float, error: float) -> list[list[float]]:
-    """Give both lengths of a bar of one standard error of the logarithm."""
+    """Return both lengths of a bar of one standard error of the logarithm."""
     factor = math.exp(error / value)
     return [[value - value / factor], [value * factor - value]]
 
 
 def _limits(panel: "Axes", axis: str, values: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Set the limits of a logarithmic axis around all bars, with room for labels to the right."""
+    """Set the limits of a logarithmic axis around all bars, with package for labels to the right."""
     low = min((value * math.exp(-error / value) for value, error in values), default=1.0)
     high = max((value * math.exp(error / value) for value, error in values), default=1.0)
     way = max(high / low, 10.0)
@@ -165,12 +165,12 @@ def _limits(panel: "Axes", axis: str, values: Sequence[tuple[float, float]]) -> 
 
 
 def _share(value: float, span: tuple[float, float]) -> float:
-    """Give the place on a logarithmic axis as a share of the panel."""
+    """Return the place on a logarithmic axis as a share of the panel."""
     return math.log(value / span[0]) / math.log(span[1] / span[0])
 
 
 def _label(
-    panel: "Axes", prices: Sequence[Price], places: Sequence[tuple[float, float]], floor: float, looks: Looks
+    panel: "Axes", prices: Sequence[Price], places: Sequence[tuple[float, float]], floor: float, styles: Styles
 ) -> None:
     """Write the names of the entries beside their marks; those that would overlap, in a column with lines to them."""
     texts = [price.entry + (f" {price.distance:.0g}" if price.distance < floor else "") for price in prices]
@@ -195,7 +195,7 @@ def _label(
             textcoords="axes fraction",
             va="center",
             fontsize=SIZE,
-            color=looks[price.entry]["color"],
+            color=styles[price.entry]["color"],
             arrowprops=LEADER if i in heights else None,
         )
 
@@ -213,5 +213,5 @@ def _spread(heights: Sequence[float]) -> list[float]:
 
 
 def _top(block: Sequence[float]) -> float:
-    """Give the height of the last line of a block, which is centred on its marks."""
+    """Return the height of the last line of a block, which is centred on its marks."""
     return sum(block) / len(block) + LINE * (len(block) - 1) / 2

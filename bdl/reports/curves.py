@@ -1,4 +1,4 @@
-"""Scores at recorded clocks: what fits have learned after so many epochs, updates or observations."""
+"""Scores at recorded counts: what fits have learned after so many epochs, updates or observations."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -29,51 +29,51 @@ ONLINE, BATCH = "-", (0, (4, 1.5))
 DOTS: dict[str, Any] = {"marker": "o", "markersize": 2.4, "linewidth": 1.4}
 PRINTED = PAPER | {"markersize": 4.5, "markeredgewidth": 1.2}
 WIDTH, HEIGHT, MIN_WIDTH = 2.6, 1.9, 6.8
-"""Of a panel, and the least of a figure, with room for its title; in inches."""
+"""Of a panel, and the least of a figure, with package for its title; in inches."""
 LINES = 3
 """Panels in a column, if there are too many for one line."""
 BEYOND, BESIDE = 1.3, 0.04
-"""From the last clock to the first printed value, and from each of them to the next: the factor on a logarithmic axis,
-and the share of the range of the clocks on a linear one."""
+"""From the last count to the first printed value, and from each of them to the next: the factor on a logarithmic axis,
+and the share of the range of the counts on a linear one."""
 STREAMS = "observations"
-"""What the clock of a stream counts."""
+"""What the count of a stream counts."""
 
-Looks = Mapping[str, Mapping[str, Any]]
+Styles = Mapping[str, Mapping[str, Any]]
 
 
 class Curve(NamedTuple):
-    """Mean over splits of one metric at every recorded clock, for one entry on one dataset at one point of a sweep."""
+    """Mean over splits of one metric at every recorded count, for one entry on one dataset at one point of a sweep."""
 
     dataset: str
     entry: str
     metric: str
     axis: str
-    """What the clock counts: epochs, updates or observations."""
+    """What the count counts: epochs, updates or observations."""
     places: Array
     """Where it stood, ascending, (n,)."""
     mean: Array
     """In the metric's unit, (n,)."""
     se: Array
-    """Standard error of the mean, (n,); NaN at clocks that fewer than two splits have."""
+    """Standard error of the mean, (n,); NaN at counts that fewer than two splits have."""
     point: str = ""
     """The values of the sweep's axes, for people; empty without a sweep."""
 
 
 def curves(benchmark: Benchmark, points: "pd.DataFrame") -> list[Curve]:
-    """Average each metric over the splits, clock by clock.
+    """Average each metric over the splits, count by count.
 
     Parameters
     ----------
     benchmark
         Gives the names and the order of metrics and cells.
     points
-        One row a score: `dataset`, `entry`, a column an axis of the sweep, `split`, `axis` (what the clock counts),
+        One row a score: `dataset`, `entry`, a column an axis of the sweep, `split`, `axis` (what the count counts),
         `at` (where it stood), `metric` and `value`.
 
     Returns
     -------
     list of Curve
-        In the order metric, cell, axis, where there is any finite value; clocks without one are left out.
+        In the order metric, cell, axis, where there is any finite value; counts without one are left out.
     """
     if points.empty:
         return []
@@ -108,7 +108,7 @@ def curve_figures(benchmark: Benchmark, points: "pd.DataFrame", folder: Path) ->
         ``<benchmark>-<metric>-curve.png`` (200 dpi) and ``.pdf`` for every metric that has a curve; one for each
         unit, ``<benchmark>-<metric>-curve-<unit>``, if entries counted in different units. Panels follow each other
         downwards, as in Figures 4.1 and B.1 of Brownlie (2022). Axes that span a wide range are logarithmic. The
-        printed values, which are those at the end of a fit, stand beside the last clock. The same rows give the same
+        printed values, which are those at the end of a fit, stand beside the last count. The same rows give the same
         bytes under one version of matplotlib.
     """
     groups: dict[str, dict[str, list[Curve]]] = {}
@@ -140,11 +140,11 @@ def _figure(benchmark: Benchmark, drawn: Sequence[Curve]) -> "Figure":
     streams = drawn[0].axis == STREAMS
     # Distances of streams compare from panel to panel, scores on different data do not.
     panels = figure.subplots(lines, columns, sharex=True, sharey="row" if streams else "none", squeeze=False)
-    looks, printed = _looks(benchmark), paper_values(benchmark.papers)
+    styles, printed = _looks(benchmark), paper_values(benchmark.papers)
     for panel, (title, own) in zip(panels.T.ravel(), by_panel.items(), strict=False):
         panel.set_title(title, fontsize=10, fontweight="bold", loc="left")
-        _fill(panel, own, looks)
-        _print(panel, own, looks, printed, _scale("places", drawn))
+        _fill(panel, own, styles)
+        _print(panel, own, styles, printed, _scale("places", drawn))
     for panel, own in zip(panels.T.ravel(), by_panel.values(), strict=False):
         # Only now, when all is drawn: the limits of axes that are logarithmic before would reach to powers of ten.
         panel.set(xscale=_scale("places", drawn), yscale=_scale("mean", drawn if streams else own))
@@ -153,7 +153,7 @@ def _figure(benchmark: Benchmark, drawn: Sequence[Curve]) -> "Figure":
     if 0 < len(_online(benchmark)) < len(benchmark.entries):
         what += "; solid: online, dashed: batch fits"
     figure.suptitle("\n".join((benchmark.title, heading(drawn[0].metric), what)), fontsize=11, x=0.01, ha="left")
-    _legend(figure, looks, drawn)
+    _legend(figure, styles, drawn)
     return figure
 
 
@@ -183,7 +183,7 @@ def _scale(name: str, of: Sequence[Curve]) -> Scale:
 
 
 def _looks(benchmark: Benchmark) -> dict[str, dict[str, Any]]:
-    """Give each entry a colour; dashed lines are batch fits beside online estimators, or else colours used again."""
+    """Return each entry a colour; dashed lines are batch fits beside online estimators, or else colours used again."""
     online = _online(benchmark)
     lines = (ONLINE if name in online else BATCH for name in benchmark.entries) if online else cycle(DASHES)
     return {
@@ -196,31 +196,33 @@ def _online(benchmark: Benchmark) -> list[str]:
     return [name for name, entry in benchmark.entries.items() if entry.method.name.startswith("online-")]
 
 
-def _fill(panel: "Axes", own: Sequence[Curve], looks: Looks) -> None:
+def _fill(panel: "Axes", own: Sequence[Curve], styles: Styles) -> None:
     for curve in own:
-        look = looks[curve.entry]
+        look = styles[curve.entry]
         panel.plot(curve.places, curve.mean, **DOTS, **look)
         ends = curve.mean - curve.se, curve.mean + curve.se
         panel.fill_between(curve.places, *ends, color=look["color"], alpha=0.22, linewidth=0)
 
 
-def _print(panel: "Axes", own: Sequence[Curve], looks: Looks, printed: Mapping[Key, PaperValue], xscale: Scale) -> None:
-    """Mark the printed values beside the last clock, from left to right, as they may lie close together."""
+def _print(
+    panel: "Axes", own: Sequence[Curve], styles: Styles, printed: Mapping[Key, PaperValue], xscale: Scale
+) -> None:
+    """Mark the printed values beside the last count, from left to right, as they may lie close together."""
     place = max(float(curve.places[-1]) for curve in own)
     step = BESIDE * max(float(np.ptp(curve.places)) for curve in own)
     for curve in own:
         value = None if curve.point else printed.get((curve.dataset, curve.entry, curve.metric, "mean"))
         if value is not None and value.split is None:  # a curve is a mean over splits
             place = place * BEYOND if xscale == "log" else place + step
-            style = PRINTED | {"color": looks[curve.entry]["color"]}
+            style = PRINTED | {"color": styles[curve.entry]["color"]}
             panel.errorbar([place], [value.value], yerr=value.stderr, linestyle="none", elinewidth=1, **style)
 
 
-def _legend(figure: "Figure", looks: Looks, drawn: Sequence[Curve]) -> None:
+def _legend(figure: "Figure", styles: Styles, drawn: Sequence[Curve]) -> None:
     from matplotlib.lines import Line2D
 
-    names = [name for name in looks if name in {curve.entry for curve in drawn}]
-    handles = [Line2D([], [], label=name, **DOTS, **looks[name]) for name in names]
+    names = [name for name in styles if name in {curve.entry for curve in drawn}]
+    handles = [Line2D([], [], label=name, **DOTS, **styles[name]) for name in names]
     if any(panel.containers for panel in figure.axes):
         label = "paper, whole stream" if drawn[0].axis == STREAMS else "paper, end of fit"
         handles.append(Line2D([], [], linestyle="none", label=label, **PRINTED | {"color": QUIET}))

@@ -39,12 +39,12 @@ class Range(NamedTuple):
         return cls(min(shown), max(shown))
 
     def beyond(self, value: float) -> bool:
-        """Tell whether a value has an arrow in place of a mark."""
+        """Return whether a value has an arrow in place of a mark."""
         return not self.low <= value <= self.high
 
 
 def factor(about: MetricInfo) -> float:
-    """Give how many times the others a value may be before it is out of all proportion."""
+    """Return how many times the others a value may be before it is out of all proportion."""
     return LOG_FROM if about.kind == "predictive" else FAR
 
 

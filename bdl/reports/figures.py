@@ -52,7 +52,7 @@ METADATA: dict[str, dict[str, None]] = {
     "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
 }
 PANEL_WIDTH, ROW_HEIGHT, MAX_COLUMNS = 2.5, 0.46, 4
-MIN_WIDTH = 5.5  # inches, room for the title
+MIN_WIDTH = 5.5  # inches, package for the title
 OFFSET = 0.14
 LETTERS, LINE = 12.5, 0.185  # of a title: letters an inch, inches a line
 REMARK_LINES = 3
@@ -226,7 +226,7 @@ def _scale(panel: "Axes", values: list[float]) -> None:
 
 
 def _legend(figure: "Figure", printed: bool) -> None:
-    """Say what the marks are; those of the paper only where it prints something."""
+    """Describe what the marks are; those of the paper only where it prints something."""
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], linestyle="none", label="ours, mean ± SE", **OURS)]

@@ -71,7 +71,7 @@ def best(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def _interval(cell: Cell) -> tuple[float, float]:
-    """Give the ends of the 95 % interval; of fewer than three splits, the number itself."""
+    """Return the ends of the 95 % interval; of fewer than three splits, the number itself."""
     assert cell.ours is not None
     half = reach(cell.ours_se, cell.n_trials - 1) if cell.ours_se is not None and cell.n_trials >= FEWEST else 0.0
     return cell.ours - half, cell.ours + half
@@ -115,7 +115,7 @@ def _columns(cells: Sequence[Cell]) -> dict[str, dict[str, Cell]]:
 
 
 def _caption(cells: Sequence[Cell]) -> str:
-    """Say what the table shows beside its metric."""
+    """Describe what the table shows beside its metric."""
     text = r". Mean $\pm$ standard error; the best is bold, with all whose 95\,\% intervals overlap its own."
     if info(cells[0].metric).direction == "none":
         text = r". Mean $\pm$ standard error."
@@ -165,7 +165,7 @@ def _body(lines: Sequence[Sequence[Text]]) -> list[str]:
 
 
 def _width(lines: Sequence[Sequence[Text]], across: int) -> float:
-    """Give the width of a table of so many columns beside that of the methods, in points."""
+    """Return the width of a table of so many columns beside that of the methods, in points."""
     letters = max(line[0][1] for line in lines)
     for place in range(across):
         letters += max(length for line in lines for _, length in line[1 + place :: across])

@@ -88,7 +88,7 @@ def footnotes(cells: Sequence[Cell]) -> list[str]:
 
 
 def chance(cells: Sequence[Cell]) -> str | None:
-    """Tell how many verdicts come from a test, and of how many of them a false alarm is expected; None without any."""
+    """Return how many verdicts come from a test, and how many false alarms are expected; None without any."""
     tests = [cell.p for cell in cells if cell.p is not None]
     if not tests:
         return None
@@ -176,7 +176,7 @@ def _section(cells: list[Cell], numbers: dict[str, int]) -> Section:
 
 
 def _place(cell: Cell) -> tuple[str, ...]:
-    """Tell which row of a table a cell belongs to."""
+    """Return which row of a table a cell belongs to."""
     return cell.dataset, *cell.point.values(), cell.method
 
 
@@ -199,7 +199,7 @@ def _row(row: dict[str, Cell], shown: Shown, numbers: dict[str, int], above: set
 
 
 def shared_notes(cells: Iterable[Cell]) -> set[str]:
-    """Give the notes that all cells have."""
+    """Return the notes that all cells have."""
     return set.intersection(*({*notes_of(cell)} for cell in cells))
 
 

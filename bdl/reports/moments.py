@@ -70,7 +70,7 @@ def _figure(pair: Gaussians) -> "Figure":
 
 
 def plain(panel: "Axes", title: str) -> None:
-    """Give a panel of numbers by parameter its title, and no more lines than it needs."""
+    """Return a panel of numbers by parameter its title, and no more lines than it needs."""
     panel.set_title(title, fontsize=10, loc="left")
     panel.grid(axis="y")
     panel.tick_params(which="both", length=0)

@@ -31,7 +31,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 """How a verdict is drawn; told apart by shape as well as by colour."""
 WIDE = 9.0
-"""Inches from which on the legend has room in one line."""
+"""Inches from which on the legend has package in one line."""
 
 
 class PairedDifference(NamedTuple):
@@ -123,7 +123,7 @@ def paired_differences(
 
 
 def scores(rows: "pd.DataFrame", metric: str) -> "pd.Series[float]":
-    """Give a metric of rows whose index is the split; NaN where a fit failed or has no finite value."""
+    """Return a metric of rows whose index is the split; NaN where a fit failed or has no finite value."""
     values = rows[metric].astype(float)
     return values.where(np.isfinite(values) & (rows["status"] == "ok"))
 
@@ -183,7 +183,7 @@ def _lost(own: "pd.Series[float]", other: "pd.Series[float]") -> int:
 
 
 def _interval(values: Values, overlap: float) -> tuple[float | None, float | None, float | None]:
-    """Give the mean and the ends of its interval; None for what too few values leave open."""
+    """Return the mean and the ends of its interval; None for what too few values leave open."""
     if values.size < 2:
         return (float(values[0]) if values.size else None), None, None
     mean, se = float(values.mean()), mean_se(values) * math.sqrt(1 + values.size * overlap)

@@ -50,7 +50,7 @@ class Printed(float):
         return len(Decimal(self.text).as_tuple().digits)
 
     def shows(self, value: float) -> bool:
-        """Tell whether `value`, rounded to the printed digits, is this number."""
+        """Return whether `value`, rounded to the printed digits, is this number."""
         return round(Decimal(value).scaleb(-self.exponent)) == Decimal(self.text).scaleb(-self.exponent)
 
 
@@ -119,7 +119,7 @@ def paper_values(papers: Iterable[PaperTables]) -> dict[Key, PaperValue]:
 
 
 def _by_our_datasets(listed: PaperTables, rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Give rows the names that our data sets have; a setting by which the paper tells data sets apart is left out."""
+    """Return rows the names that our data sets have; a setting by which the paper tells data sets apart is left out."""
     if not listed.datasets:
         return rows
     known = {name for row in rows for name in (row["dataset"], f"{row['dataset']} {row['setting']}")}

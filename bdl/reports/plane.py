@@ -142,8 +142,8 @@ def _ellipses(panel: "Axes", mean: Array, covariance: Array, look: Look) -> None
 
 def _contours(panel: "Axes", points: Array, log_density: Array, look: Look) -> None:
     levels = [log_density.max() - 0.5 * deviations**2 for deviations in (2, 1)]
-    looks = {"colors": look["color"], "linestyles": [look["linestyle"]], "linewidths": look["linewidth"]}
-    panel.contour(*np.moveaxis(points, -1, 0), log_density, levels=levels, **looks)
+    styles = {"colors": look["color"], "linestyles": [look["linestyle"]], "linewidths": look["linewidth"]}
+    panel.contour(*np.moveaxis(points, -1, 0), log_density, levels=levels, **styles)
 
 
 def _finish(panel: "Axes", title: str, points: Array) -> None:

@@ -29,7 +29,7 @@ MAP, IN_LINE = 2.0, 5
 """Width of a heat map in inches, and how many stand in a line."""
 
 
-Looks = Mapping[str, Mapping[str, Any]]
+Styles = Mapping[str, Mapping[str, Any]]
 
 
 def posterior_figures(benchmark: str, pairs: Sequence[Gaussians], folder: Path) -> list[Path]:
@@ -53,7 +53,7 @@ def posterior_figures(benchmark: str, pairs: Sequence[Gaussians], folder: Path) 
         2018, Figs. 1 and 7), which ends before its largest few; for two parameters, a panel an entry instead,
         whatever its truth (`bdl.reports.plane.planes_figure`).
     """
-    looks = {
+    styles = {
         entry: {"color": color, "marker": marker, "linestyle": line}
         for entry, color, marker, line in zip(
             dict.fromkeys(pair.entry for pair in pairs), cycle(COLORS), cycle(MARKERS), cycle(DASHES), strict=False
@@ -61,7 +61,7 @@ def posterior_figures(benchmark: str, pairs: Sequence[Gaussians], folder: Path) 
     }
     drawings = {}
     for name, group in _groups(pairs):
-        draw = partial(planes_figure, group) if _flat(group[0]) else partial(_figure, group, looks)
+        draw = partial(planes_figure, group) if _flat(group[0]) else partial(_figure, group, styles)
         drawings[f"{benchmark}-posteriors-{name}"] = draw
     return save(drawings, folder)
 
@@ -93,7 +93,7 @@ def _same_truth(one: Gaussians, other: Gaussians) -> bool:
     )
 
 
-def _figure(group: Sequence[Gaussians], looks: Looks) -> "Figure":
+def _figure(group: Sequence[Gaussians], styles: Styles) -> "Figure":
     from matplotlib.figure import Figure
 
     known = len(group[0].true_covariance)
@@ -103,9 +103,9 @@ def _figure(group: Sequence[Gaussians], looks: Looks) -> "Figure":
     figure = Figure(figsize=(MAP * IN_LINE + 1, sum(heights) + 0.9), layout="constrained", facecolor="white")
     upper, lower = figure.subfigures(2, 1, height_ratios=[3.8, sum(heights) - 3.8]) if lines else (figure, figure)
     means, variances = upper.subplots(2, 1, sharex=True)
-    _series(means, "mean of each parameter", group[0].true_mean, {pair.entry: pair.mean for pair in group}, looks)
+    _series(means, "mean of each parameter", group[0].true_mean, {pair.entry: pair.mean for pair in group}, styles)
     ours = {pair.entry: np.diag(pair.covariance)[:known] for pair in group}
-    _series(variances, "variance", np.diag(group[0].true_covariance), ours, looks)
+    _series(variances, "variance", np.diag(group[0].true_covariance), ours, styles)
     if lines:
         _heat_maps(lower, lines, maps)
     figure.suptitle(group[0].dataset, fontsize=11, x=0.01, ha="left")
@@ -114,7 +114,7 @@ def _figure(group: Sequence[Gaussians], looks: Looks) -> "Figure":
     return figure
 
 
-def _series(panel: "Axes", title: str, truth: Array, ours: Mapping[str, Array], looks: Looks) -> None:
+def _series(panel: "Axes", title: str, truth: Array, ours: Mapping[str, Array], styles: Styles) -> None:
     """Draw a number a parameter: marks side by side, or thin lines if there are too many for that."""
     plain(panel, title)
     place = np.arange(1, len(truth) + 1)
@@ -122,9 +122,9 @@ def _series(panel: "Axes", title: str, truth: Array, ours: Mapping[str, Array], 
     shifts = np.linspace(-SPREAD / 2, SPREAD / 2, len(ours)) if len(truth) <= MANY else np.zeros(len(ours))
     for shift, (entry, values) in zip(shifts, ours.items(), strict=True):
         if len(truth) <= MANY:
-            look = {**looks[entry], "linestyle": "none", "markersize": 3.5}
+            look = {**styles[entry], "linestyle": "none", "markersize": 3.5}
         else:
-            look = {**looks[entry], "linewidth": 0.8, "marker": ""}
+            look = {**styles[entry], "linewidth": 0.8, "marker": ""}
         panel.plot(place + shift, values[: len(truth)], label=entry, **look)
     everything = np.concatenate([truth, *ours.values()]).tolist()
     if scale(everything) == "log":

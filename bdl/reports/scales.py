@@ -21,7 +21,7 @@ def scale(values: Iterable[float]) -> Scale:
 
 
 def span(values: Iterable[float]) -> float:
-    """Give the factor from the least to the greatest value; 1 unless all of them are positive."""
+    """Return the factor from the least to the greatest value; 1 unless all of them are positive."""
     ordered = sorted(values)
     return ordered[-1] / ordered[0] if ordered and ordered[0] > 0 else 1.0
 

@@ -48,7 +48,7 @@ def selective_figures(benchmark: Benchmark, cells: Sequence[Cell], folder: Path)
 
 
 def _orders(metrics: Sequence[str]) -> dict[str, dict[str, Shares]]:
-    """Give the scores that keep several shares: by name, what orders the rows, and the metrics of that order."""
+    """Return the scores that keep several shares: by name, what orders the rows, and the metrics of that order."""
     shared = [metric for metric in metrics if isinstance(metric, Label) and "kept" in metric.settings]
     found = dict[str, dict[str, Shares]]()
     for name, by in dict.fromkeys((own.name, own.settings["by"]) for own in shared if own.settings["kept"] < 1):

@@ -85,7 +85,7 @@ def along(benchmark: Benchmark, title: str, marks: Sequence[Mark], *, around_zer
     size = max(WIDTH * columns + 0.4, MIN_WIDTH), HEIGHT * lines + 1.1
     figure = Figure(figsize=size, layout="constrained", facecolor="white")
     panels = figure.subplots(lines, columns, sharey="row" if alike else "none", squeeze=False).ravel()
-    looks = {
+    styles = {
         name: {"color": color, "marker": marker}
         for name, color, marker in zip(benchmark.entries, cycle(COLORS), cycle(MARKERS), strict=False)
     }
@@ -93,23 +93,23 @@ def along(benchmark: Benchmark, title: str, marks: Sequence[Mark], *, around_zer
         panel.set_title("  ".join(part for part in place if part), fontsize=10, fontweight="bold", loc="left")
         if around_zero:
             panel.axhline(0, color=GREY, linestyle=":", linewidth=1.2, zorder=1)
-        _fill(panel, own, axis, looks)
+        _fill(panel, own, axis, styles)
         level = [mark for mark in marks if mark.dataset == place[0]] if alike else own
         _dress(panel, own, axis, [] if around_zero else [mark.value for mark in level if mark.value is not None])
     for panel in panels[len(by_panel) :]:
         panel.remove()
     figure.suptitle(title, fontsize=11, x=0.01, ha="left")
-    _legend(figure, looks)
+    _legend(figure, styles)
     return figure
 
 
-def _fill(panel: "Axes", marks: Sequence[Mark], axis: str, looks: Mapping[str, Mapping[str, Any]]) -> None:
+def _fill(panel: "Axes", marks: Sequence[Mark], axis: str, styles: Mapping[str, Mapping[str, Any]]) -> None:
     places = _places(marks, axis)
     for entry in dict.fromkeys(mark.entry for mark in marks):
         own = sorted((mark for mark in marks if mark.entry == entry), key=lambda mark: places[mark.point[axis]])
         x = [places[mark.point[axis]] for mark in own]
         y, errors = ([math.nan if v is None else v for v in of] for of in zip(*(mark[3:] for mark in own), strict=True))
-        panel.errorbar(x, y, yerr=errors, label=entry, **BARS, **looks[entry])
+        panel.errorbar(x, y, yerr=errors, label=entry, **BARS, **styles[entry])
 
 
 def _dress(panel: "Axes", marks: Sequence[Mark], axis: str, values: Sequence[float]) -> None:
@@ -137,7 +137,7 @@ def _places(marks: Sequence[Mark], axis: str) -> dict[str, float]:
 
 
 def _geometric(places: Sequence[float]) -> bool:
-    """Tell whether a logarithmic axis sets the two closest of ascending places further apart than a linear one."""
+    """Return whether a logarithmic axis sets the two closest of ascending places further apart than a linear one."""
     if len(places) < 3 or places[0] <= 0:
         return False
     logs = [math.log(place) for place in places]
@@ -147,11 +147,11 @@ def _geometric(places: Sequence[float]) -> bool:
     return closest_logs > closest
 
 
-def _legend(figure: "Figure", looks: Mapping[str, Mapping[str, Any]]) -> None:
+def _legend(figure: "Figure", styles: Mapping[str, Mapping[str, Any]]) -> None:
     """Name the entries of all panels, in table order."""
     drawn: dict[str, Any] = {}
     for panel in figure.axes:
         handles, labels = panel.get_legend_handles_labels()
         drawn |= dict(zip(labels, handles, strict=True))
-    names = [name for name in looks if name in drawn]
+    names = [name for name in styles if name in drawn]
     figure.legend([drawn[name] for name in names], names, loc="outside lower center", ncols=4, frameon=False)

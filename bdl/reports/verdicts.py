@@ -86,7 +86,7 @@ class Judgement(NamedTuple):
 
 
 def reach(se: float, df: float) -> float:
-    """Give half the length of a 95 % interval.
+    """Return half the length of a 95 % interval.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def _parts(ours: Ours, paper: PaperValue) -> list[tuple[float, int]]:
 
 
 def _se(se: float | None, n: int | None) -> float | None:
-    """Give a standard error that tells of the spread: of enough splits, and not rounded to zero in print."""
+    """Return a standard error that tells of the spread: of enough splits, and not rounded to zero in print."""
     return se if n is not None and n >= FEWEST and not (isinstance(se, Printed) and not se) else None
 
 
@@ -192,7 +192,7 @@ def judge(
 
 
 def vacuous(ours: Ours, paper: PaperValue) -> bool:
-    """Tell whether the 95 % interval of ours or of the printed number, as far as they have one, reaches zero."""
+    """Return whether the 95 % interval of ours or of the printed number, as far as they have one, reaches zero."""
     for value, se, n in ((ours.value, ours.se, ours.n), (paper.value, paper.stderr, paper.n)):
         known = _se(se, n)
         if value is not None and known is not None and n is not None and reach(known, n - 1) >= abs(value):

@@ -18,9 +18,9 @@ from bdl.search.study import Setting
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.direct import TrainingData
 from bdl.training.fitting import Progress, Snapshot, finished
-from bdl.training.lanes import Lane
 from bdl.training.predict import predict
 from bdl.training.program import Program
+from bdl.training.slots import SlotBatch
 from bdl.training.trials import Trials
 
 
@@ -43,7 +43,7 @@ def cross_validate(
     splits: Mapping[int, Split],
     settings: Mapping[int, Mapping[int, Setting]],
     *,
-    lane: Mapping[int, int],
+    slot_batch: Mapping[int, int],
     k: int,
     score: Score,
     identity: Sequence[object],
@@ -61,7 +61,7 @@ def cross_validate(
         Rows of each split.
     settings
         Settings to score, by split and number of the trial; as many of each split.
-    lane
+    slot batch
         Splits that may train side by side, those that do among them, with the number of their training rows. Scores
         depend on it to the last bit, and not on which of its splits train.
     k
@@ -85,7 +85,7 @@ def cross_validate(
         [parts[split][fold][0] for split, _, fold in names],
         [settings[split][trial] for split, trial, _ in names],
     )
-    fitting = program.fitting(trials, compile=compile, lane=_places(names, settings, lane, k))
+    fitting = program.fitting(trials, compile=compile, slot_batch=_places(names, settings, slot_batch, k))
     end = finished(fitting, progress, checkpoint)
     found = dict[int, float]()
     for split, pairs in parts.items():
@@ -100,7 +100,7 @@ def cross_validate(
 
 
 def _parts(split: Split, k: int) -> list[tuple[Rows, Rows]]:
-    """Give training and validation rows of each fold."""
+    """Return training and validation rows of each fold."""
     if k == 1:
         return [(split.train, split.validation)]
     return [(split.train[training], split.train[held]) for training, held in folds(len(split.train), k)]
@@ -109,15 +109,15 @@ def _parts(split: Split, k: int) -> list[tuple[Rows, Rows]]:
 def _places(
     names: Sequence[tuple[int, int, int]],
     settings: Mapping[int, Mapping[int, Setting]],
-    lane: Mapping[int, int],
+    slot_batch: Mapping[int, int],
     k: int,
-) -> Lane:
-    """Give every fold of each split of a lane a place, and find those of the folds that train."""
+) -> SlotBatch:
+    """Return every fold of each split of a slot batch a place, and find those of the folds that train."""
     orders = {split: list(proposed) for split, proposed in settings.items()}
     count = max(map(len, orders.values()))
-    sizes = [size for rows in lane.values() for size in _sizes(rows, k) * count]
-    first = {split: position * count * k for position, split in enumerate(lane)}
-    return Lane(sizes, [first[split] + orders[split].index(trial) * k + fold for split, trial, fold in names])
+    sizes = [size for rows in slot_batch.values() for size in _sizes(rows, k) * count]
+    first = {split: position * count * k for position, split in enumerate(slot_batch)}
+    return SlotBatch(sizes, [first[split] + orders[split].index(trial) * k + fold for split, trial, fold in names])
 
 
 def _sizes(rows: int, k: int) -> list[int]:
@@ -160,7 +160,7 @@ def _value(score: Score, evaluation: Evaluation) -> float:
 
 
 def failure(diverged: int, score: float) -> str | None:
-    """Say why a trial failed, or None if it did not.
+    """Describe why a trial failed, or None if it did not.
 
     Parameters
     ----------

@@ -184,7 +184,7 @@ def names_of_settings(registry: Registry, name: str) -> list[str]:
 
 
 def describe_component(registry: Registry, name: str, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-    """Give the JSON schema of a component as a mapping of its name and its settings."""
+    """Return the JSON schema of a component as a mapping of its name and its settings."""
     schema = handler.resolve_ref_schema(handler(registry.adapter(name).core_schema))
     return schema | {
         "properties": {"name": {"const": name}} | schema.get("properties", {}),

@@ -87,7 +87,7 @@ class Entry(Settings):
         return hasattr(self.method.build(), "fits")
 
     def on(self, dataset: str) -> "Entry":
-        """Give the entry as it is on one data set."""
+        """Return the entry as it is on one data set."""
         return self._on.get(dataset, self)
 
     def lay(self, dataset: str, shared: Mapping[str, Any]) -> None:
@@ -133,7 +133,7 @@ class Entry(Settings):
         return settings
 
     def runs_on(self, dataset: str) -> bool:
-        """Tell whether the entry runs on a data set of the benchmark."""
+        """Return whether the entry runs on a data set of the benchmark."""
         return not self.datasets or dataset in self.datasets
 
     @model_validator(mode="after")

@@ -20,7 +20,7 @@ _PLAIN = {
 
 
 def unknown_field(name: str, allowed: Iterable[str], kind: str = "field") -> str:
-    """Say that a key does not exist, which ones do, and which one may be meant."""
+    """Describe that a key does not exist, which ones do, and which one may be meant."""
     names = list(allowed)
     near = get_close_matches(name, names, n=1, cutoff=0.4)
     hint = f" (did you mean {near[0]}?)" if near else ""
@@ -28,13 +28,13 @@ def unknown_field(name: str, allowed: Iterable[str], kind: str = "field") -> str
 
 
 def within(place: Path, error: ValueError) -> ValidationError:
-    """Say that a problem lies at a place below the value that is being checked."""
+    """Describe that a problem lies at a place below the value that is being checked."""
     detail = InitErrorDetails(type="value_error", loc=place, input=None, ctx={"error": error})
     return ValidationError.from_exception_data("within", [detail])
 
 
 def explain(error: ValidationError) -> str:
-    """Tell the first problem with its dotted path, and how many more there are."""
+    """Return the first problem with its dotted path, and how many more there are."""
     first, *more = _problems(error, ())
     return f"{first} (and {len(more)} more)" if more else first
 

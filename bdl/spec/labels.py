@@ -25,7 +25,7 @@ class NamedComponent(Label):
 
     @classmethod
     def registry(cls) -> Registry:
-        """Give the registry of its kind."""
+        """Return the registry of its kind."""
         raise NotImplementedError
 
     def build(self) -> Any:
@@ -68,7 +68,7 @@ class NamedComponent(Label):
 
     @classmethod
     def stem(cls, name: str) -> str:
-        """Give what the label of a component begins with."""
+        """Return what the label of a component begins with."""
         return name
 
     @classmethod
@@ -102,14 +102,14 @@ class DatasetName(NamedComponent):
 
     @classmethod
     def registry(cls) -> Registry:
-        """Give the data sets."""
+        """Return the data sets."""
         from bdl.data import DATASETS  # imports NumPy, which files that are not checked can do without
 
         return DATASETS
 
     @classmethod
     def stem(cls, name: str) -> str:
-        """Give the name; of ``path/to/file.py:function`` the file, and the function if it is called otherwise."""
+        """Return the name; of ``path/to/file.py:function`` the file, and the function if it is called otherwise."""
         location, _, attribute = name.rpartition(":")
         file = location.rpartition("/")[2].removesuffix(".py").rpartition(".")[2]
         return name if not location else file if file == attribute else f"{file}_{attribute}"
@@ -122,7 +122,7 @@ class MetricName(NamedComponent):
 
     @classmethod
     def registry(cls) -> Registry:
-        """Give the metrics."""
+        """Return the metrics."""
         return METRICS
 
     @property
@@ -133,7 +133,7 @@ class MetricName(NamedComponent):
 
     @classmethod
     def stem(cls, name: str) -> str:
-        """Give the name; of ``path/to/file.py:Class`` the class in lower case, fit for columns and file names."""
+        """Return the name; of ``path/to/file.py:Class`` the class in lower case, fit for columns and file names."""
         return name.rpartition(":")[2].lower() if ":" in name else name
 
     @classmethod

@@ -31,7 +31,7 @@ def parse_override(text: str) -> dict[str, Any]:
 
 
 def fields_of(benchmark: Benchmark) -> dict[str, Any]:
-    """Give the tree of everything that can be changed: the fields with defaults filled in."""
+    """Return the tree of everything that can be changed: the fields with defaults filled in."""
     tree = benchmark.model_dump(mode="json", exclude={"profile"})
     tree["preparation"]["rows"] = tree["preparation"]["splits"] = dict.fromkeys(benchmark.datasets)
     tree["sweep"] = None  # replaced as a whole

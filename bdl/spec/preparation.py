@@ -32,7 +32,7 @@ class Preparation(Settings):
     """Data set to the number of its splits that run, where it has fewer than the benchmark runs of the others."""
 
     def rows_of(self, dataset: str) -> int | None:
-        """Give the number of training rows that are kept of a data set; None for all."""
+        """Return the number of training rows that are kept of a data set; None for all."""
         return self.rows if isinstance(self.rows, int) else self.rows.get(dataset)
 
     def dump_on(self, dataset: str, *, defaults: bool = True) -> dict[str, Any]:

@@ -143,7 +143,7 @@ class Benchmark(Settings):
         )
 
     def at(self, point: Point) -> "Benchmark":
-        """Give the benchmark at a point of its sweep: checked, without a sweep, with the same labels.
+        """Return the benchmark at a point of its sweep: checked, without a sweep, with the same labels.
 
         An entry or a data set that lacks the setting of an axis stays as it is.
         """
@@ -161,7 +161,7 @@ class Benchmark(Settings):
         return copy
 
     def dataset(self, label: str) -> DatasetName:
-        """Give a data set with its settings by its label.
+        """Return a data set with its settings by its label.
 
         Raises
         ------

@@ -15,7 +15,7 @@ _OF_ENTRIES = ("by_dataset", "datasets")
 
 
 def lay_over(content: Tree, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the content of a benchmark at a point.
+    """Return the content of a benchmark at a point.
 
     Parameters
     ----------

@@ -53,9 +53,9 @@ class Record(Settings):
     unit: Literal["epochs", "updates", "observations"]
     """What is counted; observations are those of a stream."""
     every: Count | None = None
-    """Looks are this far apart; null with `log`."""
+    """EvaluationSchedule are this far apart; null with `log`."""
     log: bool = False
-    """Looks are at 1, 2, 5, 10, 20, 50 and so on."""
+    """EvaluationSchedule are at 1, 2, 5, 10, 20, 50 and so on."""
     first: Count = 1
     """The first look of those that `log` gives."""
 
@@ -64,7 +64,9 @@ class Record(Settings):
         if self.log == (self.every is not None):
             raise ValueError("give either every, or log: true")
         if self.first != 1 and not self.log:
-            raise ValueError("first: looks every so often begin with every itself; remove first, or use log: true")
+            raise ValueError(
+                "first: evaluations every so often begin with every itself; remove first, or use log: true"
+            )
         return self
 
 

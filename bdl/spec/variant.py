@@ -95,7 +95,7 @@ class Variant:
         return " ".join(["bdl-bench", word, self.asked, *options]) + there(results)
 
     def dump(self) -> dict[str, Any]:
-        """Give all of it as JSON values."""
+        """Return all of it as JSON values."""
         return {
             "spec": self.benchmark.model_dump(mode="json"),
             "overrides": dict(self.changes),

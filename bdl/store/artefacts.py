@@ -20,7 +20,7 @@ _POSTERIOR, _BUFFERS = "posterior.", "buffers."
 
 
 def encode(posterior: Posterior, buffers: Mapping[str, Tensor]) -> bytes:
-    """Give the content of an artefact, in the safetensors format; equal tensors give equal bytes.
+    """Return the content of an artefact, in the safetensors format; equal tensors give equal bytes.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ _VARIANTS = "variants"
 
 
 def folder(results: Path, variant: Variant) -> Path:
-    """Give the folder of a variant, or of the protocol, under its profile."""
+    """Return the folder of a variant, or of the protocol, under its profile."""
     base = results / variant.benchmark.name
     base = base if variant.benchmark.profile == "paper" else base / variant.benchmark.profile
     return base / _VARIANTS / variant.name if variant.name else base

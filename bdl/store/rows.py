@@ -10,12 +10,12 @@ CellKey = tuple[str, str, str]
 
 
 class Reading(NamedTuple):
-    """A score at a recorded clock of one fit."""
+    """A score at a recorded count of one fit."""
 
     axis: str
-    """Unit of the clock: epochs, updates or observations."""
+    """Unit of the count: epochs, updates or observations."""
     at: int
-    """Where the clock stood."""
+    """Where the count stood."""
     metric: str
     value: float
     """In the unit of the metric; NaN where it is not finite."""

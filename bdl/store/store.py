@@ -101,7 +101,7 @@ class Store:
         return bool(self._select("SELECT 1 FROM fits LIMIT 1"))
 
     def fit_hash(self, cell: CellKey) -> str | None:
-        """Give the hash that a cell's fits were made under, None if it has none."""
+        """Return the hash that a cell's fits were made under, None if it has none."""
         found = self._select(f"SELECT fit_hash FROM cells WHERE {_where(_CELL)}", cell)
         return found[0][0] if found else None
 
@@ -152,7 +152,7 @@ class Store:
         ]
 
     def readings(self, cell: CellKey) -> list[tuple[int, Reading]]:
-        """Read the scores at recorded clocks of a cell's final fits, each with its split."""
+        """Read the scores at recorded counts of a cell's final fits, each with its split."""
         found = self._select(
             f"SELECT split, axis, at, metric, value FROM points WHERE stage = 'final' AND {_where(_CELL)} "
             "ORDER BY split, axis, at, rowid",
@@ -195,7 +195,7 @@ class Store:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Tell of a damaged file or a full disk in one line; a row that comes twice is a fault of the program."""
+        """Describe a damaged file or a full disk in one line; a row that comes twice is a fault of the program."""
         try:
             yield
         except sqlite3.IntegrityError:

@@ -64,7 +64,7 @@ class Checkpoint:
         self._saved_at = time.monotonic()
 
     def load(self, part: int) -> Kept | None:
-        """Give what is kept of a part; None if there is nothing, or nothing that can be read."""
+        """Return what is kept of a part; None if there is nothing, or nothing that can be read."""
         path = self._path(part)
         numbers = _metadata(path).get("numbers")
         if numbers is None:

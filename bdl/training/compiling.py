@@ -20,12 +20,12 @@ _EAGER_LAUNCH, _EAGER_PARAMETER, _COMPILE = 3e-3, 25e-9, 10.0
 
 
 def compiler_found() -> bool:
-    """Tell whether the C++ compiler that `torch.compile` needs on a CPU is installed."""
+    """Return whether the C++ compiler that `torch.compile` needs on a CPU is installed."""
     return shutil.which(os.environ.get("CXX", "g++")) is not None or shutil.which("clang++") is not None
 
 
 def worthwhile(updates: int, width: int, dim: int) -> bool:
-    """Tell whether a program runs long enough to repay its compilation.
+    """Return whether a program runs long enough to repay its compilation.
 
     Parameters
     ----------

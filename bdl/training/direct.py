@@ -13,13 +13,13 @@ from bdl.data import Dataset
 from bdl.data.splits import Rows
 from bdl.errors import InputError
 from bdl.methods.base import DirectMethod, ExternalMethod
-from bdl.methods.clock import Clock
+from bdl.methods.counters import StepCounters
 from bdl.models.problem import Problem
 from bdl.posteriors.base import Posterior
 from bdl.rng import trial_keys
 from bdl.threads import one_thread
 from bdl.training.checkpoint import Checkpoint
-from bdl.training.fitting import Looks, Progress, Snapshot, silent
+from bdl.training.fitting import EvaluationSchedule, Progress, Snapshot, silent
 from bdl.training.states import stacked_buffers
 from bdl.training.trials import Trials, fitted_scaling
 
@@ -48,7 +48,7 @@ class TrainingData(NamedTuple):
         return cls(torch.from_numpy(x), torch.from_numpy(y), float(scaling.y_scale[0]), float(scaling.y_mean[0]))
 
     def hyper(self, values: Mapping[str, float], problem: Problem) -> dict[str, Tensor]:
-        """Give hyper-parameters, float64, in the unit of `y`."""
+        """Return hyper-parameters, float64, in the unit of `y`."""
         own = problem.likelihood.to_model_units(values, self.y_unit)
         return {name: torch.tensor(value, dtype=torch.float64) for name, value in own.items()}
 
@@ -74,7 +74,10 @@ class DirectFitting:
     trials: Trials
 
     def run(
-        self, looks: Looks | None = None, progress: Progress = silent, checkpoint: Checkpoint | None = None
+        self,
+        evaluations: EvaluationSchedule | None = None,
+        progress: Progress = silent,
+        checkpoint: Checkpoint | None = None,
     ) -> Iterator[Snapshot]:
         """Yield each trial as it is done, and where it shows itself before that and a look is due."""
         made: dict[object, Posterior] = {}  # replicates on the same rows have the same posterior
@@ -90,18 +93,18 @@ class DirectFitting:
                 updates, posterior = found
                 if later is None:
                     made[key] = posterior
-                if later is None or (looks and looks.due(_clock(updates))):
+                if later is None or (evaluations and evaluations.due(_clock(updates))):
                     yield self._snapshot(index, updates, posterior, last=later is None)
             if key not in made:
                 raise InputError(f"method {type(self.program.method).__name__} showed no posterior: let fits yield one")
 
     def posterior(self, snapshot: Snapshot, position: int) -> Posterior:
-        """Give the posterior of the trial at a position of the snapshot's `index`."""
+        """Return the posterior of the trial at a position of the snapshot's `index`."""
         posterior: Posterior = tree_map(lambda leaf: leaf[position], snapshot.state)
         return posterior
 
     def _shown(self, index: int, rows: Rows, values: Mapping[str, float]) -> Iterator[tuple[int, Posterior]]:
-        """Give the updates made and the posterior, as often as the method does."""
+        """Return the updates made and the posterior, as often as the method does."""
         data, problem = TrainingData.of(self.program.dataset, rows), self.program.problem
         seed = seed_of(self.trials, index)
         given = problem, data.x, data.y, data.hyper(values, problem), seed
@@ -120,9 +123,9 @@ class DirectFitting:
 
 
 def seed_of(trials: Trials, index: int) -> int:
-    """Give the seed of a trial for random numbers that are not ours, 31 bits that libraries of any kind take."""
+    """Return the seed of a trial for random numbers that are not ours, 31 bits that libraries of any kind take."""
     return int(trial_keys([trials.identities[index]], "fit")[0, 0]) & 0x7FFFFFFF
 
 
-def _clock(updates: int) -> Clock:
-    return Clock(updates, 0, True, 0.0)
+def _clock(updates: int) -> StepCounters:
+    return StepCounters(updates, 0, True, 0.0)

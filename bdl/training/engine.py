@@ -10,10 +10,10 @@ from bdl.errors import InputError
 from bdl.methods.base import Method
 from bdl.posteriors.base import Posterior
 from bdl.training.checkpoint import Checkpoint
-from bdl.training.fitting import Looks, Progress, Snapshot, silent
-from bdl.training.lanes import Lane
+from bdl.training.fitting import EvaluationSchedule, Progress, Snapshot, silent
 from bdl.training.memory import keep_freed_memory
 from bdl.training.schedule import Schedule
+from bdl.training.slots import SlotBatch
 from bdl.training.together import Together
 from bdl.training.trials import Trials
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class MinibatchFitting:
-    """Train every trial; to the last bit, a trial's result depends on its lane, and not on its companions.
+    """Train every trial; to the last bit, a trial's result depends on its slot batch, and not on its companions.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class MinibatchFitting:
         Rows, scalings, hyper-parameters and identities.
     compile
         Use `torch.compile`; `bdl.training.compiling.worthwhile` says when it pays.
-    lane
+    slot batch
         Where the trials stand among those that may train beside them; None for these trials alone, in their order.
 
     Notes
@@ -44,10 +44,13 @@ class MinibatchFitting:
     program: "Program"
     trials: Trials
     compile: bool = False
-    lane: Lane | None = None
+    slot_batch: SlotBatch | None = None
 
     def run(
-        self, looks: Looks | None = None, progress: Progress = silent, checkpoint: Checkpoint | None = None
+        self,
+        evaluations: EvaluationSchedule | None = None,
+        progress: Progress = silent,
+        checkpoint: Checkpoint | None = None,
     ) -> Iterator[Snapshot]:
         """Train trials of as many minibatches together, and those of each other number after them.
 
@@ -56,19 +59,19 @@ class MinibatchFitting:
         Raises
         ------
         InputError
-            If looks count observations, or the schedule does not suit the method.
+            If evaluations count observations, or the schedule does not suit the method.
         """
-        if looks is not None and looks.unit == "observations":
-            raise InputError("looks: observations are those of streams; count updates or epochs")
+        if evaluations is not None and evaluations.unit == "observations":
+            raise InputError("evaluations: observations are those of streams; count updates or epochs")
         schedule, method = cast(Schedule, self.program.schedule), cast(Method, self.program.method)
         schedule.check(method)
         if self.program.pool.device.type == "cpu":
             keep_freed_memory()
-        lane = self.lane or Lane([len(rows) for rows in self.trials.rows], range(len(self.trials)))
-        for part in lane.parts(schedule):
+        slot_batch = self.slot_batch or SlotBatch([len(rows) for rows in self.trials.rows], range(len(self.trials)))
+        for part in slot_batch.parts(schedule):
             together = Together(self.program, self.trials.take(part.standing), self.compile, part)
-            yield from together.run(looks, progress, checkpoint)
+            yield from together.run(evaluations, progress, checkpoint)
 
     def posterior(self, snapshot: Snapshot, position: int) -> Posterior:
-        """Give the posterior of the trial at a position of the snapshot's `index`."""
+        """Return the posterior of the trial at a position of the snapshot's `index`."""
         return self.program.posterior(tree_map(lambda leaf: leaf[position], snapshot.state))

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from bdl.errors import InputError
-from bdl.methods.clock import Clock
+from bdl.methods.counters import StepCounters
 from bdl.posteriors.base import Posterior
 from bdl.training.checkpoint import Checkpoint
 
@@ -18,11 +18,11 @@ Progress = Callable[[int], None]
 
 
 def silent(done: int) -> None:
-    """Hear of work done and say nothing."""
+    """Ignore work done."""
 
 
 @dataclass(frozen=True)
-class Looks:
+class EvaluationSchedule:
     """When a fit is looked at while it runs, beside its end.
 
     Parameters
@@ -30,9 +30,9 @@ class Looks:
     unit
         What is counted; observations are those of a stream.
     every
-        Looks are this far apart; None with `log`.
+        EvaluationSchedule are this far apart; None with `log`.
     log
-        Looks are at 1, 2, 5, 10, 20, 50 and so on.
+        EvaluationSchedule are at 1, 2, 5, 10, 20, 50 and so on.
     first
         The first look of those that `log` gives.
 
@@ -49,18 +49,18 @@ class Looks:
 
     def __post_init__(self) -> None:
         if self.log == (self.every is not None):
-            raise InputError("looks: give either every, or log: true")
+            raise InputError("evaluations: give either every, or log: true")
 
-    def due(self, clock: Clock) -> int | None:
-        """Give the place on the axis if a look is due, else None."""
-        if self.unit == "epochs" and not clock.ended:
+    def due(self, counters: StepCounters) -> int | None:
+        """Return the place on the axis if a look is due, else None."""
+        if self.unit == "epochs" and not counters.ended:
             return None
-        place = self.place(clock)
+        place = self.place(counters)
         return place if place > 0 and self._takes(place) else None
 
-    def place(self, clock: Clock) -> int:
-        """Give the place on the axis where a clock stands."""
-        return clock.epochs if self.unit == "epochs" else clock.updates
+    def place(self, counters: StepCounters) -> int:
+        """Return the place on the axis where a counters stands."""
+        return counters.epochs if self.unit == "epochs" else counters.updates
 
     def _takes(self, place: int) -> bool:
         if self.every is not None:
@@ -68,7 +68,7 @@ class Looks:
         return place >= self.first and str(place).rstrip("0") in {"1", "2", "5"}
 
     def within(self, before: int, after: int) -> Iterator[int]:
-        """Give the places above `before` and up to `after`."""
+        """Return the places above `before` and up to `after`."""
         return (place for place in range(before + 1, after + 1) if self._takes(place))
 
 
@@ -76,7 +76,7 @@ class Looks:
 class Snapshot:
     """Some trials at one time."""
 
-    clock: Clock
+    counters: StepCounters
     index: tuple[int, ...]
     """Positions of the trials among all that are fitted."""
     state: Any
@@ -95,13 +95,16 @@ class Fitting(Protocol):
     """Trials that are to be fitted."""
 
     def run(
-        self, looks: Looks | None = None, progress: Progress = silent, checkpoint: Checkpoint | None = None
+        self,
+        evaluations: EvaluationSchedule | None = None,
+        progress: Progress = silent,
+        checkpoint: Checkpoint | None = None,
     ) -> Iterator[Snapshot]:
         """Fit, and yield the trials whenever a look is due, and in the end.
 
         Parameters
         ----------
-        looks
+        evaluations
             When to yield beside the end; what is fitted does not depend on it.
         progress
             Called now and then with the number of model-minibatches done since.
@@ -112,12 +115,12 @@ class Fitting(Protocol):
         ...
 
     def posterior(self, snapshot: Snapshot, position: int) -> Posterior:
-        """Give the posterior of the trial at a position of the snapshot's `index`."""
+        """Return the posterior of the trial at a position of the snapshot's `index`."""
         ...
 
 
 def finished(fitting: Fitting, progress: Progress = silent, checkpoint: Checkpoint | None = None) -> Snapshot:
-    """Run to the end, and give all trials in their order; `clock` is that of those that were finished last."""
+    """Run to the end, and give all trials in their order; `counters` is that of those that were finished last."""
     parts = [part for part in fitting.run(None, progress, checkpoint) if part.last]
     if len(parts) == 1:
         return parts[0]
@@ -127,4 +130,4 @@ def finished(fitting: Fitting, progress: Progress = silent, checkpoint: Checkpoi
         lambda *leaves: torch.cat(leaves)[order],
         *((part.state, part.buffers, part.diverged, part.updates) for part in parts),
     )
-    return Snapshot(parts[-1].clock, tuple(sorted(index)), state, buffers, diverged, updates, last=True)
+    return Snapshot(parts[-1].counters, tuple(sorted(index)), state, buffers, diverged, updates, last=True)

@@ -9,7 +9,7 @@ _LARGEST_MMAP_THRESHOLD, _NEVER_TRIM = 32 << 20, (1 << 31) - 1
 
 @lru_cache(maxsize=1)
 def keep_freed_memory() -> bool:
-    """Tell the C library's allocator to keep what is freed, for the rest of the process.
+    """Ask the C library's allocator to keep what is freed, for the rest of the process.
 
     An update frees and takes the same few megabytes every millisecond; by default glibc gives them back to
     the system each time, and half of an update's time goes into page faults.

@@ -12,8 +12,8 @@ from bdl.posteriors.base import Posterior
 from bdl.training.direct import DirectFitting
 from bdl.training.engine import MinibatchFitting
 from bdl.training.fitting import Fitting
-from bdl.training.lanes import Lane
 from bdl.training.schedule import Schedule
+from bdl.training.slots import SlotBatch
 from bdl.training.trials import Pool, Trials
 
 
@@ -47,11 +47,15 @@ class Program:
         """Describe trials; one element of each sequence a trial."""
         return Trials.make(self.dataset, self.pool, identities, rows, hyper)
 
-    def fitting(self, trials: Trials, *, compile: bool = False, lane: Lane | None = None) -> Fitting:
-        """Describe how they are fitted; compilation and lanes concern minibatches alone."""
-        return DirectFitting(self, trials) if self.schedule is None else MinibatchFitting(self, trials, compile, lane)
+    def fitting(self, trials: Trials, *, compile: bool = False, slot_batch: SlotBatch | None = None) -> Fitting:
+        """Describe how they are fitted; compilation and slot batches concern minibatches alone."""
+        return (
+            DirectFitting(self, trials)
+            if self.schedule is None
+            else MinibatchFitting(self, trials, compile, slot_batch)
+        )
 
     def posterior(self, state: Any) -> Posterior:
-        """Give the posterior of one trial's state; that of a direct fit is its state."""
+        """Return the posterior of one trial's state; that of a direct fit is its state."""
         posterior: Posterior = state if self.schedule is None else cast(Method, self.method).posterior(state)
         return posterior

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bdl.methods.base import Method
-from bdl.methods.clock import Clock
+from bdl.methods.counters import StepCounters
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.rng import random_bits, random_normals
 from bdl.training.compiling import compiled
@@ -22,10 +22,10 @@ Occasion = tuple[str, ...]
 """Names of the functions that make one update, the first of which descends."""
 
 
-def occasion(method: Method, clock: Clock) -> Occasion:
-    """Name the functions that make the update which `clock` counts last."""
+def occasion(method: Method, counters: StepCounters) -> Occasion:
+    """Name the functions that make the update which `counters` counts last."""
     phase, due = getattr(method, "phase", None), getattr(method, "due", None)
-    return (phase(clock) if phase else "step", *(due(clock) if due else ()))
+    return (phase(counters) if phase else "step", *(due(counters) if due else ()))
 
 
 class Programs:
@@ -49,7 +49,7 @@ class Programs:
         self._made: dict[Occasion, Callable[..., Any]] = {}
 
     def parts(self, names: Occasion, fused: Iterable[Occasion]) -> list[Callable[..., Any]]:
-        """Give what makes an update, one after the other.
+        """Return what makes an update, one after the other.
 
         Parameters
         ----------
@@ -88,7 +88,7 @@ class Programs:
         return batches._replace(x=torch.func.vmap(self.augment)(batches.x, noise))
 
     def track(self) -> Callable[..., Any]:
-        """Give what moves the running statistics on, by the first minibatch under one sample of the posterior."""
+        """Return what moves the running statistics on, by the first minibatch under one sample of the posterior."""
         if () not in self._made:
 
             def one(
@@ -106,13 +106,13 @@ class Programs:
 
 @lru_cache(maxsize=64)
 def programs(method: Method, problem: Problem, augment: Augment | None, augment_noise: int, compile: bool) -> Programs:
-    """Give the programs of a kind of fit, made once; arguments as for `Programs`."""
+    """Return the programs of a kind of fit, made once; arguments as for `Programs`."""
     return Programs(method, problem, augment, augment_noise, compile)
 
 
 @lru_cache(maxsize=4)
 def generators(dtype: torch.dtype, compile: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Give the generators of normals and of bits, compiled or not."""
+    """Return the generators of normals and of bits, compiled or not."""
     normals = random_normals if dtype == torch.float32 else partial(random_normals, dtype=dtype)
     if not compile:
         return normals, random_bits

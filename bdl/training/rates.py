@@ -6,15 +6,15 @@ from typing import Annotated
 
 from annotated_types import Ge, Gt, Le
 
-from bdl.methods.clock import Clock
+from bdl.methods.counters import StepCounters
 
 
 @dataclass(frozen=True)
 class Constant:
     """The rate as it is given."""
 
-    def factor(self, clock: Clock) -> float:
-        """Give 1."""
+    def factor(self, counters: StepCounters) -> float:
+        """Return 1."""
         return 1.0
 
 
@@ -30,9 +30,9 @@ class Decay:
 
     power: Annotated[float, Gt(0)] = 0.51
 
-    def factor(self, clock: Clock) -> float:
-        """Give 1 / (1 + t^p)."""
-        return 1 / (1 + math.pow(clock.updates, self.power))
+    def factor(self, counters: StepCounters) -> float:
+        """Return 1 / (1 + t^p)."""
+        return 1 / (1 + math.pow(counters.updates, self.power))
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class Power:
 
     power: Annotated[float, Gt(0)]
 
-    def factor(self, clock: Clock) -> float:
-        """Give t^-p."""
-        return math.pow(clock.updates, -self.power)
+    def factor(self, counters: StepCounters) -> float:
+        """Return t^-p."""
+        return math.pow(counters.updates, -self.power)
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class Exponential:
 
     base: Annotated[float, Gt(0), Le(1)]
 
-    def factor(self, clock: Clock) -> float:
-        """Give b^e."""
-        return self.base**clock.epoch
+    def factor(self, counters: StepCounters) -> float:
+        """Return b^e."""
+        return self.base**counters.epoch
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,10 @@ class Ramp:
 
     centre: Annotated[float, Ge(0)] = 2.0
 
-    def factor(self, clock: Clock) -> float:
-        """Give sigmoid(e - centre), of less than 0.5 by way of exp, which does not overflow there."""
-        rise = math.exp(-abs(clock.epoch - self.centre))
-        return (1.0 if clock.epoch >= self.centre else rise) / (1 + rise)
+    def factor(self, counters: StepCounters) -> float:
+        """Return sigmoid(e - centre), of less than 0.5 by way of exp, which does not overflow there."""
+        rise = math.exp(-abs(counters.epoch - self.centre))
+        return (1.0 if counters.epoch >= self.centre else rise) / (1 + rise)
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,6 @@ class Warmup:
 
     epochs: Annotated[float, Gt(0)] = 1.0
 
-    def factor(self, clock: Clock) -> float:
-        """Give t / (epochs x updates of an epoch) in the number t of the update, at most 1."""
-        return min(1.0, clock.updates / (self.epochs * clock.per_epoch))
+    def factor(self, counters: StepCounters) -> float:
+        """Return t / (epochs x updates of an epoch) in the number t of the update, at most 1."""
+        return min(1.0, counters.updates / (self.epochs * counters.per_epoch))

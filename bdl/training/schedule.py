@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from bdl.errors import InputError, unknown
-from bdl.methods.clock import Clock
+from bdl.methods.counters import StepCounters
 from bdl.registry import Registry
 from bdl.training.rates import Constant
 
@@ -33,8 +33,8 @@ RATES = Registry(
 class Rate(Protocol):
     """How a learning rate changes; a frozen dataclass whose fields are its YAML settings."""
 
-    def factor(self, clock: Clock) -> float:
-        """Give what the learning rate is multiplied by in the update that `clock` counts last."""
+    def factor(self, counters: StepCounters) -> float:
+        """Return what the learning rate is multiplied by in the update that `counters` counts last."""
         ...
 
 
@@ -98,11 +98,11 @@ class Schedule:
                 "incomplete: drop, or let the method take one"
             )
 
-    def factors(self, clock: Clock, groups: tuple[str, ...]) -> tuple[float, ...]:
-        """Give the factor of each group's learning rate in an update; of all parameters where there are no groups."""
+    def factors(self, counters: StepCounters, groups: tuple[str, ...]) -> tuple[float, ...]:
+        """Return the factor of each group's learning rate in an update; of all parameters where there are no groups."""
         default = self.rates.get("")
         rates = [self.rates.get(group, default) for group in groups or ("",)]
-        return tuple(1.0 if rate is None else rate.factor(clock) for rate in rates)
+        return tuple(1.0 if rate is None else rate.factor(counters) for rate in rates)
 
 
 def groups_of(method: "Method") -> tuple[str, ...]:

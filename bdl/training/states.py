@@ -27,7 +27,7 @@ def initial_state(
 
 
 def settled(state: Any) -> Any:
-    """Give dimensions of size one the strides that go with the shape.
+    """Return dimensions of size one the strides that go with the shape.
 
     Any stride does for them, and a compiled program would be made anew for each that comes along. The numbers stay
     where they are if they lie in the order of the shape; else they are copied into it. Tensors without such dimensions
@@ -44,7 +44,7 @@ def _settled(leaf: Tensor) -> Tensor:
 
 
 def finite(state: Any) -> Tensor:
-    """Tell which trials of a stacked state hold only finite numbers, whose sum is finite as well: bool, (R,).
+    """Return which trials of a stacked state hold only finite numbers, whose sum is finite as well: bool, (R,).
 
     One pass of sums takes a fifteenth of the time of testing each number.
     """
@@ -53,7 +53,7 @@ def finite(state: Any) -> Tensor:
 
 
 def stacked_buffers(problem: Problem, count: int, pool: Pool) -> dict[str, Tensor]:
-    """Give the running statistics that training starts from, of so many trials; counts stay integers."""
+    """Return the running statistics that training starts from, of so many trials; counts stay integers."""
     return {
         name: value.to(pool.device, pool.dtype if value.is_floating_point() else None).repeat(
             count, *(1 for _ in value.shape)

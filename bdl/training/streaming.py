@@ -13,11 +13,11 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 from bdl.data import Stream, draw
 from bdl.errors import InputError
 from bdl.methods.base import Shapes, StreamMethod
-from bdl.methods.clock import Clock
+from bdl.methods.counters import StepCounters
 from bdl.posteriors.base import Posterior
 from bdl.threads import one_thread
 from bdl.training.checkpoint import Checkpoint
-from bdl.training.fitting import Looks, Progress, Snapshot, silent
+from bdl.training.fitting import EvaluationSchedule, Progress, Snapshot, silent
 
 _DRAWN, _LEARNT = 100, 1000
 """Observations that are drawn, and that are learnt from, at a time; the second is a multiple of the first."""
@@ -53,9 +53,12 @@ class StreamFitting:
     trials: Sequence[StreamTrial]
 
     def run(
-        self, looks: Looks | None = None, progress: Progress = silent, checkpoint: Checkpoint | None = None
+        self,
+        evaluations: EvaluationSchedule | None = None,
+        progress: Progress = silent,
+        checkpoint: Checkpoint | None = None,
     ) -> Iterator[Snapshot]:
-        """Learn, and yield all streams where looks are due and in the end; `Clock.updates` counts observations.
+        """Learn, and yield all streams where evaluations are due and in the end; `updates` counts observations.
 
         Observations are learnt from a thousand at a time. A look between two thousands learns from the part on the side
         and forgets it again, so that it finds what a stream of that length gives, and leaves no trace.
@@ -63,20 +66,22 @@ class StreamFitting:
         Raises
         ------
         InputError
-            If looks count anything but observations.
+            If evaluations count anything but observations.
         """
-        if looks is not None and looks.unit != "observations":
-            raise InputError(f"looks: a stream has no {looks.unit}; count observations")
+        if evaluations is not None and evaluations.unit != "observations":
+            raise InputError(f"evaluations: a stream has no {evaluations.unit}; count observations")
         with one_thread() if len(self.trials) == 1 else nullcontext():
-            yield from self._learn(looks, progress, checkpoint)
+            yield from self._learn(evaluations, progress, checkpoint)
 
-    def _learn(self, looks: Looks | None, progress: Progress, checkpoint: Checkpoint | None) -> Iterator[Snapshot]:
+    def _learn(
+        self, evaluations: EvaluationSchedule | None, progress: Progress, checkpoint: Checkpoint | None
+    ) -> Iterator[Snapshot]:
         length = self.trials[0].stream.length
         state, done = self._begin(checkpoint)
         progress(done * len(self.trials))
         for seen, observations in self._observations(done):
             after = seen + observations.shape[1]
-            for place in looks.within(seen, min(after, length - 1)) if looks else ():
+            for place in evaluations.within(seen, min(after, length - 1)) if evaluations else ():
                 part = observations[:, : place - seen]
                 yield self._snapshot(self.method.update_block(state, part), place, last=False)
             state = self.method.update_block(state, observations)
@@ -86,7 +91,7 @@ class StreamFitting:
         yield self._snapshot(state, length, last=True)
 
     def posterior(self, snapshot: Snapshot, position: int) -> Posterior:
-        """Give the estimate of the stream at a position of the snapshot's `index`."""
+        """Return the estimate of the stream at a position of the snapshot's `index`."""
         return self.method.posterior(tree_map(lambda leaf: leaf[position] if leaf.ndim else leaf, snapshot.state))
 
     def _begin(self, checkpoint: Checkpoint | None) -> tuple[Any, int]:
@@ -125,7 +130,7 @@ class StreamFitting:
         count = len(self.trials)
         updates = torch.full((count,), seen)
         return Snapshot(
-            Clock(seen, 0, True, 0.0), tuple(range(count)), state, {}, torch.zeros_like(updates), updates, last
+            StepCounters(seen, 0, True, 0.0), tuple(range(count)), state, {}, torch.zeros_like(updates), updates, last
         )
 
 

@@ -12,17 +12,17 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from bdl.methods.base import Method
-from bdl.methods.clock import Clock
+from bdl.methods.counters import StepCounters
 from bdl.models.problem import Hyper
 from bdl.rng import trial_keys
 from bdl.training.batches import minibatches
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.compiling import compiler_found
-from bdl.training.fitting import Looks, Progress, Snapshot
-from bdl.training.lanes import Part
+from bdl.training.fitting import EvaluationSchedule, Progress, Snapshot
 from bdl.training.noise import pairs
 from bdl.training.programs import Halves, Occasion, Programs, generators, occasion, programs
 from bdl.training.schedule import Schedule, groups_of
+from bdl.training.slots import Part
 from bdl.training.states import finite, initial_state, settled, stacked_buffers
 from bdl.training.trials import Trials
 
@@ -38,7 +38,7 @@ _MANY = 500_000
 parameters it takes 0.02 s so, and 0.5 s otherwise, twice as long as a gradient of ResNet-18 on small images."""
 
 
-class Standing(NamedTuple):
+class TrainingState(NamedTuple):
     """What changes in the course of a fit."""
 
     state: Any
@@ -67,27 +67,39 @@ class Together:
     compile: bool
     part: Part
 
-    def run(self, looks: Looks | None, progress: Progress, checkpoint: Checkpoint | None) -> Iterator[Snapshot]:
-        """Train, and yield where looks are due and in the end."""
+    def run(
+        self, evaluations: EvaluationSchedule | None, progress: Progress, checkpoint: Checkpoint | None
+    ) -> Iterator[Snapshot]:
+        """Train, and yield where evaluations are due and in the end."""
         begun = stand = self._begin(checkpoint)
         width = len(self.part.fitted) * self.method.batches_per_step
         if begun.updates:
             progress(begun.updates * width)
         for epoch, updates in self._minibatches(begun.updates):
             for left, rows in zip(range(len(updates) - 1, -1, -1), updates, strict=True):
-                clock = self._clock(stand.updates + 1, epoch if left == 0 else epoch - 1, left == 0)
-                stand = self._update(stand, rows, clock)
-                if looks and looks.unit == "updates" and clock.updates < self._total and looks.due(clock):
-                    yield self._snapshot(stand, clock)
+                counters = self._clock(stand.updates + 1, epoch if left == 0 else epoch - 1, left == 0)
+                stand = self._update(stand, rows, counters)
+                if (
+                    evaluations
+                    and evaluations.unit == "updates"
+                    and counters.updates < self._total
+                    and evaluations.due(counters)
+                ):
+                    yield self._snapshot(stand, counters)
                 if left and checkpoint and checkpoint.due:
                     self._save(stand, checkpoint)
             if epoch <= begun.epochs:  # it had ended before the interruption
                 continue
             stand = self._end_epoch(stand, epoch, bool(updates))
             progress(len(updates) * width)
-            clock = self._clock(stand.updates, epoch, True)
-            if looks and looks.unit == "epochs" and epoch < self.schedule.epochs and looks.due(clock):
-                yield self._snapshot(stand, clock)
+            counters = self._clock(stand.updates, epoch, True)
+            if (
+                evaluations
+                and evaluations.unit == "epochs"
+                and epoch < self.schedule.epochs
+                and evaluations.due(counters)
+            ):
+                yield self._snapshot(stand, counters)
             if checkpoint and checkpoint.due:
                 self._save(stand, checkpoint)
         yield self._snapshot(stand, self._clock(stand.updates, self.schedule.epochs, True), last=True)
@@ -110,8 +122,8 @@ class Together:
     def _total(self) -> int:
         return self.schedule.updates(self._rows, self.method.batches_per_step)
 
-    def _clock(self, updates: int, epochs: int, ended: bool) -> Clock:
-        return Clock(updates, epochs, ended, self.schedule.batches(self._rows) / self.method.batches_per_step)
+    def _clock(self, updates: int, epochs: int, ended: bool) -> StepCounters:
+        return StepCounters(updates, epochs, ended, self.schedule.batches(self._rows) / self.method.batches_per_step)
 
     @cached_property
     def _keys(self) -> dict[str, Tensor]:
@@ -166,12 +178,12 @@ class Together:
         state = self._initial(self.trials.take([0]))
         return (self.method.posterior(tree_map(lambda leaf: leaf[0], state)).noise_dim + 1) // 2
 
-    def _update(self, stand: Standing, rows: Tensor, clock: Clock) -> Standing:
-        """Make the update that `clock` counts last, whose rows are (R, L, M)."""
+    def _update(self, stand: TrainingState, rows: Tensor, counters: StepCounters) -> TrainingState:
+        """Make the update that `counters` counts last, whose rows are (R, L, M)."""
         pool, view, count = self.program.pool, self.trials.view, stand.updates
         extra = self._extra(rows, count)
-        state, noise, hyper = stand.state, self._noise("noise", count, self._pairs), self._hyper(clock)
-        for function in self._programs.parts(occasion(self.method, clock), self._fused):
+        state, noise, hyper = stand.state, self._noise("noise", count, self._pairs), self._hyper(counters)
+        for function in self._programs.parts(occasion(self.method, counters), self._fused):
             state = function(state, noise, extra, rows, pool.x, pool.y, view, hyper)
         state, buffers = settled(state), stand.buffers
         if buffers:
@@ -193,16 +205,16 @@ class Together:
             return ()
         return self._noise("augment", count, (rows[0].numel() * self.program.dataset.augment_noise + 1) // 2)
 
-    def _hyper(self, clock: Clock) -> Hyper:
-        """Give the hyper-parameters of an update, the learning rate multiplied by the schedule's factors."""
+    def _hyper(self, counters: StepCounters) -> Hyper:
+        """Return the hyper-parameters of an update, the learning rate multiplied by the schedule's factors."""
         hyper = dict(self.trials.hyper)
         if not self.schedule.constant:
             groups, rate = groups_of(self.method), hyper["learning_rate"]
-            factors = self.schedule.factors(clock, groups)
+            factors = self.schedule.factors(counters, groups)
             hyper["learning_rate"] = rate.unsqueeze(1) * rate.new_tensor(factors) if groups else rate * factors[0]
         return hyper
 
-    def _end_epoch(self, stand: Standing, epoch: int, moved: bool) -> Standing:
+    def _end_epoch(self, stand: TrainingState, epoch: int, moved: bool) -> TrainingState:
         """Look for trials that diverged."""
         diverged = stand.diverged
         if moved:
@@ -215,7 +227,7 @@ class Together:
         pool = self.program.pool
         return initial_state(self.method, self.program.problem, trials, pool.device, pool.dtype)
 
-    def _begin(self, checkpoint: Checkpoint | None) -> Standing:
+    def _begin(self, checkpoint: Checkpoint | None) -> TrainingState:
         """Start, or go on from the checkpoint if it has something."""
         pool, count = self.program.pool, len(self.trials)
         state = tree_map(torch.clone, self._initial(self.trials))  # parts may be one tensor, and later ones are not
@@ -228,15 +240,15 @@ class Together:
             start = tree_unflatten([kept.tensors[str(i)].to(pool.device) for i in range(len(leaves))], tree)
             numbers = kept.numbers
         state, buffers, diverged = settled(start)
-        return Standing(state, buffers, diverged, **numbers)
+        return TrainingState(state, buffers, diverged, **numbers)
 
-    def _save(self, stand: Standing, checkpoint: Checkpoint) -> None:
+    def _save(self, stand: TrainingState, checkpoint: Checkpoint) -> None:
         leaves = tree_leaves((stand.state, stand.buffers, stand.diverged))
         numbers = {"updates": stand.updates, "epochs": stand.epochs}
         checkpoint.save(self.part.number, {str(i): leaf for i, leaf in enumerate(leaves)}, numbers)
 
-    def _snapshot(self, stand: Standing, clock: Clock, last: bool = False) -> Snapshot:
+    def _snapshot(self, stand: TrainingState, counters: StepCounters, last: bool = False) -> Snapshot:
         places = torch.as_tensor(self.part.places, device=stand.diverged.device)
         state, buffers, diverged = tree_map(lambda leaf: leaf[places], (stand.state, stand.buffers, stand.diverged))
         updates = torch.full_like(diverged, stand.updates)
-        return Snapshot(clock, self.part.fitted, state, buffers, diverged, updates, last)
+        return Snapshot(counters, self.part.fitted, state, buffers, diverged, updates, last)

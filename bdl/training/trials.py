@@ -172,7 +172,7 @@ def _pooled(dataset: Dataset) -> Scaling:
 
 
 def _numbers(dataset: Dataset) -> NDArray[np.float64]:
-    """Give inputs to fit a scaling on: one column of zeros stands for images, whose scaling is not fitted."""
+    """Return inputs to fit a scaling on: one column of zeros stands for images, whose scaling is not fitted."""
     return np.zeros((len(dataset.y), 1)) if dataset.images else dataset.x.astype(np.float64, copy=False)
 
 

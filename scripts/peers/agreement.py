@@ -68,7 +68,7 @@ def engine_update(work: Workload[Vifa], compile: bool) -> Update:
 
 
 def engine_numbers(update: Update) -> Mapping[str, Tensor]:
-    """Give the engine's result of the update."""
+    """Return the engine's result of the update."""
     params, (first, second, _) = update.after
     return {
         **params,

@@ -55,5 +55,5 @@ def number(value: float | None, digits: int, unit: str = "") -> str:
 
 
 def verdict(holds: bool) -> str:
-    """Say whether a limit holds."""
+    """Return whether a limit holds."""
     return "holds" if holds else "[red]does not hold[/red]"

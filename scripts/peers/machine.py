@@ -26,7 +26,7 @@ def cores() -> int:
 
 
 def confine(threads: int) -> None:
-    """Give every contender the same cores; JAX counts those that the process may use."""
+    """Return every contender the same cores; JAX counts those that the process may use."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     torch.set_num_threads(threads)

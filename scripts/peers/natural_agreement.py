@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_map
 from bdl.methods.slang import SlangState
 from bdl.rng import random_normals, trial_keys
 from bdl.training.batches import minibatches
-from bdl.training.fitting import Looks
+from bdl.training.fitting import EvaluationSchedule
 from bdl.training.noise import pairs, shaped
 from peers.agreement import difference
 from peers.natural_loop import NaturalState
@@ -52,8 +52,10 @@ def engine_update(work: Regressions, before: int, *, compile: bool) -> Update:
     """Let the engine make an update after so many, and reproduce the samples and minibatches that it used."""
     method, trials, shapes = work.method, work.trials, work.method.step_noise(work.problem)
     epochs = before // work.per_epoch + 1
-    looks = work.fitting(epochs, compile=compile).run(Looks("updates", every=1))
-    states = {look.clock.updates: look.state for look in looks if before <= look.clock.updates <= before + 1}
+    evaluations = work.fitting(epochs, compile=compile).run(EvaluationSchedule("updates", every=1))
+    states = {
+        look.counters.updates: look.state for look in evaluations if before <= look.counters.updates <= before + 1
+    }
     keys = {stream: trial_keys(trials.identities, stream) for stream in ("noise", "shuffle")}
     count = torch.tensor(before, dtype=torch.int32)
     halves = random_normals(keys["noise"], count, pairs(shapes), dtype=work.pool.dtype)
@@ -69,7 +71,7 @@ def engine_update(work: Regressions, before: int, *, compile: bool) -> Update:
 
 
 def engine_numbers(state: Any) -> dict[str, Tensor]:
-    """Give the means and precisions of stacked states of the engine."""
+    """Return the means and precisions of stacked states of the engine."""
     if isinstance(state, SlangState):
         return {"mu": state.mu, "P": state.U @ state.U.mT + state.d.diag_embed()}
     return {"mu": state.mu, "P": state.P}

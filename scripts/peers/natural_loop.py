@@ -28,7 +28,7 @@ class Rows(NamedTuple):
     """Prior precision of each parameter, (D,)."""
 
     def take(self, chosen: Array) -> "Rows":
-        """Give some of the rows."""
+        """Return some of the rows."""
         return self._replace(x=self.x[chosen], y=self.y[chosen])
 
 
@@ -36,7 +36,7 @@ class Algorithm(Protocol):
     """What trains one model; its state is a NamedTuple of arrays."""
 
     def start(self, dim: int) -> Any:
-        """Give the state before the first update: mean 0, precision I."""
+        """Return the state before the first update: mean 0, precision I."""
 
     def normals(self, dim: int) -> int:
         """Count the standard normals of a parameter sample."""
@@ -48,7 +48,7 @@ class Algorithm(Protocol):
         """Update from parameter samples (S, D) and a minibatch; both learning rates are the same."""
 
     def numbers(self, state: Any, xp: Any = np) -> Mapping[str, Array]:
-        """Give the mean and the precision, (D, D) or its diagonal, to be compared."""
+        """Return the mean and the precision, (D, D) or its diagonal, to be compared."""
 
 
 class NaturalState(NamedTuple):
@@ -66,7 +66,7 @@ class NaturalLoop:
     structure: str
 
     def start(self, dim: int) -> NaturalState:
-        """Give the state before the first update."""
+        """Return the state before the first update."""
         return NaturalState(np.zeros(dim), np.eye(dim) if self.structure == "full" else np.ones(dim))
 
     def normals(self, dim: int) -> int:
@@ -93,7 +93,7 @@ class NaturalLoop:
         return NaturalState(state.mu - rate * xp.linalg.solve(P, force), P)
 
     def numbers(self, state: NaturalState, xp: Any = np) -> Mapping[str, Array]:
-        """Give the state."""
+        """Return the state."""
         return state._asdict()
 
 
@@ -115,7 +115,7 @@ class SlangLoop:
     momentum: float
 
     def start(self, dim: int) -> SlangState:
-        """Give the state before the first update."""
+        """Return the state before the first update."""
         zero = np.zeros(dim)
         return SlangState(zero, np.zeros((dim, self.rank)), zero + 1, zero, np.float64(0))
 
@@ -142,7 +142,7 @@ class SlangLoop:
         return SlangState(state.mu - rate * solve(U, d, force, xp), U, d, gbar, updates)
 
     def numbers(self, state: SlangState, xp: Any = np) -> Mapping[str, Array]:
-        """Give the mean and the dense precision."""
+        """Return the mean and the dense precision."""
         return {"mu": state.mu, "P": state.U @ state.U.T + xp.diag(state.d)}
 
 

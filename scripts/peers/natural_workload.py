@@ -8,7 +8,7 @@ import torch
 from torch.utils._pytree import tree_map
 
 from bdl.methods.base import Method
-from bdl.methods.clock import Clock
+from bdl.methods.counters import StepCounters
 from bdl.methods.natural_gradient import NaturalGradient
 from bdl.methods.slang import Slang
 from bdl.models.networks import Linear
@@ -61,12 +61,12 @@ class Regressions(Workload[Method]):
         return cast(NaturalGradient | Slang, self.method).samples
 
     def rate(self, update: int) -> float:
-        """Give the learning rate of an update, from 1: that of the mean and of the precision."""
-        clock = Clock(update, 0, False, self.per_epoch)
-        return float(self.trials.hyper["learning_rate"][0]) * self.schedule.factors(clock, ("mean", "precision"))[0]
+        """Return the learning rate of an update, from 1: that of the mean and of the precision."""
+        counters = StepCounters(update, 0, False, self.per_epoch)
+        return float(self.trials.hyper["learning_rate"][0]) * self.schedule.factors(counters, ("mean", "precision"))[0]
 
     def table(self, model: int) -> Rows:
-        """Give the whole data set as a model sees it."""
+        """Return the whole data set as a model sees it."""
         view, hyper = tree_map(lambda leaf: leaf[model], (self.trials.view, dict(self.trials.hyper)))
         batch = view.batch(self.pool.x, self.pool.y, torch.arange(len(self.pool.y)))
         prior = self.problem.prior_precision(hyper).expand(self.problem.dim)
@@ -74,7 +74,7 @@ class Regressions(Workload[Method]):
         return Rows(x.numpy(), batch.y.numpy(), batch.n.numpy(), prior.numpy())
 
     def training(self, model: int) -> Rows:
-        """Give the training rows of a model."""
+        """Return the training rows of a model."""
         return self.table(model).take(self.trials.rows[model])
 
     def loop(self, model: int) -> LoopModel:

@@ -52,7 +52,7 @@ class Workload(Generic[Trained]):
     batch_size: int = BATCH_SIZE
 
     def with_method(self, method: Other) -> "Workload[Other]":
-        """Give the same data and trials to another method."""
+        """Return the same data and trials to another method."""
         return Workload(method, self.problem, self.dataset, self.pool, self.trials, self.batch_size)
 
     def fitting(self, epochs: int, *, compile: bool) -> MinibatchFitting:
@@ -62,7 +62,7 @@ class Workload(Generic[Trained]):
         return MinibatchFitting(program, self.trials, compile)
 
     def initial_state(self) -> Any:
-        """Give the states that training starts from, stacked."""
+        """Return the states that training starts from, stacked."""
         return initial_state(self.method, self.problem, self.trials, self.pool.device)
 
     @property
@@ -77,7 +77,7 @@ class Workload(Generic[Trained]):
         return Setting(hyper["learning_rate"], hyper["prior_precision"], precision, view.n)
 
     def data(self) -> tuple[Tensor, Tensor]:
-        """Give the whole table as each trial sees it: x (R, 506, 13) and y (R, 506)."""
+        """Return the whole table as each trial sees it: x (R, 506, 13) and y (R, 506)."""
         everything = torch.arange(N)
         batch = torch.func.vmap(lambda view: view.batch(self.pool.x, self.pool.y, everything))(self.trials.view)
         return batch.x, batch.y

@@ -37,7 +37,7 @@ def everything_under(folder: Path) -> list[str]:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give an empty data directory, and no mirror."""
+    """Return an empty data directory, and no mirror."""
     monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("BDL_DATA_MIRROR", raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -74,7 +74,7 @@ class BreakingHandler(QuietHandler):
 
 @pytest.fixture
 def serve() -> Iterator[Callable[[Path], str]]:
-    """Give a function that serves a folder over HTTP until the test ends."""
+    """Return a function that serves a folder over HTTP until the test ends."""
     with ExitStack() as stack:
         yield lambda folder: stack.enter_context(serving(partial(QuietHandler, directory=str(folder))))
 
@@ -87,7 +87,7 @@ def breaking_server() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def source() -> str:
-    """Give a mirror that has every file, or skip."""
+    """Return a mirror that has every file, or skip."""
     paths = [file.path for name in DATASETS.names() for file in getattr(DATASETS.get(name), "files", ())]
     mirror, own = os.environ.get("BDL_DATA_MIRROR", ""), os.environ.get("BDL_DATA_DIR") or "data"
     if mirror.startswith(("http://", "https://")):
@@ -100,7 +100,7 @@ def source() -> str:
 
 @pytest.fixture(scope="session")
 def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a data directory that the tests of real files share, so that each file is copied once."""
+    """Return a data directory that the tests of real files share, so that each file is copied once."""
     return tmp_path_factory.mktemp("shared_cache")
 
 

@@ -14,7 +14,7 @@ from bdl.errors import InputError
 from bdl.registry import Label
 from bdl.spec.labels import DatasetName
 
-HOUSES = "rooms,colour,street,price\n1,red,a,10\n2,blue,b,20\n3,red,a,30\n4,green,c,40\n"
+HOUSES = "packages,colour,chain,price\n1,red,a,10\n2,blue,b,20\n3,red,a,30\n4,green,c,40\n"
 
 
 @pytest.fixture
@@ -44,8 +44,8 @@ def csv(tmp_path: Path):
         (b"a,price\n\xff,2\n", {}, "cannot read .*houses.csv: it is not UTF-8 text"),
         (HOUSES, {"target": "prise"}, "houses: unknown column 'prise': did you mean price"),
         (HOUSES, {"leave_out": ["colou"]}, "houses: unknown column 'colou': did you mean colour"),
-        (HOUSES, {"group": "streets"}, "houses: unknown column 'streets': did you mean street"),
-        (HOUSES, {"group": "street", "time": "rooms"}, "^group and time are ways to split: keep one"),
+        (HOUSES, {"group": "chains"}, "houses: unknown column 'chains': did you mean chain"),
+        (HOUSES, {"group": "chain", "time": "packages"}, "^group and time are ways to split: keep one"),
         (
             HOUSES,
             {"task": "regression", "target": "colour"},
@@ -88,9 +88,9 @@ def test_a_file_that_is_not_parquet(tmp_path: Path) -> None:
 
 
 def test_columns_become_numbers(csv) -> None:
-    found = csv(HOUSES, leave_out=["street"])
+    found = csv(HOUSES, leave_out=["chain"])
     assert (found.name, found.task, found.splits) == ("houses", "regression", None)
-    #                      rooms, blue, green, red
+    #                      packages, blue, green, red
     assert found.x.tolist() == [[1, 0, 0, 1], [2, 1, 0, 0], [3, 0, 0, 1], [4, 0, 1, 0]]
     assert found.y.tolist() == [10, 20, 30, 40]
 
@@ -116,7 +116,7 @@ def test_gaps_are_dropped(csv) -> None:
 
 
 def test_the_target_tells_the_task(csv) -> None:
-    text = csv(HOUSES, target="colour", leave_out=["street"])
+    text = csv(HOUSES, target="colour", leave_out=["chain"])
     assert (text.task, text.y.tolist()) == ("classification", [2, 0, 2, 1])
     numbers = csv("a,price\n1,30\n2,7\n3,30\n", task="classification")
     assert (numbers.task, numbers.y.tolist()) == ("classification", [1, 0, 1])
@@ -238,7 +238,7 @@ def test_described_without_being_read() -> None:
 
 MINE = """name: mine
 title: Houses
-datasets: [{name: csv, path: HOUSES, target: price, group: colour, leave_out: [street]}]
+datasets: [{name: csv, path: HOUSES, target: price, group: colour, leave_out: [chain]}]
 splits: 2
 entries:
   exact:

@@ -1,8 +1,8 @@
-"""What the tests of this room run with: a listener that remembers, and how rows are compared."""
+"""What the tests of this package run with: a listener that remembers, and how rows are compared."""
 
 from collections.abc import Sequence
 
-from bdl.execution.executors import crew
+from bdl.execution.executors import worker_pool
 from bdl.execution.queue import run
 from bdl.plan.cell import Cell
 from bdl.store.rows import Row
@@ -42,7 +42,7 @@ class Ear:
 def run_here(cells: Sequence[Cell], store: Store) -> Ear:
     """Do what the store lacks, in this process."""
     ear = Ear()
-    with crew(1) as here:
+    with worker_pool(1) as here:
         run(cells, store, here, ear)
     return ear
 

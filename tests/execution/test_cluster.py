@@ -14,7 +14,7 @@ import pytest
 import bdl
 from bdl.errors import InputError
 from bdl.execution import cluster, queue
-from bdl.execution.cluster import crew_for
+from bdl.execution.cluster import worker_pool_for
 from bdl.store.store import Store
 
 from .listeners import Ear, outcomes, run_here
@@ -82,8 +82,8 @@ def test_a_cluster_gives_the_rows_of_one_process_and_goes_on_where_a_worker_is_k
         run_here(cells, calm)
         expected = outcomes(calm, cells)
     ear = Ear()
-    with workers(scheduler, 2) as (first, _), crew_for(cells, 1, f"dask:{scheduler}") as crew:
-        assert crew.size == 4
+    with workers(scheduler, 2) as (first, _), worker_pool_for(cells, 1, f"dask:{scheduler}") as worker_pool:
+        assert worker_pool.size == 4
 
         class KilledOnce(Ear):
             def stored(self, cell, rows):
@@ -92,7 +92,7 @@ def test_a_cluster_gives_the_rows_of_one_process_and_goes_on_where_a_worker_is_k
                     first.kill()
 
         ear = KilledOnce()
-        queue.run(cells, store, crew, ear)
+        queue.run(cells, store, worker_pool, ear)
         assert first.poll() is not None
     assert outcomes(store, cells) == expected
     assert ear.done >= ear.total > 0
@@ -111,9 +111,9 @@ def test_a_scheduler_that_goes_away_ends_the_run_in_one_line_and_what_is_done_is
         scheduling() as (own, address),
         workers(address, 1),
         pytest.raises(InputError, match="scheduler is gone; what"),
-        crew_for(cells, 1, f"dask:{address}") as crew,
+        worker_pool_for(cells, 1, f"dask:{address}") as worker_pool,
     ):
-        queue.run(cells, store, crew, KillsIt())
+        queue.run(cells, store, worker_pool, KillsIt())
     assert any(store.rows(stage, cell.key) for cell in cells for stage in ("search", "final"))
     run_here(cells, store)
     assert all(row.status == "ok" for cell in cells for row in store.rows("final", cell.key))
@@ -124,24 +124,24 @@ def test_what_does_not_fit_is_refused_in_one_line(tiny, scheduler, monkeypatch, 
     cells = tiny("datasets=[diabetes]", entries=["exact"])
     with (
         pytest.raises(InputError, match=r"has no workers: start some with dask worker tcp://"),
-        crew_for(cells, 1, f"dask:{scheduler}"),
+        worker_pool_for(cells, 1, f"dask:{scheduler}"),
     ):
         pass
     with workers(scheduler, 1):
         monkeypatch.setattr(cluster, "version", lambda name: "0.0.1")
         with (
             pytest.raises(InputError, match=r"the worker tcp://\S+ has bdl-bench \S+ \(here 0.0.1\)"),
-            crew_for(cells, 1, f"dask:{scheduler}"),
+            worker_pool_for(cells, 1, f"dask:{scheduler}"),
         ):
             pass
         monkeypatch.undo()
         monkeypatch.setattr(cluster, "fit_hash", lambda cell: "0" * 64)
         with (
             Store(tmp_path / "other/store.sqlite") as store,
-            crew_for(cells, 1, f"dask:{scheduler}") as crew,
+            worker_pool_for(cells, 1, f"dask:{scheduler}") as worker_pool,
             pytest.raises(InputError, match=r"a worker has other code or other data for diabetes/exact: give it"),
         ):
-            queue.run(cells, store, crew, Ear())
+            queue.run(cells, store, worker_pool, Ear())
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_what_does_not_fit_is_refused_in_one_line(tiny, scheduler, monkeypatch, 
 )
 def test_executors_that_are_not_there_are_told(executor, message, monkeypatch):
     monkeypatch.setattr(cluster, "_WAIT", 1.0)
-    with pytest.raises(InputError, match=re.escape(message)) as caught, crew_for([], 1, executor):
+    with pytest.raises(InputError, match=re.escape(message)) as caught, worker_pool_for([], 1, executor):
         pass
     assert "\n" not in str(caught.value)
 
@@ -165,7 +165,7 @@ def test_a_missing_package_is_told_with_the_extra_that_has_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with (
         pytest.raises(InputError, match=r"needs more packages: pip install 'bdl-bench\[dask\]'"),
-        crew_for([], 1, "dask:tcp://127.0.0.1:9"),
+        worker_pool_for([], 1, "dask:tcp://127.0.0.1:9"),
     ):
         pass
 

@@ -13,7 +13,7 @@ from bdl.models.likelihoods import Categorical
 from bdl.models.modules import Module
 from bdl.models.problem import Problem
 from bdl.training.checkpoint import Checkpoint
-from bdl.training.fitting import Looks, finished
+from bdl.training.fitting import EvaluationSchedule, finished
 from bdl.training.program import Program
 from bdl.training.schedule import Schedule
 from bdl.training.trials import Pool
@@ -76,9 +76,11 @@ def test_a_fit_that_is_cut_off_within_an_epoch_ends_with_the_same_bits(folder, t
     trials = program.trials([("a",)], [data.split(0).train], [hyper])
 
     whole = finished(program.fitting(trials))
-    cut = program.fitting(trials).run(Looks("updates", 1), checkpoint=Checkpoint(tmp_path / "kept", "fit", 0.0))
+    cut = program.fitting(trials).run(
+        EvaluationSchedule("updates", 1), checkpoint=Checkpoint(tmp_path / "kept", "fit", 0.0)
+    )
     for snapshot in cut:
-        if snapshot.clock.updates == 7:  # of 4 an epoch
+        if snapshot.counters.updates == 7:  # of 4 an epoch
             break
     cut.close()
     kept = Checkpoint(tmp_path / "kept", "fit").load(0)

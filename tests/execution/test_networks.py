@@ -73,7 +73,7 @@ def test_a_convolutional_network_with_batch_norm_learns(benchmark, invoke, tmp_p
     points = pd.read_parquet(tmp_path / "out/stripes/points.parquet")
     curve = points[(points.metric == "nll") & (points.split == 0)].set_index("at").value
     assert list(curve.index) == [1, 2, 3, 4]
-    assert curve[4] == rows.nll[0], "the last clock is the end of the fit"
+    assert curve[4] == rows.nll[0], "the last counters is the end of the fit"
     assert curve[4] < curve[1]
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from bdl.execution import limits, queue, streets
-from bdl.execution.executors import crew
+from bdl.execution import chains, limits, queue
+from bdl.execution.executors import worker_pool
 from bdl.execution.groups import attempt
 from bdl.spec.limits import Limits
 from bdl.store.store import Store
@@ -38,7 +38,7 @@ def test_two_processes_give_the_rows_of_one(tiny, store, tmp_path):
         expected = outcomes(calm, cells)
         curves = [calm.readings(cell.key) for cell in cells]
     ear = Ear()
-    with crew(2) as workers:
+    with worker_pool(2) as workers:
         assert workers.size == 2
         queue.run(cells, store, workers, ear)
     assert outcomes(store, cells) == expected
@@ -63,7 +63,7 @@ def about(argument, report):
 
 def test_workers_share_cores_and_devices_and_their_reports_arrive(tmp_path):
     told = []
-    with crew(2, ["3", "7"]) as workers:
+    with worker_pool(2, ["3", "7"]) as workers:
         found = [workers.result(future) for future in [workers.submit(about, tmp_path, told.append) for _ in "ab"]]
         workers.collect(told.append)
         workers.collect(told.append)
@@ -97,7 +97,7 @@ def test_workers_end_at_once_where_the_run_is_interrupted(tmp_path, error):
     (tmp_path / "pids").mkdir()
 
     def interrupted():
-        with crew(2) as workers:
+        with worker_pool(2) as workers:
             for _ in range(3):  # one more than there are processes
                 workers.submit(sleep, tmp_path / "pids", print)
             while len(list((tmp_path / "pids").iterdir())) < 2:
@@ -132,8 +132,8 @@ def hang(group, report):
 def test_a_group_whose_worker_is_killed_is_done_again_by_another(tiny, store, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     cells = tiny("datasets=[diabetes]", entries=["exact"])
-    monkeypatch.setattr(streets, "attempt", die_once)
-    with crew(2) as workers:
+    monkeypatch.setattr(chains, "attempt", die_once)
+    with worker_pool(2) as workers:
         queue.run(cells, store, workers, Ear())
     assert Path("diabetes.died").exists()
     assert [row.status for row in store.rows("final", cells[0].key)] == ["ok", "ok"]
@@ -151,9 +151,9 @@ def test_a_group_that_takes_its_worker_with_it_is_failed_rows_and_the_rest_goes_
 ):
     monkeypatch.setattr(limits, "_GRACE", 0.1)
     cells = tiny("datasets=[diabetes]", *changes, entries=["exact"])
-    with crew(2) as workers:
+    with worker_pool(2) as workers:
         with monkeypatch.context() as patch:
-            patch.setattr(streets, "attempt", task)
+            patch.setattr(chains, "attempt", task)
             queue.run(cells, store, workers, Ear())
         assert {row.reason for row in store.rows("final", cells[0].key)} == {reason}
         store.forget([cells[0].key])

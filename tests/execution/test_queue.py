@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.execution.executors import Alone, crew
+from bdl.execution.executors import Alone, worker_pool
 from bdl.execution.groups import FinalGroup, SearchGroup
 from bdl.execution.queue import remaining, run
 from bdl.execution.scoring import evaluation, scores
@@ -147,7 +147,7 @@ def test_rows_of_another_spec_are_refused_before_anything_is_done(benchmark, sto
 
 
 class NewestFirst(Alone):
-    """A crew of three, whose tasks wait until they are looked for; every other time the newest is then done."""
+    """A worker pool of three, whose tasks wait until they are looked for; every other time the newest is then done."""
 
     size = 3
 
@@ -206,7 +206,7 @@ def test_the_crew_in_this_process_passes_results_and_errors_on():
     def interrupt():
         raise KeyboardInterrupt
 
-    with crew(1) as here:
+    with worker_pool(1) as here:
         assert here.size == 1
         assert here.submit(lambda a, report: (a, report), 5, "told").result() == (5, "told")
         with pytest.raises(ZeroDivisionError):

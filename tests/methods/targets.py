@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from bdl.methods.clock import Clock
+from bdl.methods.counters import StepCounters
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear
 from bdl.models.priors import GaussianPrior
@@ -61,8 +61,8 @@ def linear_gaussian(
 
 def advance(method: Any, state: Any, update: int, per_epoch: int, *given: Any) -> Any:
     """Make an update, counted from 1, of a fit with so many an epoch: the step and what is due after it."""
-    clock = Clock(update, update // per_epoch, update % per_epoch == 0, float(per_epoch))
-    for name in occasion(method, clock):
+    counters = StepCounters(update, update // per_epoch, update % per_epoch == 0, float(per_epoch))
+    for name in occasion(method, counters):
         state = getattr(method, name)(state, *given)
     return state
 

@@ -8,7 +8,7 @@ import torch
 
 from bdl.data import Dataset
 from bdl.errors import InputError
-from bdl.methods.clock import Clock
+from bdl.methods.counters import StepCounters
 from bdl.methods.deep_ensemble import DeepEnsemble
 from bdl.methods.last_layer_laplace import LastLayerLaplace
 from bdl.methods.mc_dropout import McDropout
@@ -68,7 +68,7 @@ def test_the_last_layer_has_the_gauss_newton_matrix_at_the_point(labels, model):
     state = method.step(method.init(problem, theta), batches, HYPER, {}, problem)
     point = state.point.params["theta"]
     for update in (5, 6):
-        assert method.phase(Clock(update, 1, False, 4.0)) == "look"
+        assert method.phase(StepCounters(update, 1, False, 4.0)) == "look"
         state = method.look(state, batches, HYPER, {}, problem)
     posterior = method.posterior(state)
     assert torch.equal(posterior.mean(), point)

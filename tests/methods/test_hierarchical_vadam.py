@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.methods.clock import Clock
+from bdl.methods.counters import StepCounters
 from bdl.methods.hierarchical_vadam import HierarchicalVadam
 from bdl.models.likelihoods import Gaussian
 from bdl.models.modules import Module
@@ -96,7 +96,7 @@ def test_what_does_not_count_is_shrunk_and_the_rest_is_not(draw, optimizer, scal
 
 def test_scales_are_learnt_when_epochs_end():
     method = HierarchicalVadam()
-    assert [method.due(Clock(n, n // 3, n % 3 == 0, 3.0)) for n in (1, 2, 3)] == [(), (), ("learn",)]
+    assert [method.due(StepCounters(n, n // 3, n % 3 == 0, 3.0)) for n in (1, 2, 3)] == [(), (), ("learn",)]
 
 
 @pytest.mark.parametrize(

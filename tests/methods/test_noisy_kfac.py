@@ -6,7 +6,7 @@ from torch import nn
 from torch.utils._pytree import tree_map
 
 from bdl.errors import InputError
-from bdl.methods.clock import Clock
+from bdl.methods.counters import StepCounters
 from bdl.methods.kronecker_axes import axes_of, split
 from bdl.methods.noisy_kfac import NoisyKfac
 from bdl.models.gradients import gradient_matrix
@@ -86,10 +86,10 @@ def test_the_divergence_needs_a_weight():
 
 def test_phases():
     method = NoisyKfac(statistics_every=2, inverses_every=4)
-    phases = [method.phase(Clock(update, 0, False, 100.0)) for update in range(1, 9)]
+    phases = [method.phase(StepCounters(update, 0, False, 100.0)) for update in range(1, 9)]
     assert phases == ["begin", "observe", "step", "invert", "step", "observe", "step", "invert"]
     every = NoisyKfac(statistics_every=1, inverses_every=1)
-    assert [every.phase(Clock(update, 0, False, 100.0)) for update in (1, 2, 3)] == ["begin", "invert", "invert"]
+    assert [every.phase(StepCounters(update, 0, False, 100.0)) for update in (1, 2, 3)] == ["begin", "invert", "invert"]
 
 
 @pytest.mark.parametrize("problem", [NETWORK, Problem(Linear(bias=False), Categorical(), 2, 3)])
@@ -173,7 +173,9 @@ def test_updates_by_hand(batch, damping):
             covariance = lam / 40 * torch.linalg.inv(dense([by_hand(A, S, gin) for A, S in factors]))
         V = gradient_matrix(NETWORK, theta, alone, hyper).mean(0) - gin * theta
         mu = mu + rate * solving @ V
-        state = getattr(method, method.phase(Clock(update, 0, False, 100.0)))(state, batch, hyper, noise, NETWORK)
+        state = getattr(method, method.phase(StepCounters(update, 0, False, 100.0)))(
+            state, batch, hyper, noise, NETWORK
+        )
         torch.testing.assert_close(method.posterior(state).loc, mu, rtol=1e-9, atol=1e-11)
         torch.testing.assert_close(method.posterior(state).check().covariance(), covariance, rtol=1e-9, atol=1e-11)
 

@@ -29,7 +29,7 @@ def joint_nll(f: torch.Tensor, y: torch.Tensor, beta: float) -> float:
 
 @pytest.fixture
 def f() -> torch.Tensor:
-    """Give outputs of 7 posterior samples at 5 points."""
+    """Return outputs of 7 posterior samples at 5 points."""
     return 2 * torch.randn(7, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 

@@ -79,7 +79,7 @@ def test_rates_that_change_and_double_precision_take_the_same_operations(tmp_pat
 
 @dataclass(frozen=True)
 class ByValue(BayesByBackprop):
-    """Looks at a number, which a tensor made of its shape alone does not have."""
+    """EvaluationSchedule at a number, which a tensor made of its shape alone does not have."""
 
     def step(self, state, batches, hyper, noise, problem):
         assert float(next(iter(noise.values())).sum()) < inf

@@ -1,4 +1,4 @@
-"""Rows of a run as tables: a column an axis and a metric, and scores at recorded clocks beside them."""
+"""Rows of a run as tables: a column an axis and a metric, and scores at recorded counts beside them."""
 
 import numpy as np
 import pandas as pd
@@ -64,8 +64,10 @@ def test_an_axis_is_a_column_of_its_values_as_text(store):
 
 def test_recorded_scores_keep_their_places_and_gaps(store):
     (cell,) = cells()
-    looks = [Reading("updates", at, name, value) for at, name, value in [(9, "rmse", 2.0), (10, "nmll", float("nan"))]]
-    store.append([Outcome(final(cell, 1, {}), tuple(looks))])
+    evaluations = [
+        Reading("updates", at, name, value) for at, name, value in [(9, "rmse", 2.0), (10, "nmll", float("nan"))]
+    ]
+    store.append([Outcome(final(cell, 1, {}), tuple(evaluations))])
     points = points_frame([cell], store)
     assert points.drop(columns="value").values.tolist() == [
         ["diabetes", "vifa-nn", 1, "updates", 9, "rmse"],
@@ -97,8 +99,8 @@ def test_what_is_published_reads_as_what_is_stored(tmp_path, overrides):
     with Store(place / "store.sqlite") as store:
         for cell in own[:1]:
             fold = Row(*cell.key, "search", 0, 3, 1, "ok", None, {"learning_rate": 0.1}, {"nmll": 9.0}, 1.0, {})
-            looks = (Reading("epochs", 1, "nmll", 2.0),)
-            store.append([Outcome(fold), Outcome(final(cell, 0, {"nmll": 1.0}), looks)])
+            evaluations = (Reading("epochs", 1, "nmll", 2.0),)
+            store.append([Outcome(fold), Outcome(final(cell, 0, {"nmll": 1.0}), evaluations)])
         assert [cell.key for cell in stored_cells(whole, store)] == [own[0].key]
         stored = found(asked, tmp_path)
         assert [path.name for path in write_frames(own, store, place)] == ["trials.parquet", "points.parquet"]

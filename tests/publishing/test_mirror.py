@@ -373,8 +373,8 @@ def test_curves_are_means_over_the_splits_at_each_place():
 def test_curves_are_read_back_as_series(store, client, load, send):
     store.claim(("yacht", "searched", "{}"), "f00d")
     for split, (early, late) in enumerate([(8.0, 4.0), (4.0, 1.0)]):
-        looks = tuple(reading for _, reading in readings(split, early, late))
-        store.append([Outcome(final(split, {"nmll": late}), looks)])
+        evaluations = tuple(reading for _, reading in readings(split, early, late))
+        store.append([Outcome(final(split, {"nmll": late}), evaluations)])
     (run_id,) = send(load())
     assert series(client, run_id, "nmll_by_epochs") == {10: 6.0, 20: 2.5}
     assert series(client, run_id, "splits/nmll") == {0: 4.0, 1: 1.0}

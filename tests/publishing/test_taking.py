@@ -148,7 +148,7 @@ def test_other_fits_and_other_scores_are_not_taken_over(file, changed, left):
     file.write_text(SPEC.replace(*changed, 1), "utf-8")
     cells = cells_of(load_variant(str(file), "paper").benchmark)
     with empty() as store:
-        assert sum(map(len, Published(Path("results/small")).at_hand(cells, store).values())) == left
+        assert sum(map(len, Published(Path("results/small")).reusable(cells, store).values())) == left
 
 
 def test_scores_that_need_posteriors_are_refused_rather_than_left_as_they_were(file, run):
@@ -175,7 +175,7 @@ def cells(file):
 def left(file):
     """How many final fits would be taken over."""
     with empty() as store:
-        return sum(map(len, Published(Path("results/small")).at_hand(cells(file), store).values()))
+        return sum(map(len, Published(Path("results/small")).reusable(cells(file), store).values()))
 
 
 def rewrite(name, change):

@@ -121,7 +121,7 @@ def test_changed_files_are_refused(calls, which, change):
     obtain(recipe())
     path = files(recipe())[which]
     path.write_bytes(change(path.read_bytes()))
-    os.utime(path, ns=(1, 1))  # a change within the resolution of the clock is seen as well
+    os.utime(path, ns=(1, 1))  # a change within the resolution of the counters is seen as well
     with pytest.raises(InputError, match=r"corrupt reference .*; delete it, and it is sampled again") as caught:
         obtain(recipe())
     assert "\n" not in str(caught.value)

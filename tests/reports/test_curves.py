@@ -39,7 +39,7 @@ def make(make_benchmark):
 
 
 def points(dataset, entry, values, axis="observations", at=CHECKPOINTS, scores=SCORES, **swept):
-    """One row a score from values of shape (splits, clocks); the 2-Wasserstein distance is a tenth of them."""
+    """One row a score from values of shape (splits, counts); the 2-Wasserstein distance is a tenth of them."""
     rows = [
         (split, axis, place, metric, value * factor)
         for split, row in enumerate(np.asarray(values, dtype=float))

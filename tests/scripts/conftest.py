@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
 @pytest.fixture(autouse=True, scope="module")
 def _machine() -> Iterator[None]:
-    """Give the process its cores and threads back, to which benchmarks confine it."""
+    """Return the process its cores and threads back, to which benchmarks confine it."""
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
     threads = torch.get_num_threads()
     yield

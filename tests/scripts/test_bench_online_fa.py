@@ -20,7 +20,7 @@ from bdl.methods.online_stream import FaStream
 STREAM = Stream(20, 10, length=2500)
 
 
-def clock(monkeypatch, module, *times):
+def counters(monkeypatch, module, *times):
     """Let a module see these times."""
     left = iter(times)
     monkeypatch.setattr(module, "perf_counter", lambda: next(left))
@@ -41,7 +41,7 @@ def test_cost_is_scaled_to_all_streams():
 def test_set_up_of_drawing_is_what_the_first_turn_takes_longer(monkeypatch):
     """Turns of 1000 observations of 30 streams take 5, 2 and 2 s: 100 turns of 2 s and 3 s at first."""
     monkeypatch.setattr(fa_streams, "ESTIMATORS", {})
-    clock(monkeypatch, fa_streams, 0, 5, 5, 7, 7, 9)
+    counters(monkeypatch, fa_streams, 0, 5, 5, 7, 7, 9)
     (drawing,) = fa_streams.measure((20,), 1)
     assert (drawing.dim, drawing.method, drawing.together) == (20, "drawing", 30)
     assert drawing.setup_s == pytest.approx(3)
@@ -56,7 +56,7 @@ def test_a_turn_is_a_thousand_observations_of_each_stream(monkeypatch):
     expected = torch.stack([next(stream.blocks(index, 1000)) for index in range(10) for stream in streams])
     torch.testing.assert_close(drawn.latest, expected, rtol=0, atol=0)
     learner = fa_streams._Learner(OnlinePxEm(), drawn, 10)
-    clock(monkeypatch, fa_streams, 1, 4)
+    counters(monkeypatch, fa_streams, 1, 4)
     assert learner.seconds() == pytest.approx(3 / (1000 * 10))
     assert int(learner.state.seen) == 1000
     torch.testing.assert_close(learner.state.mean, expected[:10].mean(1), rtol=1e-4, atol=1e-4)
@@ -100,7 +100,7 @@ def test_distance_is_to_the_model_of_the_stream():
 def test_seconds_of_a_large_stream_are_per_observation_after_two_updates(monkeypatch):
     """Updates take 9, 9, 1, 2 and 6 s, for blocks of 4."""
     stream = FaStream(OnlinePxEm(), 50)
-    clock(monkeypatch, fa_large, 0, 9, 9, 18, 18, 19, 19, 21, 21, 27)
+    counters(monkeypatch, fa_large, 0, 9, 9, 18, 18, 19, 19, 21, 21, 27)
     assert fa_large.seconds_per_observation(stream, 4, 3) == pytest.approx(2 / 4)
     assert int(stream.state.seen) == 5 * 4
 

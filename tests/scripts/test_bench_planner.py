@@ -19,13 +19,13 @@ def cell():
 def test_a_stage_that_took_twice_as_long(cell):
     stage = "final"
     known = updates_of(cell, stage), width(cell, stage), compiles(cell, stage)
-    foretold = effort(cell).seconds(*known)
-    row = {"dataset": str(cell.dataset), "entry": cell.entry, "stage": stage, "seconds": 2 * foretold}
+    estimated = effort(cell).seconds(*known)
+    row = {"dataset": str(cell.dataset), "entry": cell.entry, "stage": stage, "seconds": 2 * estimated}
     row |= dict(zip(("updates", "width", "compiled"), known, strict=True))
     other = row | {"entry": "another", "seconds": 1e6}
     (found,) = bench_planner.stages(cell, pd.DataFrame([row, row, other]))
-    assert found.measured == pytest.approx(4 * foretold)
-    assert found.foretold == pytest.approx(2 * foretold)
+    assert found.measured == pytest.approx(4 * estimated)
+    assert found.estimated == pytest.approx(2 * estimated)
 
 
 def test_fits_that_failed_before_they_began_say_nothing(cell):

@@ -31,7 +31,7 @@ def old():
 
 
 def test_columns_become_points(old, tmp_path):
-    """Finite scores of successful final fits, in the order of fits, clocks and metrics; other columns stay."""
+    """Finite scores of successful final fits, in the order of fits, counts and metrics; other columns stay."""
     path = tmp_path / "trials.parquet"
     old.to_parquet(path)
     assert convert_results.convert(path) == 4

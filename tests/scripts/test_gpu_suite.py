@@ -26,8 +26,8 @@ def test_it_stops_in_time_and_goes_on(tmp_path, monkeypatch, capsys):
     for name in ("networks", "digits", "photographs"):
         monkeypatch.setattr(gpu_suite.Suite, name, measured)
     file = tmp_path / "gpu.json"
-    clock = iter(range(1000))
-    monkeypatch.setattr(gpu_suite, "perf_counter", lambda: float(next(clock)))
+    counters = iter(range(1000))
+    monkeypatch.setattr(gpu_suite, "perf_counter", lambda: float(next(counters)))
     command = ["--device", "cpu", "--tiny", "--json", str(file), "--seconds", "4"]
     assert gpu_suite.main(command) == 0
     assert [*json.loads(file.read_text())["parts"]] == ["uci", "mnist-bbb", "mnist-1", "mnist-2"]

@@ -1,4 +1,4 @@
-"""The queue on a clock that jumps: makespans by hand, no idle workers, and groups put together from rows."""
+"""The queue on a counters that jumps: makespans by hand, no idle workers, and groups put together from rows."""
 
 import json
 import random
@@ -28,7 +28,7 @@ def test_makespans_by_hand(cells, workers, expected):
 
 @dataclass
 class Watched(Simulated):
-    """Notices when the clock moves on while a worker is free and a group could run; groups differ in their times."""
+    """Notices when the counters moves on while a worker is free and a group could run; groups differ in their times."""
 
     cells: list[list[list[float]]] = field(default_factory=list)
     begun: set[float] = field(default_factory=set)
@@ -58,20 +58,20 @@ def test_no_worker_is_idle_while_a_group_is_ready():
             [[moments.random() for _ in range(moments.randint(1, 4))] for _ in range(moments.randint(1, 4))]
             for _ in range(moments.randint(1, 6))
         ]
-        crew = Watched(moments.randint(2, 5), cells=cells)
-        found = simulate(cells, crew)
-        assert not crew.idled
-        assert crew.over == {seconds for stages in cells for stage in stages for seconds in stage}
+        worker_pool = Watched(moments.randint(2, 5), cells=cells)
+        found = simulate(cells, worker_pool)
+        assert not worker_pool.idled
+        assert worker_pool.over == {seconds for stages in cells for stage in stages for seconds in stage}
         # no order is better than the one, and none that never idles is worse than the other (Graham 1966)
-        least = max(found.total / crew.size, found.chain)
-        assert least - 1e-9 <= found.makespan <= found.total / crew.size + found.chain + 1e-9
+        least = max(found.total / worker_pool.size, found.chain)
+        assert least - 1e-9 <= found.makespan <= found.total / worker_pool.size + found.chain + 1e-9
 
 
 def test_the_watch_sees_an_idle_worker():
-    crew = Watched(2, cells=[[[1.0, 2.0]]])
-    crew.submit(None, makespan._Timed(1.0), None)
-    crew.collect(None)
-    assert crew.idled
+    worker_pool = Watched(2, cells=[[[1.0, 2.0]]])
+    worker_pool.submit(None, makespan._Timed(1.0), None)
+    worker_pool.collect(None)
+    assert worker_pool.idled
 
 
 def rows() -> pd.DataFrame:

@@ -123,8 +123,8 @@ def test_splits_of_several_runs_of_the_same_code_join(published, part, tmp_path)
 
 def test_curves_go_with_their_splits(part):
     whole = merge_parts.read(part)
-    clocks = [(split, updates) for split in range(20) for updates in (10, 20)]
-    table = pd.DataFrame([(*CELL, *clock, "rmse", 1.0 * sum(clock)) for clock in clocks])
+    counts = [(split, updates) for split in range(20) for updates in (10, 20)]
+    table = pd.DataFrame([(*CELL, *counters, "rmse", 1.0 * sum(counters)) for counters in counts])
     table.columns = ["dataset", "entry", "split", "updates", "metric", "value"]
     new, old = table[table.split % 2 == 1], table.assign(value=-1.0)
     odd = whole._replace(rows=whole.rows[whole.rows.split % 2 == 1], points=new)

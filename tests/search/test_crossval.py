@@ -63,7 +63,7 @@ def scored(program: Program, splits: dict, settings: dict, k: int, metric: str =
         program,
         splits,
         settings,
-        lane={split: len(rows) for split, rows in TRAINING.items()},
+        slot_batch={split: len(rows) for split, rows in TRAINING.items()},
         k=k,
         score=METRICS.build(metric, {}),
         identity=("b", 7),

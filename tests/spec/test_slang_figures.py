@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from bdl.methods.clock import Clock
+from bdl.methods.counters import StepCounters
 from bdl.spec import load_benchmark
 
 ROWS = {"australian": (345, 32, 1e-5), "breast_cancer": (341, 32, 1), "usps_3v5": (770, 64, 25)}
@@ -59,16 +59,16 @@ def test_convergence_of_networks(dataset, precision):
 @pytest.mark.parametrize("updates", [1, 100, 10_000])
 def test_rates_of_the_toy_problem(updates):
     """SLANG: 10 / (1 + t^0.5) and 0.5 / (1 + t^0.25); Bayes by Backprop: 0.1 t^-0.25, from t = 1."""
-    benchmark, clock = load_benchmark("slang-toy"), Clock(updates, updates - 1, True, 1.0)
+    benchmark, counters = load_benchmark("slang-toy"), StepCounters(updates, updates - 1, True, 1.0)
     for name in ("slang-1", "slang-5"):
         entry = benchmark.entries[name]
         method, schedule = entry.method.build(), entry.training.build()
-        factors = schedule.factors(clock, method.groups)
+        factors = schedule.factors(counters, method.groups)
         rates = [entry.hyper["learning_rate"] * a * b for a, b in zip(method.lr_factors, factors, strict=True)]
         assert rates == pytest.approx([10 / (1 + updates**0.5), 0.5 / (1 + updates**0.25)])
         assert (method.momentum, method.samples, schedule.updates(30, 1)) == (0, 100, 10_000)
     bbb = benchmark.entries["bbb"]
-    (factor,) = bbb.training.build().factors(clock, ())
+    (factor,) = bbb.training.build().factors(counters, ())
     assert bbb.hyper["learning_rate"] * factor == pytest.approx(0.1 * updates**-0.25)
     assert math.log1p(math.exp(bbb.method.build().initial_rho)) == pytest.approx(1, abs=1e-4)
     for entry in benchmark.entries.values():

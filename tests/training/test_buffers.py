@@ -15,7 +15,7 @@ from bdl.models.problem import Problem
 from bdl.rng import random_normals, trial_keys
 from bdl.training.batches import minibatches
 from bdl.training.checkpoint import Checkpoint
-from bdl.training.fitting import Looks, finished
+from bdl.training.fitting import EvaluationSchedule, finished
 from bdl.training.schedule import Schedule
 
 from .toy import curve, fitted, pick, same, toy, toy_program, toy_trials
@@ -67,8 +67,8 @@ def test_parameters_are_drawn_from_the_posterior_after_the_update():
     """Summed over the updates, from the trial's stream "track"."""
     program = tracking(epochs=2)
     trials = toy_trials(program, [40])
-    expected, looks = 0.0, Looks("updates", every=1)
-    for n, snapshot in enumerate(program.fitting(trials).run(looks)):
+    expected, evaluations = 0.0, EvaluationSchedule("updates", every=1)
+    for n, snapshot in enumerate(program.fitting(trials).run(evaluations)):
         posterior = program.fitting(trials).posterior(snapshot, 0)
         pairs = (posterior.noise_dim + 1) // 2
         halves = random_normals(trial_keys(trials.identities, "track"), torch.tensor(n, dtype=torch.int32), pairs)
@@ -87,13 +87,13 @@ def test_statistics_change_nothing_that_is_trained():
 
 def test_statistics_are_looked_at_and_kept_like_the_states(tmp_path):
     program = tracking(Swag(warmup_epochs=1), epochs=6)
-    trials, looks = toy_trials(program, [40, 24]), Looks("epochs", every=3)
+    trials, evaluations = toy_trials(program, [40, 24]), EvaluationSchedule("epochs", every=3)
     expected = fitted(program, trials)
     short = fitted(tracking(Swag(warmup_epochs=1)), trials)
-    halfway = [snapshot for snapshot in program.fitting(trials).run(looks) if not snapshot.last]
+    halfway = [snapshot for snapshot in program.fitting(trials).run(evaluations) if not snapshot.last]
     for i, snapshot in enumerate(halfway):
         assert all(torch.equal(snapshot.buffers[name][0], value[i]) for name, value in short.buffers.items())
-    snapshots = program.fitting(trials).run(looks, checkpoint=Checkpoint(tmp_path, "k", every_seconds=0))
+    snapshots = program.fitting(trials).run(evaluations, checkpoint=Checkpoint(tmp_path, "k", every_seconds=0))
     next(snapshots), next(snapshots), next(snapshots)
     found = finished(program.fitting(trials), checkpoint=Checkpoint(tmp_path, "k"))
     assert all(torch.equal(found.buffers[name], value) for name, value in expected.buffers.items())
@@ -127,8 +127,8 @@ def test_inputs_are_changed_by_the_trials_own_numbers():
 def test_changed_inputs_do_not_depend_on_companions_or_looks():
     program = tracking(dataset=toy(augment=shifted, augment_noise=3), epochs=4)
     trials = toy_trials(program, [40, 24, 43])
-    looks = curve(program.fitting(trials), Looks("epochs", every=2))
+    evaluations = curve(program.fitting(trials), EvaluationSchedule("epochs", every=2))
     short = tracking(dataset=program.dataset, epochs=2)
     alone = fitted(short, trials.take([2]))
-    torch.testing.assert_close(looks[2, 2], pick(alone.state, 0), rtol=1e-3, atol=1e-4)
-    assert same(looks[1, 2], pick(fitted(short, trials).state, 1))
+    torch.testing.assert_close(evaluations[2, 2], pick(alone.state, 0), rtol=1e-3, atol=1e-4)
+    assert same(evaluations[1, 2], pick(fitted(short, trials).state, 1))

@@ -13,7 +13,7 @@ from bdl.methods.sgd_iterates import SgdIterates
 from bdl.methods.swag import Swag
 from bdl.methods.vifa import Vifa
 from bdl.training.checkpoint import Checkpoint
-from bdl.training.fitting import Looks, Snapshot, finished
+from bdl.training.fitting import EvaluationSchedule, Snapshot, finished
 from bdl.training.schedule import Schedule
 
 from .test_streaming import streams
@@ -96,13 +96,13 @@ METHODS = {
 def test_a_fit_goes_on_to_the_same_bits(tmp_path, name, unit):
     """Two groups of trials, with five and three minibatches an epoch, cut off in the first, between, in the second."""
     method, epochs = METHODS[name]
-    program, looks = toy_program(method=method, schedule=Schedule(epochs, 8)), Looks(unit, every=1)
+    program, evaluations = toy_program(method=method, schedule=Schedule(epochs, 8)), EvaluationSchedule(unit, every=1)
     trials = toy_trials(program, [40, 24, 43])
     expected = fitted(program, trials)
-    everything = sum(1 for _ in program.fitting(trials).run(looks))
+    everything = sum(1 for _ in program.fitting(trials).run(evaluations))
     for after in {1, 3, everything // 2, everything - 2, everything - 1, everything}:
         checkpoint = at_once(tmp_path, f"{name} {after}")
-        stopped(program.fitting(trials).run(looks, checkpoint=checkpoint), after)
+        stopped(program.fitting(trials).run(evaluations, checkpoint=checkpoint), after)
         heard: list[int] = []
         found = finished(program.fitting(trials), heard.append, at_once(tmp_path, f"{name} {after}"))
         for i in range(3):
@@ -116,33 +116,35 @@ def test_a_fit_goes_on_to_the_same_bits(tmp_path, name, unit):
 
 def test_what_was_done_is_not_done_again(tmp_path, monkeypatch):
     program = toy_program(method=Vifa(), schedule=Schedule(8, 8))
-    trials, looks = toy_trials(program, [40]), Looks("updates", every=1)
-    stopped(program.fitting(trials).run(looks, checkpoint=at_once(tmp_path)), 7)
-    clocks = [snapshot.clock.updates for snapshot in program.fitting(trials).run(looks, checkpoint=at_once(tmp_path))]
-    assert clocks == [7, 8, 9, 10], "after six updates, the last that were saved"
+    trials, evaluations = toy_trials(program, [40]), EvaluationSchedule("updates", every=1)
+    stopped(program.fitting(trials).run(evaluations, checkpoint=at_once(tmp_path)), 7)
+    counts = [
+        snapshot.counters.updates for snapshot in program.fitting(trials).run(evaluations, checkpoint=at_once(tmp_path))
+    ]
+    assert counts == [7, 8, 9, 10], "after six updates, the last that were saved"
 
 
 def test_the_epoch_of_divergence_outlives_the_interruption(tmp_path):
     """A state that is finite again later."""
     program = toy_program(method=Vifa(), schedule=Schedule(8, 8))
     trials = toy_trials(program, [40, 40], learning_rate=[0.01, float("nan")])
-    stopped(program.fitting(trials).run(Looks("epochs", every=1), checkpoint=at_once(tmp_path)), 6)
+    stopped(program.fitting(trials).run(EvaluationSchedule("epochs", every=1), checkpoint=at_once(tmp_path)), 6)
     assert finished(program.fitting(trials), checkpoint=at_once(tmp_path)).diverged.tolist() == [0, 1]
 
 
-def states(fitting, looks, checkpoint=None) -> dict[int, list[Tensor]]:
+def states(fitting, evaluations, checkpoint=None) -> dict[int, list[Tensor]]:
     """All streams at each look."""
     return {
-        snapshot.clock.updates: [leaf.clone() for leaf in snapshot.state]
-        for snapshot in fitting.run(looks, checkpoint=checkpoint)
+        snapshot.counters.updates: [leaf.clone() for leaf in snapshot.state]
+        for snapshot in fitting.run(evaluations, checkpoint=checkpoint)
     }
 
 
 def test_streams_go_on_to_the_same_bits(tmp_path):
-    fitting, looks = streams(OnlinePxEm(2), length=3300), Looks("observations", every=700)
-    expected = states(fitting, looks)
-    stopped(fitting.run(looks, checkpoint=at_once(tmp_path)), 4)
-    rest = states(fitting, looks, at_once(tmp_path))
+    fitting, evaluations = streams(OnlinePxEm(2), length=3300), EvaluationSchedule("observations", every=700)
+    expected = states(fitting, evaluations)
+    stopped(fitting.run(evaluations, checkpoint=at_once(tmp_path)), 4)
+    rest = states(fitting, evaluations, at_once(tmp_path))
     assert list(expected) == [700, 1400, 2100, 2800, 3300]
     assert list(rest) == [2100, 2800, 3300], "two thousand had been learnt from"
     assert all(same(rest[place], expected[place]) for place in rest)

@@ -15,7 +15,7 @@ from bdl.models.networks import Linear
 from bdl.models.problem import Problem
 from bdl.posteriors import DiagonalGaussian
 from bdl.training.direct import TrainingData
-from bdl.training.fitting import Looks, finished
+from bdl.training.fitting import EvaluationSchedule, finished
 
 from .toy import HYPER, toy_program, toy_trials
 
@@ -126,7 +126,7 @@ def test_an_external_method_is_seen_where_looks_are_due_and_in_the_end():
     program = program_of(Showing())
     trials = toy_trials(program, [40, 24])
     fitting = program.fitting(trials)
-    seen = [(s.index, s.clock.updates, s.last) for s in fitting.run(Looks("updates", every=12))]
+    seen = [(s.index, s.counters.updates, s.last) for s in fitting.run(EvaluationSchedule("updates", every=12))]
     assert seen == [(index, at, at == 30) for index in ((0,), (1,)) for at in (12, 24, 30)]
     end = finished(fitting)
     assert end.updates.tolist() == [30, 30]

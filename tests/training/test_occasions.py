@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bdl.methods.base import MinibatchMethod
-from bdl.methods.clock import Clock
+from bdl.methods.counters import StepCounters
 from bdl.methods.iterates_fa import IteratesFa
 from bdl.methods.sgd_iterates import SgdIterates
 from bdl.methods.swag import Swag
@@ -35,11 +35,11 @@ class Logging(MinibatchMethod):
     def init(self, problem, noise):
         return Log(torch.zeros(30), torch.zeros((), dtype=torch.int64))
 
-    def phase(self, clock: Clock) -> str:
-        return "early" if clock.updates <= 3 else "step"
+    def phase(self, counters: StepCounters) -> str:
+        return "early" if counters.updates <= 3 else "step"
 
-    def due(self, clock: Clock) -> tuple[str, ...]:
-        return (*(["often"] if clock.updates % 2 == 0 else []), *(["epoch"] if clock.ended else []))
+    def due(self, counters: StepCounters) -> tuple[str, ...]:
+        return (*(["often"] if counters.updates % 2 == 0 else []), *(["epoch"] if counters.ended else []))
 
     def early(self, state, batches, hyper, noise, problem):
         here = torch.arange(30) == state.count
@@ -85,15 +85,15 @@ def test_every_update_is_made_by_what_the_clock_says():
 )
 def test_occasions_of_the_methods(method, expected):
     """Three updates an epoch."""
-    clocks = [Clock(n, n // 3, n % 3 == 0, 3.0) for n in range(1, len(expected) + 1)]
-    assert [" ".join(occasion(method, clock)) for clock in clocks] == expected
+    counts = [StepCounters(n, n // 3, n % 3 == 0, 3.0) for n in range(1, len(expected) + 1)]
+    assert [" ".join(occasion(method, counters)) for counters in counts] == expected
 
 
 def test_a_method_need_not_know_of_occasions():
     class Plain:
         """Only steps."""
 
-    assert occasion(Plain(), Clock(3, 1, True, 3.0)) == ("step",)
+    assert occasion(Plain(), StepCounters(3, 1, True, 3.0)) == ("step",)
 
 
 def test_frequent_occasions_have_a_compiled_program_of_their_own(monkeypatch):

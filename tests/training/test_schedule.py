@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.methods.base import MinibatchMethod
-from bdl.methods.clock import Clock
+from bdl.methods.counters import StepCounters
 from bdl.methods.slang import Slang
 from bdl.methods.vifa import Vifa
 from bdl.training.rates import Constant, Decay, Exponential, Power, Ramp, Warmup
@@ -18,7 +18,7 @@ from bdl.training.schedule import RATES, Schedule
 
 from .toy import fitted, pick, same, toy_program, toy_trials
 
-FIRST, FIFTH, SIXTH = Clock(1, 0, False, 2.5), Clock(5, 2, True, 2.5), Clock(6, 2, False, 2.5)
+FIRST, FIFTH, SIXTH = StepCounters(1, 0, False, 2.5), StepCounters(5, 2, True, 2.5), StepCounters(6, 2, False, 2.5)
 """Updates of epochs 0, 1 and 2, of two and a half updates each."""
 
 
@@ -36,13 +36,13 @@ FIRST, FIFTH, SIXTH = Clock(1, 0, False, 2.5), Clock(5, 2, True, 2.5), Clock(6, 
     ],
 )
 def test_factors(rate, factors):
-    found = [rate.factor(clock) for clock in (FIRST, FIFTH, SIXTH)]
+    found = [rate.factor(counters) for counters in (FIRST, FIFTH, SIXTH)]
     assert found == pytest.approx(factors, rel=1e-12)
 
 
 def test_a_ramp_does_not_overflow():
     assert Ramp(1e6).factor(FIRST) == 0
-    assert Ramp(0).factor(Clock(1, 10**6, False, 1.0)) == 1
+    assert Ramp(0).factor(StepCounters(1, 10**6, False, 1.0)) == 1
 
 
 def test_rates_are_components():
@@ -88,8 +88,8 @@ def heard(rates: dict, names: tuple[str, ...] = ()) -> Tensor:
 
 @pytest.mark.parametrize("rate", [Decay(0.6), Exponential(0.8), Ramp(3.0), Warmup(2.5)])
 def test_every_update_has_its_factor_of_each_trials_rate(rate):
-    clocks = [Clock(n, n // 5, n % 5 == 0, 5.0) for n in range(1, 31)]
-    factors = torch.tensor([rate.factor(clock) for clock in clocks])
+    counts = [StepCounters(n, n // 5, n % 5 == 0, 5.0) for n in range(1, 31)]
+    factors = torch.tensor([rate.factor(counters) for counters in counts])
     expected = torch.tensor([0.01, 0.02]).unsqueeze(1) * factors
     torch.testing.assert_close(heard({"": rate}).squeeze(-1), expected, rtol=1e-6, atol=0)
 
@@ -117,7 +117,7 @@ def test_constant_rates_change_no_bit(rates):
 class Doubled:
     """Twice the rate."""
 
-    def factor(self, clock: Clock) -> float:
+    def factor(self, counters: StepCounters) -> float:
         return 2.0
 
 

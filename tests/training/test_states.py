@@ -7,9 +7,9 @@ from bdl.methods.point_estimate import Adam
 from bdl.methods.swag import Swag
 from bdl.methods.vifa import Vifa
 from bdl.training.compiling import compiler_found
-from bdl.training.lanes import Lane
 from bdl.training.programs import generators
 from bdl.training.schedule import Schedule
+from bdl.training.slots import SlotBatch
 from bdl.training.states import settled
 
 from .toy import toy_program, toy_trials
@@ -45,7 +45,7 @@ def test_what_lies_otherwise_is_copied():
     [(Adam(), 1), (Vifa(latent_dim=1, gradients_per_update=1), 2), (Swag(warmup_epochs=1, rank=2), 1)],
 )
 def test_a_program_is_compiled_once(method, places, caplog):
-    """A lane of one place, and a factor of one column: each changes the strides of dimensions of size one.
+    """A slot batch of one place, and a factor of one column: each changes the strides of dimensions of size one.
 
     A second variant is an error here, after which the fit goes on uncompiled and says so. Generators of random numbers
     are made anew: those of other fits have variants for other numbers of places.
@@ -53,7 +53,9 @@ def test_a_program_is_compiled_once(method, places, caplog):
     generators.cache_clear()
     program = toy_program(method=method, schedule=Schedule(3, 8))
     trials = toy_trials(program, [40] * places)
-    lane = Lane([len(rows) for rows in trials.rows], range(places), least=1)
+    slot_batch = SlotBatch([len(rows) for rows in trials.rows], range(places), least=1)
     with torch._dynamo.config.patch(error_on_recompile=True):
-        assert [snapshot.last for snapshot in program.fitting(trials, compile=True, lane=lane).run()] == [True]
+        assert [snapshot.last for snapshot in program.fitting(trials, compile=True, slot_batch=slot_batch).run()] == [
+            True
+        ]
     assert "torch.compile failed" not in caplog.text

@@ -1,4 +1,4 @@
-"""Streams learnt from as one batch: one after the other gives the same, and looks leave no trace."""
+"""Streams learnt from as one batch: one after the other gives the same, and evaluations leave no trace."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from bdl.errors import InputError
 from bdl.methods.batch_fa import BatchFa
 from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm
-from bdl.training.fitting import Looks, finished
+from bdl.training.fitting import EvaluationSchedule, finished
 from bdl.training.streaming import StreamFitting, StreamTrial
 
 from .toy import same
@@ -51,9 +51,12 @@ def test_a_look_is_a_stream_of_that_length_and_leaves_no_trace(method):
     """At ends of blocks, of thousands, and anywhere else."""
     fitting = streams(method)
     expected = last(fitting)
-    for looks in (Looks("observations", every=250), Looks("observations", log=True, first=500)):
-        for snapshot in fitting.run(looks):
-            place = snapshot.clock.updates
+    for evaluations in (
+        EvaluationSchedule("observations", every=250),
+        EvaluationSchedule("observations", log=True, first=500),
+    ):
+        for snapshot in fitting.run(evaluations):
+            place = snapshot.counters.updates
             short = replace(
                 fitting, trials=[t._replace(stream=replace(t.stream, length=place)) for t in fitting.trials]
             )
@@ -63,10 +66,15 @@ def test_a_look_is_a_stream_of_that_length_and_leaves_no_trace(method):
 
 
 def test_places():
-    clocks = [snapshot.clock.updates for snapshot in streams(OnlineEm(2)).run(Looks("observations", log=True))]
-    assert clocks == [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 1300]
-    clocks = [snapshot.clock.updates for snapshot in streams(OnlineEm(2)).run(Looks("observations", every=650))]
-    assert clocks == [650, 1300]
+    counts = [
+        snapshot.counters.updates for snapshot in streams(OnlineEm(2)).run(EvaluationSchedule("observations", log=True))
+    ]
+    assert counts == [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 1300]
+    counts = [
+        snapshot.counters.updates
+        for snapshot in streams(OnlineEm(2)).run(EvaluationSchedule("observations", every=650))
+    ]
+    assert counts == [650, 1300]
 
 
 def test_progress_counts_all_observations():
@@ -77,4 +85,4 @@ def test_progress_counts_all_observations():
 
 def test_streams_have_no_epochs():
     with pytest.raises(InputError, match="a stream has no epochs; count observations"):
-        next(streams(OnlineEm(2)).run(Looks("epochs", every=1)))
+        next(streams(OnlineEm(2)).run(EvaluationSchedule("epochs", every=1)))

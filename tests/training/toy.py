@@ -12,7 +12,7 @@ from bdl.methods.vifa import Vifa
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Mlp
 from bdl.models.problem import Problem
-from bdl.training.fitting import Fitting, Looks, Snapshot, finished
+from bdl.training.fitting import EvaluationSchedule, Fitting, Snapshot, finished
 from bdl.training.program import Program
 from bdl.training.schedule import Schedule
 from bdl.training.trials import Pool, Trials
@@ -66,12 +66,12 @@ def fitted(program: Program, trials: Trials, compile: bool = False) -> Snapshot:
     return finished(program.fitting(trials, compile=compile))
 
 
-def curve(fitting: Fitting, looks: Looks) -> dict[tuple[int, int], list[Tensor]]:
+def curve(fitting: Fitting, evaluations: EvaluationSchedule) -> dict[tuple[int, int], list[Tensor]]:
     """State of each trial at each place that was looked at, and under place 0 in the end."""
     found = {}
-    for snapshot in fitting.run(looks):
+    for snapshot in fitting.run(evaluations):
         for position, trial in enumerate(snapshot.index):
-            place = looks.due(snapshot.clock)
+            place = evaluations.due(snapshot.counters)
             if place:
                 found[trial, place] = pick(snapshot.state, position)
             if snapshot.last:

@@ -93,7 +93,7 @@ def failures(rows: pd.DataFrame) -> Section | None:
 
 
 def hypers(rows: pd.DataFrame, axes: Sequence[str]) -> Section | None:
-    """Tell what hyper-parameters the final fits had: median, least and greatest over the splits."""
+    """Return what hyper-parameters the final fits had: median, least and greatest over the splits."""
     lines = [
         (*map(str, key), column.removeprefix("hyper_"), *_spread(values))
         for key, own in rows.groupby(["dataset", "entry", *axes], sort=False)

@@ -62,7 +62,7 @@ def write_page(asked: Variant, results: Path, target: Path | None = None) -> Pat
 
 
 def _filled(found: Found, place: Path, source: Path) -> dict[str, Any]:
-    """Give what the template names: figures of one folder, and rows of another if they are a part of those there."""
+    """Return what the template names: figures of one folder, and rows of another if they are a part of those there."""
     cells, rows, benchmark = content.comparison(found), content.every_row(found, source), found.benchmark
     pictures = content.pictures(place, benchmark.name)
     return {

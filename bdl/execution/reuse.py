@@ -14,7 +14,7 @@ from bdl.store.store import Store
 _STAGES: tuple[Stage, ...] = ("search", "final")
 
 
-def take_over(cells: Sequence[Cell], store: Store, folders: Iterable[Path]) -> int:
+def reuse_fits(cells: Sequence[Cell], store: Store, folders: Iterable[Path]) -> int:
     """Copy fits that are the same from other stores: equal hashes mean equal spec, data and code.
 
     Parameters
@@ -39,8 +39,8 @@ def take_over(cells: Sequence[Cell], store: Store, folders: Iterable[Path]) -> i
     return count
 
 
-def at_hand(cells: Sequence[Cell], store: Store, folders: Iterable[Path]) -> dict[CellKey, set[int]]:
-    """List the splits of each cell that `take_over` would copy; arguments as there."""
+def reusable(cells: Sequence[Cell], store: Store, folders: Iterable[Path]) -> dict[CellKey, set[int]]:
+    """List the splits of each cell that `reuse_fits` would copy; arguments as there."""
     found: dict[CellKey, set[int]] = {cell.key: set() for cell in cells}
     for path in (folder / "store.sqlite" for folder in folders):
         if path.exists():

@@ -1,4 +1,4 @@
-"""The order of the rooms, and the size of files."""
+"""The order of the packages, and the size of files."""
 
 import os
 import re
@@ -65,10 +65,10 @@ def test_a_module_without_a_place_is_found(copy):
 
 
 def test_architecture_page_has_the_order_that_is_checked():
-    page = (ROOT / "docs/architecture.md").read_text("utf-8").partition("## Rooms")[2].partition("## ")[0]
+    page = (ROOT / "docs/architecture.md").read_text("utf-8").partition("## Packages")[2].partition("## ")[0]
     printed = re.findall(r"`(\w+)(?:/|\.py)`", "\n".join(re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)))
-    rooms, _ = tomllib.loads(CONFIG.read_text("utf-8"))["tool"]["importlinter"]["contracts"]
-    layers = [room for layer in rooms["layers"] for room in layer.split(" | ")]
+    packages, _ = tomllib.loads(CONFIG.read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    layers = [package for layer in packages["layers"] for package in layer.split(" | ")]
     assert printed == layers[:0:-1]  # from low to high, without __main__
 
 

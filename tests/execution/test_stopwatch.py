@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 import torch
+from bdl.execution.clock import Stopwatch
 
-from bdl.execution.clock import WorkClock
 from bdl.execution.groups import Chosen, FinalGroup, SearchGroup
 
 DELAY = 0.5
@@ -33,7 +33,7 @@ def slow_compiler(monkeypatch):
 def test_it_stands_still_between_pause_and_resume(monkeypatch):
     now = iter([0, 1, 3, 10, 11, 12])
     monkeypatch.setattr(time, "perf_counter", lambda: next(now))
-    clock = WorkClock()
+    clock = Stopwatch()
     told = [clock.now()]
     clock.pause("of some compilation")
     clock.resume("of some compilation")
@@ -44,7 +44,7 @@ def test_it_stands_still_between_pause_and_resume(monkeypatch):
 
 
 def test_compilations_pause_it(slow_compiler):
-    with WorkClock() as clock:
+    with Stopwatch() as clock:
         wall, work = time.perf_counter(), clock.now()
         assert torch.compile(lambda x: x.sin() + 1)(torch.zeros(3)).tolist() == [1, 1, 1]
         spent, elapsed = clock.now() - work, time.perf_counter() - wall

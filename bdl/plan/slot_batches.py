@@ -1,6 +1,6 @@
 """Lanes of a cell: which splits have places side by side, from the spec alone, whichever of them run.
 
-See `bdl.training.lanes` for what that is good for. Lanes are wide enough for the launches of kernels to weigh little,
+See `bdl.training.slots` for what that is good for. Lanes are wide enough for the launches of kernels to weigh little,
 and no wider than that, so that one split by itself costs little more than its share.
 """
 
@@ -10,30 +10,30 @@ from bdl.models.base import LayeredModel
 from bdl.plan.cell import Cell
 from bdl.store.rows import Stage
 
-# Measured on two cores (scripts/bench_training.py): up to here a wider lane is faster, and little is lost beyond.
+# Measured on two cores (scripts/bench_training.py): up to here a wider slot batch is faster, and little is lost beyond.
 _NUMBERS = {"cpu": 400_000, "cuda": 50_000_000}
-"""Numbers that an update of a lane goes through, if there are enough splits: parameters, normals or activations."""
+"""Numbers of an update of a slot batch, if there are enough splits: parameters, normals or activations."""
 
 
-def lane(cell: Cell, stage: Stage, split: int) -> range:
-    """Give the splits that have places beside a split, itself among them.
+def slot_batch(cell: Cell, stage: Stage, split: int) -> range:
+    """Return the splits that have places beside a split, itself among them.
 
-    The last lane has as many as the others: splits that do not exist keep places, too. Where nothing trains side by
-    side, all splits are one lane.
+    The last slot batch has as many as the others: splits that do not exist keep slots. Where nothing trains side
+    by side, all splits are one slot_batch.
     """
     count = side_by_side(cell, stage)
     first = split // count * count
     return range(first, first + count)
 
 
-def lane_rows(cell: Cell, stage: Stage, split: int) -> dict[int, int]:
-    """Count the training rows of each split of a lane; one that does not exist has those of the last."""
+def slot_rows(cell: Cell, stage: Stage, split: int) -> dict[int, int]:
+    """Count the training rows of each split of a slot batch; one that does not exist has those of the last."""
     last, rows = splits_of(cell) - 1, cell.rows if stage == "final" else cell.data.split
-    return {own: len(rows(min(own, last)).train) for own in lane(cell, stage, split)}
+    return {own: len(rows(min(own, last)).train) for own in slot_batch(cell, stage, split)}
 
 
 def side_by_side(cell: Cell, stage: Stage) -> int:
-    """Count the splits of a lane; one where all settings of a search go together, which fill the cache of a CPU."""
+    """Count the splits of a batch; one where the settings of a search go together, which fill the cache of a CPU."""
     splits, training, search = splits_of(cell), cell.settings.training, cell.settings.search
     if training is None:
         return splits
@@ -41,12 +41,12 @@ def side_by_side(cell: Cell, stage: Stage) -> int:
     if stage == "search" and search and cell.device == "cpu" and at_once == search.trials * search.folds:
         return 1
     widest = max(least(cell), _NUMBERS[cell.device] // (at_once * _numbers(cell)))
-    lanes = -(-splits // widest)
-    return -(-splits // lanes)
+    slot_batches = -(-splits // widest)
+    return -(-splits // slot_batches)
 
 
 def least(cell: Cell) -> int:
-    """Count the places of a lane at the least: one on a GPU and for a fit larger than a lane should be, else two."""
+    """Count the slots of a batch at the least: one on a GPU and for a fit larger than a batch should be, else two."""
     alone = cell.device == "cuda" or (cell.settings.training and _numbers(cell) > _NUMBERS[cell.device])
     return 1 if alone else 2
 

@@ -1,4 +1,4 @@
-"""Places in lanes: how they are filled, and that a trial's bits do not depend on who stands beside it."""
+"""Places in slot batches: how they are filled, and that a trial's bits do not depend on who stands beside it."""
 
 import numpy as np
 import pytest
@@ -12,8 +12,8 @@ from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Mlp
 from bdl.models.problem import Problem
 from bdl.training.fitting import finished
-from bdl.training.lanes import Lane, Part
 from bdl.training.schedule import Schedule
+from bdl.training.slots import Part, SlotBatch
 
 from .toy import pick, same, toy, toy_program, toy_trials
 
@@ -24,11 +24,11 @@ LENGTHS = [40, 24, 47, 50, 31, 44]
 def test_parts_have_the_places_of_trials_with_as_many_minibatches():
     """Trials 0 and 1 have the places 5 and 1; those of 3 stay empty, and no part is made of them alone."""
     schedule = Schedule(epochs=1, batch_size=8)
-    assert list(Lane(LENGTHS, (5, 1)).parts(schedule)) == [
+    assert list(SlotBatch(LENGTHS, (5, 1)).parts(schedule)) == [
         Part(0, standing=[0, 0, 0], places=[2], fitted=(0,)),
         Part(1, standing=[1, 1], places=[0], fitted=(1,)),
     ]
-    assert list(Lane(LENGTHS, (3, 2, 0)).parts(schedule)) == [
+    assert list(SlotBatch(LENGTHS, (3, 2, 0)).parts(schedule)) == [
         Part(0, standing=[2, 1, 1], places=[1, 0], fitted=(1, 2)),
         Part(2, standing=[0, 0], places=[0], fitted=(0,)),
     ]
@@ -36,9 +36,9 @@ def test_parts_have_the_places_of_trials_with_as_many_minibatches():
 
 def test_parts_have_as_many_rows_where_incomplete_minibatches_are_kept():
     schedule = Schedule(epochs=1, batch_size=8, incomplete="keep")
-    (alone,) = Lane([40], (0,), least=1).parts(schedule)
+    (alone,) = SlotBatch([40], (0,), least=1).parts(schedule)
     assert alone.standing == [0]
-    (part,) = Lane([40, 39, 40], (2,)).parts(schedule)
+    (part,) = SlotBatch([40, 39, 40], (2,)).parts(schedule)
     assert part == Part(0, standing=[0, 0], places=[1], fitted=(0,))
 
 
@@ -53,12 +53,12 @@ def test_parts_have_as_many_rows_where_incomplete_minibatches_are_kept():
     ids=lambda method: type(method).__name__,
 )
 def test_a_trial_has_the_same_bits_in_any_company(method):
-    """Unlike numbers of minibatches: the lane is trained in parts."""
+    """Unlike numbers of minibatches: the slot batch is trained in parts."""
     program = toy_program(method=method, schedule=Schedule(epochs=6, batch_size=8))
     trials = toy_trials(program, LENGTHS)
     everyone = finished(program.fitting(trials))
     for company in ([4], [2], [5, 0], [3, 1, 2]):
-        found = finished(program.fitting(trials.take(company), lane=Lane(LENGTHS, company)))
+        found = finished(program.fitting(trials.take(company), slot_batch=SlotBatch(LENGTHS, company)))
         assert len(found.diverged) == len(company)
         for position, trial in enumerate(company):
             assert same(pick(found.state, position), pick(everyone.state, trial))
@@ -92,7 +92,7 @@ def test_fits_as_the_benchmarks_have_them_alone_in_pairs_and_in_twenties(method,
     everyone = finished(program.fitting(trials))
     assert all(leaf.isfinite().all() for leaf in tree_leaves(everyone.state))
     for company in ([13], [19, 13]):
-        found = finished(program.fitting(trials.take(company), lane=Lane(lengths, company)))
+        found = finished(program.fitting(trials.take(company), slot_batch=SlotBatch(lengths, company)))
         for position, trial in enumerate(company):
             assert same(pick(found.state, position), pick(everyone.state, trial))
 
@@ -100,5 +100,5 @@ def test_fits_as_the_benchmarks_have_them_alone_in_pairs_and_in_twenties(method,
 def test_progress_counts_no_copies():
     program, heard = toy_program(schedule=Schedule(epochs=4, batch_size=8)), []
     trials = toy_trials(program, LENGTHS).take([4, 0])
-    finished(program.fitting(trials, lane=Lane(LENGTHS, (4, 0))), heard.append)
+    finished(program.fitting(trials, slot_batch=SlotBatch(LENGTHS, (4, 0))), heard.append)
     assert sum(heard) == 4 * (3 + 5)

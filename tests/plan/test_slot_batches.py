@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from bdl.plan import cost, lanes
+from bdl.plan import cost, slot_batches
 from bdl.plan.cost import compiles, width
-from bdl.plan.lanes import lane, lane_rows, side_by_side
 from bdl.plan.planning import plan
+from bdl.plan.slot_batches import side_by_side, slot_batch, slot_rows
 from bdl.spec import load_benchmark
 
 
@@ -17,13 +17,13 @@ def cell(*overrides, entry="slang-nn", splits=(0, 1, 2), profile="quick"):
 
 
 def numbers(monkeypatch, count):
-    monkeypatch.setattr(lanes, "_NUMBERS", {"cpu": count})
+    monkeypatch.setattr(slot_batches, "_NUMBERS", {"cpu": count})
 
 
 def test_few_small_fits_are_one_lane():
     """A network 10-50-1 has 601 parameters: 7 splits of 4 x 601 numbers, times 3 folds in a round of the search."""
     found = cell("splits=7")
-    assert lane(found, "final", 0) == lane(found, "search", 6) == range(7)
+    assert slot_batch(found, "final", 0) == slot_batch(found, "search", 6) == range(7)
     assert (width(found, "final"), width(found, "search")) == (7, 21)
 
 
@@ -32,24 +32,24 @@ def test_few_small_fits_are_one_lane():
     [(7, range(4, 7)), (4, range(4, 8)), (3, range(3, 6)), (2, range(4, 6)), (1, range(4, 6)), (0.1, range(4, 5))],
 )
 def test_lanes_are_as_wide_as_numbers_allow_and_equally_wide(monkeypatch, most, expected):
-    """Split 4 of 7, where a lane may have so many; two at least, unless a fit alone is more than a lane should be; and
-    the last lane is as wide as the others."""
+    """Split 4 of 7, where a batch may have so many; two at least, unless a fit alone is more than a batch should be;
+    and the last batch is as wide as the others."""
     found = cell("splits=7")
-    numbers(monkeypatch, most * lanes.load(found))
+    numbers(monkeypatch, most * slot_batches.load(found))
     if most == 7:
         expected = range(7)
-    assert lane(found, "final", 4) == expected
-    assert lanes.least(found) == (1 if most < 1 else 2)
+    assert slot_batch(found, "final", 4) == expected
+    assert slot_batches.least(found) == (1 if most < 1 else 2)
 
 
 def test_on_a_gpu_one_split_trains_alone():
-    assert lanes.least(replace(cell(), device="cuda")) == 1
+    assert slot_batches.least(replace(cell(), device="cuda")) == 1
 
 
 def test_activations_count_where_they_are_more_than_parameters(monkeypatch):
     """100 rows of 50 outputs are more than 601 parameters: an update has 5000 numbers for each 601."""
     found = cell("splits=7", "entries.slang-nn.training.batch_size=100")
-    each = lanes.load(found) * 5000 // 601
+    each = slot_batches.load(found) * 5000 // 601
     numbers(monkeypatch, 4 * each - 1)
     assert side_by_side(found, "final") == 3
     numbers(monkeypatch, 4 * each)
@@ -61,30 +61,30 @@ def test_the_inputs_of_a_linear_model_count_once_for_all_samples(samples, expect
     """100 rows of 10 inputs; from 1000 samples, whose 11 parameters are fewer than 100 outputs, as many outputs."""
     model = "entries.slang-nn.model={name: linear}"
     found = cell(model, "entries.slang-nn.training.batch_size=100", f"entries.slang-nn.method.samples={samples}")
-    assert lanes.load(found) == samples * found.problem.dim
-    assert lanes._numbers(found) == expected
+    assert slot_batches.load(found) == samples * found.problem.dim
+    assert slot_batches._numbers(found) == expected
 
 
 def test_the_settings_of_a_random_search_are_a_lane_by_themselves():
     found = cell(entry="vifa-nn")
-    assert lane(found, "search", 2) == range(2, 3)
+    assert slot_batch(found, "search", 2) == range(2, 3)
     assert width(found, "search") == 4 * 3
-    assert lane(replace(found, device="cuda"), "search", 2) == range(3)
+    assert slot_batch(replace(found, device="cuda"), "search", 2) == range(3)
 
 
 def test_nothing_depends_on_the_splits_that_run():
     every, one = cell(), cell(splits=(1,))
     for stage in ("search", "final"):
-        assert lane(one, stage, 1) == lane(every, stage, 1)
-        assert lane_rows(one, stage, 1) == lane_rows(every, stage, 1)
+        assert slot_batch(one, stage, 1) == slot_batch(every, stage, 1)
+        assert slot_rows(one, stage, 1) == slot_rows(every, stage, 1)
         assert (width(one, stage), compiles(one, stage)) == (width(every, stage), compiles(every, stage))
 
 
 def test_a_split_that_does_not_exist_has_the_rows_of_the_last(monkeypatch):
     """442 rows, of which 398 are for training; split 5 is none of the 5."""
     found = cell("splits=5")
-    numbers(monkeypatch, 2 * lanes.load(found))
-    assert lane_rows(found, "final", 4) == {4: 398, 5: 398}
+    numbers(monkeypatch, 2 * slot_batches.load(found))
+    assert slot_rows(found, "final", 4) == {4: 398, 5: 398}
 
 
 CONVOLUTION = """

@@ -7,7 +7,7 @@ import time
 from typing import Self
 
 
-class WorkClock:
+class Stopwatch:
     """Tells seconds as a context manager; within it, compilations pause the clock."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class WorkClock:
         callback_handler.remove_end_callback(self.resume)
 
     def now(self) -> float:
-        """Give the seconds since an arbitrary moment."""
+        """Return the seconds since an arbitrary moment."""
         return time.perf_counter() - self._paused
 
     def pause(self, *_: object) -> None:

@@ -17,7 +17,7 @@ class Part(NamedTuple):
     """Places with the same minibatches an epoch, which train as one program."""
 
     number: int
-    """Among the parts of the lane, whether or not they are fitted."""
+    """Among the parts of the slot batch, whether or not they are fitted."""
     standing: list[int]
     """The trial that stands at each place."""
     places: list[int]
@@ -27,7 +27,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Lane:
+class SlotBatch:
     """The places of trials that train side by side.
 
     Parameters

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 
-from bdl.execution.executors import Crew, LostWorker, OverTime, Report
+from bdl.execution.executors import LostWorker, OverTime, Report, WorkerPool
 from bdl.execution.groups import Group, attempt, failed
 from bdl.execution.limits import hard
 from bdl.store.rows import Outcome
 
 
 @dataclass(eq=False)
-class Street:
+class JobChain:
     """Stages that follow one another; the groups of a stage are ready when all before it are kept.
 
     Parameters
@@ -29,7 +29,7 @@ class Street:
     running: int = 0
 
     def advance(self) -> bool:
-        """Ask for the next stage if nothing is left of the last; tell whether a group is ready."""
+        """Declare the next stage if nothing is left of the last; tell whether a group is ready."""
         while not self.ready and not self.running:
             stage = next(self.stages, None)
             if stage is None:
@@ -38,48 +38,50 @@ class Street:
         return bool(self.ready)
 
 
-def drain(streets: Sequence[Street], crew: Crew, report: Report, poll: float = 0.1) -> None:
-    """Run all groups; a worker that is free takes the first that is ready, those of earlier streets before others.
+def run_chains(chains: Sequence[JobChain], worker_pool: WorkerPool, report: Report, poll: float = 0.1) -> None:
+    """Run all groups; a worker that is free takes the first that is ready, those of earlier chains before others.
 
     Parameters
     ----------
-    streets
+    chains
         What is to be done.
-    crew
+    worker pool
         Where it is done; a group whose worker is lost is begun once more.
     report
         Called with the work that is done.
     poll
         Seconds after which the reports of workers are looked at.
     """
-    running: dict[Future[list[Outcome]], tuple[Street, Group]] = {}
+    running: dict[Future[list[Outcome]], tuple[JobChain, Group]] = {}
     lost = set[Group]()
     while True:
-        while len(running) < crew.size and (street := next((own for own in streets if own.advance()), None)):
-            group = street.ready.popleft()
-            street.running += 1
+        while len(running) < worker_pool.size and (chain := next((own for own in chains if own.advance()), None)):
+            group = chain.ready.popleft()
+            chain.running += 1
             limits = group.members[0][0].benchmark.limits
-            running[crew.submit(attempt, group, report, hard(limits))] = street, group
+            running[worker_pool.submit(attempt, group, report, hard(limits))] = chain, group
         if not running:
             return
         done, _ = wait(running, timeout=poll, return_when=FIRST_COMPLETED)
-        crew.collect(report)
+        worker_pool.collect(report)
         for future in done:
-            street, group = running.pop(future)
-            street.running -= 1
-            if (outcomes := _outcomes(crew, future, group, again=group in lost)) is None:
+            chain, group = running.pop(future)
+            chain.running -= 1
+            if (outcomes := _outcomes(worker_pool, future, group, again=group in lost)) is None:
                 lost.add(group)
-                street.ready.appendleft(group)
+                chain.ready.appendleft(group)
                 continue
-            street.keep(outcomes)
+            chain.keep(outcomes)
             if checkpoint := group.checkpoint():
                 checkpoint.remove()
 
 
-def _outcomes(crew: Crew, future: "Future[list[Outcome]]", group: Group, again: bool) -> list[Outcome] | None:
+def _outcomes(
+    worker_pool: WorkerPool, future: "Future[list[Outcome]]", group: Group, again: bool
+) -> list[Outcome] | None:
     """Take what a group has made; None where its worker is lost for the first time, which is no fault of the fits."""
     try:
-        found: list[Outcome] = crew.result(future)
+        found: list[Outcome] = worker_pool.result(future)
         return found
     except LostWorker as error:
         return failed(group, f"{error}, twice", {}) if again else None

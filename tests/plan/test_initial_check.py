@@ -3,7 +3,7 @@
 import pytest
 
 from bdl.errors import InputError
-from bdl.plan.first_look import check
+from bdl.plan.initial_check import check
 from bdl.plan.planning import plan
 from bdl.spec import load_benchmark
 

@@ -1,9 +1,9 @@
-"""Where a fit stands, as the host counts it: methods, rates and looks decide by it, and never by a tensor."""
+"""Where a fit stands, as the host counts it: methods, rates and evaluations decide by it, and never by a tensor."""
 
 from typing import NamedTuple
 
 
-class Clock(NamedTuple):
+class StepCounters(NamedTuple):
     """What has been done, the update in question included."""
 
     updates: int
