@@ -36,7 +36,7 @@ Stages = list[list[float]]
 
 @dataclass
 class Simulated:
-    """Workers on a counters of their own: the group that ends first is the next to be handed over."""
+    """Workers on a clock of their own: the group that ends first is the next to be handed over."""
 
     size: int
     now: float = 0.0
@@ -116,7 +116,7 @@ def _timed(stage: Sequence[float]) -> list[Group]:
 
 
 def recorded(benchmark: str, profile: str, rows: pd.DataFrame) -> list[Stages]:
-    """Put the rows of a run together to groups: those of a round, or the final fits, of the splits of a slot_batch."""
+    """Put the rows of a run together to groups: those of a round, or the final fits, of the splits of a slot batch."""
     found = []
     for cell in cells_of(load_benchmark(benchmark, profile)):
         own = rows[(rows["dataset"] == cell.key[0]) & (rows["entry"] == cell.key[1])]

@@ -160,7 +160,7 @@ def _stages(batch: Sequence[Cell], store: Store, listener: Listener) -> Iterator
 
 
 def _search_groups(cell: Cell, store: Store) -> list[Group]:
-    """Next round of the splits that have one, a group a slot_batch."""
+    """Next round of the splits that have one, a group for each slot batch."""
     search = cell.settings.search
     if search is None:
         return []

@@ -59,7 +59,7 @@ class EvaluationSchedule:
         return place if place > 0 and self._takes(place) else None
 
     def place(self, counters: StepCounters) -> int:
-        """Return the place on the axis where a counters stands."""
+        """Return the place on the axis where counters stand."""
         return counters.epochs if self.unit == "epochs" else counters.updates
 
     def _takes(self, place: int) -> bool:

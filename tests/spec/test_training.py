@@ -105,7 +105,7 @@ def test_a_fit_without_a_course_is_not_looked_at():
         ("uci-regression", "record={unit: epochs}", "record: give either every, or log: true"),
         ("uci-regression", "record={unit: epochs, every: 2, log: true}", "record: give either every, or log: true"),
         ("uci-regression", "record={unit: epochs, every: 0}", "record.every: Input should be greater than or equal"),
-        ("uci-regression", "record={unit: epochs, every: 2, first: 4}", "first: evaluations every so often begin"),
+        ("uci-regression", "record={unit: epochs, every: 2, first: 4}", "record: first: evaluations every so often"),
         (
             "uci-regression",
             "entries.vifa-nn.record={unit: observations, every: 2}",
