@@ -40,6 +40,8 @@ class FileSet(ABC):
     d: int
     splits: int
     task: ClassVar[Task] = "classification"
+    version: ClassVar[int] = 1
+    """Version of how its files are read; `bdl.versions` says when it goes up."""
 
     @property
     @abstractmethod

@@ -53,6 +53,8 @@ class Table(ABC):
     group: str | None = None
     time: str | None = None
     test_share: Annotated[float, Gt(0), Lt(1)] = 0.1
+    version: ClassVar[int] = 1
+    """Version of how a table is read; `bdl.versions` says when it goes up."""
 
     def __post_init__(self) -> None:
         given = [name for name in ("split_column", "group", "time") if getattr(self, name) is not None]

@@ -77,6 +77,9 @@ class Method(Protocol):
 class MinibatchMethod:
     """Answers that most minibatch methods share: one learning rate, one minibatch an update, any problem will do."""
 
+    version: ClassVar[int] = 1
+    """Version of what it computes; `bdl.versions` says when it goes up."""
+
     @property
     def hyper(self) -> tuple[str, ...]:
         """Names of the per-trial hyper-parameters it needs beside those of the problem."""
@@ -169,6 +172,8 @@ class Direct:
 
     deterministic: ClassVar[bool] = False
     """Whether `fit` ignores its seed."""
+    version: ClassVar[int] = 1
+    """Version of what it computes; `bdl.versions` says when it goes up."""
 
     @property
     def hyper(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ bracket, mean_t = mean_{t-1} + (theta_t - mean_{t-1}) / t.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from annotated_types import Ge
@@ -41,6 +41,8 @@ class FactorEstimator:
     """
 
     latent_dim: Annotated[int, Ge(1)] = 10
+    version: ClassVar[int] = 1
+    """Version of what it computes; `bdl.versions` says when it goes up."""
 
     def check_dim(self, dim: int) -> None:
         """Raise `InputError` unless there are fewer factors than parameters."""

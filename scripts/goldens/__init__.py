@@ -1,0 +1,1 @@
+"""Golden trials: stored digits of every component, held against its version."""

@@ -1,0 +1,216 @@
+"""Golden digits: what is computed today is what was computed when the versions were set."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import golden  # noqa: E402
+from goldens import book, case, catalogue, shipped_settings  # noqa: E402
+
+FOLDER = ROOT / "tests/golden"
+
+
+@pytest.mark.parametrize("kind", book.KINDS)
+def test_digits_are_those_of_the_versions(kind):
+    if lines := golden.check(FOLDER, kinds=[kind]):
+        pytest.fail("\n".join(lines), pytrace=False)
+
+
+def test_every_registered_name_has_a_case_or_a_reason():
+    for kind, registry in case.REGISTRIES.items():
+        owners = {f"{kind}:{name}" for name in registry.builtin} - set(catalogue.SKIPPED)
+        stored = book.read(FOLDER, kind)
+        assert owners <= {next(iter(kept["versions"])) for kept in stored.values()}
+
+
+def test_files_stay_small():
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 500_000
+
+
+def test_reasons_are_of_names_that_exist():
+    names = [name for name in catalogue.SKIPPED if not name.startswith("bdl.")]
+    assert all(book.full(name) == [name] for name in names)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ({"rate": 0.1}, {"rate": 0.2}, True),
+        ({"rank": 2}, {"rank": 30}, True),
+        ({"rank": 1}, {"rank": 2}, False),
+        ({"scale": 0.0}, {"scale": 0.3}, False),
+        ({"scale": None}, {"scale": 0.3}, False),
+        ({"solver": "exact"}, {"solver": "ppca"}, False),
+        ({"bias": True}, {"bias": False}, False),
+        ({"hidden": [50]}, {"hidden": [50, 50]}, False),
+        ({"factors": [1.0, 0.5]}, {"factors": [0.5, 1.0]}, False),
+    ],
+)
+def test_settings_that_select_branches_are_told_apart(one, other, same):
+    assert (shipped_settings.branches(one) == shipped_settings.branches(other)) is same
+
+
+@pytest.fixture
+def one_case(tmp_path):
+    """Store a case of the rate 'constant', changed as a test wants it; give the folder."""
+
+    def call(**changes) -> Path:
+        kept = {name: stored | changes for name, stored in book.read(FOLDER, "rate").items()}
+        (tmp_path / "rate.json").write_text(json.dumps(kept))
+        return tmp_path
+
+    return call
+
+
+def test_moved_digits_say_which_case_and_what_to_do(one_case):
+    folder = one_case()
+    kept = book.read(folder, "rate")
+    kept["warmup"]["digits"]["factors"][0] += 1e-6
+    (folder / "rate.json").write_text(json.dumps(kept))
+    assert golden.check(folder, kinds=["rate"]) == [
+        "golden digits moved: warmup; if that is meant, run `python scripts/golden.py --bump warmup`, "
+        "else restore what was computed"
+    ]
+    book.record(folder, "rate")
+    assert book.read(folder, "rate") == kept  # digits of the same version are never stored anew
+
+
+def test_digits_of_another_version_are_stale_and_recorded(one_case):
+    folder = one_case(versions={"rate:constant": 7})
+    (line,) = golden.check(folder, kinds=["rate"])
+    assert "of another version: run `python scripts/golden.py --record`" in line
+    assert book.record(folder, "rate") == []
+    assert golden.check(folder, kinds=["rate"]) == []
+
+
+def test_missing_and_unused_cases_are_told_and_recorded(one_case):
+    folder = one_case()
+    kept = book.read(folder, "rate")
+    kept["gone"] = {**kept.pop("ramp"), "settings": {"name": "gone"}}
+    (folder / "rate.json").write_text(json.dumps(kept))
+    missing, unused = golden.check(folder, kinds=["rate"])
+    assert missing == "ramp has no golden digits: run `python scripts/golden.py --record`"
+    assert unused.startswith("gone has golden digits, and nothing uses it")
+    book.record(folder, "rate")
+    assert golden.check(folder, kinds=["rate"]) == []
+
+
+def test_what_all_moved_cases_share_is_blamed():
+    found = {}
+    for kind in book.KINDS:
+        kept = book.read(FOLDER, kind)
+        cases = [one for one in catalogue.cases(kind, kept) if "engine" in one.versions]
+        found[kind] = [book.Finding(one, {}, "mean") for one in cases]
+    (line,) = book.lines(found, FOLDER)
+    assert line.endswith("--bump engine`, else restore what was computed")
+    found = {"method": [finding for finding in found["method"] if finding.case.owner == "method:vifa"]}
+    (line,) = book.lines(found, FOLDER)
+    assert "--bump vifa`" in line
+
+
+def test_names_that_stand_for_nothing_or_for_several_are_refused(capsys):
+    assert golden.main(["--check", "conjugate"]) == 2
+    assert "is one of method:conjugate, reference:conjugate: say which" in capsys.readouterr().err
+    assert golden.main(["--bump", "vfia"]) == 2
+    assert "'vfia' is no component" in capsys.readouterr().err
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """Copy what golden trials need, to be changed."""
+    for name in ("bdl", "scripts", "benchmarks", "tests/golden"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def run(folder, *words):
+    return subprocess.run(
+        [sys.executable, folder / "scripts/golden.py", *words],
+        env=os.environ | {"PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def edit(path, before, after):
+    text = path.read_text("utf-8")
+    assert text.count(before) == 1
+    path.write_text(text.replace(before, after), "utf-8")
+
+
+MUTANTS = {
+    "vifa": ("methods/vifa.py", "- C + G.T @ h", "+ C + G.T @ h"),
+    "slang": ("methods/slang.py", "mu = state.mu - self._doubling", "mu = state.mu + self._doubling"),
+    "bbb": ("methods/bbb.py", "alpha * mu + G", "alpha * mu - G"),
+    "online-em": ("methods/online_em.py", "square - (loadings", "square + (loadings"),
+    "nmll": ("metrics/likelihoods.py", "NMLL", "NMLL"),
+}
+
+
+@pytest.mark.slow  # each mutant is a process of its own, which imports everything
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_changed_sign_moves_digits(copy, name):
+    file, before, after = MUTANTS[name]
+    edit(copy / "bdl" / file, before, after)
+    done = run(copy, "--check", name)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert re.search(rf"golden digits moved: .*--bump {name}`", done.stdout)
+
+
+@pytest.mark.slow  # a process that computes all cases of five components
+def test_what_changes_no_digits_leaves_them_alone(copy):
+    edit(copy / "bdl/methods/vifa.py", "parameters of the model; lower it", "parameters: lower it")
+    slang = copy / "bdl/methods/slang.py"
+    slang.write_text(slang.read_text("utf-8").replace("_doubling", "_twice"), "utf-8")
+    with (copy / "bdl/methods/bbb.py").open("a", encoding="utf-8") as file:
+        file.write("\n\ndef unused() -> int:\n    return 3\n")
+    done = run(copy, "--check", "vifa", "slang", "bbb", "online-em", "nmll")
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+@pytest.mark.slow  # processes that compute all cases
+def test_a_new_name_has_no_digits_until_they_are_recorded(copy):
+    edit(
+        copy / "bdl/training/schedule.py",
+        '"warmup": "bdl',
+        '"again": "bdl.training.rates:Warmup",\n        "warmup": "bdl',
+    )
+    done = run(copy)
+    assert done.stdout == "again has no golden digits: run `python scripts/golden.py --record`\n"
+    assert run(copy, "--record").stdout == ""
+    before = book.read(FOLDER, "rate")
+    after = book.read(copy / "tests/golden", "rate")
+    assert {name: after[name] for name in before} == before
+    assert after["again"]["versions"] == {"rate:again": 1}
+
+
+@pytest.mark.slow  # a process that computes all cases again
+@pytest.mark.parametrize("name", ["vifa", "engine", "posterior:full", "synthetic"])
+def test_a_raised_version_is_written_and_its_digits_are_stored_again(copy, name):
+    owner = book.owner(name)
+    if name == "vifa":
+        edit(copy / "bdl" / MUTANTS[name][0], *MUTANTS[name][1:])
+    done = run(copy, "--bump", name)
+    assert done.returncode == 0, done.stdout + done.stderr
+    changed = 0
+    for kind in book.KINDS:
+        before, after = book.read(FOLDER, kind), book.read(copy / "tests/golden", kind)
+        assert list(before) == list(after)
+        for case_name, kept in after.items():
+            rests = owner in kept["versions"]
+            assert kept["versions"] == before[case_name]["versions"] | ({owner: 2} if rests else {})
+            if not rests:
+                assert kept == before[case_name]
+            changed += kept["digits"] != before[case_name]["digits"]
+    assert changed > 5 if name == "vifa" else not changed
+    assert run(copy, "--check", name).stdout == ""
