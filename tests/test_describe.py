@@ -1,7 +1,7 @@
 import pytest
 
+from bdl.cli.describe import _benchmark, _entry, describe
 from bdl.data import DATASETS
-from bdl.describe import _benchmark, _entry, describe
 from bdl.errors import InputError
 from bdl.methods import METHODS
 from bdl.metrics import METRICS

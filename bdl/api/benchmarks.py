@@ -6,8 +6,7 @@ from pathlib import Path
 from rich.console import Console
 from typer import Exit
 
-from bdl import cli_run
-from bdl.api import reading
+from bdl.api import reading, running
 from bdl.api.reading import Names, Results, Splits, asked_for
 from bdl.spec import Benchmark as Spec
 from bdl.spec import load_variant
@@ -85,9 +84,9 @@ class Benchmark:
             What the command line would refuse, in the same words.
         """
         asked = asked_for(self.name_or_path, self.profile, self.set, datasets, methods, splits)
-        ways = cli_run.Ways(Path(results), device, compile, jobs, fresh, changed, published)
+        run_settings = running.RunSettings(Path(results), device, compile, jobs, fresh, changed, published)
         try:
-            cli_run.run(asked, ways, None, Console(quiet=not progress))
+            running.run(asked, run_settings, None, Console(quiet=not progress))
         except Exit as end:
             if end.exit_code != 1:  # some final fits failed
                 raise KeyboardInterrupt from None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from annotated_types import Ge, Le
 
 from bdl.errors import InputError
-from bdl.threads import one_thread
+from bdl.runtime import one_thread
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -19,9 +19,9 @@ from bdl.plan.fingerprint import score_hash
 from bdl.plan.reference import truth
 from bdl.posteriors.base import Posterior
 from bdl.rng import trial_keys
+from bdl.runtime import one_thread
 from bdl.search.study import Setting
 from bdl.spec.labels import MetricName
-from bdl.threads import one_thread
 from bdl.training.trials import fitted_scaling
 
 Buffers = Mapping[str, Tensor]

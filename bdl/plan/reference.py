@@ -5,7 +5,7 @@ from typing import Any
 from bdl.plan.cell import Cell
 from bdl.references.base import CertifiedReference, SampledReference, Truth
 from bdl.references.cache import Recipe
-from bdl.threads import one_thread
+from bdl.runtime import one_thread
 from bdl.training.direct import TrainingData
 
 

@@ -17,7 +17,7 @@ from annotated_types import Ge, Gt, Lt
 from numpy.typing import NDArray
 
 from bdl.errors import InputError
-from bdl.threads import one_thread
+from bdl.runtime import one_thread
 
 Sampler = Literal["nutpie", "pymc"]
 TERM = "features(row)"

@@ -17,7 +17,7 @@ from bdl.methods.counters import StepCounters
 from bdl.models.problem import Problem
 from bdl.posteriors.base import Posterior
 from bdl.rng import trial_keys
-from bdl.threads import one_thread
+from bdl.runtime import one_thread
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.fitting import EvaluationSchedule, Progress, Snapshot, silent
 from bdl.training.states import stacked_buffers

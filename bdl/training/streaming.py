@@ -15,7 +15,7 @@ from bdl.errors import InputError
 from bdl.methods.base import Shapes, StreamMethod
 from bdl.methods.counters import StepCounters
 from bdl.posteriors.base import Posterior
-from bdl.threads import one_thread
+from bdl.runtime import one_thread
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.fitting import EvaluationSchedule, Progress, Snapshot, silent
 

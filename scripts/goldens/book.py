@@ -134,7 +134,7 @@ def _some(names: list[str]) -> str:
 
 def short(owner: str) -> str:
     """Return the name of what has a version, without its kind where that is clear."""
-    kind, _, name = owner.partition(":")
+    _, _, name = owner.partition(":")
     return name if name and len(full(name)) == 1 else owner
 
 

@@ -63,7 +63,7 @@ def _of_class(lines: list[str], tree: ast.Module, node: ast.ClassDef, number: in
         if any(getattr(target, "id", "") == "version" for target in targets):
             lines[inner.lineno - 1 : inner.end_lineno] = [line]
             return "".join(lines)
-    lines.insert(node.body[0].end_lineno or node.lineno, f"\n{line}" + ("" if named else ""))
+    lines.insert(node.body[0].end_lineno or node.lineno, f"\n{line}")
     return "".join(lines) if named else _with_import(lines, tree)
 
 

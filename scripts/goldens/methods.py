@@ -5,7 +5,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, get_args, get_type_hints
 
-import torch
 from torch import Tensor
 
 from bdl.data import Dataset, Stream

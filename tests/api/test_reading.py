@@ -123,7 +123,7 @@ def test_progress_is_shown_if_wanted_and_interruptions_are_kept(run, folder, cap
     def interrupted(*arguments):
         raise Exit(130)
 
-    monkeypatch.setattr("bdl.cli_run.run", interrupted)
+    monkeypatch.setattr("bdl.api.running.run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         small.run(**same)
 

@@ -1,13 +1,22 @@
-"""What several commands take: which benchmark, which part of it, and where its results are."""
+"""Options that several commands take: which benchmark, which part of it, and where its results are."""
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from bdl.errors import InputError
 from bdl.shipped import shipped
+
+if TYPE_CHECKING:
+    from bdl.spec import Variant
+
+
+AUTO = 0
+"""Number of processes that stands for as many as pay."""
 
 
 def _folder(given: str | Path) -> Path:
@@ -15,6 +24,15 @@ def _folder(given: str | Path) -> Path:
     if given == "":
         raise InputError("--results '': give a folder, or leave it out for results")
     return Path(given)
+
+
+def count(given: str | int) -> int:
+    """Take a number of processes, or ``auto``, which is `AUTO`."""
+    if given == "auto":
+        return AUTO
+    if not str(given).isdecimal() or int(given) == AUTO:
+        raise InputError(f"--jobs {given}: give 1, a larger number, or auto")
+    return int(given)
 
 
 def _benchmarks(begun: str) -> list[str]:
@@ -65,3 +83,46 @@ Datasets = Annotated[
 Methods = Annotated[list[str], typer.Option("--method", help="Only this entry (repeatable).", autocompletion=_entries)]
 Splits = Annotated[str | None, typer.Option("--splits", help="How many splits, or which: 5, or 0,3,5-7.")]
 Results = Annotated[Path, typer.Option("--results", parser=_folder, help="Folder of results.")]
+
+
+class Selection(NamedTuple):
+    """A benchmark, or a part or a variant of it, as options select it, and the folder of results."""
+
+    name: Name
+    profile: Profile = "paper"
+    set_: Set = []  # noqa: RUF012  typer makes a list of its own
+    dataset: Datasets = []  # noqa: RUF012
+    method: Methods = []  # noqa: RUF012
+    splits: Splits = None
+    results: Results = Path("results")
+
+    @property
+    def asked(self) -> "Variant":
+        """What is selected; errors as in `bdl.spec.load_variant`."""
+        from bdl.spec import load_variant
+
+        return load_variant(self.name, self.profile, self.set_, self.dataset, self.method, self.splits)
+
+
+def selecting(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command, whose first parameter is a `Selection`, take its fields as options of its own."""
+    own = list(inspect.signature(command).parameters.values())[1:]
+    kind = inspect.Parameter.KEYWORD_ONLY
+    fields = [
+        inspect.Parameter(
+            name,
+            kind,
+            default=Selection._field_defaults.get(name, inspect.Parameter.empty),
+            annotation=annotation,
+        )
+        for name, annotation in Selection.__annotations__.items()
+    ]
+
+    @wraps(command)
+    def wrapped(**given: Any) -> None:
+        command(Selection(**{name: given.pop(name) for name in Selection._fields}), **given)
+
+    parameters = [*fields[:-1], *(parameter.replace(kind=kind) for parameter in own), fields[-1]]  # the folder last
+    wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return wrapped

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from bdl import terminal
+from bdl.cli import terminal
 
 app = typer.Typer(help="List, download and verify the data sets.", no_args_is_help=True)
 
@@ -14,8 +14,8 @@ Names = Annotated[list[str] | None, typer.Argument(help="Data sets; all by defau
 @app.command("list")
 def list_() -> None:
     """List the data sets and whether their files are here."""
+    from bdl.cli.describe import plain
     from bdl.data import DATASETS, about
-    from bdl.describe import plain
 
     lines = [(name, _here(name), plain("; ".join(about(name)))) for name in DATASETS.names()]
     widths = [max(len(line[column]) for line in lines) for column in (0, 1)]

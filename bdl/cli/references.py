@@ -4,15 +4,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bdl import terminal
-from bdl.cli_options import Datasets, Name, Profile
+from bdl.cli import terminal
+from bdl.cli.options import Datasets, Name, Profile
 from bdl.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.console import Console
-
     from bdl.plan.cell import Cell
     from bdl.plan.truths import Reference
 
@@ -76,21 +72,9 @@ def build(
     references = _references(name, profile, dataset)
     if not references:
         raise InputError(f"no reference of {name} is sampled: each is computed when it is needed")
-    make(references, terminal.console(), again=fresh)
+    from bdl.api.running import sample_references
 
-
-def make(references: "Sequence[Reference]", console: "Console", *, again: bool = False) -> None:
-    """Sample references, and say so."""
-    from bdl.plan.truths import build, summary
-
-    for reference, certificate in build(references, again=again):
-        rows, dim = reference.recipe.regression.x.shape
-        if certificate is None:
-            console.print(
-                f"sampling the posterior of {reference.place}: {rows} rows, {dim} parameters", highlight=False
-            )
-        else:
-            console.print(f"  {summary(certificate)}", highlight=False)
+    sample_references(references, terminal.console(), again=fresh)
 
 
 def _references(name: str, profile: str, datasets: list[str]) -> "list[Reference]":

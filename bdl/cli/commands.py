@@ -1,4 +1,4 @@
-"""The command line, `bdl-bench`. Heavy packages are imported by the commands that need them."""
+"""The commands of `bdl-bench`. Heavy packages are imported by the commands that need them."""
 
 import json
 import sys
@@ -8,11 +8,10 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from bdl import __version__, cli_data, cli_references, cli_reports, cli_run, terminal
-from bdl.cli_options import Datasets, Methods, Name, Profile, Results, Set, Splits
+from bdl import __version__
+from bdl.cli import data, references, reports, terminal
+from bdl.cli.options import Results, Selection, count, selecting
 from bdl.errors import InputError
-from bdl.openmp import wait_briefly
-from bdl.pages import keep_pages
 from bdl.shipped import shipped
 
 app = typer.Typer(
@@ -21,9 +20,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(cli_data.app, name="data")
-app.add_typer(cli_references.app, name="references")
-app.add_typer(cli_reports.app)
+app.add_typer(data.app, name="data")
+app.add_typer(references.app, name="references")
+app.add_typer(reports.app)
 
 console = terminal.console()
 
@@ -57,17 +56,13 @@ def options(
 
 
 @app.command()
+@selecting
 def run(
-    name: Name,
-    profile: Profile = "paper",
-    set_: Set = [],
-    dataset: Datasets = [],
-    method: Methods = [],
-    splits: Splits = None,
+    selection: Selection,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     jobs: Annotated[
         int,
-        typer.Option("--jobs", parser=cli_run.count, metavar="<int|auto>", help="Processes that work side by side."),
+        typer.Option("--jobs", parser=count, metavar="<int|auto>", help="Processes that work side by side."),
     ] = 1,
     executor: Annotated[
         str, typer.Option(help="Where groups run: dask:ADDRESS of a scheduler, or slurm:FILE of settings.")
@@ -81,45 +76,37 @@ def run(
         bool, typer.Option("--published", help="Take over published fits that today's spec, data and code made.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much it is and how long it takes.")] = False,
-    results: Results = Path("results"),
     tracking: Tracking = "",
 ) -> None:
     """Run a benchmark; what an interrupted run has done is kept and not done again."""
+    from bdl.api import running
     from bdl.publishing.outcome import tracking_uri
     from bdl.publishing.tracking import check_uri
-    from bdl.spec import load_variant
 
     if dry_run and changed:
         raise InputError("--dry-run --changed: estimate what there is without --changed, or all of it with --fresh")
-    asked = load_variant(name, profile, set_, dataset, method, splits)
-    ways = cli_run.Ways(results, device, compile, jobs, fresh, changed, published, executor)
+    asked, results = selection.asked, selection.results
+    settings = running.RunSettings(results, device, compile, jobs, fresh, changed, published, executor)
     if dry_run:
-        cli_run.forecast(asked, ways, console)
+        running.forecast(asked, settings, console)
         return
     if uri := tracking_uri(tracking, results):
         check_uri(uri, results)
-    cli_run.run(asked, ways, uri, console)
+    running.run(asked, settings, uri, console)
 
 
 @app.command()
+@selecting
 def table(
-    name: Name,
-    profile: Profile = "paper",
+    selection: Selection,
     format: Annotated[str, typer.Option(help="rich, markdown, csv, latex or json.")] = "rich",
     metric: Annotated[list[str], typer.Option("--metric", help="Only this metric (repeatable).")] = [],
-    set_: Set = [],
-    dataset: Datasets = [],
-    method: Methods = [],
-    splits: Splits = None,
-    results: Results = Path("results"),
 ) -> None:
     """Show a benchmark's numbers beside the printed ones."""
     from bdl.publishing.found import find
     from bdl.publishing.outcome import tables
-    from bdl.spec import load_variant
 
-    asked = load_variant(name, profile, set_, dataset, method, splits)
-    rendered = tables(find(asked, results, within=True), format, metric)
+    rendered = tables(find(selection.asked, selection.results, within=True), format, metric)
     if format == "rich":
         console.print(rendered)
     else:
@@ -127,21 +114,15 @@ def table(
 
 
 @app.command()
+@selecting
 def failures(
-    name: Name,
-    profile: Profile = "paper",
-    set_: Set = [],
-    dataset: Datasets = [],
-    method: Methods = [],
-    splits: Splits = None,
+    selection: Selection,
     traceback: Annotated[bool, typer.Option("--traceback", help="Show where in the code, too.")] = False,
-    results: Results = Path("results"),
 ) -> None:
     """List the fits that failed, and why."""
     from bdl.publishing.failures import failures as failed
-    from bdl.spec import load_variant
 
-    found = failed(load_variant(name, profile, set_, dataset, method, splits), results)
+    found = failed(selection.asked, selection.results)
     for own in found:
         fits = f"{own.fits} fit{'s' if own.fits > 1 else ''} of splits {', '.join(map(str, own.splits))}"
         terminal.write(f"{own.cell}, {own.stage}, {fits}: {own.reason}\n")
@@ -154,42 +135,30 @@ def failures(
 
 
 @app.command()
+@selecting
 def figures(
-    name: Name,
-    profile: Profile = "paper",
-    set_: Set = [],
-    dataset: Datasets = [],
-    method: Methods = [],
-    splits: Splits = None,
-    results: Results = Path("results"),
+    selection: Selection,
 ) -> None:
     """Redraw a benchmark's figures as PNG and PDF."""
     from bdl.publishing.outcome import redraw
-    from bdl.spec import load_variant
 
-    for path in redraw(load_variant(name, profile, set_, dataset, method, splits), results):
+    for path in redraw(selection.asked, selection.results):
         console.print(str(path), highlight=False, soft_wrap=True)
 
 
 @app.command()
+@selecting
 def log(
-    name: Name,
-    profile: Profile = "paper",
-    set_: Set = [],
-    dataset: Datasets = [],
-    method: Methods = [],
-    splits: Splits = None,
-    results: Results = Path("results"),
+    selection: Selection,
     tracking: Tracking = "",
 ) -> None:
     """Mirror an earlier run to MLflow."""
     from bdl.publishing.outcome import log_again, tracking_uri
-    from bdl.spec import load_variant
 
-    uri = tracking_uri(tracking, results)
+    uri = tracking_uri(tracking, selection.results)
     if uri is None:
         raise InputError("--tracking none leaves nothing to do; leave it out, or give a tracking URI")
-    n_runs = log_again(load_variant(name, profile, set_, dataset, method, splits), uri, results)
+    n_runs = log_again(selection.asked, uri, selection.results)
     console.print(f"{n_runs} runs are in {uri}", soft_wrap=True)
 
 
@@ -246,7 +215,7 @@ def describe(
     ],
 ) -> None:
     """Describe what a benchmark or a component is."""
-    from bdl.describe import describe as text
+    from bdl.cli.describe import describe as text
 
     console.print(text(name), highlight=False, soft_wrap=True)
 
@@ -258,11 +227,3 @@ def schema() -> None:
     from bdl.spec import json_schema
 
     sys.stdout.write(json.dumps(json_schema(), indent=2) + "\n")
-
-
-def main() -> None:
-    """Run the command line: 0 done, 1 fits failed, 2 bad input, 3 a fault of this program, 130 interrupted."""
-    terminal.prepare()
-    wait_briefly()
-    keep_pages()
-    sys.exit(terminal.ended(lambda: app(standalone_mode=False)))

@@ -7,8 +7,7 @@ import sys
 import pytest
 import torch
 
-from bdl.openmp import SPINS, wait_briefly
-from bdl.threads import one_thread
+from bdl.runtime import SPINS, one_thread, wait_briefly
 
 
 @pytest.mark.parametrize(

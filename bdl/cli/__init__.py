@@ -1,0 +1,16 @@
+"""The command line, `bdl-bench`."""
+
+import sys
+
+
+def main() -> None:
+    """Run the command line: 0 done, 1 fits failed, 2 bad input, 3 a fault of this program, 130 interrupted."""
+    from bdl.cli import terminal
+    from bdl.runtime import keep_pages, wait_briefly
+
+    terminal.prepare()
+    wait_briefly()
+    keep_pages()
+    from bdl.cli.commands import app
+
+    sys.exit(terminal.ended(lambda: app(standalone_mode=False)))
