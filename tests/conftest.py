@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from bdl import cli
+from bdl import cli, runtime
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)
@@ -22,7 +22,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background
 @pytest.fixture
 def invoke(monkeypatch, capsys):
     """Run the command line in this process; give exit code, stdout and stderr."""
-    monkeypatch.setattr(cli, "keep_pages", lambda: None)  # it would outlast the test: others measure memory
+    monkeypatch.setattr(runtime, "keep_pages", lambda: None)  # it would outlast the test: others measure memory
 
     def call(*words: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["bdl-bench", *map(str, words)])

@@ -332,7 +332,7 @@ def test_an_interrupted_run_says_how_to_go_on(tiny, tmp_path, run, invoke, monke
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("bdl.execution.queue.run", interrupt)
+        patch.setattr("bdl.api.running.run_cells", interrupt)
         code, _, err = run(tiny)
     assert code == 130
     assert err == "interrupted; the same command goes on from here\n"

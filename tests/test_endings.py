@@ -92,7 +92,7 @@ def test_an_interrupted_command_is_code_130(tiny, invoke, monkeypatch):
     assert invoke("table", tiny)[0] == 130
 
 
-@pytest.mark.parametrize("call", ["bdl.publishing.outcome.publish", "bdl.execution.queue.run"])
+@pytest.mark.parametrize("call", ["bdl.api.running.publish", "bdl.api.running.run_cells"])
 def test_a_full_disk_is_told_in_one_line(tiny, invoke, monkeypatch, call):
     monkeypatch.setattr(call, raising(OSError(errno.ENOSPC, "No space left on device", "table.md")))
     code, _, err = invoke("run", tiny, "--no-compile", "--tracking", "none")

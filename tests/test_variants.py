@@ -191,7 +191,7 @@ def test_figures_never_take_the_place_of_plots_that_have_data(published, tiny, r
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("bdl.execution.queue.run", interrupt)
+        patch.setattr("bdl.api.running.run_cells", interrupt)
         assert run(tiny)[0] == 130
     for extra in ("store.sqlite", "store.lock"):
         before[str(published / extra)] = (published / extra).read_bytes()
@@ -212,7 +212,7 @@ def test_a_run_that_was_stopped_at_once_hides_nothing(published, tiny, run, invo
     words = tiny, "--method", "fixed"
     before = invoke("table", *words, "--format", "json")
     with monkeypatch.context() as patch:
-        patch.setattr("bdl.execution.queue.run", interrupt)
+        patch.setattr("bdl.api.running.run_cells", interrupt)
         assert run(*words)[0] == 130
     assert list(Path("results/tiny/variants").glob("*/store.sqlite"))
     assert before[0] == 0
