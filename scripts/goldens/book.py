@@ -134,8 +134,8 @@ def _some(names: list[str]) -> str:
 
 def short(owner: str) -> str:
     """Return the name of what has a version, without its kind where that is clear."""
-    _, _, name = owner.partition(":")
-    return name if name and len(full(name)) == 1 else owner
+    name = owner.rpartition(":")[2]
+    return name if len(full(name)) == 1 else owner
 
 
 def full(name: str) -> list[str]:

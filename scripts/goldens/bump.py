@@ -32,7 +32,7 @@ def bump(owner: str) -> tuple[Path, int]:
     module, _, attribute = REGISTRIES[kind].targets[name].partition(":")
     file = Path(str(importlib.import_module(module).__file__))
     source = file.read_text("utf-8")
-    file.write_text(_raised(source, owner, attribute, number), "utf-8")
+    file.write_text(raised(source, owner, attribute, number), "utf-8")
     return file, number
 
 
@@ -45,7 +45,20 @@ def _replace(file: Path, old: list[str], new: list[str]) -> None:
     file.write_text(text, "utf-8")
 
 
-def _raised(source: str, owner: str, attribute: str, number: int) -> str:
+def raised(source: str, owner: str, attribute: str, number: int) -> str:
+    """Write a version into the source of a module.
+
+    Parameters
+    ----------
+    source
+        Text of the module.
+    owner
+        ``kind:name``, for messages.
+    attribute
+        Class or function.
+    number
+        The version.
+    """
     lines, tree = source.splitlines(keepends=True), ast.parse(source)
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == attribute:

@@ -139,7 +139,8 @@ def _families() -> dict[str, Callable[[], Posterior]]:
         inner = [0.4 * problems.wave(2, 2, phase=i).tril(-1) + problems.wave(2, phase=i).exp().diag() for i in (5, 6)]
         outer = [problems.wave(1).exp().diag(), below[:2, :2] + positive[:2].diag()]
         roots = [torch.cat([own.flatten() for own in roots]) for roots in (inner, outer)]
-        return FAMILIES.get("kronecker")(loc, *roots, torch.zeros(0, 1, 1, 2, dtype=torch.float64))
+        made: Posterior = FAMILIES.get("kronecker")(loc, *roots, torch.zeros(0, 1, 1, 2, dtype=torch.float64))
+        return made
 
     def built(name: str, *tensors: Tensor) -> Callable[[], Posterior]:
         return lambda: FAMILIES.get(name)(*tensors)
@@ -173,6 +174,7 @@ def family(settings: Settings) -> Case:
             found["entropy"] = posterior.entropy()
         if isinstance(posterior, GaussianFamily):
             delta, other = problems.wave(_DIM, phase=8.0), _families()["full"]()
+            assert isinstance(other, GaussianFamily), "full is one"
             found |= {"log_det": posterior.log_det(), "whitened": posterior.whiten(delta).square().sum()}
             found |= {"precision": posterior.precision_diagonal(), "kl": kl_divergence(posterior, other)}
             found |= {"kl back": kl_divergence(other, posterior)}
@@ -261,7 +263,8 @@ def _table(name: str) -> Found:
         path = Path(folder) / f"table.{name}"
         frame.to_csv(path, index=False) if name == "csv" else frame.to_parquet(path)
         found: Found = {}
-        for word, options in {"plain": {"leave_out": ["kind"]}, "grouped": {"group": "kind"}}.items():
+        ways: dict[str, Found] = {"plain": {"leave_out": ["kind"]}, "grouped": {"group": "kind"}}
+        for word, options in ways.items():
             made = DATASETS.build(name, {"path": str(path), "target": "y", **options})()
             found |= {f"{word} {part}": value for part, value in _rows(made).items()}
         return found

@@ -8,6 +8,7 @@ import torch
 
 from bdl.data import Dataset, SplitScheme, Standardise, folds, half_split, leading_split, prepare, recipe_split
 from bdl.data.splits import group_split, part_split, three_way_split
+from bdl.methods import METHODS
 from bdl.metrics import METRICS
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear
@@ -124,7 +125,7 @@ def crossval() -> Case:
     def compute() -> Found:
         dataset, found = problems.table(0), dict[str, Any]()
         problem = Problem(Linear(), Gaussian(), dataset.d)
-        method, schedule = methods.METHODS.build("vifa", {}), Schedule(4, 4, dtype="float64")
+        method, schedule = METHODS.build("vifa", {}), Schedule(4, 4, dtype="float64")
         program = Program(dataset, Pool.load(dataset, dtype="float64"), problem, method, schedule, samples=8)
         hyper = {name: problems.hyper_of(name) for name in (*method.hyper, *problem.hyper)}
         settings, split = {0: {0: hyper, 1: hyper | {"learning_rate": 0.05}}}, problems.split(dataset)

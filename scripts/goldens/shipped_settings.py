@@ -75,8 +75,8 @@ def _all() -> Iterator[tuple[str, Settings]]:
 def _of(benchmark: Benchmark) -> Iterator[tuple[str, Settings]]:
     for label in benchmark.metrics:
         yield "metric", small({"name": label.name, **label.settings})
-    for label in benchmark.datasets:
-        yield "dataset", small({"name": label.name, **label.settings})
+    for data in benchmark.datasets:
+        yield "dataset", small({"name": data.name, **data.settings})
     for dataset, name in benchmark.pairs:
         entry = benchmark.entries[name].on(dataset)
         preparation = benchmark.preparation
