@@ -39,7 +39,7 @@ def write_page(asked: Variant, results: Path, target: Path | None = None) -> Pat
     Returns
     -------
     Path
-        The file. Its figures are those of the folder, which are drawn if there are none or it is a part.
+        The file. Its figures are drawn again; those of posteriors, which are not published, stay as they are.
 
     Raises
     ------
@@ -51,8 +51,7 @@ def write_page(asked: Variant, results: Path, target: Path | None = None) -> Pat
         folder(results, asked),
         whereabouts(asked, results, within=True),
     )
-    if found.rows.empty or source != place or not content.pictures(place, found.benchmark.name):
-        redraw(asked, results)  # refused if no fit is finished
+    redraw(asked, results)  # refused if no fit is finished
     path = target or place / "report.html"
     try:
         path.write_text(_page(_filled(found, place, source)), encoding="utf-8")
