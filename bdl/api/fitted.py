@@ -14,7 +14,7 @@ from torch.distributions import Categorical, Distribution, MixtureSameFamily
 from bdl.errors import InputError
 from bdl.execution.scoring import evaluation, examples
 from bdl.metrics.evaluation import Draws, Evaluation, Examples
-from bdl.metrics.predictions import outputs, tensors_of
+from bdl.metrics.predictions import tensors_of
 from bdl.models.problem import Problem
 from bdl.plan.cell import Cell
 from bdl.posteriors import Posterior
@@ -119,8 +119,7 @@ class Fitted:
         rows = self._examples(x)
         if not self.problem.likelihood.fits(0):
             return Categorical(probs=self.evaluation.predict(rows, self._draws).probabilities.cpu())
-        drawn = outputs(self.problem, self.posterior, rows, self.buffers, self._draws)
-        f = torch.cat([torch.cat([part for _, part in pieces], 1) for pieces in drawn]).cpu().double()
+        f = self.evaluation.outputs(rows, self._draws)
         each = self.problem.likelihood.predictive(f.movedim(0, 1), tensors_of(self.hyper))
         return MixtureSameFamily(Categorical(probs=torch.ones(f.shape[1], len(f)).double()), each, validate_args=False)
 

@@ -11,6 +11,10 @@ from bdl.errors import InputError
 
 Array = NDArray[np.float64]
 
+_LIMITS = np.finfo(np.float64)
+_ROUNDED = 4 * float(_LIMITS.eps)
+"""Range of a column over its largest value, up to which the column is a constant that was rounded differently."""
+
 
 class Scaling(NamedTuple):
     """Means and scales that standardise inputs and targets: ``(x - x_mean) / x_scale``, same for y.
@@ -40,7 +44,7 @@ class Scaling(NamedTuple):
         Raises
         ------
         InputError
-            If `rows` is empty.
+            If `rows` is empty, or values are so large or small that float64 does not hold their squares.
         """
         if len(rows) == 0:
             raise InputError("cannot fit a scaling on no rows; give at least one training row")
@@ -82,9 +86,12 @@ class Scaling(NamedTuple):
 def _moments(values: Array) -> tuple[Array, Array]:
     """Mean and scale over the first axis; values are (m, ...), results (...)."""
     mean = np.asarray(values.mean(axis=0))
-    variance = np.asarray(values.var(axis=0))
-    # The computed variance of a constant column is rounding noise, seldom 0: it is below this bound of Chan,
-    # Golub and LeVeque (1983), "Algorithms for computing the sample variance", which scikit-learn uses too.
-    count, eps = len(values), np.finfo(np.float64).eps
-    constant = variance <= count * eps * variance + (count * mean * eps) ** 2
+    with np.errstate(over="ignore"):
+        variance = np.asarray(values.var(axis=0))
+    # The computed variance of a constant column is rounding noise, seldom 0. What tells it from a column that varies a
+    # little about a distant mean is the range, which is exact.
+    low, high = values.min(axis=0), values.max(axis=0)
+    constant = high - low <= _ROUNDED * np.maximum(np.abs(low), np.abs(high))
+    if not np.all(constant | ((variance > _LIMITS.tiny) & (variance < np.inf))):
+        raise InputError("a column has values whose squares float64 does not hold: give it in another unit")
     return mean, np.where(constant, 1.0, np.sqrt(variance))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.metrics.predictions import Draws, Examples, Predictions, predict, tensors_of
+from bdl.metrics.predictions import Draws, Examples, Predictions, outputs, predict, tensors_of
 from bdl.models.problem import Problem
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.tensors import as_type
@@ -126,6 +126,32 @@ class Evaluation:
     def predict(self, examples: Examples, draws: Draws) -> Predictions:
         """Predict any rows, on the device of the posterior; errors as in `predictions`."""
         return predict(self.model, self.posterior, examples, tensors_of(self.hyper), self.buffers, draws, self._seen)
+
+    def outputs(self, examples: Examples, draws: Draws, posterior: Posterior | None = None) -> Tensor:
+        """Evaluate the model at samples of the posterior, or of another one.
+
+        Parameters
+        ----------
+        examples
+            The rows, n of them.
+        draws
+            Which samples, S of them.
+        posterior
+            Whose samples; that of the fit by default.
+
+        Returns
+        -------
+        Tensor
+            Outputs in original units, float64, on the CPU, (S, n, d_out).
+
+        Raises
+        ------
+        InputError
+            As from `predictions`, or if the posterior has several modes that share running statistics.
+        """
+        chosen = self.posterior if posterior is None else posterior
+        drawn = outputs(self.model, chosen, examples, self.buffers, draws, self._seen)
+        return torch.cat([torch.cat([part for _, part in pieces], 1) for pieces in drawn]).to(_CPU)
 
     def _seen(self) -> Tensor:
         return self.trained.x

@@ -9,8 +9,9 @@ from torch import Tensor
 from torch.distributions import Distribution
 from torch.utils._pytree import tree_leaves
 
+from bdl.errors import InputError
 from bdl.models.problem import Buffers, Hyper, Problem
-from bdl.posteriors.base import Posterior
+from bdl.posteriors.base import Posterior, multimodal
 from bdl.posteriors.tensors import as_type
 from bdl.rng import normal_slice
 
@@ -19,6 +20,12 @@ _PARAMETERS_AT_ONCE = 1 << 22
 
 VALUES_AT_ONCE = 1 << 22
 """Values of the widest layer evaluated together; a few layers of them take some 64 MB and stay near the cache."""
+
+
+SHARED_STATISTICS = (
+    "batch_norm: running keeps one set of statistics, and the posterior has several modes: use batch_norm: recompute"
+)
+"""Why predictions are refused that would give all modes the running statistics of one of them."""
 
 
 class Examples(NamedTuple):
@@ -74,7 +81,7 @@ def predict(
     draws: Draws,
     training: Callable[[], Tensor] | None = None,
 ) -> Predictions:
-    """Predict rows by samples of the posterior; float32 outputs of the model, float64 thereafter.
+    """Predict rows by samples of the posterior; float32 outputs of the model, float64 from their restoration on.
 
     Samples and rows are handled in pieces, so that memory does not grow with S or with the activations of n rows. The
     pieces change nothing but rounding. It works under `vmap`, over one trial each.
@@ -125,20 +132,28 @@ def outputs(
     Yields
     ------
     iterator
-        For some of the samples, S of them: successive rows, and the outputs there in original units, float32,
+        For some of the samples, S of them: successive rows, and the outputs there in original units, float64,
         (S, rows, d_out).
+
+    Raises
+    ------
+    InputError
+        If the posterior has several modes, and the model one set of running statistics for all of them.
     """
+    if buffers and multimodal(posterior):
+        raise InputError(SHARED_STATISTICS)
     device = tree_leaves(posterior)[0].device
     posterior, x = as_type(posterior, torch.float32), examples.x.to(device, torch.float32)
     unit, origin = (
-        torch.as_tensor(value, dtype=torch.float32, device=device) for value in (examples.y_unit, examples.y_origin)
+        torch.as_tensor(value, dtype=torch.float64, device=device) for value in (examples.y_unit, examples.y_origin)
     )
     state = as_type(dict(buffers), torch.float32, device)
     seen = training().to(device, torch.float32) if problem.recomputes and training else None
 
     def at(theta: Tensor, rows: slice, own: Buffers, mapped: int | None) -> Tensor:
         f = torch.func.vmap(lambda sample, one: problem.predict(sample, x[rows], one), (0, mapped))(theta, own)
-        return problem.likelihood.restore(f, unit, origin)
+        # float32 has no digits left for a spread of 1 about an origin of 1e8
+        return problem.likelihood.restore(f.double(), unit, origin)
 
     def pieces(theta: Tensor) -> Iterator[tuple[slice, Tensor]]:
         size = max(1, VALUES_AT_ONCE // (len(theta) * problem.widest))

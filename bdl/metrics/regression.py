@@ -6,7 +6,8 @@ from typing import ClassVar, Literal
 import torch
 
 from bdl.metrics.base import MetricInfo
-from bdl.metrics.evaluation import Evaluation
+from bdl.metrics.evaluation import Draws, Evaluation
+from bdl.posteriors.point import Point
 from bdl.posteriors.tensors import as_type
 
 
@@ -48,9 +49,6 @@ class MseAtMean:
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
         examples = evaluation.tested if self.rows == "test" else evaluation.trained
-        mean = as_type(evaluation.posterior, torch.float32, torch.device("cpu")).mean()
-        problem, x = evaluation.model, examples.x.to("cpu", torch.float32)
-        f = problem.predict(mean, x, {name: value.cpu() for name, value in evaluation.buffers.items()})
-        unit, origin = (torch.as_tensor(value).double() for value in (examples.y_unit, examples.y_origin))
-        found = problem.likelihood.restore(f.double(), unit, origin)[:, 0]
+        mean = as_type(evaluation.posterior, torch.float32).mean()
+        found = evaluation.outputs(examples, Draws(1, evaluation.key), Point(mean))[0, :, 0]
         return float((found - examples.y.cpu()).square().mean())

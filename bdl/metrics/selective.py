@@ -2,13 +2,16 @@
 
 Rows are put in the order of what is uncertain in them: the entropy of the averaged probabilities, or the disagreement
 of the samples, sum_c Var_s p(c | theta_s). The paper's Eq. 60 is the disagreement, its code takes the mean over classes
-in place of the sum; the order is the same. Ties are in the order of the rows.
+in place of the sum; the order is the same. Where the last row that is kept is as uncertain as others that are not, a
+score is its mean over all ways to choose among those: it does not depend on the order of the rows.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
+import numpy as np
 import torch
 from annotated_types import Gt, Le
 from torch import Tensor
@@ -16,21 +19,26 @@ from torch import Tensor
 from bdl.errors import InputError
 from bdl.metrics.base import MetricInfo
 from bdl.metrics.evaluation import Evaluation
+from bdl.metrics.ties import counts, groups
 
 Uncertainty = Literal["entropy", "disagreement"]
 
+_CANCELLED = 16 * torch.finfo(torch.float64).eps
+"""Relative size of what rounding leaves of the difference of a mean of squares and the square of a mean."""
+
 
 def uncertainties(evaluation: Evaluation, by: Uncertainty) -> Tensor:
-    """Return how uncertain the prediction of each row is, (n,): nats, or squared probability."""
+    """Compute how uncertain the prediction of each row is, (n,): nats, or squared probability; 0 if below rounding."""
     predictions = evaluation.predictions
     mean = predictions.probabilities
     if by == "entropy":
-        return -torch.xlogy(mean, mean).sum(-1)
-    return (predictions.squares - mean.square()).clamp(min=0).sum(-1)
+        return (-torch.xlogy(mean, mean).sum(-1)).clamp(min=0)
+    spread = predictions.squares - mean.square()
+    return torch.where(spread > _CANCELLED * predictions.squares, spread, 0).sum(-1)
 
 
-class _Kept(NamedTuple):
-    """Rows that are kept, the most certain first."""
+class _Rows(NamedTuple):
+    """Some of the test rows."""
 
     probabilities: Tensor
     """(m, C)."""
@@ -38,15 +46,37 @@ class _Kept(NamedTuple):
     """(m,)."""
 
     @property
+    def called(self) -> Tensor:
+        """The most probable class, (m,); the first class wins a tie."""
+        return self.probabilities.argmax(-1)
+
+    @property
     def hits(self) -> Tensor:
-        """1 where the most probable class is the label, (m,); the first class wins a tie."""
-        return (self.probabilities.argmax(-1) == self.labels).double()
+        """1 where the most probable class is the label, (m,)."""
+        return (self.called == self.labels).double()
+
+
+class _Kept(NamedTuple):
+    """Rows that are kept, and rows that are equally certain, of which some are kept."""
+
+    sure: _Rows
+    tied: _Rows
+    drawn: int
+    """How many of the tied rows are kept, each set of so many as probable as the others."""
 
 
 def _kept(evaluation: Evaluation, share: float, by: Uncertainty) -> _Kept:
-    order = uncertainties(evaluation, by).argsort(stable=True)
-    chosen = order[: max(1, math.floor(share * len(order) + 1e-9))]  # 0.7 of 10 rows is 7, whatever rounding says
-    return _Kept(evaluation.predictions.probabilities[chosen], evaluation.tested.y[chosen].long())
+    uncertain = uncertainties(evaluation, by)
+    ordered, order = uncertain.sort(stable=True)
+    count = max(1, math.floor(share * len(order) + 1e-9))  # 0.7 of 10 rows is 7, whatever rounding says
+    group = groups(ordered)
+    last = int(group[count - 1])
+    start, end = (int(place) for place in torch.searchsorted(group, torch.tensor([last, last + 1])))
+    if end == count:
+        start = end
+    probabilities, labels = evaluation.predictions.probabilities, evaluation.tested.y.long()
+    sure, tied = (_Rows(probabilities[rows], labels[rows]) for rows in (order[:start], order[start:end]))
+    return _Kept(sure, tied, count - start)
 
 
 @dataclass(frozen=True)
@@ -68,17 +98,18 @@ class _Selective:
         """Return the rows that are kept."""
         return _kept(evaluation, self.kept, self.by)
 
-    def counts(self, evaluation: Evaluation) -> tuple[float, float, float]:
-        """Count true positives, rows called positive, and positive rows, of two classes.
+    def positives(self, evaluation: Evaluation) -> _Kept:
+        """Return the rows that are kept, of two classes.
 
         Raises
         ------
         InputError
             If there are more classes.
         """
-        rows = _two_classes(self.rows(evaluation))
-        called, positive = rows.probabilities.argmax(-1), rows.labels
-        return float((called * positive).sum()), float(called.sum()), float(positive.sum())
+        rows = self.rows(evaluation)
+        if (found := rows.sure.probabilities.shape[-1]) != 2:
+            raise InputError(f"precision, recall, f1 and auroc need two classes, not {found}: use accuracy or error")
+        return rows
 
 
 @dataclass(frozen=True)
@@ -89,7 +120,9 @@ class Accuracy(_Selective):
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
-        return float(self.rows(evaluation).hits.mean())
+        sure, tied, drawn = self.rows(evaluation)
+        hits = float(sure.hits.sum()) + (drawn * float(tied.hits.mean()) if drawn else 0.0)
+        return hits / (len(sure.labels) + drawn)
 
 
 @dataclass(frozen=True)
@@ -100,8 +133,7 @@ class Precision(_Selective):
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
-        hits, called, _ = self.counts(evaluation)
-        return hits / max(called, 1)
+        return _share_of_hits(self.positives(evaluation), lambda rows: rows.called)
 
 
 @dataclass(frozen=True)
@@ -112,8 +144,7 @@ class Recall(_Selective):
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
-        hits, _, positive = self.counts(evaluation)
-        return hits / max(positive, 1)
+        return _share_of_hits(self.positives(evaluation), lambda rows: rows.labels)
 
 
 @dataclass(frozen=True)
@@ -124,8 +155,14 @@ class F1(_Selective):
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
-        hits, called, positive = self.counts(evaluation)
-        return 2 * hits / max(called + positive, 1)
+        sure, tied, drawn = self.positives(evaluation)
+        (hits, wrong), (tied_hits, tied_wrong) = (_hits_and_wrong(rows) for rows in (sure, tied))
+        total = 0.0
+        for more_hits, probability in zip(*counts(len(tied.labels), tied_hits, drawn), strict=True):
+            others, law = counts(len(tied.labels) - tied_hits, tied_wrong, drawn - int(more_hits))
+            twice = 2 * (hits + more_hits)
+            total += probability * float(law @ (twice / np.maximum(twice + wrong + others, 1)))
+        return total
 
 
 @dataclass(frozen=True)
@@ -136,15 +173,18 @@ class Auroc(_Selective):
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
-        from scipy.stats import rankdata
-
-        rows = _two_classes(self.rows(evaluation))
-        positive = rows.labels.bool()
-        many, few = int(positive.sum()), int((~positive).sum())
-        if not many or not few:
-            return 0.5
-        ranks = torch.from_numpy(rankdata(rows.probabilities[:, 1].numpy()))
-        return float((ranks[positive].sum() - many * (many + 1) / 2) / (many * few))
+        sure, tied, drawn = self.positives(evaluation)
+        (ones, zeros), (tied_ones, tied_zeros) = (_by_label(rows) for rows in (sure, tied))
+        more, law = counts(len(tied.labels), len(tied_ones), drawn)
+        less = drawn - more
+        # given the number of positives that are drawn, each of them and each negative is as probable as the others
+        won = _won(ones, zeros) + (
+            less / max(len(tied_zeros), 1) * _won(ones, tied_zeros)
+            + more / max(len(tied_ones), 1) * _won(tied_ones, zeros)
+            + more * less / max(len(tied_ones) * len(tied_zeros), 1) * _won(tied_ones, tied_zeros)
+        )
+        pairs = (len(ones) + more) * (len(zeros) + less)
+        return float(law @ np.where(pairs > 0, won / np.maximum(pairs, 1), 0.5))
 
 
 @dataclass(frozen=True)
@@ -165,7 +205,12 @@ class Aurc:
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
-        misses = 1 - _kept(evaluation, 1.0, self.by).hits
+        ordered, order = uncertainties(evaluation, self.by).sort(stable=True)
+        rows = _Rows(evaluation.predictions.probabilities[order], evaluation.tested.y[order].long())
+        group = groups(ordered)
+        sizes = group.bincount()
+        # on average, a place among tied rows has the mean error of these
+        misses = (torch.zeros(len(sizes)).double().index_add(0, group, 1 - rows.hits) / sizes)[group]
         return float((misses.cumsum(0) / torch.arange(1, len(misses) + 1)).mean())
 
 
@@ -180,7 +225,28 @@ class Disagreement:
         return float(uncertainties(evaluation, "disagreement").mean())
 
 
-def _two_classes(rows: _Kept) -> _Kept:
-    if (found := rows.probabilities.shape[-1]) != 2:
-        raise InputError(f"precision, recall, f1 and auroc need two classes, not {found}: use accuracy or error")
-    return rows
+def _share_of_hits(kept: _Kept, among: Callable[[_Rows], Tensor]) -> float:
+    """Compute the expected share of true positives among rows that `among` marks with 1; 0 where it marks none."""
+    sure, tied, drawn = kept
+    marked, tied_marked = (int(among(rows).sum()) for rows in (sure, tied))
+    (hits, _), (tied_hits, _) = (_hits_and_wrong(rows) for rows in (sure, tied))
+    more, law = counts(len(tied.labels), tied_marked, drawn)
+    return float(law @ ((hits + more * tied_hits / max(tied_marked, 1)) / np.maximum(marked + more, 1)))
+
+
+def _hits_and_wrong(rows: _Rows) -> tuple[int, int]:
+    """Count true positives, and rows whose class is not what it is called, of two classes."""
+    return int((rows.called * rows.labels).sum()), int((rows.called != rows.labels).sum())
+
+
+def _by_label(rows: _Rows) -> tuple[Tensor, Tensor]:
+    """Return the probabilities of class 1 of the positive rows, and of the negative ones."""
+    positive = rows.labels.bool()
+    return rows.probabilities[positive, 1], rows.probabilities[~positive, 1]
+
+
+def _won(ones: Tensor, zeros: Tensor) -> float:
+    """Count the pairs in which the positive row has the larger probability, ties half."""
+    ranked = zeros.sort().values
+    below, beside = (torch.searchsorted(ranked, ones.contiguous(), right=right).sum() for right in (False, True))
+    return float(below + beside) / 2

@@ -8,10 +8,8 @@ import torch
 from bdl.errors import InputError
 from bdl.metrics.base import MetricInfo
 from bdl.metrics.evaluation import Evaluation
-from bdl.metrics.predictions import Draws, sampled, tensors_of
-from bdl.posteriors.tensors import as_type
+from bdl.metrics.predictions import Draws, tensors_of
 
-_CPU = torch.device("cpu")
 _STEP = 3
 """First counter word of its draws; those of other scores and of figures have others."""
 
@@ -42,20 +40,14 @@ class Spread:
             If no row counts, or the model has several outputs.
         """
         rows, problem = evaluation.tested, evaluation.model
-        x = rows.x.cpu().float()
-        x = x[(x[:, 0] >= self.low) & (x[:, 0] <= self.high)]
-        if not len(x):
+        first = rows.x.float()[:, 0]
+        counted = (first >= self.low) & (first <= self.high)
+        if not bool(counted.any()):
             raise InputError(f"spread: no test row has its first input in [{self.low:g}, {self.high:g}]: widen that")
         if problem.d_out != 1:
             raise InputError(f"spread: the model has {problem.d_out} outputs, not one: leave the metric out")
-        posterior = as_type(evaluation.posterior, torch.float32, _CPU)
-        buffers = {name: value.cpu() for name, value in evaluation.buffers.items()}
-        run = torch.func.vmap(lambda theta: problem.predict(theta, x, buffers))
-        draws = Draws(evaluation.samples, evaluation.key.cpu(), _STEP)
-        f = torch.cat([run(theta) for theta in sampled(posterior, draws)]).double()
-        unit, origin = (torch.as_tensor(value).double() for value in (rows.y_unit, rows.y_origin))
-        target = problem.likelihood.predictive(
-            problem.likelihood.restore(f, unit, origin), tensors_of(evaluation.hyper)
-        )
+        some = rows._replace(x=rows.x[counted], y=rows.y[counted.to(rows.y.device)])
+        f = evaluation.outputs(some, Draws(evaluation.samples, evaluation.key, _STEP))
+        target = problem.likelihood.predictive(f, tensors_of(evaluation.hyper))
         quartiles = target.mean.quantile(torch.tensor([0.25, 0.75], dtype=torch.float64), dim=0)
         return float((quartiles[1] - quartiles[0]).mean())

@@ -31,6 +31,11 @@ def check(cell: Cell) -> None:
     if cell.settings.reference is not None:
         cell.settings.reference.build().check(cell.problem)
     if cell.settings.direct:
+        if cell.problem.buffers():
+            raise InputError(
+                f"entries.{cell.entry}: method '{cell.settings.method.name}' gathers no running statistics; "
+                "use batch_norm: recompute"
+            )
         return
     warmup = getattr(cell.settings.method.build(), "warmup_epochs", 0)
     if cell.settings.training and cell.settings.training.epochs <= warmup:

@@ -81,6 +81,11 @@ class Gaussian(Posterior, Protocol):
         """tr(S_other^{-1} S), a scalar."""
 
 
+def multimodal(posterior: Posterior) -> bool:
+    """Return whether it is a set of parameter vectors that need not be near each other, such as an ensemble."""
+    return bool(getattr(posterior, "multimodal", False))
+
+
 def gaussian_log_prob(posterior: Gaussian, theta: Tensor) -> Tensor:
     """Log-density of a Gaussian at `theta`, shape (..., D) -> (...), in nats."""
     squared = posterior.whiten(theta - posterior.mean()).square().sum(-1)

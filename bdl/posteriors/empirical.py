@@ -32,6 +32,11 @@ class Empirical(NamedTuple):
         return 1
 
     @property
+    def multimodal(self) -> bool:
+        """True: the vectors need not be near each other."""
+        return True
+
+    @property
     def atoms(self) -> Tensor:
         """All vectors that it gives, each as probable as the others, shape (S, D)."""
         return self.draws

@@ -38,6 +38,11 @@ class Weighted(NamedTuple):
         """Standard-normal values per sample: one, which picks a draw."""
         return 1
 
+    @property
+    def multimodal(self) -> bool:
+        """True: the vectors need not be near each other."""
+        return True
+
     def weights(self) -> Tensor:
         """Probability of each draw, shape (S,)."""
         return self.log_weights.softmax(-1)

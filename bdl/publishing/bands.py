@@ -1,6 +1,6 @@
 """What stored posteriors say of a function of one input."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bdl.execution.scoring import evaluation
 from bdl.metrics.evaluation import Evaluation
-from bdl.metrics.predictions import Draws, sampled
+from bdl.metrics.predictions import Draws
 from bdl.plan.cell import Cell
 from bdl.posteriors.tensors import as_type
 from bdl.reports.inputs import Array, Band
@@ -26,7 +26,8 @@ STEP = 2
 def bands(cells: Sequence[Cell], store: Store) -> list[Band]:
     """Evaluate the stored posterior of each cell's first successful split, if its data are a regression on one input.
 
-    As many samples are drawn as the entry is scored with, other ones than those of its scores.
+    As many samples are drawn as the entry is scored with, other ones than those of its scores; a posterior that has no
+    more vectors gives each of them once.
     """
     found = []
     for cell in cells:
@@ -58,13 +59,6 @@ def _widened(inputs: Array) -> Array:
 def _moments(seen: Evaluation, x: Array) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of the function over samples, in original units: (m,) each."""
     draws = Draws(seen.samples, seen.key, STEP)
-    rows = torch.from_numpy(x).float().unsqueeze(1)
-    unit, origin = (torch.as_tensor(value).double() for value in (seen.trained.y_unit, seen.trained.y_origin))
-    values = torch.cat([_outputs(seen, theta, rows) for theta in sampled(seen.posterior, draws)])
-    restored = seen.model.likelihood.restore(values.double(), unit, origin)[..., 0]
-    return restored.mean(0), restored.std(0)
-
-
-def _outputs(seen: Evaluation, theta: Tensor, rows: Tensor) -> Tensor:
-    buffers: Mapping[str, Tensor] = seen.buffers
-    return torch.func.vmap(lambda sample: seen.model.predict(sample, rows, buffers))(theta)
+    rows = seen.trained._replace(x=torch.from_numpy(x).unsqueeze(1))
+    values = seen.outputs(rows, draws)[..., 0]
+    return values.mean(0), values.std(0) if len(values) > 1 else torch.zeros_like(values[0])

@@ -25,7 +25,7 @@ class Ranks(NamedTuple):
 
     metric: str
     places: int
-    """Data sets, times the points of a sweep, at which all of the entries have a mean."""
+    """Data sets on which all of the entries have a mean."""
     p: float
     """Of Friedman's test that all entries are alike."""
     means: Mapping[str, float]
@@ -39,7 +39,10 @@ class Ranks(NamedTuple):
 
 
 def ranks(cells: Sequence[Cell], metric: str) -> Ranks | None:
-    """Rank the entries that are at most places, over the places where all of these have a mean.
+    """Rank the entries that have most means, over the data sets on which all of these have one.
+
+    Points of a sweep are of the same data, and no data sets of their own: an entry's means at them are averaged first,
+    over the points that all of these entries have.
 
     Parameters
     ----------
@@ -51,7 +54,7 @@ def ranks(cells: Sequence[Cell], metric: str) -> Ranks | None:
     Returns
     -------
     Ranks or None
-        None with fewer than three such entries or fewer than two places.
+        None with fewer than three such entries or fewer than two data sets.
 
     Raises
     ------
@@ -102,7 +105,7 @@ def _figure(found: Ranks) -> "Figure":
 
 
 def _table(cells: Sequence[Cell], metric: str) -> "pd.DataFrame":
-    """Lay out means, a row a place and a column an entry, without gaps."""
+    """Lay out means over the points of a sweep, a row a data set and a column an entry, without gaps."""
     import pandas as pd
 
     means: dict[str, dict[tuple[str, ...], float]] = {}
@@ -112,7 +115,8 @@ def _table(cells: Sequence[Cell], metric: str) -> "pd.DataFrame":
     most = max((len(own) for own in means.values()), default=0)
     kept = {entry: own for entry, own in means.items() if len(own) == most}
     places = [place for place in next(iter(kept.values()), {}) if all(place in own for own in kept.values())]
-    return pd.DataFrame({entry: [own[place] for place in places] for entry, own in kept.items()})
+    table = pd.DataFrame({entry: [own[place] for place in places] for entry, own in kept.items()})
+    return table.groupby([dataset for dataset, *_ in places], sort=False).mean()
 
 
 def _posthocs() -> Any:

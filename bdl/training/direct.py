@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, pairwise
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import torch
@@ -48,8 +49,20 @@ class TrainingData(NamedTuple):
         return cls(torch.from_numpy(x), torch.from_numpy(y), float(scaling.y_scale[0]), float(scaling.y_mean[0]))
 
     def hyper(self, values: Mapping[str, float], problem: Problem) -> dict[str, Tensor]:
-        """Return hyper-parameters, float64, in the unit of `y`."""
+        """Convert hyper-parameters to the unit of `y`, float64.
+
+        Raises
+        ------
+        InputError
+            If one leaves the range of float64 by that.
+        """
         own = problem.likelihood.to_model_units(values, self.y_unit)
+        for name, value in own.items():
+            if 0 < abs(values[name]) < inf and not 0 < abs(value) < inf:
+                raise InputError(
+                    f"{name} {values[name]:g} is {value:g} for targets in units of {self.y_unit:g}, their standard "
+                    "deviation: state the target in another unit"
+                )
         return {name: torch.tensor(value, dtype=torch.float64) for name, value in own.items()}
 
 

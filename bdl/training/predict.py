@@ -58,7 +58,7 @@ def predict(
     where = torch.as_tensor(index, device=device)
     states = as_type(tree_map(lambda leaf: leaf[where], state), torch.float32)
     statistics = {name: value[where] for name, value in buffers.items()}
-    view = as_type(chosen.view, torch.float32)
+    scale = as_type(chosen.view, torch.float32)._replace(y_origin=chosen.view.y_origin, y_unit=chosen.view.y_unit)
     keys = trial_keys(chosen.identities, "predict").to(device)
     # they share what they were trained on: a split, or all of it but a fold
     seen = pool.x[torch.as_tensor(chosen.rows[0], device=device)] if problem.recomputes else pool.x[:0]
@@ -71,5 +71,5 @@ def predict(
 
     values = samples * max(len(rows) * problem.widest, problem.dim)
     chunk = max(1, VALUES_AT_ONCE // max(1, values))
-    predictions: Predictions = torch.func.vmap(one, chunk_size=chunk)(states, statistics, view, chosen.hyper, keys)
+    predictions: Predictions = torch.func.vmap(one, chunk_size=chunk)(states, statistics, scale, chosen.hyper, keys)
     return predictions

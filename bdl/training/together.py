@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 from bdl.methods.base import Method
 from bdl.methods.counters import StepCounters
 from bdl.models.problem import Hyper
+from bdl.posteriors.tensors import as_type
 from bdl.rng import trial_keys
 from bdl.training.batches import minibatches
 from bdl.training.checkpoint import Checkpoint
@@ -205,9 +206,14 @@ class Together:
             return ()
         return self._noise("augment", count, (rows[0].numel() * self.program.dataset.augment_noise + 1) // 2)
 
+    @cached_property
+    def _values(self) -> Hyper:
+        """Hyper-parameters as they train, which is where float64 ends."""
+        return as_type(dict(self.trials.hyper), self.program.pool.dtype)
+
     def _hyper(self, counters: StepCounters) -> Hyper:
         """Return the hyper-parameters of an update, the learning rate multiplied by the schedule's factors."""
-        hyper = dict(self.trials.hyper)
+        hyper = dict(self._values)
         if not self.schedule.constant:
             groups, rate = groups_of(self.method), hyper["learning_rate"]
             factors = self.schedule.factors(counters, groups)

@@ -73,9 +73,9 @@ class View(NamedTuple):
     y_scale: Tensor
     """Scalar, relative to the pool."""
     y_origin: Tensor
-    """Mean of the training targets, original units, a scalar."""
+    """Mean of the training targets, original units, a float64 scalar."""
     y_unit: Tensor
-    """Standard deviation of the training targets, original units, a scalar."""
+    """Standard deviation of the training targets, original units, a float64 scalar."""
     n: Tensor
     """Number of training rows, a scalar."""
 
@@ -88,11 +88,11 @@ class View(NamedTuple):
             own.x_scale / base.x_scale,
             (own.y_mean - base.y_mean) / base.y_scale,
             own.y_scale / base.y_scale,
-            own.y_mean,
-            own.y_scale,
-            np.array([len(rows) for rows in row_sets]),
+            [len(rows) for rows in row_sets],
         )
-        return cls(*(_tensor(part, pool.device, pool.dtype) for part in parts))
+        x_mean, x_scale, y_mean, y_scale, n = (_tensor(part, pool.device, pool.dtype) for part in parts)
+        origin, unit = (_tensor(part, pool.device, torch.float64) for part in (own.y_mean, own.y_scale))
+        return cls(x_mean, x_scale, y_mean, y_scale, origin, unit, n)
 
     def inputs(self, x: Tensor) -> Tensor:
         """Standardise pool inputs (..., d) for one trial."""
@@ -101,7 +101,7 @@ class View(NamedTuple):
     def batch(self, pool_x: Tensor, pool_y: Tensor, rows: Tensor) -> Batch:
         """Gather rows of the pool and standardise them for one trial; `rows` may have any shape."""
         y = (pool_y[rows] - self.y_mean) / self.y_scale
-        return Batch(self.inputs(pool_x[rows]), y, self.n, self.y_unit)
+        return Batch(self.inputs(pool_x[rows]), y, self.n, self.y_unit.to(y.dtype))
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +117,7 @@ class Trials:
     view
         Scalings, stacked.
     hyper
-        Hyper-parameters by name, each (R,).
+        Hyper-parameters by name, original units, float64, each (R,).
     """
 
     identities: Sequence[Sequence[object]]
@@ -135,7 +135,7 @@ class Trials:
         hyper: Sequence[Mapping[str, float]],
     ) -> "Trials":
         """Fit scalings and stack hyper-parameters, one element of each sequence a trial."""
-        stacked = {name: _tensor([setting[name] for setting in hyper], pool.device, pool.dtype) for name in hyper[0]}
+        stacked = {name: _tensor([own[name] for own in hyper], pool.device, torch.float64) for name in hyper[0]}
         return cls(identities, rows, View.fit(dataset, pool, rows), stacked)
 
     def __len__(self) -> int:

@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bdl
 from bdl.errors import InputError
+from bdl.metrics import METRICS
 
 ALPHA, BETA = 2.0, 4.0
 EXACT = {"prior_precision": ALPHA, "noise_precision": BETA}
@@ -155,3 +157,54 @@ def test_the_package_is_light_until_it_is_used():
     assert done.stdout == "[] True\n", done.stderr
     with pytest.raises(AttributeError, match="module 'bdl' has no attribute 'fits'"):
         bdl.fits  # noqa: B018
+
+
+@pytest.mark.parametrize("unit", [1e-25, 1e25])
+def test_targets_in_units_far_from_one(unit):
+    """The noise precision, 4e50 or 4e-50, has no place in float32: it goes to the unit of the model before that."""
+    hyper = EXACT | {"noise_precision": BETA / unit**2}
+    found = fit(y=Y * unit, hyper=hyper).predict(X) / unit
+    np.testing.assert_allclose(found, fit().predict(X), rtol=1e-7)
+    double = {"training": {**TRAINED["training"], "dtype": "float64"}}
+    trained = {**TRAINED, "hyper": {**TRAINED["hyper"], **hyper}}
+    np.testing.assert_allclose(
+        fit(**trained | double, y=Y * unit).predict(X) / unit, fit(**TRAINED | double).predict(X), rtol=1e-7
+    )
+    with pytest.raises(InputError, match=r"noise_precision is 4e[+-]50, beyond what float32 holds: state the target"):
+        fit(**trained, y=Y * unit)
+
+
+def test_a_precision_that_leaves_double_precision_is_told_as_such():
+    hyper = EXACT | {"noise_precision": 1e200}
+    with pytest.raises(
+        InputError, match=r"noise_precision 1e\+200 is inf for targets in units of .*: state the target"
+    ):
+        fit(y=Y * 1e60, hyper=hyper)
+
+
+NETWORK = {
+    "model": {"name": "module", "factory": f"{Path(__file__).parents[1] / 'methods/networks.py'}:small_net"},
+    "likelihood": "gaussian",
+    "training": {"epochs": 2, "batch_size": 10},
+    "hyper": {**EXACT, "learning_rate": 0.01},
+}
+
+
+@pytest.mark.parametrize("method", ["vifa", {"name": "deep-ensemble", "members": 2}])
+def test_statistics_are_recomputed_for_distributions_as_well(method):
+    model = NETWORK["model"] | {"batch_norm": "recompute"}
+    fitted = fit(**NETWORK | {"model": model, "method": method})
+    np.testing.assert_allclose(fitted.predict_distribution(X).mean, fitted.predict(X), rtol=1e-12)
+    for score in ("mse_at_mean", "neg_elbo") if method == "vifa" else ("mse_at_mean",):
+        found = METRICS.build(score, {"rows": "training"} if score == "mse_at_mean" else {})(fitted.evaluation)
+        assert np.isfinite(found if isinstance(found, float) else found[""])
+
+
+def test_members_do_not_share_running_statistics():
+    """Nor do draws of a method that gathers none."""
+    ensemble = {"name": "deep-ensemble", "members": 2}
+    with pytest.raises(InputError, match=r"batch_norm: running keeps one set of statistics, .*: use batch_norm: rec"):
+        fit(**NETWORK | {"method": ensemble})
+    draws = {"name": "importance-sampling", "proposal": "prior"}
+    with pytest.raises(InputError, match="'importance-sampling' gathers no running statistics; use batch_norm: recomp"):
+        fit(**NETWORK | {"method": draws, "training": None, "hyper": EXACT})

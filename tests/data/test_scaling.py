@@ -76,3 +76,24 @@ def test_nothing_to_fit() -> None:
         Scaling.fit(x, y, np.array([], dtype=np.int64))
     with pytest.raises(InputError, match="no sets of rows"):
         Scaling.fit_many(x, y, [])
+
+
+@pytest.mark.parametrize("count", [2, 1000, 200_000])
+def test_a_spread_about_a_distant_mean_is_no_constant(count: int) -> None:
+    """Half of the values are one above the others: the deviation is 1/2, at any distance that float64 resolves."""
+    values = 1e12 + np.arange(count) % 2
+    scaling = Scaling.fit(values[:, None], values, np.arange(count))
+    assert float(scaling.y_scale) == scaling.x_scale[0] == pytest.approx(0.5, rel=1e-6)
+    assert float(scaling.y_mean) == pytest.approx(1e12 + 0.5, rel=1e-15)
+
+
+def test_constants_that_were_rounded_differently_are_constants() -> None:
+    values = np.array([0.3, 0.1 + 0.2, 0.3])
+    assert float(Scaling.fit(values[:, None], values, np.arange(3)).y_scale) == 1
+
+
+@pytest.mark.parametrize("unit", [1e-170, 1e170])
+def test_squares_beyond_double_precision_are_refused(unit: float) -> None:
+    x, y = make_table()
+    with pytest.raises(InputError, match="squares float64 does not hold: give it in another unit"):
+        Scaling.fit(x, y * unit, np.arange(300))

@@ -20,6 +20,7 @@ from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.problem import Problem
 from bdl.posteriors import DiagonalGaussian, Dropout, Empirical, FactorAnalysis
+from bdl.posteriors.weighted import Weighted
 from bdl.rng import random_normals
 
 from .fits import KEY, examples, fit, normal
@@ -129,6 +130,14 @@ def test_vmap_predicts_for_each_trial():
     for i in range(2):
         alone = one(posteriors[i], keys[i], units[i], betas[i])
         close(Predictions(*(field[i] for field in together)), alone, 2e-6)
+
+
+def test_several_modes_do_not_share_running_statistics():
+    """Those of one ensemble's member, or weighted draw, are not those of another."""
+    problem, rows, buffers = PROBLEMS["gaussian"], rows_of("gaussian"), {"running_mean": torch.zeros(1)}
+    for draws in (Empirical(normal(0, 2, problem.dim)), Weighted(normal(0, 2, problem.dim), torch.zeros(2))):
+        with pytest.raises(InputError, match="one set of statistics, and the posterior has several modes"):
+            predict(problem, draws, rows, HYPER, buffers, Draws(S, KEY))
 
 
 def test_steps_are_independent_draws():

@@ -1,5 +1,7 @@
 """Scores of the most certain rows against scikit-learn, and against values worked out by hand."""
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 import torch
@@ -8,8 +10,9 @@ from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_sc
 from bdl.errors import InputError
 from bdl.metrics import METRICS
 from bdl.metrics.selective import F1, Accuracy, Aurc, Auroc, Disagreement, Precision, Recall, uncertainties
+from bdl.metrics.ties import counts, groups
 
-from .fits import labelled, normal
+from .fits import binary, labelled, normal
 
 SCORES = {
     Accuracy: lambda y, p: accuracy_score(y, p > 0.5),
@@ -88,3 +91,75 @@ def test_more_than_two_classes_are_refused(score):
 def test_settings_have_limits(settings):
     with pytest.raises(InputError):
         METRICS.build("f1", settings)
+
+
+SURE = [0.9, 0.9, 0.1, 0.7, 0.3, 0.3, 0.3, 0.55]
+"""Probabilities of class 1: three rows are equally certain, then four, then there is one."""
+
+
+def by_hand(score, p: np.ndarray, y: np.ndarray, kept: int) -> float:
+    """The score of the first rows."""
+    called, y, p = p[:kept] > 0.5, y[:kept] == 1, p[:kept]
+    hits = (called & y).sum()
+    if score is Auroc:
+        pairs = [(one > zero) + 0.5 * (one == zero) for one in p[y] for zero in p[~y]]
+        return float(np.mean(pairs)) if pairs else 0.5
+    if score is Aurc:
+        return float(np.mean(np.cumsum(called != y) / np.arange(1, kept + 1)))
+    return {
+        Accuracy: (called == y).mean(),
+        Precision: hits / max(called.sum(), 1),
+        Recall: hits / max(y.sum(), 1),
+        F1: 2 * hits / max(called.sum() + y.sum(), 1),
+    }[score]
+
+
+@pytest.mark.parametrize("labels", [[1, 0, 1, 1, 0, 1, 0, 1], [0] * 8, [1] * 8, [0, 0, 1, 0, 0, 1, 1, 0]])
+@pytest.mark.parametrize("kept", range(1, 9))
+@pytest.mark.parametrize("score", [Accuracy, Precision, Recall, F1, Auroc])
+def test_tied_rows_are_averaged_over_all_their_orders(score, kept, labels):
+    p, y = np.array(SURE), np.array(labels)
+    orders = [[*first, *second, 7] for first in permutations(range(3)) for second in permutations(range(3, 7))]
+    expected = np.mean([by_hand(score, p[order], y[order], kept) for order in orders])
+    for order in orders[::29]:
+        found = score(kept=kept / 8)(binary(torch.tensor(p[order]).unsqueeze(0), torch.tensor(y[order])))
+        assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_area_under_risk_by_coverage_is_averaged_over_all_orders_of_tied_rows():
+    p, y = np.array(SURE), np.array([1, 0, 1, 1, 0, 1, 0, 1])
+    orders = [[*first, *second, 7] for first in permutations(range(3)) for second in permutations(range(3, 7))]
+    expected = np.mean([by_hand(Aurc, p[order], y[order], 8) for order in orders])
+    for order in orders[::29]:
+        found = Aurc()(binary(torch.tensor(p[order]).unsqueeze(0), torch.tensor(y[order])))
+        assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_rows_that_differ_by_rounding_are_tied():
+    """Neither the entropy of a certain row, nor a disagreement that cancels, puts rows into an order."""
+    assert groups(torch.tensor([0.0, 0.0, 0.3, 0.3 + 1e-16, 0.4]).double()).tolist() == [0, 0, 1, 1, 2]
+    same = torch.tensor([[0.1, 0.9], [0.3, 0.7], [1 / 3, 2 / 3]], dtype=torch.float64).repeat(97, 1, 1)
+    evaluation = labelled(same, torch.tensor([1, 0, 1]))
+    assert uncertainties(evaluation, "disagreement").tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("tied", "marked", "drawn"), [(20, 5, 7), (20, 18, 7), (3000, 900, 1000), (5, 0, 2), (0, 0, 0)]
+)
+def test_the_number_of_marked_rows_that_are_drawn(tied, marked, drawn):
+    """Its mean and its variance by the textbook; what is left out does not show."""
+    found, law = counts(tied, marked, drawn)
+    share = marked / max(tied, 1)
+    assert law.sum() == pytest.approx(1, rel=1e-14)
+    assert law @ found == pytest.approx(drawn * share, rel=1e-12)
+    variance = drawn * share * (1 - share) * (tied - drawn) / max(tied - 1, 1)
+    assert law @ (found - drawn * share) ** 2 == pytest.approx(variance, rel=1e-9)
+
+
+def test_many_tied_rows_take_little_time():
+    """Of ten thousand, none of which is more certain; F1 by the law of large numbers."""
+    generator = torch.Generator().manual_seed(0)
+    y, called = (torch.rand(10_000, generator=generator, dtype=torch.float64) < 0.5 for _ in range(2))
+    evaluation = binary((0.2 + 0.6 * called.double()).unsqueeze(0), y.long())
+    whole = F1()(evaluation)
+    assert F1(kept=0.5)(evaluation) == pytest.approx(whole, abs=1e-4)

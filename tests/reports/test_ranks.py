@@ -2,6 +2,7 @@
 
 import math
 import sys
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -68,6 +69,34 @@ def test_gaps_are_left_out(make):
     """Of c, which is on one of three data sets; two entries are too few."""
     pytest.importorskip("scikit_posthocs")
     assert ranks(make([[1.0, 2.0, 3.0], [1.0, 2.0, None], [1.0, 2.0, None]], list("abc")), "nmll") is None
+
+
+def test_points_of_a_sweep_are_no_data_sets(make_benchmark, make_trials, monkeypatch):
+    """Twelve widths on one data set rank nothing; on two data sets, the averages over the widths are ranked.
+
+    a is best at most widths, but b is on average: 1, 1 and 10 beside 3, 3 and 3. Over two data sets chi^2 is 2 N = 4.
+    """
+    alike = SimpleNamespace(posthoc_nemenyi_friedman=lambda ranked: pd.DataFrame(1.0, ranked.columns, ranked.columns))
+    monkeypatch.setitem(sys.modules, "scikit_posthocs", alike)
+
+    def cells(datasets, scores):
+        sweep = {"entries.*.model.hidden": [f"[{width}]" for width in range(len(scores["a"]))]}
+        (axis,) = sweep
+        benchmark = make_benchmark(sweep, datasets=datasets, entries=dict.fromkeys("abc"), papers=[])
+        rows = [
+            make_trials(dataset, entry, [value]).assign(**{axis: text})
+            for dataset in datasets
+            for entry, values in scores.items()
+            for text, value in zip(sweep[axis], values, strict=True)
+        ]
+        return compare(benchmark, pd.concat(rows))
+
+    scores = {"a": [1.0, 1.0, 10.0], "b": [3.0, 3.0, 3.0], "c": [9.0, 9.0, 9.0]}
+    assert ranks(cells(["set0"], {name: 4 * values for name, values in scores.items()}), "nmll") is None
+    found = ranks(cells(["set0", "set1"], scores), "nmll")
+    assert found.places == 2
+    assert found.means == {"b": 1.0, "a": 2.0, "c": 3.0}
+    assert found.p == pytest.approx(math.exp(-2))
 
 
 def test_diagrams(make, tmp_path):

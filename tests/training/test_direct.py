@@ -85,7 +85,7 @@ def test_the_posterior_is_that_of_the_standardised_rows():
     for i, rows in enumerate(ROWS):
         x, y = program.dataset.x[rows], program.dataset.y[rows]
         design = np.append((x - x.mean(0)) / x.std(0), np.ones((len(y), 1)), axis=1)
-        beta = float(np.float32(1e-3)) * y.std() ** 2
+        beta = 1e-3 * y.std() ** 2
         covariance = np.linalg.inv(0.5 * np.eye(4) + beta * design.T @ design)
         posterior = program.fitting(trials_of(program)).posterior(end, i)
         np.testing.assert_allclose(posterior.covariance(), covariance, rtol=1e-9, atol=1e-15)
