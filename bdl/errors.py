@@ -10,6 +10,9 @@ class InputError(Exception):
     The command line prints the message without a traceback and exits with code 2.
     """
 
+    def __str__(self) -> str:
+        return " ".join(super().__str__().splitlines())
+
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     """Build the error for a name that is not registered, with the nearest names.

@@ -7,6 +7,7 @@ from rich.console import Console
 from typer import Exit
 
 from bdl.api import reading, running
+from bdl.api.checking import checked
 from bdl.api.reading import Names, Results, Splits, asked_for
 from bdl.spec import Benchmark as Spec
 from bdl.spec import load_variant
@@ -35,6 +36,7 @@ class Benchmark:
         """The file as it is checked: ``spec.datasets``, ``spec.entries``, ``spec.metrics`` and so on."""
         return load_variant(self.name_or_path, self.profile, self.set).benchmark
 
+    @checked
     def run(
         self,
         datasets: Names = (),
@@ -92,6 +94,7 @@ class Benchmark:
                 raise KeyboardInterrupt from None
         return self.results(datasets, methods, splits, results=results)
 
+    @checked
     def results(
         self,
         datasets: Names = (),
@@ -104,6 +107,7 @@ class Benchmark:
         return reading.results(self.name_or_path, self.profile, self.set, datasets, methods, splits, results)
 
 
+@checked
 def benchmark(name_or_path: str | Path, profile: str = "paper", set: Names = ()) -> Benchmark:
     """Return a benchmark.
 

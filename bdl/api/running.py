@@ -49,6 +49,7 @@ def run(asked: Variant, settings: RunSettings, uri: str | None, console: Console
     """Do what is missing of what is asked for, publish it, and mirror it to MLflow where there is an address."""
     start = time.perf_counter()
     cells = _plan(asked, settings, console)
+    _say(forecasts.read(cells), console)
     with opened(settings.results, asked) as store:
         _work(asked, cells, store, settings, console)
         _hand_over(asked, store, settings.results, time.perf_counter() - start, uri, console)
@@ -72,7 +73,10 @@ def forecast(asked: Variant, settings: RunSettings, console: Console) -> None:
             for key, splits in published.reusable(cells, store).items():
                 elsewhere[key] = elsewhere.get(key, set()) | splits
         found = forecasts.forecast(asked, cells, store, settings.results, settings.jobs, elsewhere)
-    _say([*forecasts.lines(found, asked, settings.results), *forecasts.references(cells)], console)
+    _say(
+        [*forecasts.read(cells), *forecasts.lines(found, asked, settings.results), *forecasts.references(cells)],
+        console,
+    )
 
 
 def sample_references(references: Sequence[Reference], console: Console, *, again: bool = False) -> None:

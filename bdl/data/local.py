@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 class Table(ABC):
     """Rows and columns with names, one of which is the target; the others are inputs.
 
-    Columns of text become one column of 0 and 1 a category, in alphabetical order. Rows are counted from 1.
+    Columns of text become one column of 0 and 1 a category, in alphabetical order; text that is a number, a date or a
+    time is refused. Rows are counted from 1.
 
     Parameters
     ----------
@@ -30,6 +31,8 @@ class Table(ABC):
         What becomes of rows with a gap or an infinite number: ``refuse`` names the first, ``drop`` leaves them out.
     leave_out
         Columns that are no inputs.
+    categories
+        Columns that are categories, whatever their values look like: codes, years, text with numbers.
     split_column
         Column that says which rows test: ``train`` or ``test``, which is one split; or names of parts, each of which
         tests once. Like `group` and `time`, of which one at most is given, it is no input.
@@ -49,6 +52,7 @@ class Table(ABC):
     task: Task | None = None
     missing: Literal["refuse", "drop"] = "refuse"
     leave_out: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
     split_column: str | None = None
     group: str | None = None
     time: str | None = None
@@ -76,7 +80,8 @@ class Table(ABC):
         Raises
         ------
         InputError
-            If it cannot be read, lacks a column, has gaps or texts among numbers, or cannot be split so.
+            If it cannot be read, lacks a column, has gaps, texts among numbers or text that is a number, a date or a
+            time, or cannot be split so.
         """
         from bdl.data.tables import to_dataset  # imports pandas, which those who only list names can do without
 
@@ -86,7 +91,7 @@ class Table(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Csv(Table):
-    """A file of text with a line a row; UTF-8.
+    """A file of text with a line a row.
 
     Parameters
     ----------
@@ -98,6 +103,13 @@ class Csv(Table):
         What stands between values; None for that of comma, semicolon, tab and bar that the first line has most of.
     decimal
         Decimal point.
+    thousands
+        What stands between groups of three digits: ``,`` in 1,234.5; None if nothing does.
+    gaps
+        Texts that stand for a gap, as ``NA``; None for those of `pandas.read_csv`, of which words such as ``NA`` and
+        ``None`` are refused among categories, as they may be one.
+    encoding
+        How the text is encoded, as Python names it: ``utf-8``, ``latin-1``, ``utf-16``.
     header
         Whether the first line has the names of the columns; without it they are called 0, 1, 2, ...
     """
@@ -107,6 +119,9 @@ class Csv(Table):
     comes: ClassVar[str] = "your file"
     separator: Annotated[str, Len(1, 1)] | None = None
     decimal: Literal[".", ","] = "."
+    thousands: Literal[",", ".", "'", " "] | None = None
+    gaps: tuple[str, ...] | None = None
+    encoding: str = "utf-8"
     header: bool = True
 
     @property
@@ -116,9 +131,9 @@ class Csv(Table):
 
     def read(self) -> "tuple[pd.DataFrame, str]":
         """Read the columns, and name the target."""
-        from bdl.data.tables import read_csv
+        from bdl.data.table_files import read_csv
 
-        return read_csv(Path(self.path), self.separator, self.decimal, self.header), self.target
+        return read_csv(self), self.target
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +159,7 @@ class Parquet(Table):
 
     def read(self) -> "tuple[pd.DataFrame, str]":
         """Read the columns, and name the target."""
-        from bdl.data.tables import read_parquet
+        from bdl.data.table_files import read_parquet
 
         return read_parquet(Path(self.path)), self.target
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bdl.data.dataset import Inputs
+from bdl.data.conversion import Inputs
 from bdl.errors import InputError
 from bdl.metrics.evaluation import Evaluation, Examples
 from bdl.plan.cell import Cell
