@@ -55,7 +55,7 @@ class Results:
     @cached_property
     def table(self) -> pd.DataFrame:
         """One row a statistic of a cell, ours and the paper's, as ``bdl-bench table --format csv``."""
-        cells = [asdict(cell) for cell in compared(self.found.benchmark, self.rows)]
+        cells = [asdict(cell) for cell in compared(self.found)]
         return pd.DataFrame([{**cell.pop("point"), **cell} for cell in cells])
 
     @property

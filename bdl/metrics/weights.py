@@ -52,7 +52,7 @@ class LogEvidence:
     and exact where q is the posterior (Chib 1995).
     """
 
-    info: ClassVar = MetricInfo("Log evidence", "nats", "none", "posterior")
+    info: ClassVar = MetricInfo("Log evidence", "nats", "none", "posterior", margin=1.0)
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         """Score a fit.

@@ -17,7 +17,7 @@ from bdl.plan.cell import Cell
 from bdl.plan.reference import truth
 from bdl.plan.truths import publish_info, sampled
 from bdl.publishing.bands import bands
-from bdl.publishing.found import Found, find, is_part, presented, remark, stored_cells, whereabouts
+from bdl.publishing.found import Found, find, is_part, presented, stored_cells, whereabouts
 from bdl.publishing.frames import final_frame, points_frame, write_frames
 from bdl.publishing.head import headed
 from bdl.publishing.overlap import overlaps
@@ -52,9 +52,9 @@ class Pictures(NamedTuple):
     bands: Sequence[Band] = ()
 
 
-def compared(benchmark: Benchmark, rows: pd.DataFrame) -> list[TableCell]:
+def compared(found: Found) -> list[TableCell]:
     """Compare final rows with the printed values; data sets and entries without rows are left out."""
-    return compare(narrowed(benchmark, rows), rows)
+    return compare(narrowed(found.benchmark, found.rows), found.rows, protocol=found.protocol)
 
 
 def narrowed(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:
@@ -85,7 +85,7 @@ def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> 
     write_provenance(provenance(made, cells, store, wall_seconds), place)
     publish_info(sampled(cells), place)
     rows, points = final_frame(cells, store), points_frame(cells, store)
-    found = Found(made, rows, points, remark(made, benchmark, rows))
+    found = Found.of(made, benchmark, rows, points)
     files = [place / "table.md", place / "table.json"]
     for path, format in zip(files, ("markdown", "json"), strict=True):
         path.write_text(str(tables(found, format)), encoding="utf-8")
@@ -105,12 +105,12 @@ def tables(found: Found, format: str, metrics: Sequence[str] = ()) -> Renderable
     InputError
         If there is no such metric, or as `render` says.
     """
-    cells = compared(found.benchmark, found.rows)
+    cells = compared(found)
     known = dict.fromkeys(str(cell.metric) for cell in cells)
     for name in metrics:
         if name not in known:
             raise unknown(f"metric of {found.benchmark.name}", name, known)
-    return headed([cell for cell in cells if not metrics or cell.metric in metrics], format, found.remark)
+    return headed([cell for cell in cells if not metrics or cell.metric in metrics], format, found.head)
 
 
 def redraw(asked: Variant, results: Path) -> list[Path]:
@@ -145,7 +145,7 @@ def _shown(found: Found, asked: Variant, results: Path) -> Pictures:
 def draw(found: Found, shown: Pictures, place: Path) -> list[Path]:
     """Draw every figure of a benchmark into ``figures`` of its folder, of what has rows."""
     benchmark, target = found.benchmark, place / "figures"
-    present, comparison = narrowed(benchmark, found.rows), compared(benchmark, found.rows)
+    present, comparison = narrowed(benchmark, found.rows), compared(found)
     shared = overlaps(present) if present.baseline else {}
     with remarked(found.remark):
         return [
@@ -244,7 +244,7 @@ def log_again(asked: Variant, uri: str, results: Path) -> int:
     with Store(path) as store:
         made = presented(store.made, asked, path)
         rows = final_frame(stored_cells(made.benchmark, store), store)
-        found = Found(made, rows, rows, remark(made, asked.benchmark, rows))
+        found = Found.of(made, asked.benchmark, rows, rows)
         artifacts = sorted([*place.glob("table.*"), *place.glob("figures/*")])
         return mirror_run(found, store, uri, results, artifacts)
 
