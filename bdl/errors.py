@@ -35,3 +35,9 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     near = get_close_matches(name, names, n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}"
     return InputError(f"unknown {kind} '{name}': {hint}")
+
+
+def in_one_line(error: BaseException) -> str:
+    """Return an exception as one line: the message of an `InputError`, else the type and the message's first line."""
+    lines = str(error).strip().splitlines() or [""]
+    return lines[0] if isinstance(error, InputError) else f"{type(error).__name__}: {lines[0]}"

@@ -5,14 +5,16 @@ add names through an entry-point group; a single file is named directly as ``pat
 """
 
 import importlib
-import importlib.util
 import json
 import sys
+import traceback
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from functools import cached_property, lru_cache
+from hashlib import sha256
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 from zlib import crc32
 
@@ -176,6 +178,38 @@ def _members(kind: str, contract: str) -> set[str]:
     return {name for name in vars(getattr(_load(kind, module), protocol)) if not name.startswith("_")}
 
 
+def outside_file(component: object) -> tuple[str, str] | None:
+    """Return the name of the file of a component that lives outside the package, and the digest of its content.
+
+    Parameters
+    ----------
+    component
+        A class or function, or an instance of a class; or the name of a module that is imported.
+
+    Returns
+    -------
+    tuple of str
+        The file's name without its folder, and SHA-256 (hex) of the bytes that were imported; None for a component of
+        the package itself, and where there is no file.
+    """
+    name = component if isinstance(component, str) else getattr(component, "__module__", type(component).__module__)
+    module = sys.modules.get(name)
+    path = getattr(module, "__file__", None)
+    if name.partition(".")[0] == __package__ or module is None or path is None:
+        return None
+    return Path(path).name, getattr(module, _DIGEST, None) or sha256(Path(path).read_bytes()).hexdigest()
+
+
+def outside_place(error: BaseException) -> str | None:
+    """Return the file and the line, in a component that was given as a file, where an error comes from; None if none.
+
+    It is the innermost such place of the traceback.
+    """
+    files = {module.__file__ for module in list(sys.modules.values()) if _DIGEST in getattr(module, "__dict__", ())}
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
+    return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else None
+
+
 def _load(kind: str, module: str) -> Any:
     try:
         return importlib.import_module(module)
@@ -183,21 +217,33 @@ def _load(kind: str, module: str) -> Any:
         raise InputError(f"{kind}: cannot import '{module}' ({error}); is the package installed?") from None
 
 
+_DIGEST = "__bdl_digest__"
+"""Name under which a module that was given as a file has the SHA-256 (hex) of its content."""
+
+
 def _load_file(kind: str, path: Path) -> Any:
-    """Import a single file once per process; its absolute path names the module."""
+    """Import a single file once per process, and again when its content has changed; its absolute path names it."""
     path = path.resolve()
     if not path.is_file():
         raise InputError(f"{kind}: no such file: {path}")
     name = f"bdl_user_{path.stem}_{crc32(str(path).encode()):08x}"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        try:
-            spec.loader.exec_module(module)
-        except Exception as error:
-            del sys.modules[name]
-            raise InputError(f"{kind}: {path} cannot be imported: {type(error).__name__}: {error}") from error
-    return sys.modules[name]
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{kind}: cannot read {path}: {error.strerror}") from None
+    digest = sha256(content).hexdigest()
+    known = sys.modules.get(name)
+    if known is not None and getattr(known, _DIGEST) == digest:
+        return known
+    module = ModuleType(name)
+    module.__file__ = str(path)
+    setattr(module, _DIGEST, digest)
+    sys.modules[name] = module  # dataclasses look for it there
+    try:
+        exec(
+            compile(content, str(path), "exec", dont_inherit=True), vars(module)
+        )  # what was hashed, rather than a cache of bytecode
+    except Exception as error:
+        del sys.modules[name]
+        raise InputError(f"{kind}: {path} cannot be imported: {type(error).__name__}: {error}") from error
+    return module

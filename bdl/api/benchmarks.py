@@ -49,6 +49,7 @@ class Benchmark:
         fresh: bool = False,
         changed: bool = False,
         published: bool = False,
+        retry_failed: bool = False,
         results: str | Path = "results",
         progress: bool = False,
     ) -> Results:
@@ -75,6 +76,8 @@ class Benchmark:
             Whether to start anew what another spec, data or code made; a copy of the store is kept.
         published
             Whether to take over published fits that today's spec, data and code made.
+        retry_failed
+            Whether to make fits again that failed; what their search found is kept.
         results
             Folder of results.
         progress
@@ -86,7 +89,9 @@ class Benchmark:
             What the command line would refuse, in the same words.
         """
         asked = asked_for(self.name_or_path, self.profile, self.set, datasets, methods, splits)
-        run_settings = running.RunSettings(Path(results), device, compile, jobs, fresh, changed, published)
+        run_settings = running.RunSettings(
+            Path(results), device, compile, jobs, fresh, changed, published, retry_failed
+        )
         try:
             running.run(asked, run_settings, None, Console(quiet=not progress))
         except Exit as end:

@@ -75,6 +75,9 @@ def run(
     published: Annotated[
         bool, typer.Option("--published", help="Take over published fits that today's spec, data and code made.")
     ] = False,
+    retry: Annotated[
+        bool, typer.Option("--retry-failed", help="Make fits again that failed; what their search found is kept.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much it is and how long it takes.")] = False,
     tracking: Tracking = "",
 ) -> None:
@@ -85,8 +88,10 @@ def run(
 
     if dry_run and changed:
         raise InputError("--dry-run --changed: estimate what there is without --changed, or all of it with --fresh")
+    if dry_run and retry:
+        raise InputError("--dry-run --retry-failed: leave one out; bdl-bench failures lists what would be made again")
     asked, results = selection.asked, selection.results
-    settings = running.RunSettings(results, device, compile, jobs, fresh, changed, published, executor)
+    settings = running.RunSettings(results, device, compile, jobs, fresh, changed, published, retry, executor)
     if dry_run:
         running.forecast(asked, settings, console)
         return

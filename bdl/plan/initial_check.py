@@ -9,7 +9,7 @@ from torch import Tensor
 from bdl.errors import InputError
 from bdl.methods.base import Method
 from bdl.metrics.predictions import SHARED_STATISTICS
-from bdl.models.problem import Hyper
+from bdl.models.problem import Hyper, Problem
 from bdl.plan.cell import Cell
 from bdl.plan.programs import program
 from bdl.posteriors.base import multimodal
@@ -35,7 +35,7 @@ def check(cells: Iterable[Cell]) -> None:
         if cell.settings.training is None or cell.settings.from_reference:
             continue
         shared = program(cell)
-        for hyper in _ends(cell):
+        for hyper in ends(cell):
             if not _finite(shared, cell, hyper):
                 values = ", ".join(f"{name} {value:g}" for name, value in hyper.items())
                 raise InputError(
@@ -44,7 +44,8 @@ def check(cells: Iterable[Cell]) -> None:
                 )
 
 
-def _ends(cell: Cell) -> list[Setting]:
+def ends(cell: Cell) -> list[Setting]:
+    """List the settings of a cell with all that is searched at its lower and at its upper end; one without a search."""
     fixed, search = dict(cell.settings.hyper), cell.settings.search
     if search is None:
         return [fixed]
@@ -54,8 +55,7 @@ def _ends(cell: Cell) -> list[Setting]:
 
 
 def _finite(shared: Program, cell: Cell, hyper: Setting) -> bool:
-    most = max(2, min(_ROWS, _VALUES // shared.problem.widest))
-    pool, rows = shared.pool, cell.data.split(cell.splits[0]).train[:most]
+    pool, rows = shared.pool, cell.data.split(cell.splits[0]).train[: rows_at_once(shared.problem)]
     trials = shared.trials([(*cell.identity, "start")], [rows], [hyper])
     _check_range(cell, trials, pool.dtype)
     state = initial_state(cast(Method, shared.method), shared.problem, trials, pool.device, pool.dtype)
@@ -81,6 +81,11 @@ def _check_range(cell: Cell, trials: Trials, dtype: torch.dtype) -> None:
                 f"entries.{cell.entry}: on {cell.dataset} {name} is {value:g}, beyond what {str(dtype)[6:]} holds: "
                 "state the target in another unit, or set training.dtype: float64"
             )
+
+
+def rows_at_once(problem: Problem) -> int:
+    """Return the number of rows that a model can be looked at with: fewer where its layers are wide."""
+    return max(2, min(_ROWS, _VALUES // problem.widest))
 
 
 _ROWS = 5000

@@ -36,6 +36,7 @@ from bdl.reports import (
     selective_figures,
 )
 from bdl.reports import Cell as TableCell
+from bdl.reports.compare import refusals
 from bdl.reports.figures import remarked
 from bdl.spec import Benchmark, Variant
 from bdl.store import artefacts
@@ -58,13 +59,18 @@ def compared(found: Found) -> list[TableCell]:
 
 
 def narrowed(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:
-    """Narrow a benchmark to the data sets, the entries and the metrics that rows have; to all metrics if none has."""
+    """Narrow a benchmark to the data sets, the entries and the metrics that rows have; to all metrics if none has.
+
+    A metric is had, too, where the rows say why it could not be computed.
+    """
     present = {name: set(rows[name]) for name in ("dataset", "entry")}
     selected = benchmark.select(
         [name for name in benchmark.datasets if name in present["dataset"]],
         [name for name in benchmark.entries if name in present["entry"]],
     )
-    metrics = tuple(name for name in benchmark.metrics if name in rows and rows[name].notna().any())
+    metrics = tuple(
+        name for name in benchmark.metrics if name in rows and (rows[name].notna().any() or refusals(rows, name))
+    )
     return selected.model_copy(update={"metrics": metrics or benchmark.metrics})
 
 

@@ -14,6 +14,7 @@ from bdl.reports.inputs import Benchmark, Note
 from bdl.reports.papers import Key, PaperValue, paper_values
 from bdl.reports.statistics import STATISTICS, Values
 from bdl.reports.verdicts import SURVIVORS, Judgement, Ours, judge
+from bdl.store.rows import REFUSALS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,7 +106,7 @@ def compare(benchmark: Benchmark, rows: "pd.DataFrame", *, protocol: bool = True
         Says which cells there are and which tables they reproduce.
     rows
         One row a trial: `dataset`, `entry`, `split`, `status` (``"ok"`` or ``"failed"``), a column a metric, and one an
-        axis of the sweep.
+        axis of the sweep; `reason`, where there is one, says of an ``"ok"`` row which scores could not be computed.
     protocol
         Whether the trials were made as the benchmark's protocol says, all of it or a part; without it verdicts are
         withheld.
@@ -135,7 +136,9 @@ def compare(benchmark: Benchmark, rows: "pd.DataFrame", *, protocol: bool = True
     if benchmark.axes:  # papers print nothing at the points of a sweep
         printed = {}
     sampled = [f"{metric}_{suffix}" for metric in benchmark.metrics for suffix in _SAMPLED]
-    rows = rows.reindex(columns=["dataset", "entry", *benchmark.axes, "split", "status", *benchmark.metrics, *sampled])
+    rows = rows.reindex(
+        columns=["dataset", "entry", *benchmark.axes, "split", "status", "reason", *benchmark.metrics, *sampled]
+    )
     alone = _lone_splits(printed)
     cells = []
     for (dataset, entry, point), metric in product(benchmark.cells, benchmark.metrics):
@@ -198,8 +201,15 @@ def _cell(
         margin=None if paper is None or about.direction == "ratio" else about.margin_of(paper.value),
         failed_as_worst=failed_as_worst(values, failed, about),
         verdict="not run" if trials.empty else judged.verdict,
-        note="\n".join([*texts, *_remarks(ours, about, floor, split, judged)]) or None,
+        note="\n".join([*texts, *refusals(good, place[2]), *_remarks(ours, about, floor, split, judged)]) or None,
     )
+
+
+def refusals(rows: "pd.DataFrame", metric: str) -> list[str]:
+    """List why a score of fits that did not fail could not be computed, each reason once; `rows` as for `compare`."""
+    reasons = rows["reason"][rows["status"] == "ok"].dropna()
+    told = (part for reason in reasons for part in reason.split(REFUSALS) if part.startswith(f"{metric}: "))
+    return list(dict.fromkeys(f"not computed: {part}" for part in told))
 
 
 def _remarks(ours: Ours, about: MetricInfo, floor: float | None, split: int | None, judged: Judgement) -> Iterator[str]:
