@@ -114,12 +114,14 @@ class Registry:
             if settings:
                 raise InputError(f"{self.kind} '{name}' has no settings: remove {', '.join(settings)}")
             return component
-        adapter = self.adapter(name)
+        self.adapter(name)
         from pydantic import ValidationError  # not wanted by those who only list names
 
+        # One that cannot change is made once: a plan asks for the same few thousands of times.
+        frozen = getattr(component, "__dataclass_params__").frozen  # noqa: B009  which type checkers do not know
+        make = _made if frozen else _made.__wrapped__
         try:
-            # Through JSON, strict means strict about 1.0 and true for 1, and still takes a list for a tuple.
-            return adapter.validate_json(json.dumps(dict(settings)), strict=True)
+            return make(component, json.dumps(dict(settings)))
         except ValidationError as error:
             problem = error.errors(include_url=False)[0]
             place = ".".join(map(str, problem["loc"])) or "settings"
@@ -127,10 +129,7 @@ class Registry:
 
     def lacking(self, component: type) -> str | None:
         """Describe what a dataclass lacks of the contract that it is nearest to; None if it follows one."""
-        known = {*dir(component), *getattr(component, "__dataclass_fields__", ())}
-        gaps = [(sorted(_members(self.kind, contract) - known), contract) for contract in self.contracts]
-        missing, contract = min(gaps, key=lambda gap: len(gap[0]), default=([], ""))
-        return f"{', '.join(missing)}; see {contract}" if missing else None
+        return _lacking(self.kind, self.contracts, component)
 
 
 class Label(str):
@@ -160,7 +159,7 @@ class Label(str):
     def __getnewargs__(self) -> tuple[str, str, dict[str, Any]]:  # type: ignore[override]  # has more than its text
         return str(self), self.name, self.settings
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Canonical JSON of the text, the name and the settings: labels that read the same may differ in these."""
         return json.dumps([str(self), self.name, self.settings], sort_keys=True, separators=(",", ":"))
@@ -171,6 +170,21 @@ def _adapter(component: type) -> "TypeAdapter[Any]":
     from pydantic import TypeAdapter
 
     return TypeAdapter(component)
+
+
+@lru_cache(maxsize=512)
+def _made(component: type, settings: str) -> Any:
+    """Make a component from its settings as JSON text."""
+    # Through JSON, strict means strict about 1.0 and true for 1, and still takes a list for a tuple.
+    return _adapter(component).validate_json(settings, strict=True)
+
+
+@lru_cache(maxsize=512)
+def _lacking(kind: str, contracts: tuple[str, ...], component: type) -> str | None:
+    known = {*dir(component), *getattr(component, "__dataclass_fields__", ())}
+    gaps = [(sorted(_members(kind, contract) - known), contract) for contract in contracts]
+    missing, contract = min(gaps, key=lambda gap: len(gap[0]), default=([], ""))
+    return f"{', '.join(missing)}; see {contract}" if missing else None
 
 
 def _members(kind: str, contract: str) -> set[str]:

@@ -83,6 +83,7 @@ def run(
 ) -> None:
     """Run a benchmark; what an interrupted run has done is kept and not done again."""
     from bdl.api import running
+    from bdl.publishing.names import check_names
     from bdl.publishing.outcome import tracking_uri
     from bdl.publishing.tracking import check_uri
 
@@ -96,6 +97,7 @@ def run(
         running.forecast(asked, settings, console)
         return
     if uri := tracking_uri(tracking, results):
+        check_names(asked.benchmark.metrics)
         check_uri(uri, results)
     running.run(asked, settings, uri, console)
 
@@ -174,12 +176,13 @@ def ui(
     tracking: Tracking = "",
 ) -> None:
     """Open the MLflow UI on this machine."""
-    from bdl.publishing.mirror import open_ui
-    from bdl.publishing.outcome import tracking_uri
+    from bdl.publishing.outcome import ARTIFACTS, tracking_uri
+    from bdl.publishing.tracking import bring_along, open_ui
 
     uri = tracking_uri(tracking, results)
     if uri is None:
         raise InputError("--tracking none has nothing to show; leave it out, or give a tracking URI")
+    bring_along(uri, results / ARTIFACTS)
     open_ui(uri, port)
 
 

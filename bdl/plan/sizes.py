@@ -4,17 +4,18 @@ What is counted is what grows: the states of the fits that train together, three
 layers; the normals of an update; the data.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from math import inf, prod
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves
 
 from bdl.errors import InputError
-from bdl.methods.base import Method, StreamMethod
 from bdl.models.base import LayeredModel
+from bdl.models.problem import Problem
 from bdl.plan import machine
 from bdl.plan.cell import Cell
 from bdl.plan.cost import fits, scoring_seconds, updates_of, width
@@ -128,25 +129,24 @@ def _fit_memory(cell: Cell) -> int:
 
 def _state(cell: Cell) -> int:
     """Count the bytes that the state of one fit holds, from the shapes of its tensors alone."""
-    method: Any = cell.settings.method.build()
     if _one_by_one(cell):
         return 8 * _dim(cell)
+    double = not cell.settings.streams and (plan := schedule(cell)) and plan.dtype == "float64"
+    target = cell.stream.dim if cell.settings.streams else cell.problem
     with suppress(Exception):  # a state that depends on values; one that cannot be is refused later, with a reason
-        return _shaped(cell, method)
+        return _shaped(cell.settings.method.build(), target, 8 if double else 4)
     return 16 * _dim(cell)
 
 
-def _shaped(cell: Cell, method: Any) -> int:
-    streams = cell.settings.streams
-    if streams:
-        shapes = cast(StreamMethod, method).init_noise(cell.stream.dim)
-    else:
-        cell.problem.buffers()  # what is kept of a model must not be made of shapes alone
-        shapes = cast(Method, method).init_noise(cell.problem)
+@lru_cache(maxsize=1024)
+def _shaped(method: Any, target: Problem | int, size: int) -> int:
+    """Count the bytes of a state on a problem, or of a stream of so many parameters, with `size` bytes a number."""
+    if not isinstance(target, int):
+        target.buffers()  # what is kept of a model must not be made of shapes alone
+    shapes: Mapping[str, Sequence[int]] = method.init_noise(target)
     with torch.device("meta"):
         noise = {name: torch.empty(shape) for name, shape in shapes.items()}
-        state = method.init(noise) if streams else method.init(cell.problem, noise)
-    size = 8 if not streams and (plan := schedule(cell)) and plan.dtype == "float64" else 4
+        state = method.init(noise) if isinstance(target, int) else method.init(target, noise)
     return size * sum(prod(leaf.shape) for leaf in tree_leaves(state) if isinstance(leaf, torch.Tensor))
 
 

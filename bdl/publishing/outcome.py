@@ -45,6 +45,9 @@ from bdl.store.store import Store
 
 Array = NDArray[np.float64]
 
+ARTIFACTS = "mlartifacts"
+"""Folder of the files of MLflow's runs, in that of results."""
+
 
 class Pictures(NamedTuple):
     """What figures show of stored posteriors."""
@@ -232,7 +235,7 @@ def mirror_run(found: Found, store: Store, uri: str, results: Path, artifacts: S
         cells,
         variant=made.name,
         tracking_uri=uri,
-        artifact_root=results / "mlartifacts",
+        artifact_root=results / ARTIFACTS,
         tags=tags,
         artifacts=artifacts,
     )

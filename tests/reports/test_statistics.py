@@ -1,8 +1,11 @@
+import math
+import tracemalloc
 from itertools import product
 
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import betainc
 
 from bdl.reports.statistics import STATISTICS, mean_se, median_se
 
@@ -66,3 +69,35 @@ def test_how_far_the_median_se_is_from_the_exact_one():
     assert abs(np.sqrt((found**2).mean()) / exact - 1.07) < spread + 0.005
     inside = (abs(np.median(samples, axis=1)) < stats.t.ppf(0.975, 19) * found).mean()
     assert abs(inside - 0.94) < 4 * np.sqrt(0.94 * 0.06 / count) + 0.005
+
+
+def quadratic(values):
+    """The formula of Maritz and Jarrett and of Efron as it stands, with a place for each pair of values."""
+    ordered, n = np.sort(values), len(values)
+    m = n // 2
+    grid = np.arange(n + 1) / n
+    lower = np.diff(betainc(m, n - m + 1, grid))
+    reach = np.diff(grid**m)
+    apart = np.triu(math.comb(n, m) * np.outer(reach, reach[::-1]), k=1)
+    joint = apart + np.diag(lower - apart.sum(axis=1))
+    medians = ordered[:, None] / 2 + ordered / 2
+    return np.sqrt((joint * (medians - (joint * medians).sum()) ** 2).sum())
+
+
+@pytest.mark.parametrize("n", [2, 4, 20, 100, 900])
+@pytest.mark.parametrize("draw", ["normal", "standard_cauchy", "exponential"])
+def test_median_se_is_the_sum_over_all_pairs(n, draw):
+    values = getattr(np.random.default_rng(n), draw)(size=n)
+    assert median_se(values) == pytest.approx(quadratic(values), rel=1e-9)
+
+
+@pytest.mark.parametrize("n", [300_000, 300_001])
+def test_median_se_of_many_values_takes_memory_in_proportion(n):
+    """A place for each pair would be 671 GiB; the standard error is that of a normal sample, sqrt(pi / 2n)."""
+    values = stats.norm.ppf((np.arange(n) + 0.5) / n)
+    tracemalloc.start()
+    found = median_se(values)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 30 * values.nbytes
+    assert found == pytest.approx(math.sqrt(math.pi / 2 / n), rel=1e-4)
