@@ -296,7 +296,7 @@ def ending(one: Try, folder: Path) -> End:
     signal.alarm(SECONDS)
     try:
         with redirect_stdout(out), redirect_stderr(err):
-            code = terminal.ended(lambda: cli.app(standalone_mode=False))
+            code = terminal.ended(lambda: cli_commands.app(standalone_mode=False))
     except BaseException as error:
         return End(-1, f"Traceback: {type(error).__name__}: {error}")
     finally:
