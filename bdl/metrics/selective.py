@@ -94,6 +94,9 @@ class _Selective:
     kept: Annotated[float, Gt(0), Le(1)] = 1.0
     by: Uncertainty = "entropy"
 
+    version: ClassVar[int] = 2
+    """Of 2: averages over the order of rows that are equally certain."""
+
     def rows(self, evaluation: Evaluation) -> _Kept:
         """Return the rows that are kept."""
         return _kept(evaluation, self.kept, self.by)
@@ -206,6 +209,9 @@ class Aurc:
     """
 
     by: Uncertainty = "entropy"
+
+    version: ClassVar[int] = 2
+    """Of 2: averages over the order of rows that are equally certain."""
 
     info: ClassVar = MetricInfo("AURC", "fraction of kept points", "lower", "predictive", "classification")
 
