@@ -24,7 +24,6 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bdl import cli
 from bdl.cli import commands as cli_commands
 from bdl.cli import terminal
 from bdl.data import DATASETS
