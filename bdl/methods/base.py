@@ -5,10 +5,12 @@ A minibatch method is pure functions for ONE model, which the engine batches wit
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Protocol
 
+from annotated_types import Ge
 from torch import Tensor
 
+from bdl.errors import InputError
 from bdl.methods.counters import StepCounters
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors.base import Posterior
@@ -21,17 +23,8 @@ class Method(Protocol):
     """A minibatch method: a frozen dataclass whose fields are its static YAML settings.
 
     The state is any pytree of tensors (a NamedTuple). Nothing is modified in place, nothing draws its own
-    random numbers, nothing branches on the value of a tensor. `MinibatchMethod` has an answer to most of this.
-
-    A method may say more:
-
-    - ``due(counters) -> tuple[str, ...]``, names of functions that are applied after this update, in order, each with
-      the arguments of `step` and like it giving the new state. What happens now and then costs nothing else.
-    - ``phase(counters) -> str``, the name of the function that makes this update; ``"step"`` for a method without it.
-    - ``groups``, names of groups of parameters with learning rates of their own: where a schedule changes the rates,
-      ``hyper["learning_rate"]`` has one rate for each group, in this order.
-    - ``hyper_below`` and ``hyper_above``, mappings of hyper-parameters to limits that they must stay below or above;
-      values and search ranges are held against them.
+    random numbers, nothing branches on the value of a tensor. `MinibatchMethod` answers most of this, and declares
+    what a method may say more: `due`, `phase`, `groups`, `hyper_below` and `hyper_above`.
     """
 
     def __hash__(self) -> int:
@@ -79,35 +72,50 @@ class MinibatchMethod:
 
     version: ClassVar[int] = 1
     """Version of what it computes; `bdl.versions` says when it goes up."""
+    retired: ClassVar[Mapping[str, Any]] = {}
+    """Settings that are gone, and the value of each that stored specs may still have: what was its default."""
 
     @property
     def hyper(self) -> tuple[str, ...]:
-        """Names of the per-trial hyper-parameters it needs beside those of the problem."""
         return ("learning_rate",)
 
     @property
+    def hyper_below(self) -> Mapping[str, float]:
+        """Limits that hyper-parameters must stay below; values and search ranges are held against them."""
+        return {}
+
+    @property
+    def hyper_above(self) -> Mapping[str, float]:
+        """Limits that hyper-parameters must stay above."""
+        return {}
+
+    @property
     def batches_per_step(self) -> int:
-        """Minibatches that one `step` consumes: one."""
         return 1
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Groups of parameters with learning rates of their own: none."""
+        """Groups of parameters with learning rates of their own.
+
+        Where a schedule changes the rates, ``hyper["learning_rate"]`` has one rate for each group, in this order.
+        """
         return ()
 
     def check(self, problem: Problem) -> None:
-        """Any problem will do."""
+        pass
 
     def init_noise(self, problem: Problem) -> Shapes:
-        """Declare one normal a parameter."""
         return {"theta": (problem.dim,)}
 
     def step_noise(self, problem: Problem) -> Shapes:
-        """Declare nothing: the randomness is that of the minibatches."""
         return {}
 
+    def phase(self, counters: StepCounters) -> str:
+        """Name the function that makes this update; it has the arguments of `step`, and returns the new state."""
+        return "step"
+
     def due(self, counters: StepCounters) -> tuple[str, ...]:
-        """Name what is applied after this update: nothing."""
+        """Name functions, like `step`, that are applied in order after this update."""
         return ()
 
     def rates(self, hyper: Hyper) -> dict[str, Tensor]:
@@ -116,9 +124,46 @@ class MinibatchMethod:
         return {name: rate[i] if rate.ndim else rate for i, name in enumerate(self.groups)}
 
 
-def start(problem: Problem, noise: Tensor, scale: float | None) -> Tensor:
-    """Return initial parameters (D,): `scale` times standard-normal noise (D,), or with None the model's own start."""
-    return problem.initial(noise) if scale is None else scale * noise
+@dataclass(frozen=True)
+class StartedMethod(MinibatchMethod):
+    """A minibatch method whose parameters, or their means, start at random.
+
+    Parameters
+    ----------
+    initial_scale
+        Standard deviation of the initial parameters, or means, which are normal with mean 0; null for the model's own
+        start.
+    """
+
+    initial_scale: Annotated[float, Ge(0)] | None = None
+
+    def start(self, problem: Problem, noise: Tensor) -> Tensor:
+        """Map standard normals (D,) to initial parameters (D,)."""
+        return problem.initial(noise) if self.initial_scale is None else self.initial_scale * noise
+
+
+@dataclass(frozen=True)
+class WeightedDivergence(StartedMethod):
+    """A method with the weight of the divergence as a hyper-parameter, ``kl_weight``; without it q has no width."""
+
+    @property
+    def hyper(self) -> tuple[str, ...]:
+        return ("learning_rate", "kl_weight")
+
+    @property
+    def hyper_above(self) -> Mapping[str, float]:
+        return {"kl_weight": 0.0}
+
+
+def only(batches: Batch) -> Batch:
+    """Return the minibatch of an update that takes one, `x` (M, d_in) and `y` (M,)."""
+    return batches._replace(x=batches.x[0], y=batches.y[0])
+
+
+def check_rank(name: str, rank: int, problem: Problem) -> None:
+    """Raise `InputError` if the setting of this name asks for more factors than there are parameters."""
+    if rank > problem.dim:
+        raise InputError(f"{name} {rank} exceeds the {problem.dim} parameters of the model; lower it")
 
 
 class DirectMethod(Protocol):
@@ -177,11 +222,10 @@ class Direct:
 
     @property
     def hyper(self) -> tuple[str, ...]:
-        """Names of the hyper-parameters it needs beside those of the problem: none."""
         return ()
 
     def check(self, problem: Problem) -> None:
-        """Any problem will do."""
+        pass
 
 
 class StreamMethod(Protocol):

@@ -16,14 +16,14 @@ bracket, mean_t = mean_{t-1} + (theta_t - mean_{t-1}) / t.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import torch
 from annotated_types import Ge
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.base import Noise, Shapes, StreamMethod
+from bdl.methods.base import Noise, Shapes
 from bdl.posteriors import FactorAnalysis
 
 _SLICE = 1 << 13
@@ -32,7 +32,7 @@ _SLICE = 1 << 13
 
 @dataclass(frozen=True)
 class FactorEstimator:
-    """What estimators of factor-analysis posteriors share.
+    """A method that learns a factor-analysis posterior from a stream.
 
     Parameters
     ----------
@@ -45,44 +45,46 @@ class FactorEstimator:
     """Version of what it computes; `bdl.versions` says when it goes up."""
 
     def check_dim(self, dim: int) -> None:
-        """Raise `InputError` unless there are fewer factors than parameters."""
-        check_rank(self.latent_dim, dim)
+        if not 1 <= self.latent_dim < dim:
+            raise InputError(f"latent_dim {self.latent_dim} does not suit {dim} dimensions: give one of 1 to {dim - 1}")
+
+
+@dataclass(frozen=True)
+class OnlineEstimator(FactorEstimator):
+    """An estimator that learns from one observation at a time, and keeps no more than O(DK) numbers.
+
+    Parameters
+    ----------
+    warmup
+        First observations, in which F and psi do not learn: until they are over the estimate says nothing of these.
+    """
+
+    warmup: Annotated[int, Ge(0)] = 100
 
     def init_noise(self, dim: int) -> Shapes:
-        """Declare the D x K matrix whose orthonormal columns start F."""
         return {"F": (dim, self.latent_dim)}
 
-
-class OnlineEstimator(StreamMethod, Protocol):
-    """An estimator that learns from one observation at a time, and keeps no more than O(DK) numbers."""
-
-    @property
-    def warmup(self) -> int:
-        """Observations in which F and psi do not learn."""
-        ...
+    def init(self, noise: Noise) -> Any:
+        raise NotImplementedError
 
     def update(self, state: Any, observation: Tensor) -> Any:
         """Learn from one observation, (..., D)."""
-        ...
+        raise NotImplementedError
+
+    def update_block(self, state: Any, observations: Tensor) -> Any:
+        for observation in observations.unbind(-2):
+            state = self.update(state, observation)
+        return state
 
     def posterior(self, state: Any) -> FactorAnalysis:
-        """Return the estimate, of one stream; before the warm-up has ended it says nothing of F and psi."""
-        ...
+        return FactorAnalysis(state.mean, state.loadings.mT, state.diag)
 
 
 class Latent(NamedTuple):
     """Posterior of the latent variables of B observations."""
 
-    means: Tensor
-    """m, (..., B, K)."""
-    covariance: Tensor
-    """Sigma, the same for all, (..., K, K)."""
-
-
-def check_rank(latent_dim: int, dim: int) -> None:
-    """Raise `InputError` unless there is a factor, and fewer factors than dimensions."""
-    if not 1 <= latent_dim < dim:
-        raise InputError(f"latent_dim {latent_dim} does not suit {dim} dimensions: give one of 1 to {dim - 1}")
+    means: Tensor  # m, (..., B, K)
+    covariance: Tensor  # Sigma, the same for all, (..., K, K)
 
 
 def start(noise: Noise) -> Tensor:
@@ -92,19 +94,9 @@ def start(noise: Noise) -> Tensor:
 
 
 def centre(seen: Tensor, mean: Tensor, observations: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Move the running mean on by B observations.
+    """Move the running mean (..., D) of `seen` observations on by B observations (..., B, D).
 
-    Parameters
-    ----------
-    seen, mean
-        Number, (), and mean, (..., D), of the observations before.
-    observations
-        Shape (..., B, D).
-
-    Returns
-    -------
-    tuple of Tensor
-        New number, new mean, and the observations' deviations from the new mean, (..., B, D).
+    Returns the new number, the new mean, and the observations' deviations from the new mean, (..., B, D).
     """
     seen = seen + observations.shape[-2]
     mean = mean + (observations - mean.unsqueeze(-2)).sum(-2) / seen
@@ -112,17 +104,7 @@ def centre(seen: Tensor, mean: Tensor, observations: Tensor) -> tuple[Tensor, Te
 
 
 def latent_posterior(loadings: Tensor, diag: Tensor, deviations: Tensor) -> Latent:
-    """Infer h from deviations d (module docstring).
-
-    Parameters
-    ----------
-    loadings
-        F^T, (..., K, D).
-    diag
-        psi, (..., D).
-    deviations
-        Shape (..., B, D).
-    """
+    """Infer h (module docstring) from F^T (..., K, D), psi (..., D) and deviations d (..., B, D)."""
     precision = torch.eye(loadings.shape[-2], dtype=loadings.dtype, device=loadings.device)
     projected = torch.zeros_like(deviations[..., :1])
     for rows, psi, d in slices(loadings, diag, deviations):
@@ -134,18 +116,10 @@ def latent_posterior(loadings: Tensor, diag: Tensor, deviations: Tensor) -> Late
 
 
 def blend(cross: Tensor, square: Tensor, means: Tensor, deviations: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
-    """Move the statistics ``cross`` and ``square`` towards those of B observations alone.
+    """Move statistics a fraction `gain` of the way to those of B observations alone.
 
-    Parameters
-    ----------
-    cross, square
-        Of m d^T, (..., K, D), and of d o d, (..., D).
-    means
-        m, (..., B, K).
-    deviations
-        d, (..., B, D).
-    gain
-        Fraction of the way, ().
+    `cross` is that of m d^T, (..., K, D), and `square` that of d o d, (..., D); `means` are m, (..., B, K), and
+    `deviations` d, (..., B, D).
     """
     new = product(means / deviations.shape[-2], deviations)
     return torch.lerp(cross, new, gain), torch.lerp(square, deviations.square().mean(-2), gain)

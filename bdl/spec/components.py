@@ -136,7 +136,7 @@ class RateComponent(Component[Rate]):
 
 
 def resolve(registry: Registry, name: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Check the settings of a component, and fill in the defaults.
+    """Check the settings of a component, and fill in the defaults; leave out retired ones, which stored specs have.
 
     Returns
     -------
@@ -150,6 +150,8 @@ def resolve(registry: Registry, name: str, settings: dict[str, Any]) -> dict[str
     """
     try:
         adapter, allowed = registry.adapter(name), names_of_settings(registry, name)
+        retired = getattr(registry.get(name), "retired", {})
+        settings = {key: value for key, value in settings.items() if key not in retired or value != retired[key]}
         for key in settings:
             if key not in allowed:
                 raise ValueError(unknown_field(key, allowed, f"setting of {registry.kind} '{name}'"))

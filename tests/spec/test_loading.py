@@ -94,7 +94,7 @@ def test_search_replaced_by_fixed_values(load, text):
         ("entries.fixed.hyper.lr=1", "entries.fixed.hyper: unknown field 'lr'"),
         (
             "entries.fixed.method.rank=1",
-            "entries.fixed.method: unknown field 'rank'; allowed: name, latent_dim,",
+            "entries.fixed.method: unknown field 'rank'; allowed: name, initial_scale, latent_dim,",
         ),
         ("seed.x=1", "--set seed.x=1: seed: Input should be a valid integer"),
         ("seed=-1", "--set seed=-1: seed: Input should be greater than or equal to 0 (got -1)"),
