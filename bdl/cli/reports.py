@@ -39,7 +39,7 @@ def compare(
     from bdl.errors import InputError
     from bdl.publishing import runs
     from bdl.publishing.found import find
-    from bdl.reports.ranks import rank_figures
+    from bdl.reports.figures import Shown, draw_figures
     from bdl.spec import load_variant
 
     if other is not None:
@@ -50,7 +50,7 @@ def compare(
         found = find(load_variant(name, profile), results)
         told, ranked = runs.compare_entries(found, baseline)
         if figures:
-            rank_figures(found.benchmark.name, ranked, figures)
+            draw_figures(Shown(found.benchmark, ranks=ranked), figures)
     rendered = told.render(format)
     if format == "text":
         Console(width=None if Console().is_terminal else 120).print(rendered)

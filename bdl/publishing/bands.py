@@ -11,7 +11,8 @@ from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import Draws
 from bdl.plan.cell import Cell
 from bdl.posteriors.tensors import as_type
-from bdl.reports.inputs import Array, Band
+from bdl.reports.credible import CredibleBand
+from bdl.reports.posteriors import Array
 from bdl.store import artefacts
 from bdl.store.store import Store
 
@@ -23,7 +24,7 @@ STEP = 2
 """First counter word of the draws; those of scores have others."""
 
 
-def bands(cells: Sequence[Cell], store: Store) -> list[Band]:
+def bands(cells: Sequence[Cell], store: Store) -> list[CredibleBand]:
     """Evaluate the stored posterior of each cell's first successful split, if its data are a regression on one input.
 
     As many samples are drawn as the entry is scored with, other ones than those of its scores; a posterior that has no
@@ -44,11 +45,11 @@ def _one_input(cell: Cell) -> bool:
     return likelihood is not None and likelihood.build().fits(0) and cell.data.d == 1
 
 
-def _band(cell: Cell, split: int, seen: Evaluation) -> Band:
+def _band(cell: Cell, split: int, seen: Evaluation) -> CredibleBand:
     inputs = cell.data.x[cell.data.split(split).train, 0]
     mean, sd = _moments(seen, _widened(seen.trained.x[:, 0].double().numpy()))
     targets = seen.trained.y.double().numpy()
-    return Band(str(cell.dataset), cell.entry, _widened(inputs), mean.numpy(), sd.numpy(), inputs, targets)
+    return CredibleBand(str(cell.dataset), cell.entry, _widened(inputs), mean.numpy(), sd.numpy(), inputs, targets)
 
 
 def _widened(inputs: Array) -> Array:

@@ -5,10 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from rich.console import RenderableType
 from torch import Tensor
 
@@ -22,28 +20,23 @@ from bdl.publishing.frames import final_frame, points_frame, write_frames
 from bdl.publishing.head import headed
 from bdl.publishing.overlap import overlaps
 from bdl.publishing.provenance import provenance, write_provenance
-from bdl.reports import (
-    Band,
-    Gaussians,
-    band_figures,
-    compare,
-    cost_figures,
-    curve_figures,
-    figures,
-    moment_figures,
-    paired_figures,
-    posterior_figures,
-    selective_figures,
-)
 from bdl.reports import Cell as TableCell
+from bdl.reports import (
+    CredibleBand,
+    Gaussians,
+    Shown,
+    compare,
+    curves,
+    draw_figures,
+    paired_differences,
+)
 from bdl.reports.compare import refusals
-from bdl.reports.figures import remarked
+from bdl.reports.drawing import remarked
+from bdl.reports.posteriors import Array
 from bdl.spec import Benchmark, Variant
 from bdl.store import artefacts
 from bdl.store.folder import folder, looked_at
 from bdl.store.store import Store
-
-Array = NDArray[np.float64]
 
 ARTIFACTS = "mlartifacts"
 """Folder of the files of MLflow's runs, in that of results."""
@@ -53,7 +46,7 @@ class Pictures(NamedTuple):
     """What figures show of stored posteriors."""
 
     pairs: Sequence[Gaussians] = ()
-    bands: Sequence[Band] = ()
+    bands: Sequence[CredibleBand] = ()
 
 
 def compared(found: Found) -> list[TableCell]:
@@ -153,20 +146,12 @@ def _shown(found: Found, asked: Variant, results: Path) -> Pictures:
 
 def draw(found: Found, shown: Pictures, place: Path) -> list[Path]:
     """Draw every figure of a benchmark into ``figures`` of its folder, of what has rows."""
-    benchmark, target = found.benchmark, place / "figures"
-    present, comparison = narrowed(benchmark, found.rows), compared(found)
-    shared = overlaps(present) if present.baseline else {}
+    present = narrowed(found.benchmark, found.rows)
+    differences = paired_differences(present, found.rows, overlaps(present) if present.baseline else {})
+    points = curves(present, found.points)
+    content = Shown(present, compared(found), differences, points, shown.pairs, shown.bands)
     with remarked(found.remark):
-        return [
-            *figures(present, comparison, target),
-            *paired_figures(present, found.rows, shared, target),
-            *curve_figures(present, found.points, target),
-            *cost_figures(present, comparison, target),
-            *selective_figures(present, comparison, target),
-            *moment_figures(benchmark.name, shown.pairs, target),
-            *posterior_figures(benchmark.name, shown.pairs, target),
-            *band_figures(benchmark.name, shown.bands, target),
-        ]
+        return draw_figures(content, place / "figures")
 
 
 def pictures(cells: Sequence[Cell], store: Store) -> Pictures:

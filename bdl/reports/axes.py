@@ -7,6 +7,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
+WORDS = {
+    "model.hidden": "hidden units",
+    "training.batch_size": "batch size (rows)",
+    "dataset.rows": "training rows",
+    "dataset.snr": "signal-to-noise ratio",
+}
+"""Axes whose last word does not say what they are."""
+
 Values = Mapping[str, str]
 """Path of each axis to the JSON of its value; empty without a sweep."""
 
@@ -34,6 +42,11 @@ def number(text: str) -> float | None:
     if isinstance(value, list) and len(value) == 1:
         (value,) = value
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def words(path: str) -> str:
+    """Write an axis in words, with the unit of its numbers if they have one."""
+    return WORDS.get(path, path.rpartition(".")[2].replace("_", " "))
 
 
 def named(values: Values) -> str:

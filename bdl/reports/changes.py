@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bdl.metrics import info
-from bdl.reports.layout import Column, Section, heading
+from bdl.reports.layout import Section, heading
 from bdl.reports.paired import PairedDifference, paired, scores
 from bdl.reports.paired_tables import difference_section
 
@@ -122,13 +122,12 @@ def change_sections(found: Sequence[Change], title: str) -> list[Section]:
 
 def moved_section(found: Sequence[Moved]) -> Section:
     """Lay out hyper-parameters that differ."""
-    columns = tuple(Column(name, "left") for name in ("Dataset", "Method", "Hyper-parameter"))
-    columns += tuple(Column(name, "right") for name in ("First", "Second", "Splits"))
+    columns = ["Dataset", "Method", "Hyper-parameter", "First", "Second", "Splits"]
     rows = [
         (each.dataset, _at(each), each.name, f"{each.first:.3g}", f"{each.second:.3g}", f"{each.splits}")
         for each in found
     ]
-    return Section("Hyper-parameters that differ, medians over splits", columns, tuple(rows))
+    return Section.of("Hyper-parameters that differ, medians over splits", columns, rows)
 
 
 def _at(each: Moved) -> str:

@@ -10,7 +10,6 @@ import numpy as np
 
 from bdl.metrics import MetricInfo, info
 from bdl.reports.axes import at
-from bdl.reports.inputs import Benchmark, Note
 from bdl.reports.papers import Key, PaperValue, paper_values
 from bdl.reports.statistics import STATISTICS, Values
 from bdl.reports.verdicts import SURVIVORS, Judgement, Ours, judge
@@ -18,6 +17,9 @@ from bdl.store.rows import REFUSALS
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from bdl.spec import Benchmark
+    from bdl.spec.tables import Note
 
 SAMPLED_TRUTH = (
     "Draws stand for the truth. MC error: standard error of the distance from them. Floor: distance from them that "
@@ -97,7 +99,7 @@ class Cell:
     point: Mapping[str, str] = field(default_factory=dict)
 
 
-def compare(benchmark: Benchmark, rows: "pd.DataFrame", *, protocol: bool = True) -> list[Cell]:
+def compare(benchmark: "Benchmark", rows: "pd.DataFrame", *, protocol: bool = True) -> list[Cell]:
     """Aggregate trials and set them against the printed numbers.
 
     Parameters
@@ -163,7 +165,7 @@ def _lone_splits(printed: Mapping[Key, PaperValue]) -> dict[tuple[str, str], int
 
 
 def _cell(
-    benchmark: Benchmark,
+    benchmark: "Benchmark",
     place: tuple[str, str, str, str],
     trials: "pd.DataFrame",
     split: int | None,
@@ -248,6 +250,6 @@ def _mean(values: Values) -> float | None:
     return float(finite.mean()) if finite.size else None
 
 
-def _concerns(note: Note, place: tuple[str, str, str, str]) -> bool:
+def _concerns(note: "Note", place: tuple[str, str, str, str]) -> bool:
     wanted = (note.dataset, note.entry, note.metric, note.statistic)
     return all(want in (None, have) for want, have in zip(wanted, place, strict=True))

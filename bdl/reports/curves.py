@@ -3,33 +3,29 @@
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import cycle, product
-from pathlib import Path
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from bdl.reports import drawing
 from bdl.reports.axes import named
 from bdl.reports.compare import summary
-from bdl.reports.figures import MAX_COLUMNS, PAPER, QUIET, save
-from bdl.reports.inputs import Array, Benchmark
-from bdl.reports.layout import heading
+from bdl.reports.layout import heading, measure
 from bdl.reports.papers import Key, PaperValue, paper_values
-from bdl.reports.scales import Scale, label_logs, scale
 from bdl.reports.statistics import Values
-from bdl.reports.swept import COLORS, DASHES
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
+
+    from bdl.spec import Benchmark
+
+Array = NDArray[np.float64]
 
 ONLINE, BATCH = "-", (0, (4, 1.5))
-DOTS: dict[str, Any] = {"marker": "o", "markersize": 2.4, "linewidth": 1.4}
-PRINTED = PAPER | {"markersize": 4.5, "markeredgewidth": 1.2}
-WIDTH, HEIGHT, MIN_WIDTH = 2.6, 1.9, 6.8
-"""Of a panel, and the least of a figure, with package for its title; in inches."""
 LINES = 3
 """Panels in a column, if there are too many for one line."""
 BEYOND, BESIDE = 1.3, 0.04
@@ -37,8 +33,6 @@ BEYOND, BESIDE = 1.3, 0.04
 and the share of the range of the counts on a linear one."""
 STREAMS = "observations"
 """What the count of a stream counts."""
-
-Styles = Mapping[str, Mapping[str, Any]]
 
 
 class Curve(NamedTuple):
@@ -59,7 +53,7 @@ class Curve(NamedTuple):
     """The values of the sweep's axes, for people; empty without a sweep."""
 
 
-def curves(benchmark: Benchmark, points: "pd.DataFrame") -> list[Curve]:
+def curves(benchmark: "Benchmark", points: "pd.DataFrame") -> list[Curve]:
     """Average each metric over the splits, count by count.
 
     Parameters
@@ -91,35 +85,19 @@ def curves(benchmark: Benchmark, points: "pd.DataFrame") -> list[Curve]:
     return found
 
 
-def curve_figures(benchmark: Benchmark, points: "pd.DataFrame", folder: Path) -> list[Path]:
+def curve_drawings(benchmark: "Benchmark", drawn: Sequence[Curve]) -> drawing.Drawings:
     """Draw the curves: a panel a dataset (and point of a sweep), a line an entry, a figure a metric.
 
-    Parameters
-    ----------
-    benchmark, points
-        As in `curves`. Where there are online estimators (methods called ``online-...``), their lines are solid, and
-        those of batch fits dashed.
-    folder
-        Where the files go; created if need be.
-
-    Returns
-    -------
-    list of Path
-        ``<benchmark>-<metric>-curve.png`` (200 dpi) and ``.pdf`` for every metric that has a curve; one for each
-        unit, ``<benchmark>-<metric>-curve-<unit>``, if entries counted in different units. Panels follow each other
-        downwards, as in Figures 4.1 and B.1 of Brownlie (2022). Axes that span a wide range are logarithmic. The
-        printed values, which are those at the end of a fit, stand beside the last count. The same rows give the same
-        bytes under one version of matplotlib.
+    One for each unit if entries counted in different units.
     """
     groups: dict[str, dict[str, list[Curve]]] = {}
-    for curve in curves(benchmark, points):
+    for curve in drawn:
         groups.setdefault(curve.metric, {}).setdefault(curve.axis, []).append(curve)
-    drawings = {}
-    for metric, by_axis in groups.items():
-        for axis, own in by_axis.items():
-            name = f"{benchmark.name}-{metric}-curve" + (f"-{axis}" if len(by_axis) > 1 else "")
-            drawings[name] = partial(_figure, benchmark, own)
-    return save(drawings, folder)
+    return {
+        f"{metric}-curve" + (f"-{axis}" if len(by_axis) > 1 else ""): partial(curve_figure, benchmark, own)
+        for metric, by_axis in groups.items()
+        for axis, own in by_axis.items()
+    }
 
 
 def _mean(place: Any, values: "pd.Series[float]") -> tuple[float | None, ...]:
@@ -127,85 +105,90 @@ def _mean(place: Any, values: "pd.Series[float]") -> tuple[float | None, ...]:
     return float(place), *summary("mean", known[np.isfinite(known)])
 
 
-def _figure(benchmark: Benchmark, drawn: Sequence[Curve]) -> "Figure":
-    from matplotlib.figure import Figure
+def curve_figure(benchmark: "Benchmark", drawn: Sequence[Curve]) -> "Figure":
+    """Draw curves of one metric in one unit.
 
+    Panels follow each other downwards, as in Figures 4.1 and B.1 of Brownlie (2022). Where there are online estimators
+    (methods called ``online-...``), their lines are solid, and those of batch fits dashed. The printed values, which
+    are those at the end of a fit, stand beside the last count.
+    """
     by_panel: dict[str, list[Curve]] = {}
     for curve in drawn:
         by_panel.setdefault("  ".join(part for part in (curve.dataset, curve.point) if part), []).append(curve)
-    lines = 1 if len(by_panel) <= MAX_COLUMNS else max(LINES, math.ceil(len(by_panel) / MAX_COLUMNS))
-    columns = math.ceil(len(by_panel) / lines)
-    size = max(WIDTH * columns + 0.4, MIN_WIDTH), HEIGHT * lines + 1.4
-    figure = Figure(figsize=size, layout="constrained", facecolor="white")
+    lines = 1 if len(by_panel) <= drawing.MOST else max(LINES, math.ceil(len(by_panel) / drawing.MOST))
     streams = drawn[0].axis == STREAMS
     # Distances of streams compare from panel to panel, scores on different data do not.
-    panels = figure.subplots(lines, columns, sharex=True, sharey="row" if streams else "none", squeeze=False)
-    styles, printed = _looks(benchmark), paper_values(benchmark.papers)
-    for panel, (title, own) in zip(panels.T.ravel(), by_panel.items(), strict=False):
-        panel.set_title(title, fontsize=10, fontweight="bold", loc="left")
+    columns = math.ceil(len(by_panel) / lines)
+    shared = {"sharex": True, "sharey": "row" if streams else "none"}
+    figure, panels = drawing.grid(len(by_panel), (2.6, 1.9), columns=columns, downwards=True, **shared)
+    styles, printed = _styles(benchmark), paper_values(benchmark.papers)
+    xscale = "log" if drawing.log_scale(np.concatenate([curve.places for curve in drawn]).tolist()) else "linear"
+    for number, (panel, (name, own)) in enumerate(zip(panels, by_panel.items(), strict=True)):
+        drawing.dress(panel, name)
         _fill(panel, own, styles)
-        _print(panel, own, styles, printed, _scale("places", drawn))
-    for panel, own in zip(panels.T.ravel(), by_panel.values(), strict=False):
-        # Only now, when all is drawn: the limits of axes that are logarithmic before would reach to powers of ten.
-        panel.set(xscale=_scale("places", drawn), yscale=_scale("mean", drawn if streams else own))
-    _dress(panels, len(by_panel), drawn[0].axis)
+        _print(panel, own, styles, printed, xscale)
+        if number % lines == lines - 1 or number == len(panels) - 1:  # the lowest of each column
+            panel.set_xlabel(drawn[0].axis)
+            panel.tick_params(labelbottom=True)
+    for number, panel in enumerate(panels):
+        row = slice(number % lines, None, lines) if streams else slice(number, number + 1)
+        _vertical(panel, [curve for other in [*by_panel.values()][row] for curve in other], panels[row])
+    _horizontal(panels, xscale)
     what = f"mean ± SE over {benchmark.splits} splits"
     if 0 < len(_online(benchmark)) < len(benchmark.entries):
         what += "; solid: online, dashed: batch fits"
-    figure.suptitle("\n".join((benchmark.title, heading(drawn[0].metric), what)), fontsize=11, x=0.01, ha="left")
+    drawing.label_left(panels, measure(drawn[0].metric))
+    drawing.title(figure, benchmark.title, heading(drawn[0].metric), what)
     _legend(figure, styles, drawn)
     return figure
 
 
-def _dress(panels: "NDArray[Any]", used: int, axis: str) -> None:
-    """Label the first panels, from the top downwards, and remove the others."""
+def _horizontal(panels: "Sequence[Axes]", scale: str) -> None:
+    """Only when all is drawn: the limits of an axis that is logarithmic before would reach to powers of ten."""
     from matplotlib.ticker import MaxNLocator
 
-    ordered = panels.T.ravel()
-    for panel in ordered[used:]:
-        panel.remove()
-    for panel in ordered[:used]:
-        panel.grid()
-        panel.tick_params(which="both", length=0)
-        panel.spines[:].set_visible(False)
-        if panel.get_xscale() == "linear":
+    for panel in panels:
+        panel.set_xscale(scale)
+        if scale == "linear":
             panel.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
-        low, high = panel.get_ylim()
-        if panel.get_yscale() == "log":
-            label_logs(panel.yaxis, high / low)
-    for panel in (*panels[-1, :-1], ordered[used - 1]):  # the lowest of each column
-        panel.set_xlabel(axis, color=QUIET)
-        panel.tick_params(labelbottom=True)
 
 
-def _scale(name: str, of: Sequence[Curve]) -> Scale:
-    return scale(np.concatenate([getattr(curve, name) for curve in of]).tolist())
+def _vertical(panel: "Axes", level: Sequence[Curve], beside: "Sequence[Axes]") -> None:
+    """Choose scale and limits so that no line flattens the others."""
+    values: dict[str, list[float]] = {}
+    for curve in level:
+        values.setdefault(curve.entry, []).extend(curve.mean.tolist())
+    ends = [end for curve in level for end in (*(curve.mean - curve.se), *(curve.mean + curve.se)) if end == end]
+    for bar in (bar for other in beside for bar in other.containers):  # printed values
+        values.setdefault(str(bar.get_label()), []).append(float(bar.lines[0].get_ydata()[0]))  # type: ignore[attr-defined]
+    drawing.fit(panel, "y", values, ends, factor=drawing.far(level[0].metric))
 
 
-def _looks(benchmark: Benchmark) -> dict[str, dict[str, Any]]:
+def _styles(benchmark: "Benchmark") -> drawing.Styles:
     """Return each entry a colour; dashed lines are batch fits beside online estimators, or else colours used again."""
     online = _online(benchmark)
-    lines = (ONLINE if name in online else BATCH for name in benchmark.entries) if online else cycle(DASHES)
-    return {
-        name: {"color": color, "linestyle": line}
-        for name, color, line in zip(benchmark.entries, cycle(COLORS), lines, strict=False)
-    }
+    found = drawing.styles(benchmark.entries)
+    for name, look in found.items():
+        del look["marker"]  # curves have dots
+        if online:
+            look["linestyle"] = ONLINE if name in online else BATCH
+    return found
 
 
-def _online(benchmark: Benchmark) -> list[str]:
+def _online(benchmark: "Benchmark") -> list[str]:
     return [name for name, entry in benchmark.entries.items() if entry.method.name.startswith("online-")]
 
 
-def _fill(panel: "Axes", own: Sequence[Curve], styles: Styles) -> None:
+def _fill(panel: "Axes", own: Sequence[Curve], styles: drawing.Styles) -> None:
     for curve in own:
         look = styles[curve.entry]
-        panel.plot(curve.places, curve.mean, **DOTS, **look)
+        panel.plot(curve.places, curve.mean, **drawing.DOTS, **look)
         ends = curve.mean - curve.se, curve.mean + curve.se
         panel.fill_between(curve.places, *ends, color=look["color"], alpha=0.22, linewidth=0)
 
 
 def _print(
-    panel: "Axes", own: Sequence[Curve], styles: Styles, printed: Mapping[Key, PaperValue], xscale: Scale
+    panel: "Axes", own: Sequence[Curve], styles: drawing.Styles, printed: Mapping[Key, PaperValue], xscale: str
 ) -> None:
     """Mark the printed values beside the last count, from left to right, as they may lie close together."""
     place = max(float(curve.places[-1]) for curve in own)
@@ -214,16 +197,18 @@ def _print(
         value = None if curve.point else printed.get((curve.dataset, curve.entry, curve.metric, "mean"))
         if value is not None and value.split is None:  # a curve is a mean over splits
             place = place * BEYOND if xscale == "log" else place + step
-            style = PRINTED | {"color": styles[curve.entry]["color"]}
-            panel.errorbar([place], [value.value], yerr=value.stderr, linestyle="none", elinewidth=1, **style)
+            style = drawing.PRINTED | {"color": styles[curve.entry]["color"]}
+            panel.errorbar(
+                [place], [value.value], yerr=value.stderr, elinewidth=1, label=f"paper, {curve.entry}", **style
+            )
 
 
-def _legend(figure: "Figure", styles: Styles, drawn: Sequence[Curve]) -> None:
+def _legend(figure: "Figure", styles: drawing.Styles, drawn: Sequence[Curve]) -> None:
     from matplotlib.lines import Line2D
 
     names = [name for name in styles if name in {curve.entry for curve in drawn}]
-    handles = [Line2D([], [], label=name, **DOTS, **styles[name]) for name in names]
+    handles = [Line2D([], [], label=name, **drawing.DOTS, **styles[name]) for name in names]
     if any(panel.containers for panel in figure.axes):
         label = "paper, whole stream" if drawn[0].axis == STREAMS else "paper, end of fit"
-        handles.append(Line2D([], [], linestyle="none", label=label, **PRINTED | {"color": QUIET}))
-    figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, handlelength=2.6)
+        handles.append(Line2D([], [], label=label, **drawing.PRINTED | {"color": drawing.QUIET}))
+    drawing.legend(figure, handles, handlelength=2.6)

@@ -7,9 +7,9 @@ from bdl.metrics import info
 from bdl.reports.axes import named
 from bdl.reports.compare import Cell
 from bdl.reports.layout import (
-    SUPERSCRIPT,
+    below,
     by_metric,
-    chance,
+    footnotes,
     heading,
     marked,
     matches,
@@ -40,7 +40,6 @@ SIGNS = {"match": "=", "better": "+", "worse": "$-$", "differs": r"$\neq$", "pri
 
 Text = tuple[str, int]
 """LaTeX, and how many letters wide it is."""
-EMPTY: Text = ("", 0)
 
 
 def to_latex(cells: Sequence[Cell]) -> str:
@@ -50,12 +49,10 @@ def to_latex(cells: Sequence[Cell]) -> str:
     are best are bold. Columns that do not fit beside each other follow below.
     """
     means = [[cell for cell in group if cell.statistic == "mean"] for group in by_metric(cells)]
-    notes = list(dict.fromkeys(note for group in means for cell in group for note in notes_of(cell)))
-    numbers = {note: number for number, note in enumerate(notes, 1)}
-    lines = [f"{str(number).translate(SUPERSCRIPT)} {note}" for note, number in numbers.items()]
-    lines += [line for line in [chance([cell for group in means for cell in group])] if line]
+    flat = [cell for group in means for cell in group]
+    numbers = {note: number for number, note in enumerate(footnotes(flat), 1)}
     blocks = [_table(group, numbers) for group in means]
-    return "\n".join([*blocks, *(rf"\par{{\footnotesize {escape(line)}\par}}" + "\n" for line in lines)])
+    return "\n".join([*blocks, *(rf"\par{{\footnotesize {escape(line)}\par}}" + "\n" for line in below(flat))])
 
 
 def escape(text: str) -> str:
@@ -90,39 +87,22 @@ def _interval(cell: Cell) -> tuple[float, float]:
 
 def _table(cells: Sequence[Cell], numbers: Mapping[str, int]) -> str:
     common = shared_notes(cells)
-    columns = _columns(cells)
-    methods = list(dict.fromkeys(cell.method for cell in cells))
-    lines = [[("Method", 6), *((escape(title), len(title)) for title in columns)]]
-    rows = {method: {title: own.get(method) for title, own in columns.items()} for method in methods}
-    bold = [cell for own in columns.values() for cell in best(list(own.values()))]
-    for method, row in rows.items():
-        lines += _lines(method, list(row.values()), bold, common, numbers)
-    caption = marked(f"{cells[0].benchmark}: {heading(cells[0].metric)}{matches(cells)}", common, numbers)
-    label = re.sub(r"[^\w-]", "-", f"{cells[0].benchmark}-{cells[0].metric}").replace("_", "-")
-    body = _body(lines)
-    return (
-        "\n".join(
-            [
-                r"\begin{table}",
-                r"\centering",
-                rf"\caption{{{escape(caption)}{_caption(cells)}}}",
-                rf"\label{{tab:{label}}}",
-                rf"\footnotesize\setlength{{\tabcolsep}}{{{GAP / 2:g}pt}}",
-                *body,
-                r"\end{table}",
-            ]
-        )
-        + "\n"
-    )
-
-
-def _columns(cells: Sequence[Cell]) -> dict[str, dict[str, Cell]]:
-    """Put the cells of a table into columns, by method."""
     columns: dict[str, dict[str, Cell]] = {}
     for cell in cells:
-        title = " ".join(part for part in (cell.dataset, named(cell.point)) if part)
-        columns.setdefault(title, {})[cell.method] = cell
-    return columns
+        columns.setdefault(" ".join(filter(None, (cell.dataset, named(cell.point)))), {})[cell.method] = cell
+    bold = [cell for own in columns.values() for cell in best(list(own.values()))]
+    lines: list[list[Text]] = [[("Method", 6), *((escape(title), len(title)) for title in columns)]]
+    for method in dict.fromkeys(cell.method for cell in cells):
+        lines += _lines(method, [own.get(method) for own in columns.values()], bold, common, numbers)
+    caption = marked(f"{cells[0].benchmark}: {heading(cells[0].metric)}{matches(cells)}", common, numbers)
+    label = re.sub(r"[^\w-]|_", "-", f"{cells[0].benchmark}-{cells[0].metric}")
+    return (
+        "\\begin{table}\n\\centering\n"
+        rf"\caption{{{escape(caption)}{_caption(cells)}}}" + "\n"
+        rf"\label{{tab:{label}}}" + "\n"
+        rf"\footnotesize\setlength{{\tabcolsep}}{{{GAP / 2:g}pt}}" + "\n" + "\n".join(_body(lines)) + "\n"
+        "\\end{table}\n"
+    )
 
 
 def _caption(cells: Sequence[Cell]) -> str:
@@ -140,23 +120,17 @@ def _lines(
     method: str, row: Sequence[Cell | None], bold: Sequence[Cell], common: set[str], numbers: Mapping[str, int]
 ) -> list[list[Text]]:
     """Write the lines of a method: ours, and what is printed if anything is."""
-    there = [cell for cell in row if cell]
-    own = shared_notes(there)
+    own = shared_notes(cell for cell in row if cell)
     name = marked(method, own - common, numbers)
     first: list[Text] = [(escape(name), len(name))]
     second: list[Text] = [(r"\quad printed", 9)]
     for cell in row:
-        if cell is None:
-            first.append(EMPTY)
-            second.append(EMPTY)
-            continue
-        plain = marked(ours(cell) or cell.verdict, {*notes_of(cell)} - own, numbers)
-        text = rf"\textbf{{{escape(plain)}}}" if cell in bold else escape(plain)
-        first.append((text, len(plain)))
-        sign = SIGNS.get(cell.verdict, "")
-        raised = rf"\textsuperscript{{{sign}}}" if sign and cell.paper is not None else ""
-        second.append((escape(printed(cell)) + raised, len(printed(cell)) + 1))
-    return [first, second] if any(cell.paper is not None for cell in there) else [first]
+        plain = marked(ours(cell) or cell.verdict, {*notes_of(cell)} - own, numbers) if cell else ""
+        first.append((rf"\textbf{{{escape(plain)}}}" if cell in bold else escape(plain), len(plain)))
+        sign = SIGNS.get(cell.verdict, "") if cell and cell.paper is not None else ""
+        print_ = printed(cell) if cell else ""
+        second.append((escape(print_) + (rf"\textsuperscript{{{sign}}}" if sign else ""), len(print_) + bool(cell)))
+    return [first, second] if any(cell and cell.paper is not None for cell in row) else [first]
 
 
 def _body(lines: Sequence[Sequence[Text]]) -> list[str]:
@@ -167,10 +141,9 @@ def _body(lines: Sequence[Sequence[Text]]) -> list[str]:
     for start in range(1, count + 1, across):
         body += [r"\midrule"] * (start > 1)
         for number, line in enumerate(lines):
-            texts = [line[0], *line[start : start + across]]
-            texts += [EMPTY] * (across + 1 - len(texts))
-            if number == 0 or any(text for text, _ in texts[1:]):
-                body.append(" & ".join(text for text, _ in texts) + r" \\")
+            texts = [text for text, _ in (line[0], *line[start : start + across])]
+            if number == 0 or any(texts[1:]):
+                body.append(" & ".join(texts + [""] * (across + 1 - len(texts))) + r" \\")
             body += [r"\midrule"] * (number == 0)
     return [*body, r"\bottomrule", r"\end{tabular}"]
 

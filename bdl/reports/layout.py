@@ -2,14 +2,16 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from bdl.metrics import RELATIVE, info, settings
 from bdl.reports.axes import short
 from bdl.reports.compare import Cell
 from bdl.reports.papers import Printed
 from bdl.reports.verdicts import LEVEL, NO_PAPER, WITHHELD
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 BETTER = {
@@ -24,70 +26,52 @@ FINEST = 1e-6
 FAILED_AS_WORST = "Median (failed as worst)"
 
 
-class Column(NamedTuple):
-    """Heading of a column and the side its text keeps to."""
+LEFT = frozenset(
+    {"Dataset", "Method", "Metric", "Hyper-parameter", "Verdict", "Told from", "n", "n (failed)", "Fit", "Reason"}
+)
+"""Columns whose texts keep to the left."""
+
+
+class Section(NamedTuple):
+    """A table of texts under a title, the same for every output format."""
 
     title: str
-    align: Literal["left", "right"]
+    table: "pd.DataFrame"
+    """Strings; the columns are the headings, of which two may be alike."""
 
+    @classmethod
+    def of(cls, title: str, columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> "Section":
+        """Lay out rows; a column in which no row has anything but None is left out."""
+        import pandas as pd
 
-@dataclass(frozen=True)
-class Section:
-    """The table of one metric.
+        table = pd.DataFrame(list(rows), columns=list(columns), dtype=object)
+        return cls(title, table.loc[:, table.notna().any().to_numpy()].fillna(""))
 
-    Attributes
-    ----------
-    title
-        Benchmark, metric, unit and direction.
-    columns
-        Headings; the first is the dataset.
-    rows
-        One a dataset and entry, each with a text a column.
-    """
+    @property
+    def columns(self) -> list[tuple[str, str]]:
+        """Headings, each with the side that its column keeps to."""
+        return [(title, "left" if title in LEFT else "right") for title in self.table.columns]
 
-    title: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[str, ...], ...]
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """Texts, row by row."""
+        return list(self.table.itertuples(index=False, name=None))
 
     @property
     def judged(self) -> bool:
         """Whether it has verdicts; printed values without any are grey."""
-        return any(column.title == "Verdict" for column in self.columns)
+        return "Verdict" in self.table.columns
 
 
-class Shown(NamedTuple):
-    """Which columns a table has beside those that every table has."""
-
-    printed: bool
-    judged: bool
-    z: bool
-    median: bool
-    failed: bool
-    printed_median: bool
-    judged_median: bool
-    sampled: bool
-
-    @classmethod
-    def of(cls, cells: Sequence[Cell]) -> "Shown":
-        """Show a column if any cell has something to say there."""
-        means, medians = ([cell for cell in cells if cell.statistic == name] for name in ("mean", "median"))
-        withheld = any(cell.verdict == WITHHELD for cell in cells)
-        return cls(
-            printed=any(cell.paper is not None for cell in means),
-            judged=not withheld and any(cell.verdict != NO_PAPER for cell in means),
-            z=any(cell.z is not None for cell in means),
-            median=bool(medians),
-            failed=any(cell.n_failed and cell.ours is not None for cell in medians),
-            printed_median=any(cell.paper is not None for cell in medians),
-            judged_median=not withheld and any(cell.paper is not None for cell in medians),
-            sampled=any(cell.floor is not None for cell in cells),
-        )
+def measure(label: str) -> str:
+    """Write a metric with what its label says of its settings, and its unit."""
+    about = info(label)
+    return f"{' '.join([about.label, *settings(label)])} ({about.unit})"
 
 
 def heading(label: str) -> str:
-    """Write a metric with what its label says of its settings, its unit, and its direction if it has one."""
-    about = info(label)
-    return f"{' '.join([about.label, *settings(label)])} ({about.unit}){BETTER[about.direction]}"
+    """Write a metric as `measure` does, with its direction if it has one."""
+    return measure(label) + BETTER[info(label).direction]
 
 
 def matches(cells: Sequence[Cell]) -> str:
@@ -101,6 +85,13 @@ def matches(cells: Sequence[Cell]) -> str:
 def footnotes(cells: Sequence[Cell]) -> list[str]:
     """List the different notes in order of appearance in the tables; the first is number 1."""
     return list(dict.fromkeys(note for group in by_metric(cells) for cell in group for note in notes_of(cell)))
+
+
+def below(cells: Sequence[Cell]) -> list[str]:
+    """List what is said below the tables: the notes with their numbers, and what chance does."""
+    last = chance(cells)
+    notes = [f"{str(number).translate(SUPERSCRIPT)} {note}" for number, note in enumerate(footnotes(cells), start=1)]
+    return [*notes, *([last] if last else [])]
 
 
 def chance(cells: Sequence[Cell]) -> str | None:
@@ -171,49 +162,41 @@ def by_metric(cells: Sequence[Cell]) -> list[list[Cell]]:
 
 
 def _section(cells: list[Cell], numbers: dict[str, int]) -> Section:
-    shown = Shown.of(cells)
     axes = list(dict.fromkeys(path for cell in cells for path in cell.point))
-    columns = [Column("Dataset", "left"), *(Column(path, "right") for path in axes), Column("Method", "left")]
-    columns += [Column("Mean ± SE", "right")]
-    columns += [Column("Paper ± SE", "right")] if shown.printed else []
-    columns += [Column("z", "right")] if shown.z else []
-    columns += [Column("Verdict", "left")] if shown.judged else []
-    columns += [Column(FAILED_AS_WORST if shown.failed else "Median", "right")] if shown.median else []
-    columns += [Column("Paper", "right")] if shown.printed_median else []
-    columns += [Column("Verdict", "left")] if shown.judged_median else []
-    columns += [Column("MC error", "right"), Column("Floor", "right")] if shown.sampled else []
-    columns += [Column("n (failed)" if any(cell.n_failed for cell in cells) else "n", "left")]
+    medians = [cell for cell in cells if cell.statistic == "median"]
+    withheld = any(cell.verdict == WITHHELD for cell in cells)
+    judged = not withheld and any(cell.verdict != NO_PAPER for cell in cells if cell.statistic == "mean")
+    judged_median = not withheld and any(cell.paper is not None for cell in medians)
+    median = FAILED_AS_WORST if any(cell.n_failed and cell.ours is not None for cell in medians) else "Median"
+    n = "n (failed)" if any(cell.n_failed for cell in cells) else "n"
+    columns = ["Dataset", *axes, "Method", "Mean ± SE", "Paper ± SE", "z", "Verdict", median, "Paper", "Verdict"]
     shared = shared_notes(cells)
-    rows = []
-    for place in dict.fromkeys(_place(cell) for cell in cells):
-        row = {cell.statistic: cell for cell in cells if _place(cell) == place}
-        rows.append((place[0], *_row(row, shown, numbers, shared)))
+    rows: dict[tuple[str, ...], dict[str, Cell]] = {}
+    for cell in cells:
+        rows.setdefault((cell.dataset, *cell.point.values(), cell.method), {})[cell.statistic] = cell
+    texts = [_row(row, numbers, shared, judged, judged_median) for row in rows.values()]
     title = f"{cells[0].benchmark}: {heading(cells[0].metric)}{matches(cells)}"
-    return Section(marked(title, shared, numbers), tuple(columns), tuple(rows))
+    return Section.of(marked(title, shared, numbers), [*columns, "MC error", "Floor", n], texts)
 
 
-def _place(cell: Cell) -> tuple[str, ...]:
-    """Return which row of a table a cell belongs to."""
-    return cell.dataset, *cell.point.values(), cell.method
-
-
-def _row(row: dict[str, Cell], shown: Shown, numbers: dict[str, int], above: set[str]) -> tuple[str, ...]:
-    """Write one row behind its data set; the notes in `above` are marked on the table already."""
+def _row(
+    row: dict[str, Cell], numbers: dict[str, int], above: set[str], judged: bool, judged_median: bool
+) -> list[str | None]:
+    """Write one row, None where there is nothing to say; the notes in `above` are marked on the table already."""
     mean, median = row["mean"], row.get("median")
-    common = shared_notes(row.values()) if shown.judged else {*notes_of(mean)}
-    texts = [*map(short, mean.point.values()), marked(mean.method, common - above, numbers), ours(mean)]
-    texts += [printed(mean)] if shown.printed else []
-    texts += ["" if mean.z is None else f"{mean.z:z.1f}"] if shown.z else []
-    texts += [marked(mean.verdict, {*notes_of(mean)} - common, numbers)] if shown.judged else []
-    if shown.median:
-        texts += ["" if median is None or median.ours is None else _median(median.ours, median)]
-    if shown.printed_median:
-        texts += ["" if median is None else printed(median)]
-    if shown.judged_median:
-        texts += ["" if median is None else marked(median.verdict, {*notes_of(median)} - common, numbers)]
-    if shown.sampled:
-        texts += ["" if value is None else f"{value:.2g}" for value in (mean.mc_se, mean.floor)]
-    return (*texts, f"{mean.n_trials} ({mean.n_failed})" if mean.n_failed else f"{mean.n_trials}")
+    common = shared_notes(row.values()) if judged else {*notes_of(mean)}
+    texts = [mean.dataset, *map(short, mean.point.values()), marked(mean.method, common - above, numbers), ours(mean)]
+    return [
+        *texts,
+        printed(mean) or None,
+        None if mean.z is None else f"{mean.z:z.1f}",
+        marked(mean.verdict, {*notes_of(mean)} - common, numbers) if judged else None,
+        None if median is None else _median(median),
+        (median and printed(median)) or None,
+        marked(median.verdict, {*notes_of(median)} - common, numbers) if median and judged_median else None,
+        *(None if mean.floor is None or value is None else f"{value:.2g}" for value in (mean.mc_se, mean.floor)),
+        f"{mean.n_trials} ({mean.n_failed})" if mean.n_failed else f"{mean.n_trials}",
+    ]
 
 
 def shared_notes(cells: Iterable[Cell]) -> set[str]:
@@ -236,8 +219,10 @@ def ours(cell: Cell) -> str:
     return f"{cell.ours:.{decimals}f} ± {cell.ours_se:.{decimals}f}"
 
 
-def _median(ours: float, cell: Cell) -> str:
-    text = quantity(ours, cell.paper)
+def _median(cell: Cell) -> str:
+    if cell.ours is None:
+        return ""
+    text = quantity(cell.ours, cell.paper)
     if not cell.n_failed:
         return text
     return f"{text} ({'failed' if cell.failed_as_worst is None else quantity(cell.failed_as_worst, cell.paper)})"

@@ -1,37 +1,21 @@
-"""Each entry held against the baseline split by split, one figure a predictive metric."""
+"""Each entry held against the baseline split by split."""
 
 import math
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from itertools import product
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from bdl.metrics import MetricInfo, info
 from bdl.reports.axes import at
-from bdl.reports.figures import GRID, OURS, PAPER, QUIET, mark, panels, save
-from bdl.reports.inputs import Benchmark
-from bdl.reports.layout import heading
 from bdl.reports.statistics import Values, mean_se
-from bdl.reports.swept import Mark, along
 from bdl.reports.verdicts import FEWEST, reach
-from bdl.reports.widening import SHADE, widen
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-LOOKS: dict[str, dict[str, Any]] = {
-    "better": OURS,
-    "worse": PAPER | {"markerfacecolor": PAPER["color"]},
-    "undecided": {**PAPER, "color": "#8c8c8c", "marker": "o"},
-}
-"""How a verdict is drawn; told apart by shape as well as by colour."""
-WIDE = 9.0
-"""Inches from which on the legend has package in one line."""
+    from bdl.spec import Benchmark
 
 
 class PairedDifference(NamedTuple):
@@ -61,11 +45,6 @@ class PairedDifference(NamedTuple):
         return None if self.mean is None or self.high is None else self.high - self.mean
 
     @property
-    def reach(self) -> float:
-        """Largest distance from 0, of the interval or else of the mean."""
-        return max((abs(end) for end in (self.mean, self.low, self.high) if end is not None), default=0.0)
-
-    @property
     def verdict(self) -> str:
         """``"better"`` or ``"worse"`` than the baseline if the interval excludes 0, else ``"undecided"``.
 
@@ -80,7 +59,7 @@ class PairedDifference(NamedTuple):
 
 
 def paired_differences(
-    benchmark: Benchmark, rows: "pd.DataFrame", overlap: Mapping[str, float]
+    benchmark: "Benchmark", rows: "pd.DataFrame", overlap: Mapping[str, float]
 ) -> list[PairedDifference]:
     """Hold every entry against the baseline, on the splits that both finished.
 
@@ -139,40 +118,6 @@ def paired(
     return place._replace(n=values.size, mean=mean, low=low, high=high, failed=failed, baseline_failed=other)
 
 
-def paired_figures(
-    benchmark: Benchmark, rows: "pd.DataFrame", overlap: Mapping[str, float], folder: Path
-) -> list[Path]:
-    """Draw the paired differences: a panel a dataset, a row an entry, a figure a predictive metric.
-
-    Those of a sweep are drawn along its first axis instead (`bdl.reports.swept`).
-
-    Parameters
-    ----------
-    benchmark, rows, overlap
-        As in `paired_differences`.
-    folder
-        Where the files go; created if need be.
-
-    Returns
-    -------
-    list of Path
-        ``<benchmark>-<metric>-paired.png`` (200 dpi) and ``.pdf``. Datasets without a pair are left out, and so are
-        metrics without one. The same rows give the same bytes under one version of matplotlib.
-    """
-    groups: dict[str, list[PairedDifference]] = {}
-    for difference in paired_differences(benchmark, rows, overlap):
-        groups.setdefault(difference.metric, []).append(difference)
-    draw = _along if benchmark.axes else _figure
-    return save(
-        {
-            f"{benchmark.name}-{metric}-paired": partial(draw, benchmark, metric, own)
-            for metric, own in groups.items()
-            if any(difference.n for difference in own)
-        },
-        folder,
-    )
-
-
 def _judged(about: MetricInfo) -> bool:
     return about.kind == "predictive" and about.direction != "none"
 
@@ -189,52 +134,3 @@ def _interval(values: Values, overlap: float) -> tuple[float | None, float | Non
     mean, se = float(values.mean()), mean_se(values) * math.sqrt(1 + values.size * overlap)
     half = reach(se, values.size - 1)
     return mean, mean - half, mean + half
-
-
-def _figure(benchmark: Benchmark, metric: str, differences: Sequence[PairedDifference]) -> "Figure":
-    paired = dict.fromkeys(difference.dataset for difference in differences if difference.n)
-    own = {name: [difference for difference in differences if difference.dataset == name] for name in paired}
-    figure, axes = panels({name: [difference.entry for difference in drawn] for name, drawn in own.items()})
-    for name, panel in axes.items():
-        _fill(panel, own[name], benchmark.splits)
-    what = f"mean difference from {benchmark.baseline} over {benchmark.splits} splits"
-    lines = benchmark.title, heading(metric), what
-    figure.suptitle("\n".join(lines), fontsize=11, x=0.01, ha="left")
-    _legend(figure, benchmark, metric)
-    return figure
-
-
-def _along(benchmark: Benchmark, metric: str, differences: Sequence[PairedDifference]) -> "Figure":
-    paired = {difference.dataset for difference in differences if difference.n}
-    marks = [Mark(d.dataset, d.entry, d.point, d.mean, d.half) for d in differences if d.dataset in paired]
-    what = f"mean difference from {benchmark.baseline} over {benchmark.splits} splits, 95 % intervals"
-    title = "\n".join((benchmark.title, heading(metric), what))
-    return along(benchmark, title, marks, around_zero=True)
-
-
-def _fill(panel: "Axes", differences: Sequence[PairedDifference], splits: int) -> None:
-    panel.axvline(0, color=QUIET, linestyle=":", linewidth=1.2, zorder=1)
-    for row, difference in enumerate(differences):
-        mark(panel, row, difference.mean, difference.half, LOOKS[difference.verdict])
-        if difference.n < splits:
-            across = panel.get_yaxis_transform()
-            panel.text(1.01, row, f"n = {difference.n}", transform=across, va="center", color=QUIET, fontsize=7)
-    widen(panel, [difference.reach for difference in differences if difference.reach])
-
-
-def _legend(figure: "Figure", benchmark: Benchmark, metric: str) -> None:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    left, right = ("better", "worse") if info(metric).direction == "lower" else ("worse", "better")
-    labels = {
-        left: f"left: {left} than {benchmark.baseline}",
-        "undecided": "undecided: 95 % interval holds 0, a fit failed, or n < 3",
-        right: f"right: {right} than {benchmark.baseline}",
-    }
-    handles: list[Line2D | Patch] = [Line2D([], [], linestyle="none", label=labels[v], **LOOKS[v]) for v in labels]
-    if any(panel.get_xscale() == "symlog" for panel in figure.axes):
-        handles.append(Patch(facecolor=SHADE, edgecolor=GRID, label="shaded: logarithmic"))
-    columns = 4 if figure.get_figwidth() > WIDE else 2
-    spacing = {"handlelength": 1.2, "columnspacing": 1.6}
-    figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, **spacing)

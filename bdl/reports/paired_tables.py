@@ -2,18 +2,18 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from bdl.metrics import info, settings
 from bdl.reports.axes import short
-from bdl.reports.inputs import Benchmark
-from bdl.reports.layout import Column, Section, heading, quantity
+from bdl.reports.layout import Section, heading, quantity
 from bdl.reports.paired import PairedDifference
 
-_NUMBERS = tuple(Column(name, "right") for name in ("Difference", "95 % interval"))
-_TALLY = tuple(Column(name, "right") for name in ("Wins", "Ties", "Losses"))
+if TYPE_CHECKING:
+    from bdl.spec import Benchmark
 
 
-def paired_sections(benchmark: Benchmark, differences: Sequence[PairedDifference]) -> list[Section]:
+def paired_sections(benchmark: "Benchmark", differences: Sequence[PairedDifference]) -> list[Section]:
     """Lay out the differences from the baseline, a table a metric.
 
     Parameters
@@ -36,17 +36,15 @@ def paired_sections(benchmark: Benchmark, differences: Sequence[PairedDifference
 
 def difference_section(title: str, rows: Sequence[tuple[str, PairedDifference, str]]) -> Section:
     """Lay out differences, each with the name of its data set and its verdict."""
-    axes = rows[0][1].point
-    columns = (Column("Dataset", "left"), *(Column(path, "right") for path in axes), Column("Method", "left"))
-    columns += (*_NUMBERS, Column("Verdict", "left"), Column("n", "left"))
+    columns = ["Dataset", *rows[0][1].point, "Method", "Difference", "95 % interval", "Verdict", "n"]
     lines = [
         (dataset, *map(short, each.point.values()), each.entry, *_numbers(each), verdict, _count(each))
         for dataset, each, verdict in rows
     ]
-    return Section(title, columns, tuple(lines))
+    return Section.of(title, columns, lines)
 
 
-def tally(benchmark: Benchmark, differences: Sequence[PairedDifference]) -> Section:
+def tally(benchmark: "Benchmark", differences: Sequence[PairedDifference]) -> Section:
     """Count on how many data sets (and points of a sweep) each entry is better, undecided and worse."""
     counts: dict[tuple[str, str], Counter[str]] = {}
     for difference in differences:
@@ -56,8 +54,8 @@ def tally(benchmark: Benchmark, differences: Sequence[PairedDifference]) -> Sect
         (metric_name(metric), entry, *(str(found[word]) for word in ("better", "undecided", "worse")))
         for (metric, entry), found in counts.items()
     ]
-    columns = (Column("Metric", "left"), Column("Method", "left"), *_TALLY)
-    return Section(f"{benchmark.name}: data sets on which {benchmark.baseline} is beaten", columns, tuple(lines))
+    columns = ["Metric", "Method", "Wins", "Ties", "Losses"]
+    return Section.of(f"{benchmark.name}: data sets on which {benchmark.baseline} is beaten", columns, lines)
 
 
 def metric_name(label: str) -> str:

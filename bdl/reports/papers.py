@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 from bdl.errors import InputError, unknown
-from bdl.reports.inputs import PaperTables
+
+if TYPE_CHECKING:
+    from bdl.spec.tables import PaperTables
 
 PAPERS = ("brownlie2022", "vifa2023", "slang2018", "mata2018")
 
@@ -87,7 +90,7 @@ class PaperValue:
     n: int | None = None
 
 
-def paper_values(papers: Iterable[PaperTables]) -> dict[Key, PaperValue]:
+def paper_values(papers: Iterable["PaperTables"]) -> dict[Key, PaperValue]:
     """Look up the printed numbers of a benchmark.
 
     Parameters
@@ -123,7 +126,7 @@ def paper_values(papers: Iterable[PaperTables]) -> dict[Key, PaperValue]:
     return values
 
 
-def _by_our_datasets(listed: PaperTables, rows: list[dict[str, str]]) -> list[dict[str, str]]:
+def _by_our_datasets(listed: "PaperTables", rows: list[dict[str, str]]) -> list[dict[str, str]]:
     """Return rows the names that our data sets have; a setting by which the paper tells data sets apart is left out."""
     if not listed.datasets:
         return rows
@@ -137,7 +140,7 @@ def _by_our_datasets(listed: PaperTables, rows: list[dict[str, str]]) -> list[di
     ]
 
 
-def _read_table(listed: PaperTables, rows: list[dict[str, str]]) -> dict[Key, PaperValue]:
+def _read_table(listed: "PaperTables", rows: list[dict[str, str]]) -> dict[Key, PaperValue]:
     values: dict[Key, PaperValue] = {}
     for entry, name in listed.methods.items():
         for row, metric, value in _chosen(listed, name, rows):
@@ -154,7 +157,7 @@ def _read_table(listed: PaperTables, rows: list[dict[str, str]]) -> dict[Key, Pa
 
 
 def _chosen(
-    listed: PaperTables, name: str, rows: Iterable[dict[str, str]]
+    listed: "PaperTables", name: str, rows: Iterable[dict[str, str]]
 ) -> Iterator[tuple[dict[str, str], str, Printed]]:
     """Yield the rows of a method, with each of our metrics that they print and its value."""
     method, _, setting = name.partition(" ")
@@ -189,7 +192,7 @@ def _count(row: dict[str, str]) -> int | None:
     return int(said[1] or said["n"]) if said else None
 
 
-def _require(kind: str, listed: PaperTables, wanted: Iterable[str], known: set[str]) -> None:
+def _require(kind: str, listed: "PaperTables", wanted: Iterable[str], known: set[str]) -> None:
     for name in wanted:
         if name not in known:
             raise unknown(f"{kind} of {listed.paper} {listed.task}", name, known)

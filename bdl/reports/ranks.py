@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bdl.errors import InputError
 from bdl.metrics import info
 from bdl.reports.compare import Cell
-from bdl.reports.figures import save
-from bdl.reports.layout import Column, Section, heading
+from bdl.reports.drawing import Drawings, title
+from bdl.reports.layout import Section, heading
 from bdl.reports.verdicts import LEVEL
 
 if TYPE_CHECKING:
@@ -80,15 +79,14 @@ def ranks(cells: Sequence[Cell], metric: str) -> Ranks | None:
 
 def rank_section(found: Ranks) -> Section:
     """Lay out ranks."""
-    columns = (Column("Method", "left"), Column("Average rank", "right"), Column("Told from", "left"))
-    rows = tuple((name, f"{mean:.2f}", ", ".join(found.apart(name)) or "-") for name, mean in found.means.items())
+    rows = [(name, f"{mean:.2f}", ", ".join(found.apart(name)) or "-") for name, mean in found.means.items()]
     title = f"Ranks over {found.places} data sets, {heading(found.metric)}; Friedman p = {found.p:.2g}, Nemenyi at 5 %"
-    return Section(title, columns, rows)
+    return Section.of(title, ["Method", "Average rank", "Told from"], rows)
 
 
-def rank_figures(benchmark: str, found: Sequence[Ranks], folder: Path) -> list[Path]:
-    """Draw the ranks as diagrams of critical differences, ``<benchmark>-<metric>-ranks.png`` and ``.pdf``."""
-    return save({f"{benchmark}-{each.metric}-ranks": partial(_figure, each) for each in found}, folder)
+def rank_drawings(found: Sequence[Ranks]) -> Drawings:
+    """Draw the ranks as diagrams of critical differences, a figure a metric."""
+    return {f"{each.metric}-ranks": partial(_figure, each) for each in found}
 
 
 def _figure(found: Ranks) -> "Figure":
@@ -99,8 +97,8 @@ def _figure(found: Ranks) -> "Figure":
     _posthocs().critical_difference_diagram(
         dict(found.means), pd.DataFrame(found.pairs), ax=figure.subplots(), alpha=LEVEL
     )
-    title = f"{heading(found.metric)}: average rank over {found.places} data sets"
-    figure.suptitle(f"{title}\nlines join what Nemenyi's test does not tell apart", fontsize=11, x=0.01, ha="left")
+    what = f"{heading(found.metric)}: average rank over {found.places} data sets"
+    title(figure, what, "lines join what Nemenyi's test does not tell apart")
     return figure
 
 

@@ -1,14 +1,12 @@
 """Comparison tables for people and for machines."""
 
-import csv
-import io
 import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Group, RenderableType
+from rich.console import Group, JustifyMethod, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -16,7 +14,7 @@ from rich.text import Text
 from bdl.errors import unknown
 from bdl.reports.compare import Cell
 from bdl.reports.latex import to_latex
-from bdl.reports.layout import FAILED_AS_WORST, SUPERSCRIPT, Section, chance, footnotes, sections
+from bdl.reports.layout import FAILED_AS_WORST, Section, below, sections
 
 STYLES = {
     "match": "green",
@@ -60,32 +58,23 @@ def render(cells: Sequence[Cell], format: str) -> RenderableType:
 
 def to_rich(cells: Sequence[Cell]) -> Group:
     """Build one coloured table a metric, and below the notes and what chance does."""
-    notes = [Text(f"{mark} {note}", style="dim") for mark, note in _numbered(cells)]
-    notes += [Text(line, style="dim") for line in _last(cells)]
     blocks = [Padding(rich_table(section), (0, 0, 1, 0)) for section in sections(cells)]
-    return Group(*blocks, *notes)
+    return Group(*blocks, *(Text(line, style="dim") for line in below(cells)))
 
 
 def to_markdown(cells: Sequence[Cell]) -> str:
     """Write one pipe table a metric, and below the notes and what chance does."""
-    blocks = [markdown_table(section) for section in sections(cells)]
-    blocks += [f"{mark} {markdown(note)}\n" for mark, note in _numbered(cells)]
-    blocks += [f"{markdown(line)}\n" for line in _last(cells)]
-    return "\n".join(blocks)
+    return "\n".join([*map(markdown_table, sections(cells)), *(f"{markdown(line)}\n" for line in below(cells))])
 
 
 def to_csv(cells: Sequence[Cell]) -> str:
     """Write one line a cell under the names of its fields; an absent value is empty."""
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, [field.name for field in fields(Cell)], lineterminator="\n")
-    writer.writeheader()
-    for cell in cells:
-        own = {
-            "note": (cell.note or "").replace("\n", " "),
-            "point": json.dumps(dict(cell.point)) if cell.point else "",
-        }
-        writer.writerow(asdict(cell) | own)
-    return stream.getvalue()
+    import pandas as pd
+
+    table = pd.DataFrame([asdict(cell) for cell in cells], columns=[field.name for field in fields(Cell)])
+    table["note"] = [(cell.note or "").replace("\n", " ") for cell in cells]
+    table["point"] = [json.dumps(dict(cell.point)) if cell.point else "" for cell in cells]
+    return str(table.to_csv(index=False, lineterminator="\n"))
 
 
 def to_json(cells: Sequence[Cell]) -> str:
@@ -103,28 +92,21 @@ FORMATS: dict[str, Callable[[Sequence[Cell]], RenderableType]] = {
 """Format to its renderer."""
 
 
-def _numbered(cells: Sequence[Cell]) -> list[tuple[str, str]]:
-    return [(str(number).translate(SUPERSCRIPT), note) for number, note in enumerate(footnotes(cells), start=1)]
-
-
-def _last(cells: Sequence[Cell]) -> list[str]:
-    line = chance(cells)
-    return [line] if line else []
-
-
 def rich_table(section: Section) -> Table:
     """Build a table that gives each dataset of several rows a line of its own, which saves a column."""
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     table.title, table.title_style, table.title_justify = Text(section.title), "bold", "left"
-    start = int(section.columns[0].title in GROUPED)
-    firsts = list(dict.fromkeys(row[0] for row in section.rows)) if start else [None]
-    for column in section.columns[start:]:
-        wraps = column.title in ("Verdict", FAILED_AS_WORST, "Told from") or "±" in column.title
-        table.add_column(Text(column.title), justify=column.align, no_wrap=not wraps, overflow="fold")
+    start = int(section.table.columns[0] in GROUPED)
+    for title, side in section.columns[start:]:
+        wraps = title in ("Verdict", FAILED_AS_WORST, "Told from") or "±" in title
+        justify: JustifyMethod = "left" if side == "left" else "right"
+        table.add_column(Text(title), justify=justify, no_wrap=not wraps, overflow="fold")
+    rows = section.rows
+    firsts = list(dict.fromkeys(row[0] for row in rows)) if start else [None]
     for first in firsts:
         if first is not None:
             table.add_row(Text(first, "bold"))
-        for row in (row for row in section.rows if first in (None, row[0])):
+        for row in (row for row in rows if first in (None, row[0])):
             table.add_row(*_texts(section, row)[start:])
         table.add_section()
     return table
@@ -132,9 +114,9 @@ def rich_table(section: Section) -> Table:
 
 def _texts(section: Section, row: Sequence[str]) -> list[Text]:
     quiet = {} if section.judged else {"Paper ± SE": "dim", "Paper": "dim"}
-    titles = [column.title for column in section.columns]
     styles = [
-        _style(text) if title == "Verdict" else quiet.get(title, "") for title, text in zip(titles, row, strict=True)
+        _style(text) if title == "Verdict" else quiet.get(title, "")
+        for title, text in zip(section.table.columns, row, strict=True)
     ]
     return [Text(text, style) for text, style in zip(row, styles, strict=True)]
 
@@ -145,9 +127,8 @@ def _style(verdict: str) -> str:
 
 def markdown_table(section: Section) -> str:
     """Write a title and a pipe table."""
-    rule = ["---:" if column.align == "right" else ":---" for column in section.columns]
-    titles = [markdown(column.title) for column in section.columns]
-    lines = [titles, rule, *([markdown(text) for text in row] for row in section.rows)]
+    rule = ["---:" if side == "right" else ":---" for _, side in section.columns]
+    lines = [*map(markdown, section.table.columns)], rule, *(map(markdown, row) for row in section.rows)
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     return f"**{markdown(section.title)}**\n\n{table}"
 

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from bdl.reports.figures import INK, METADATA, OURS, PAPER, STYLE
+from bdl.reports.drawing import INK, METADATA, OURS, PAPER, STYLE
 from peers.gradients import GradientPoint
 from peers.methods import LIMITS, REFERENCE, MethodCost
 from peers.slang_scaling import Sizes, SlangPoint

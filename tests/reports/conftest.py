@@ -1,6 +1,7 @@
 from itertools import product
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -73,3 +74,32 @@ def make_trials():
 @pytest.fixture
 def make_note():
     return note
+
+
+@pytest.fixture
+def scores():
+    """NMLL of two entries on 20 splits; the second is better by 0.1 on average."""
+    rng = np.random.default_rng(0)
+    base = rng.normal(2.6, 0.3, 20)
+    return base, base - 0.1 + rng.normal(0, 0.05, 20)
+
+
+@pytest.fixture
+def paired_benchmark(make_benchmark):
+    """Build a benchmark whose baseline is vifa-lr, by default on energy alone and with 20 splits."""
+    return lambda **changes: make_benchmark(**{"baseline": "vifa-lr", "splits": 20, "datasets": ["energy"]} | changes)
+
+
+@pytest.fixture
+def swept(make_benchmark, make_trials, scores):
+    """Two widths on energy and yacht: at the second the other entry is worse; on yacht the baseline failed there."""
+    base, other = scores
+    benchmark = make_benchmark({"model.hidden": ["[20]", "[50]"]}, baseline="vifa-lr", splits=20, metrics=["nmll"])
+    rows = [
+        make_trials(dataset, entry, values, ["failed" if gone else "ok"] * 20).assign(**{"model.hidden": text})
+        for dataset in ("energy", "yacht")
+        for text, ours in (("[20]", other), ("[50]", 2 * base - other))
+        for entry, values in (("vifa-lr", base + len(dataset)), ("vifa-nn", ours + len(dataset)))
+        for gone in [(dataset, text, entry) == ("yacht", "[50]", "vifa-lr")]
+    ]
+    return benchmark, pd.concat(rows).sample(frac=1, random_state=0)

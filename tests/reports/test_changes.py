@@ -77,5 +77,5 @@ def test_hyper_parameters_that_moved(make_trials):
     )
     (found,) = moved(first, second, ())
     assert found[2:] == ({}, "learning_rate", 2.0, 4.0, 2)
-    assert moved_section([found]).rows == (("energy", "vifa-lr", "learning_rate", "2", "4", "2"),)
+    assert moved_section([found]).rows == [("energy", "vifa-lr", "learning_rate", "2", "4", "2")]
     assert moved(first, first, ()) == []

@@ -9,8 +9,8 @@ import pytest
 from matplotlib.colors import same_color
 from scipy.stats import sem
 
-from bdl.reports import curve_figures, curves, paper_values
-from bdl.reports.curves import BATCH, ONLINE, _figure
+from bdl.reports import Shown, curves, draw_figures, paper_values
+from bdl.reports.curves import BATCH, ONLINE, curve_drawings, curve_figure
 
 CHECKPOINTS = (100, 200, 10_000)
 SCORES = {"rel_cov_dist": 1.0, "scaled_w2": 0.1}
@@ -103,7 +103,7 @@ def test_entries_have_a_curve_where_they_have_values(make, rows):
 
 def drawn(benchmark, rows, metric="rel_cov_dist"):
     found = [curve for curve in curves(benchmark, rows) if curve.metric == metric]
-    return found, _figure(benchmark, found)
+    return found, curve_figure(benchmark, found)
 
 
 def test_what_is_drawn(make, rows):
@@ -173,20 +173,20 @@ def test_panels_follow_each_other_downwards(make, values, count, shape):
 
 def test_files(make, rows, tmp_path, monkeypatch):
     """Two formats for each metric with checkpoints, the same bytes whatever the time and the user's settings."""
-    paths = curve_figures(make(), rows, tmp_path / "a")
+    benchmark = make()
+    paths = draw_figures(Shown(benchmark, curves=curves(benchmark, rows)), tmp_path / "a")
     assert [path.name for path in paths] == [
         f"streams-{metric}-curve.{suffix}" for metric in ("rel_cov_dist", "scaled_w2") for suffix in ("png", "pdf")
     ]
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
     with mpl.rc_context({"font.size": 30, "axes.grid": True, "lines.linewidth": 9}):
-        again = curve_figures(make(), rows, tmp_path / "b")
+        again = draw_figures(Shown(benchmark, curves=curves(benchmark, rows)), tmp_path / "b")
     assert [path.read_bytes() for path in again] == [path.read_bytes() for path in paths]
 
 
-def test_without_points_nothing_is_drawn(make, rows, tmp_path):
+def test_without_points_there_are_no_curves(make, rows):
     for nothing in (rows.assign(value=np.nan), rows[:0], pd.DataFrame()):
-        assert curve_figures(make(), nothing, tmp_path) == []
-    assert list(tmp_path.iterdir()) == []
+        assert curves(make(), nothing) == []
 
 
 @pytest.fixture
@@ -205,7 +205,7 @@ def test_epochs_have_linear_axes_that_each_data_set_has_for_itself(learning):
         for dataset, factor in (("energy", 1), ("yacht", 10))
         for entry in benchmark.entries
     ]
-    figure = _figure(benchmark, curves(benchmark, pd.concat(parts)))
+    figure = curve_figure(benchmark, curves(benchmark, pd.concat(parts)))
     energy, yacht = figure.axes
     assert {(panel.get_xscale(), panel.get_yscale()) for panel in figure.axes} == {("linear", "linear")}
     assert {panel.get_xlabel() for panel in figure.axes} == {"epochs"}
@@ -218,14 +218,14 @@ def test_epochs_have_linear_axes_that_each_data_set_has_for_itself(learning):
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["vifa-lr", "vifa-nn", "paper, end of fit"]
 
 
-def test_units_that_differ_have_figures_of_their_own(learning, tmp_path):
+def test_units_that_differ_have_figures_of_their_own(learning):
     benchmark, values = learning
     parts = [
         points("energy", entry, values, axis, scores={"nmll": 1.0})
         for entry, axis in (("vifa-lr", "epochs"), ("vifa-nn", "updates"))
     ]
-    names = [path.name for path in curve_figures(benchmark, pd.concat(parts), tmp_path) if path.suffix == ".png"]
-    assert names == ["uci-nn-nmll-curve-epochs.png", "uci-nn-nmll-curve-updates.png"]
+    drawings = curve_drawings(benchmark, curves(benchmark, pd.concat(parts)))
+    assert list(drawings) == ["nmll-curve-epochs", "nmll-curve-updates"]
 
 
 def test_a_sweep_has_a_curve_and_a_panel_at_each_point(make_benchmark, learning):
@@ -239,7 +239,7 @@ def test_a_sweep_has_a_curve_and_a_panel_at_each_point(make_benchmark, learning)
     found = curves(benchmark, pd.concat(parts))
     assert [curve.point for curve in found] == ["hidden = 50", "hidden = 100"]
     np.testing.assert_allclose(found[1].mean, 3 * found[0].mean, rtol=1e-14)
-    figure = _figure(benchmark, found)
+    figure = curve_figure(benchmark, found)
     titles = [panel.get_title(loc="left") for panel in figure.axes]
     assert titles == ["energy  hidden = 50", "energy  hidden = 100"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["vifa-nn"]
@@ -256,8 +256,21 @@ def test_colours_that_come_again_have_other_lines(make_benchmark, values):
     entries = {name: SimpleNamespace(method=SimpleNamespace(name="slang")) for name in names}
     benchmark = make_benchmark(entries=entries, metrics=["nmll"], papers=[], datasets=["energy"])
     parts = [points("energy", name, values + i, scores={"nmll": 1.0}) for i, name in enumerate(names)]
-    figure = _figure(benchmark, curves(benchmark, pd.concat(parts)))
+    figure = curve_figure(benchmark, curves(benchmark, pd.concat(parts)))
     lines = [line for line in figure.axes[0].lines if len(line.get_xdata()) > 1]
     assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 9
     assert same_color(lines[7].get_color(), lines[0].get_color())
     assert "dashed" not in figure.get_suptitle()
+
+
+def test_a_line_or_a_printed_value_that_is_far_off_is_said_and_does_not_flatten_the_rest(make, rows):
+    """Printed are 0.0062, 0.0058 and 0.0061, a million times less than all curves but one, which is far above."""
+    wild = rows["value"].where(rows["entry"] != "ppca", rows["value"] * 1e9) * 1e6
+    _, figure = drawn(make(), rows.assign(value=wild), "scaled_w2")
+    small = figure.axes[0]
+    low, high = small.get_ylim()
+    assert 1e3 < low < 1e5
+    assert 1e6 < high < 1e9
+    (text,) = (text.get_text().replace("\n", " ") for text in small.texts)
+    assert text.startswith("beyond the axis: ppca (")
+    assert text.count("paper, ") == 3

@@ -9,7 +9,8 @@ import pytest
 
 from bdl.errors import InputError
 from bdl.reports import compare
-from bdl.reports.ranks import rank_figures, rank_section, ranks
+from bdl.reports.drawing import save
+from bdl.reports.ranks import rank_drawings, rank_section, ranks
 
 
 @pytest.fixture
@@ -102,4 +103,4 @@ def test_points_of_a_sweep_are_no_data_sets(make_benchmark, make_trials, monkeyp
 def test_diagrams(make, tmp_path):
     pytest.importorskip("scikit_posthocs")
     found = ranks(make([[1.0, 2.0, 3.0]] * 4, list("abc")), "nmll")
-    assert [path.name for path in rank_figures("b", [found], tmp_path)] == ["b-nmll-ranks.png", "b-nmll-ranks.pdf"]
+    assert [path.name for path in save(rank_drawings([found]), tmp_path)] == ["nmll-ranks.png", "nmll-ranks.pdf"]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from bdl.reports import compare, figures
-from bdl.reports.figures import remarked, save
+from bdl.reports import Shown, compare, draw_figures
+from bdl.reports.drawing import remarked, save
 
 REMARK = "Not the protocol: split 0 of 20; entries.vifa-lr.training.epochs=2; entries.vifa-lr.training.batch_size=3."
 
@@ -33,10 +33,10 @@ def test_a_long_remark_is_cut_and_panels_keep_their_size(tmp_path, make_benchmar
     monkeypatch.setattr(Figure, "savefig", lambda own, *args, **how: (drawn.append(own), write(own, *args, **how)))
     benchmark = make_benchmark(datasets=["energy"], entries={"vifa-lr": {}}, metrics=["nmll"], papers=[])
     cells = compare(benchmark, make_trials("energy", "vifa-lr", np.arange(3.0)))
-    figures(benchmark, cells, tmp_path / "plain")
+    draw_figures(Shown(benchmark, cells), tmp_path / "plain")
     with remarked(f"Not the protocol: {'; '.join(f'a.field.{i}={i}' for i in range(200))}."), warnings.catch_warnings():
         warnings.simplefilter("error")
-        figures(benchmark, cells, tmp_path / "remarked")
+        draw_figures(Shown(benchmark, cells), tmp_path / "remarked")
     plain, remark = drawn[0], drawn[-1]
     assert remark.get_suptitle().count("\n") == plain.get_suptitle().count("\n") + 3
     assert remark.get_suptitle().endswith(" ...")

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from bdl.registry import Label
-from bdl.reports import compare, selective_figures
-from bdl.reports.selective import _figure, _orders
+from bdl.reports import compare
+from bdl.reports.selective import orders, selective_drawings, selective_figure
 
 METRICS = [
     Label(text, name, {"kept": kept, "by": by})
@@ -28,18 +28,15 @@ def drawn(make_benchmark, make_trials):
     return benchmark, compare(benchmark, pd.concat([make_trials("eyes", "vifa", [1.0, 1.0], **scores)]))
 
 
-def test_a_score_with_one_share_has_no_figure(drawn, make_benchmark, tmp_path):
-    assert [path.name for path in selective_figures(*drawn, tmp_path)] == [
-        "uci-nn-selective-accuracy.png",
-        "uci-nn-selective-accuracy.pdf",
-    ]
+def test_a_score_with_one_share_has_no_figure(drawn, make_benchmark):
+    assert list(selective_drawings(*drawn)) == ["selective-accuracy"]
     few = make_benchmark(datasets=["eyes"], entries={"vifa": {}}, metrics=METRICS[:1], papers=[])
-    assert selective_figures(few, drawn[1], tmp_path) == []
+    assert selective_drawings(few, drawn[1]) == {}
 
 
 def test_means_are_drawn_along_the_share_for_each_order(drawn):
     means = [cell for cell in drawn[1] if cell.statistic == "mean"]
-    figure = _figure(drawn[0], "accuracy", _orders(METRICS)["accuracy"], means)
+    figure = selective_figure(drawn[0], "accuracy", orders(METRICS)["accuracy"], means)
     by_entropy, by_disagreement = figure.axes
     assert by_entropy.get_title(loc="left") == "eyes, by entropy"
     expected = [[0.5, 0.99], [0.8, 0.9], [1, 0.8]]

@@ -8,9 +8,9 @@ import pytest
 from matplotlib.colors import same_color
 from scipy import stats
 
-from bdl.reports import compare, figures, render
+from bdl.reports import Shown, compare, draw_figures, render
 from bdl.reports.layout import sections
-from bdl.reports.swept import swept_figure
+from bdl.reports.scores import score_drawings
 
 WIDTHS = ["[50]", "[20]", "[100]"]
 
@@ -54,7 +54,7 @@ def test_cells_have_the_trials_of_their_point_and_nothing_printed(widths, values
 def test_tables_have_a_column_an_axis(widths):
     _, cells = widths
     (section,) = sections(cells)
-    assert [column.title for column in section.columns[:4]] == ["Dataset", "model.hidden", "Method", "Mean ± SE"]
+    assert [title for title, _ in section.columns[:4]] == ["Dataset", "model.hidden", "Method", "Mean ± SE"]
     assert [row[:3] for row in section.rows] == [
         (dataset, text, entry)
         for dataset in ("energy", "yacht")
@@ -75,6 +75,10 @@ def test_titles_of_columns_are_escaped(make_benchmark):
     assert r"Method & energy prior\_precision = 1 &" in render(cells, "latex")
 
 
+def drawing(benchmark, cells):
+    return score_drawings(benchmark, cells)["nmll"]()
+
+
 def drawn(panel):
     """The line of each entry in a panel: name, colour, x and y."""
     return [(bar.get_label(), bar.lines[0].get_color(), *bar.lines[0].get_xydata().T) for bar in panel.containers]
@@ -83,7 +87,7 @@ def drawn(panel):
 def test_lines_run_along_the_numbers_of_the_axis(widths):
     """From the least value to the greatest, whatever the order of the sweep; one colour an entry."""
     benchmark, cells = widths
-    figure = swept_figure(benchmark, "nmll", means(cells))
+    figure = drawing(benchmark, cells)
     assert [panel.get_title(loc="left") for panel in figure.axes] == ["energy", "yacht"]
     for panel in figure.axes:
         own = [cell for cell in means(cells) if cell.dataset == panel.get_title(loc="left")]
@@ -95,7 +99,7 @@ def test_lines_run_along_the_numbers_of_the_axis(widths):
         assert dict(zip(panel.get_xticks(), (t.get_text() for t in panel.get_xticklabels()), strict=True)) == {
             50: "50", 20: "20", 100: "100",
         }  # fmt: skip
-        assert panel.get_xlabel() == "model.hidden"
+        assert panel.get_xlabel() == "hidden units"
         segments = panel.containers[0].lines[2][0].get_segments()
         errors = [np.ptp(segment[:, 1]) / 2 for segment in segments]
         expected = {cell.point["model.hidden"]: cell.ours_se for cell in own if cell.method == "vifa-lr"}
@@ -125,7 +129,7 @@ def make_cells(make_benchmark, make_trials):
 def test_values_that_are_no_numbers_stand_side_by_side(make_cells):
     """In the order of the sweep; one list of two makes the others categories too."""
     benchmark, cells = make_cells({"model.hidden": ["[50]", "[50,50]", "[20]"]}, lambda *place: 2.0)
-    panel = swept_figure(benchmark, "nmll", cells).axes[0]
+    panel = drawing(benchmark, cells).axes[0]
     assert [text.get_text() for text in panel.get_xticklabels()] == ["50", "50-50", "20"]
     np.testing.assert_array_equal(drawn(panel)[0][2], [0, 1, 2])
     assert panel.get_xscale() == "linear"
@@ -135,7 +139,7 @@ def test_a_second_axis_makes_panels(make_cells):
     sweep = {"method.rank": ["1", "2", "5"], "training.dtype": ['"float32"', '"float64"']}
     scores = {'"float32"': 2.0, '"float64"': 5.0}
     benchmark, cells = make_cells(sweep, lambda dataset, entry, point: scores[point["training.dtype"]])
-    figure = swept_figure(benchmark, "nmll", cells)
+    figure = drawing(benchmark, cells)
     assert [panel.get_title(loc="left") for panel in figure.axes] == [
         f"{dataset}  dtype = {dtype}" for dataset in ("energy", "yacht") for dtype in ("float32", "float64")
     ]
@@ -148,7 +152,7 @@ def test_a_second_axis_makes_panels(make_cells):
     assert upper[0].get_ylim() == upper[1].get_ylim(), "on one scale"
     assert {panel.get_yscale() for panel in (*upper, *lower)} == {"linear"}
     (section,) = sections(cells)
-    assert [column.title for column in section.columns[:4]] == ["Dataset", "method.rank", "training.dtype", "Method"]
+    assert [title for title, _ in section.columns[:4]] == ["Dataset", "method.rank", "training.dtype", "Method"]
     assert [row[1:3] for row in section.rows[:5:2]] == [("1", "float32"), ("1", "float64"), ("2", "float32")]
 
 
@@ -164,7 +168,7 @@ def test_a_second_axis_makes_panels(make_cells):
 )
 def test_the_axis_is_logarithmic_where_that_keeps_values_apart(make_cells, texts, scale):
     benchmark, cells = make_cells({"method.rank": texts}, lambda *place: 2.0)
-    panel = swept_figure(benchmark, "nmll", cells).axes[0]
+    panel = drawing(benchmark, cells).axes[0]
     assert panel.get_xscale() == scale
     assert [text.get_text() for text in panel.get_xticklabels()] == texts
     assert not panel.get_xticks(minor=True).size
@@ -174,7 +178,7 @@ def test_wide_scores_have_a_logarithmic_axis(make_cells):
     benchmark, cells = make_cells(
         {"method.rank": ["1", "2"]}, lambda dataset, entry, point: 40.0 ** int(point["method.rank"])
     )
-    assert {panel.get_yscale() for panel in swept_figure(benchmark, "nmll", cells).axes} == {"log"}
+    assert {panel.get_yscale() for panel in drawing(benchmark, cells).axes} == {"log"}
 
 
 def test_panels_on_one_scale_have_one_kind_of_scale(make_cells):
@@ -182,7 +186,7 @@ def test_panels_on_one_scale_have_one_kind_of_scale(make_cells):
     sweep = {"method.rank": ["1", "2"], "training.dtype": ['"float32"', '"float64"']}
     scores = {'"float32"': 2.0, '"float64"': 2000.0}
     benchmark, cells = make_cells(sweep, lambda dataset, entry, point: scores[point["training.dtype"]])
-    assert [panel.get_yscale() for panel in swept_figure(benchmark, "nmll", cells).axes] == ["log"] * 4
+    assert [panel.get_yscale() for panel in drawing(benchmark, cells).axes] == ["log"] * 4
 
 
 def test_a_line_is_broken_where_everything_failed(make_cells):
@@ -192,26 +196,21 @@ def test_a_line_is_broken_where_everything_failed(make_cells):
         lambda *place: 2.0,
         lambda dataset, entry, point: "failed" if point["method.rank"] == "2" else "ok",
     )
-    panel = swept_figure(benchmark, "nmll", cells).axes[0]
+    panel = drawing(benchmark, cells).axes[0]
     np.testing.assert_allclose(drawn(panel)[0][3], [2, np.nan, 2], rtol=1e-12)
 
 
 def test_entries_that_run_on_other_data_sets_are_in_the_legend(make_cells):
     pairs = [("energy", "vifa-lr"), ("yacht", "vifa-nn")]
-    figure = swept_figure(*_named(make_cells({"method.rank": ["1", "2"]}, lambda *place: 2.0, pairs=pairs)))
+    figure = drawing(*make_cells({"method.rank": ["1", "2"]}, lambda *place: 2.0, pairs=pairs))
     assert [[label for label, *_ in drawn(panel)] for panel in figure.axes] == [["vifa-lr"], ["vifa-nn"]]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["vifa-lr", "vifa-nn"]
-
-
-def _named(made):
-    benchmark, cells = made
-    return benchmark, "nmll", cells
 
 
 def test_files(make_benchmark, widths, tmp_path):
     """One figure a metric under its ordinary name, also of what has not been run."""
     benchmark, cells = widths
-    paths = figures(benchmark, cells, tmp_path)
+    paths = draw_figures(Shown(benchmark, cells), tmp_path)
     assert [path.name for path in paths] == ["uci-nn-nmll.png", "uci-nn-nmll.pdf"]
-    assert figures(benchmark, cells, tmp_path / "again")[0].read_bytes() == paths[0].read_bytes()
-    assert len(figures(benchmark, compare(benchmark, pd.DataFrame()), tmp_path / "nothing")) == 2
+    assert draw_figures(Shown(benchmark, cells), tmp_path / "again")[0].read_bytes() == paths[0].read_bytes()
+    assert len(draw_figures(Shown(benchmark, compare(benchmark, pd.DataFrame())), tmp_path / "nothing")) == 2

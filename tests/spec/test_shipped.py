@@ -10,7 +10,6 @@ import yaml
 from bdl.data import load, prepare
 from bdl.errors import InputError
 from bdl.reports import paper_values
-from bdl.reports.inputs import Benchmark as ReportBenchmark
 from bdl.spec import json_schema, list_benchmarks, load_benchmark
 
 DOCS = Path(__file__).parents[2] / "docs" / "spec.md"
@@ -24,7 +23,7 @@ def test_there_are_some():
 @pytest.mark.parametrize("profile", ["paper", "quick"])
 @pytest.mark.parametrize("name", NAMES)
 def test_loads_and_finds_its_paper_values(name, profile):
-    benchmark: ReportBenchmark = load_benchmark(name, profile)
+    benchmark = load_benchmark(name, profile)
     assert benchmark.profile == profile
     compared = {key[1] for key in paper_values(benchmark.papers)}
     assert compared == {entry for paper in benchmark.papers for entry in paper.methods} <= set(benchmark.entries)

@@ -15,28 +15,10 @@ from bdl.publishing.frames import read_frames
 from bdl.publishing.outcome import compared, narrowed
 from bdl.publishing.overlap import overlaps
 from bdl.reports import Cell
-from bdl.reports.layout import Column, Section, chance, footnotes
+from bdl.reports.figures import KINDS, heading_of
+from bdl.reports.layout import Section
 from bdl.reports.paired import paired_differences
 from bdl.reports.paired_tables import paired_sections, tally
-
-KINDS = {
-    "-paired": "Paired differences",
-    "-curve": "Curves",
-    "-cost": "What closeness costs",
-    "-posterior": "Posteriors beside the truth",
-    "-bands": "Bands",
-}
-"""What the names of figures have behind the benchmark's, and a heading."""
-SCORES = "Scores"
-
-_FIRST = (Column("Dataset", "left"), Column("Method", "left"))
-_SPREAD = tuple(Column(name, "right") for name in ("Median", "Least", "Greatest"))
-
-
-def notes(cells: Sequence[Cell]) -> list[str]:
-    """List the notes in the order of their numbers, and what chance does."""
-    last = chance(cells)
-    return [*(f"{number} {note}" for number, note in enumerate(footnotes(cells), 1)), *([last] if last else [])]
 
 
 def verdicts(cells: Sequence[Cell]) -> Counter[str]:
@@ -67,10 +49,8 @@ def pictures(place: Path, benchmark: str) -> dict[str, list[Path]]:
     """Group the figures of a folder by what they show."""
     groups: dict[str, list[Path]] = {}
     for path in sorted((place / "figures").glob(f"{benchmark}-*.png")):
-        rest = path.stem.removeprefix(benchmark)
-        kind = next((heading for word, heading in KINDS.items() if word in rest), SCORES)
-        groups.setdefault(kind, []).append(path)
-    return {kind: groups[kind] for kind in (SCORES, *KINDS.values()) if kind in groups}
+        groups.setdefault(heading_of(path.stem.removeprefix(benchmark)), []).append(path)
+    return {kind.heading: groups[kind.heading] for kind in KINDS if kind.heading in groups}
 
 
 def every_row(found: Found, place: Path) -> pd.DataFrame:
@@ -88,8 +68,8 @@ def failures(rows: pd.DataFrame) -> Section | None:
     ]
     searched = Counter(zip(*(failed[~final][name] for name in ("dataset", "entry", "reason")), strict=True))
     lines += [(where, entry, "search", f"{count}", why) for (where, entry, why), count in searched.items()]
-    columns = (*_FIRST, Column("Fit", "left"), Column("Count", "right"), Column("Reason", "left"))
-    return Section("Failed fits", columns, tuple(lines)) if lines else None
+    columns = ["Dataset", "Method", "Fit", "Count", "Reason"]
+    return Section.of("Failed fits", columns, lines) if lines else None
 
 
 def hypers(rows: pd.DataFrame, axes: Sequence[str]) -> Section | None:
@@ -99,8 +79,8 @@ def hypers(rows: pd.DataFrame, axes: Sequence[str]) -> Section | None:
         for key, own in rows.groupby(["dataset", "entry", *axes], sort=False)
         for column, values in _known(own)
     ]
-    columns = (*_FIRST, *(Column(path, "left") for path in axes), Column("Hyper-parameter", "left"), *_SPREAD)
-    return Section("Hyper-parameters of the final fits", columns, tuple(lines)) if lines else None
+    columns = ["Dataset", "Method", *axes, "Hyper-parameter", "Median", "Least", "Greatest"]
+    return Section.of("Hyper-parameters of the final fits", columns, lines) if lines else None
 
 
 def _known(own: pd.DataFrame) -> Iterator[tuple[str, "pd.Series[float]"]]:

@@ -12,7 +12,7 @@ from bdl.publishing.errata import errata
 from bdl.publishing.found import Found, find, whereabouts
 from bdl.publishing.outcome import redraw
 from bdl.publishing.page import content
-from bdl.reports.layout import sections
+from bdl.reports.layout import below, sections
 from bdl.reports.render import STYLES
 from bdl.reports.verdicts import NO_PAPER
 from bdl.spec import Variant
@@ -70,7 +70,7 @@ def _filled(found: Found, place: Path, source: Path) -> dict[str, Any]:
         "command": f"bdl-bench run {found.made.asked}",
         "counts": content.verdicts(cells),
         "tables": sections(cells),
-        "notes": content.notes(cells),
+        "notes": below(cells),
         "paired": content.paired(found),
         "pictures": {kind: [(path.stem, _embedded(path)) for path in own] for kind, own in pictures.items()},
         "failures": content.failures(rows),
