@@ -49,6 +49,11 @@ class ConstantSgd(MinibatchMethod):
     initial_scale: Annotated[float, Gt(0)] | None = 0.1
 
     @property
+    def idle_epochs(self) -> int:
+        """Epochs of phase 1."""
+        return self.warmup_epochs
+
+    @property
     def hyper(self) -> tuple[str, ...]:
         """Names of the per-trial hyper-parameters it needs beside those of the problem."""
         return ("learning_rate",) if self.prior_decay else ("learning_rate", "weight_decay")
@@ -76,7 +81,7 @@ def descend(
     theta
         Parameters, (D,).
     hyper, batches, problem
-        As in `Method.step`; ``learning_rate`` is the rate.
+        As in `MinibatchMethod.step`; ``learning_rate`` is the rate.
     decay
         Gives the weight decay lambda, a scalar or (D,), as `ConstantSgd.decay` does.
 

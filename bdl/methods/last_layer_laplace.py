@@ -63,7 +63,7 @@ class LastLayerLaplace(MinibatchMethod):
         return Adam(initial_scale=self.initial_scale)
 
     @property
-    def warmup_epochs(self) -> int:
+    def idle_epochs(self) -> int:
         """Epochs after which there must be another."""
         return self.descent_epochs
 

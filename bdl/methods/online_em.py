@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bdl.methods.base import Noise
 from bdl.methods.online_fa import (
-    FactorEstimator,
+    OnlineEstimator,
     blend,
     by_coordinate,
     centre,
@@ -55,7 +55,7 @@ class EmState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OnlineEm(FactorEstimator):
+class OnlineEm(OnlineEstimator):
     """Settings of online expectation maximisation.
 
     Parameters

@@ -14,9 +14,10 @@ Correction to the print: line 5 of Algorithms 1 and 2 has the new mean on both s
 bracket, mean_t = mean_{t-1} + (theta_t - mean_{t-1}) / t.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from annotated_types import Ge
@@ -31,7 +32,7 @@ _SLICE = 1 << 13
 
 
 @dataclass(frozen=True)
-class FactorEstimator:
+class FactorEstimator(StreamMethod):
     """What estimators of factor-analysis posteriors share.
 
     Parameters
@@ -41,8 +42,6 @@ class FactorEstimator:
     """
 
     latent_dim: Annotated[int, Ge(1)] = 10
-    version: ClassVar[int] = 1
-    """Version of what it computes; `bdl.versions` says when it goes up."""
 
     def check_dim(self, dim: int) -> None:
         """Raise `InputError` unless there are fewer factors than parameters."""
@@ -53,21 +52,22 @@ class FactorEstimator:
         return {"F": (dim, self.latent_dim)}
 
 
-class OnlineEstimator(StreamMethod, Protocol):
+@dataclass(frozen=True)
+class OnlineEstimator(FactorEstimator):
     """An estimator that learns from one observation at a time, and keeps no more than O(DK) numbers."""
 
     @property
+    @abstractmethod
     def warmup(self) -> int:
         """Observations in which F and psi do not learn."""
-        ...
 
+    @abstractmethod
     def update(self, state: Any, observation: Tensor) -> Any:
         """Learn from one observation, (..., D)."""
-        ...
 
+    @abstractmethod
     def posterior(self, state: Any) -> FactorAnalysis:
         """Return the estimate, of one stream; before the warm-up has ended it says nothing of F and psi."""
-        ...
 
 
 class Latent(NamedTuple):

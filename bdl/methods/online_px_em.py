@@ -56,7 +56,7 @@ from annotated_types import Ge
 from torch import Tensor
 
 from bdl.methods.base import Noise
-from bdl.methods.online_fa import FactorEstimator, blend, by_coordinate, centre, latent_posterior, product, start
+from bdl.methods.online_fa import OnlineEstimator, blend, by_coordinate, centre, latent_posterior, product, start
 from bdl.posteriors import FactorAnalysis
 
 _FORGETTING = 5
@@ -89,7 +89,7 @@ class PxEmState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OnlinePxEm(FactorEstimator):
+class OnlinePxEm(OnlineEstimator):
     """Settings of averaged online PX-EM.
 
     Parameters

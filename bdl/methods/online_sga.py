@@ -18,7 +18,7 @@ from annotated_types import Ge, Gt
 from torch import Tensor
 
 from bdl.methods.base import Noise
-from bdl.methods.online_fa import FactorEstimator, Latent, by_coordinate, centre, latent_posterior, start
+from bdl.methods.online_fa import Latent, OnlineEstimator, by_coordinate, centre, latent_posterior, start
 from bdl.posteriors import FactorAnalysis
 
 
@@ -36,7 +36,7 @@ class SgaState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OnlineSga(FactorEstimator):
+class OnlineSga(OnlineEstimator):
     """Settings of online stochastic gradient ascent.
 
     Parameters

@@ -7,7 +7,7 @@ from typing import cast
 import torch
 
 from bdl.errors import InputError
-from bdl.methods.base import StreamMethod
+from bdl.methods.base import MinibatchMethod, StreamMethod
 from bdl.models import LIKELIHOODS
 from bdl.plan.cell import Cell
 from bdl.plan.cost import updates
@@ -37,7 +37,7 @@ def check(cell: Cell) -> None:
                 "use batch_norm: recompute"
             )
         return
-    warmup = getattr(cell.settings.method.build(), "warmup_epochs", 0)
+    warmup = cast(MinibatchMethod, cell.settings.method.build()).idle_epochs
     if cell.settings.training and cell.settings.training.epochs <= warmup:
         raise InputError(
             f"entries.{cell.entry}.training.epochs: {cell.settings.training.epochs} epochs leave nothing after a "
@@ -126,9 +126,11 @@ def _check_hyper(cell: Cell) -> None:
         most |= {f"search.grid.{name}": (name, max(values)) for name, values in search.grid.items()}
         least |= {f"search.space.{name}.low": (name, at.low) for name, at in search.space.items()}
         least |= {f"search.grid.{name}": (name, min(values)) for name, values in search.grid.items()}
-    limited = (("below", "large", most, operator.ge), ("above", "small", least, operator.le))
-    for side, size, given, violates in limited:
-        limits = getattr(method, f"hyper_{side}", {})
+    limited = (
+        ("below", "large", most, method.hyper_below, operator.ge),
+        ("above", "small", least, method.hyper_above, operator.le),
+    )
+    for side, size, given, limits, violates in limited:
         for place, (name, value) in given.items():
             if name in limits and violates(value, limits[name]):
                 raise InputError(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.base import Method
+from bdl.methods.base import MinibatchMethod
 from bdl.metrics.predictions import SHARED_STATISTICS
 from bdl.models.problem import Hyper
 from bdl.plan.cell import Cell
@@ -58,7 +58,7 @@ def _finite(shared: Program, cell: Cell, hyper: Setting) -> bool:
     pool, rows = shared.pool, cell.data.split(cell.splits[0]).train[:most]
     trials = shared.trials([(*cell.identity, "start")], [rows], [hyper])
     _check_range(cell, trials, pool.dtype)
-    state = initial_state(cast(Method, shared.method), shared.problem, trials, pool.device, pool.dtype)
+    state = initial_state(cast(MinibatchMethod, shared.method), shared.problem, trials, pool.device, pool.dtype)
 
     def likelihood(state: Any, view: View, values: Hyper) -> Tensor:
         posterior = shared.posterior(state)

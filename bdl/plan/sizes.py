@@ -7,13 +7,13 @@ layers; the normals of an update; the data.
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from math import inf, prod
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch.utils._pytree import tree_leaves
 
 from bdl.errors import InputError
-from bdl.methods.base import Method, StreamMethod
+from bdl.methods.base import ExternalMethod, Method, MinibatchMethod, Shapes, StreamMethod
 from bdl.models.base import LayeredModel
 from bdl.plan import machine
 from bdl.plan.cell import Cell
@@ -115,10 +115,10 @@ def _most(cell: Cell, splits: int) -> int:
 
 def _fit_memory(cell: Cell) -> int:
     """Estimate the bytes that a fit takes while it trains."""
-    plan, size = schedule(cell), 8 if cell.settings.streams else 4
-    if cell.settings.streams or plan is None:
-        samples = int(getattr(cell.settings.method.build(), "samples", 0))
-        return 3 * _state(cell) + 8 * samples * _dim(cell)
+    plan, method = schedule(cell), cell.settings.method.build()
+    if plan is None:
+        draws = method.draws if isinstance(method, ExternalMethod) else 0
+        return 3 * _state(cell) + 8 * draws * _dim(cell)
     size = 8 if plan.dtype == "float64" else 4
     problem = cell.problem
     layers = sum(problem.model.widths(problem.d_in, problem.d_out)) if isinstance(problem.model, LayeredModel) else 0
@@ -128,7 +128,7 @@ def _fit_memory(cell: Cell) -> int:
 
 def _state(cell: Cell) -> int:
     """Count the bytes that the state of one fit holds, from the shapes of its tensors alone."""
-    method: Any = cell.settings.method.build()
+    method = cell.settings.method.build()
     if _one_by_one(cell):
         return 8 * _dim(cell)
     with suppress(Exception):  # a state that depends on values; one that cannot be is refused later, with a reason
@@ -136,18 +136,21 @@ def _state(cell: Cell) -> int:
     return 16 * _dim(cell)
 
 
-def _shaped(cell: Cell, method: Any) -> int:
-    streams = cell.settings.streams
-    if streams:
-        shapes = cast(StreamMethod, method).init_noise(cell.stream.dim)
+def _shaped(cell: Cell, method: Method) -> int:
+    if isinstance(method, StreamMethod):
+        with torch.device("meta"):
+            state = method.init(_empty(method.init_noise(cell.stream.dim)))
     else:
+        method = cast(MinibatchMethod, method)
         cell.problem.buffers()  # what is kept of a model must not be made of shapes alone
-        shapes = cast(Method, method).init_noise(cell.problem)
-    with torch.device("meta"):
-        noise = {name: torch.empty(shape) for name, shape in shapes.items()}
-        state = method.init(noise) if streams else method.init(cell.problem, noise)
-    size = 8 if not streams and (plan := schedule(cell)) and plan.dtype == "float64" else 4
+        with torch.device("meta"):
+            state = method.init(cell.problem, _empty(method.init_noise(cell.problem)))
+    size = 8 if (plan := schedule(cell)) and plan.dtype == "float64" else 4
     return size * sum(prod(leaf.shape) for leaf in tree_leaves(state) if isinstance(leaf, torch.Tensor))
+
+
+def _empty(shapes: Shapes) -> dict[str, torch.Tensor]:
+    return {name: torch.empty(shape) for name, shape in shapes.items()}
 
 
 def _dim(cell: Cell) -> int:

@@ -15,7 +15,7 @@ from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
 from bdl.posteriors import Dropout
 from bdl.spec.components import MethodComponent
-from bdl.training.compiling import compiler_found
+from bdl.training.programs import compiler_found
 
 from .targets import linear_gaussian, normals, repeat
 

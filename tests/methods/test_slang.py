@@ -15,7 +15,7 @@ from bdl.models.problem import Batch, Problem
 from bdl.models.products import DenseGradients
 from bdl.posteriors import FullGaussian, kl_divergence
 from bdl.spec.components import MethodComponent
-from bdl.training.compiling import compiler_found
+from bdl.training.programs import compiler_found
 
 from .targets import normals
 

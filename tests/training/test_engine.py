@@ -11,19 +11,19 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from bdl.data import folds, load
+from bdl.methods.base import MinibatchMethod
 from bdl.methods.vifa import Vifa, VifaState
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Mlp
 from bdl.models.problem import Batch, Problem
+from bdl.posteriors import Point
 from bdl.rng import random_normals, trial_keys
-from bdl.training import together
+from bdl.training import engine
 from bdl.training.batches import minibatches
-from bdl.training.compiling import compiled, compiler_found
 from bdl.training.fitting import finished
-from bdl.training.noise import pairs, shaped
 from bdl.training.predict import predict
 from bdl.training.program import Program
-from bdl.training.programs import generators
+from bdl.training.programs import compiled, compiler_found, generators, pairs, shaped
 from bdl.training.schedule import Schedule
 from bdl.training.states import finite, initial_state
 from bdl.training.trials import Pool, Trials, View
@@ -137,7 +137,7 @@ class CountState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Counting:
+class Counting(MinibatchMethod):
     """A method that only counts; its state is infinite after update number ``when``, and finite again later."""
 
     hyper = ("when",)
@@ -155,6 +155,9 @@ class Counting:
         count = state.count + 1
         broken = (count >= hyper["when"]) & (count < hyper["when"] + 5)
         return CountState(count, torch.where(broken, torch.inf, torch.zeros(2)))
+
+    def posterior(self, state):
+        return Point(state.value)
 
 
 def test_the_first_epoch_with_a_non_finite_state_is_recorded():
@@ -253,8 +256,8 @@ def test_generators_of_many_normals_are_compiled_and_draw_the_same(monkeypatch, 
     program, asked = toy_program(), []
     trials = toy_trials(program, [40, 43])
     eager = fitted(program, trials)
-    monkeypatch.setattr(together, "_MANY", 1)
-    monkeypatch.setattr(together, "generators", lambda *how: asked.append(how) or generators(*how))
+    monkeypatch.setattr(engine, "_MANY", 1)
+    monkeypatch.setattr(engine, "generators", lambda *how: asked.append(how) or generators(*how))
     fast = fitted(program, trials)
     assert asked == [(torch.float32, True)]
     for ours, theirs in zip(pick(fast.state, 1), pick(eager.state, 1), strict=True):
