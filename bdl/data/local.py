@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -9,6 +10,7 @@ from annotated_types import Ge, Gt, Len, Lt
 
 from bdl.data.dataset import Dataset, Task
 from bdl.data.files import data_directory
+from bdl.data.splits import group_split, part_split
 from bdl.errors import InputError
 
 if TYPE_CHECKING:
@@ -78,10 +80,22 @@ class Table(ABC):
         InputError
             If it cannot be read, lacks a column, has gaps or texts among numbers, or cannot be split so.
         """
-        from bdl.data.tables import to_dataset  # imports pandas, which those who only list names can do without
+        from bdl.data import tables  # imports pandas, which those who only list names can do without
 
+        name, splitting = self.called, self.split_column or self.group or self.time
         frame, target = self.read()
-        return to_dataset(self, frame, target)
+        frame = tables.select(name, frame, target, splitting, self.leave_out, self.missing)
+        task, x, y = tables.numbers(name, frame, target, splitting, self.task)
+        if splitting is None:
+            return Dataset(name, x, y, task)
+        column, count = frame[splitting], None
+        if self.time:
+            parts, count = tables.by_time(name, column, self.test_share), 1
+        else:
+            parts, whole = tables.by_value(name, column, named=self.group is None)
+            count = None if self.group else whole
+        published = partial(group_split, parts, self.test_share) if self.group else partial(part_split, parts)
+        return Dataset(name, x, y, task, count, published, split_key=parts.tobytes())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,21 +2,16 @@
 
 import csv
 import warnings
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bdl.data.dataset import Dataset, Task
-from bdl.data.splits import Rows, group_split, part_split
+from bdl.data.dataset import Task
+from bdl.data.splits import Rows
 from bdl.errors import InputError, unknown
-
-if TYPE_CHECKING:
-    from bdl.data.local import Table
 
 Array = NDArray[np.float64]
 Frame = pd.DataFrame
@@ -80,37 +75,90 @@ def read_parquet(path: Path) -> Frame:
         raise InputError(f"cannot read {path}: {_line(error)}") from None
 
 
-def to_dataset(how: "Table", frame: Frame, target: str) -> Dataset:
-    """Make a data set of columns.
+def select(
+    name: str, frame: Frame, target: str, splitting: str | None, leave_out: Collection[str], missing: str
+) -> Frame:
+    """Return the columns that are used and the rows without gaps, which are counted from 1.
 
     Parameters
     ----------
-    how
-        What is done with them.
+    name
+        Of the data set, for messages.
     frame
         The columns.
-    target
-        Name of the column that is predicted.
+    target, splitting
+        Column that is predicted, and the one that splits, if any.
+    leave_out, missing
+        As in `bdl.data.local.Table`.
 
     Raises
     ------
     InputError
-        As `bdl.data.local.Table` says.
+        If a column does not exist, or exists twice; or a row has a gap that is not to be dropped.
     """
-    name, splitting = how.called, how.split_column or how.group or how.time
-    _check_names(name, frame.columns, [target, *how.leave_out, *([splitting] if splitting else [])])
-    frame = frame.drop(columns=[column for column in how.leave_out if column != target])
-    frame = _without_gaps(name, frame.set_axis(range(1, len(frame) + 1)), how.missing)
+    _check_names(name, frame.columns, [target, *leave_out, *([splitting] if splitting else [])])
+    frame = frame.drop(columns=[column for column in leave_out if column != target])
+    return _without_gaps(name, frame.set_axis(range(1, len(frame) + 1)), missing)
+
+
+def numbers(
+    name: str, frame: Frame, target: str, splitting: str | None, task: Task | None
+) -> tuple[Task, Array, Array]:
+    """Return the task, the inputs, (n, d), and the targets or classes, (n,); arguments as for `select`.
+
+    Raises
+    ------
+    InputError
+        If there are no inputs, or a column is neither numbers nor categories.
+    """
     inputs = [column for column in frame.columns if column not in (target, splitting)]
     if not inputs:
         raise InputError(f"{name} has no column of inputs beside '{target}': give at least one")
-    task, y = _target(name, frame[target], how.task)
-    x = np.column_stack([_input(name, frame[column]) for column in inputs])
-    if splitting is None:
-        return Dataset(name, x, y, task)
-    codes, count = _parts(name, how, frame[splitting])
-    published = partial(group_split, codes, how.test_share) if how.group else partial(part_split, codes)
-    return Dataset(name, x, y, task, count, published, split_key=codes.tobytes())
+    task, y = _target(name, frame[target], task)
+    return task, np.column_stack([_input(name, frame[column]) for column in inputs]), y
+
+
+def by_time(name: str, column: Column, test_share: float) -> Rows:
+    """Number the parts of the rows, (n,): 0 for the last ones, which test, and 1 for the others.
+
+    Raises
+    ------
+    InputError
+        If the column has neither numbers nor dates, or no row is left to train on.
+    """
+    last = max(1, round(test_share * len(column)))
+    parts = np.ones(len(column), dtype=np.int64)
+    parts[_moments(name, column).argsort(kind="stable")[-last:]] = 0
+    return _checked(name, column, parts)
+
+
+def by_value(name: str, column: Column, named: bool) -> tuple[Rows, int]:
+    """Number the parts of the rows, (n,), by their values, and count those that test, from 0 on.
+
+    Parameters
+    ----------
+    name
+        Of the data set, for messages.
+    column
+        A value a row.
+    named
+        Whether ``train`` and ``test`` stand for themselves; part 0 tests then, and no other.
+
+    Raises
+    ------
+    InputError
+        If no row is left to train on.
+    """
+    if named and set(column) == {"train", "test"}:
+        return np.asarray(column == "train", dtype=np.int64), 1
+    parts = _checked(name, column, pd.factorize(column, sort=True)[0].astype(np.int64))
+    return parts, int(parts.max()) + 1
+
+
+def _checked(name: str, column: Column, parts: Rows) -> Rows:
+    if parts.min() == parts.max():
+        raise InputError(f"{name}: column '{column.name}' leaves no rows to train on: split by another")
+    return parts
 
 
 def _header(path: Path, line: str, separator: str) -> list[str]:
@@ -199,22 +247,6 @@ def _check_few(name: str, column: Column, count: int) -> None:
             f"{name}: column '{column.name}' has {count:,} different values, such as '{column.iloc[0]}', and at most "
             f"{_CATEGORIES} can be categories: make numbers of them or leave the column out"
         )
-
-
-def _parts(name: str, how: "Table", column: Column) -> tuple[Rows, int | None]:
-    """Number the parts of the rows, and say how many of them test, from 0 on; None for groups, of which some do."""
-    if how.time:
-        last = max(1, round(how.test_share * len(column)))
-        parts, count = np.ones(len(column), dtype=np.int64), 1
-        parts[_moments(name, column).argsort(kind="stable")[-last:]] = 0
-    elif how.split_column and set(column) == {"train", "test"}:
-        parts, count = np.asarray(column == "train", dtype=np.int64), 1
-    else:
-        parts = pd.factorize(column, sort=True)[0].astype(np.int64)
-        count = int(parts.max()) + 1
-    if parts.min() == parts.max():
-        raise InputError(f"{name}: column '{column.name}' leaves no rows to train on: split by another")
-    return parts, None if how.group else count
 
 
 def _moments(name: str, column: Column) -> NDArray[np.float64]:
