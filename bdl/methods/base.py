@@ -100,7 +100,7 @@ class MinibatchMethod(Method):
 
     @abstractmethod
     def step(self, state: Any, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Any:
-        """Update the state from L minibatches: `batches.x` is (L, M, d_in), `batches.y` is (L, M)."""
+        """Update the state from L minibatches: `x` is (L, M, d_in) and `y` (L, M), without the axis L where it is 1."""
 
     def phase(self, counters: StepCounters) -> str:
         """Name the function that makes this update; it has the arguments of `step`, and returns the new state."""
@@ -123,6 +123,11 @@ class MinibatchMethod(Method):
 def start(problem: Problem, noise: Tensor, scale: float | None) -> Tensor:
     """Return initial parameters (D,): `scale` times standard-normal noise (D,), or with None the model's own start."""
     return problem.initial(noise) if scale is None else scale * noise
+
+
+def stacked(batches: Batch, count: int) -> Batch:
+    """Return L minibatches with the axis L, (L, M, ...), which the engine leaves out where L is 1."""
+    return batches._replace(x=batches.x.unsqueeze(0), y=batches.y.unsqueeze(0)) if count == 1 else batches
 
 
 @dataclass(frozen=True)

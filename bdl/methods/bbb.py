@@ -116,9 +116,8 @@ class BayesByBackprop(MinibatchMethod):
             return {"key": (2,)}
         return {"z": (self.samples, problem.latent_dim * (1 if self.degrees is None else 2))}
 
-    def step(self, state: BbbState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> BbbState:
+    def step(self, state: BbbState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> BbbState:
         """Average the gradients of S samples, and move mu and rho once."""
-        batch = batches._replace(x=batches.x[0], y=batches.y[0])
         if self.local_reparametrisation:
             z = local.draws(noise["key"], self.samples, len(batch.x), problem)
             grads = local_gradients(state.params, batch, hyper, z, problem)

@@ -74,9 +74,8 @@ class CholeskyVi(MinibatchMethod):
         """Declare S samples' worth."""
         return {"z": (self.samples, problem.dim)}
 
-    def step(self, state: CholeskyState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> CholeskyState:
+    def step(self, state: CholeskyState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> CholeskyState:
         """Average the gradients of S samples, and move m and L once."""
-        batch = batches._replace(x=batches.x[0], y=batches.y[0])
         grads = elbo_gradients(state.params, batch, hyper, noise["z"], problem)
         steps, optim = self._optimizer.update(grads, state.optim, dict.fromkeys(grads, hyper["learning_rate"]))
         return CholeskyState({name: state.params[name] + steps[name] for name in steps}, optim)

@@ -71,16 +71,16 @@ def descend(
     theta: Tensor,
     hyper: Hyper,
     decay: Callable[[Hyper, Tensor, Problem], Tensor],
-    batches: Batch,
+    batch: Batch,
     problem: Problem,
 ) -> Tensor:
-    """Make one SGD step on E from the first of the minibatches; module docstring.
+    """Make one SGD step on E from a minibatch; module docstring.
 
     Parameters
     ----------
     theta
         Parameters, (D,).
-    hyper, batches, problem
+    hyper, batch, problem
         As in `MinibatchMethod.step`; ``learning_rate`` is the rate.
     decay
         Gives the weight decay lambda, a scalar or (D,), as `ConstantSgd.decay` does.
@@ -90,12 +90,11 @@ def descend(
     Tensor
         Parameters, (D,).
     """
-    batch = batches._replace(x=batches.x[0], y=batches.y[0])
 
     def cost(theta: Tensor) -> Tensor:
         return -problem.log_likelihoods(theta, batch, hyper).mean()
 
-    gradient: Tensor = torch.func.grad(cost)(theta) + decay(hyper, batches.n, problem) * theta
+    gradient: Tensor = torch.func.grad(cost)(theta) + decay(hyper, batch.n, problem) * theta
     return theta - hyper["learning_rate"] * gradient
 
 

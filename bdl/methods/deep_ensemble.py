@@ -62,7 +62,7 @@ class DeepEnsemble(MinibatchMethod):
 
         def one(number: int) -> PointState:
             own: PointState = tree_map(lambda leaf: leaf[number], state.members)
-            part = batches._replace(x=batches.x[number : number + 1], y=batches.y[number : number + 1])
+            part = batches._replace(x=batches.x[number], y=batches.y[number])
             return self._member.step(own, part, hyper, {}, problem)
 
         # one after the other: side by side, convolutions are slower and all layers in memory together

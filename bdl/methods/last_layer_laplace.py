@@ -100,7 +100,7 @@ class LastLayerLaplace(MinibatchMethod):
         self, state: LastLayerState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> LastLayerState:
         """Add the matrix of a minibatch."""
-        inputs = _inputs(problem, state.point.params["theta"], batches.x[0])
+        inputs = _inputs(problem, state.point.params["theta"], batches.x)
         n_in, n_out, bias = problem.layout.last_layer
         weight, *shift = torch.split(state.point.params["theta"][-len(state.prior) :], [n_in * n_out, *[n_out] * bias])
         f = inputs[:, :n_in] @ weight.view(n_out, n_in).T + sum(shift)

@@ -21,7 +21,7 @@ import torch
 from annotated_types import Ge, Gt
 from torch import Tensor
 
-from bdl.methods.base import MinibatchMethod, Noise, Shapes, start
+from bdl.methods.base import MinibatchMethod, Noise, Shapes, stacked, start
 from bdl.methods.optim import OPTIMIZERS, OptimState, Params
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import Dropout
@@ -93,7 +93,7 @@ class McDropout(MinibatchMethod):
         """Average the gradients of L minibatches under their masks, add the decay, and move theta once."""
         state = state._replace(rate=torch.zeros_like(state.rate) + hyper["dropout_rate"])
         theta, q = state.params["theta"], self.posterior(state)
-        masks = q.masks(noise["units"])
+        masks, batches = q.masks(noise["units"]), stacked(batches, self.batches_per_step)
 
         def cost(theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
             return -problem.log_likelihood(theta, batches._replace(x=x, y=y), hyper)

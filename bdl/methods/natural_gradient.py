@@ -93,10 +93,9 @@ class NaturalGradient(MinibatchMethod):
         return {"theta": (self.samples, problem.dim)}
 
     def step(
-        self, state: NaturalGradientState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+        self, state: NaturalGradientState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> NaturalGradientState:
         """Update the precision, then the mean; formulas in the module docstring."""
-        batch = batches._replace(x=batches.x[0], y=batches.y[0])
         alpha, beta = (factor * rate for factor, rate in zip(self.lr_factors, self.rates(hyper).values(), strict=True))
         prior = problem.prior_precision(hyper).expand(problem.dim)
 

@@ -83,11 +83,9 @@ class NoisyAdam(MinibatchMethod):
         """Declare one sample's worth."""
         return {"theta": (problem.dim,)}
 
-    def step(
-        self, state: NoisyAdamState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
-    ) -> NoisyAdamState:
+    def step(self, state: NoisyAdamState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> NoisyAdamState:
         """Draw, differentiate, and move the moments and the mean; formulas in the module docstring."""
-        batch, (b1, b2) = batches._replace(x=batches.x[0], y=batches.y[0]), self.betas
+        b1, b2 = self.betas
         share = hyper["kl_weight"] / batch.n
         gin = share * problem.prior_precision(hyper)
         theta = state.mu + (share / (state.f + gin)).sqrt() * noise["theta"]

@@ -17,7 +17,7 @@ from annotated_types import Ge, Gt, Lt
 from torch import Tensor
 
 from bdl.methods import optim
-from bdl.methods.base import MinibatchMethod, Noise, start
+from bdl.methods.base import MinibatchMethod, Noise, stacked, start
 from bdl.methods.optim import Optimizer, OptimState, Params, clip_by_norm
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import Point
@@ -69,7 +69,7 @@ class Sgd(MinibatchMethod):
 
     def step(self, state: PointState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> PointState:
         """Descend E once."""
-        theta = state.params["theta"]
+        theta, batches = state.params["theta"], stacked(batches, self.batches_per_step)
 
         def cost(theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
             return -problem.log_likelihoods(theta, batches._replace(x=x, y=y), hyper).mean()

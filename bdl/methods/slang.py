@@ -117,9 +117,8 @@ class Slang(MinibatchMethod):
         """Declare S samples' worth."""
         return {"theta": (self.samples, problem.dim)}
 
-    def step(self, state: SlangState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> SlangState:
+    def step(self, state: SlangState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> SlangState:
         """Update the precision, then the mean; formulas in the module docstring."""
-        batch = batches._replace(x=batches.x[0], y=batches.y[0])
         alpha, beta = (factor * rate for factor, rate in zip(self.lr_factors, self.rates(hyper).values(), strict=True))
         prior = problem.prior_precision(hyper)
         if self.initial_precision is None:

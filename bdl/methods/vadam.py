@@ -95,9 +95,9 @@ class Vadam(MinibatchMethod):
         """Declare S samples' worth."""
         return {"theta": (self.samples, problem.dim)}
 
-    def step(self, state: VadamState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> VadamState:
+    def step(self, state: VadamState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> VadamState:
         """Draw, differentiate, and move the moments and the mean; formulas in the module docstring."""
-        batch, (b1, b2) = batches._replace(x=batches.x[0], y=batches.y[0]), self.betas
+        b1, b2 = self.betas
         prior = problem.prior_precision(hyper)
         c = torch.ones_like(batch.n) if self.curvature == "total" else batch.n
         s = torch.where(state.updates == 0, (self.initial_precision - prior).clamp(min=0) / c, state.s)

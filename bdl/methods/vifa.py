@@ -22,7 +22,7 @@ from annotated_types import Ge, Gt
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.base import MinibatchMethod, Noise, Shapes, start
+from bdl.methods.base import MinibatchMethod, Noise, Shapes, stacked, start
 from bdl.methods.optim import OPTIMIZERS, OptimState, Params, clip_by_norm
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import FactorAnalysis
@@ -101,6 +101,7 @@ class Vifa(MinibatchMethod):
 
     def step(self, state: VifaState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> VifaState:
         """Average L minibatch gradients, clip each group, and move c, F and gamma once."""
+        batches = stacked(batches, self.batches_per_step)
         grads = elbo_gradients(state.params, batches, hyper, noise, problem)
         grads = {name: clip_by_norm(grad, self.max_grad_norm) for name, grad in grads.items()}
         given = zip(self.rates(hyper).items(), self.lr_factors, strict=True)

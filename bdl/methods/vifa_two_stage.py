@@ -116,10 +116,9 @@ class TwoStageVifa(MinibatchMethod):
         moves = (stage,) if counters.updates % self.gradients_per_update == 0 else ()
         return (*moves, "next_epoch") if counters.ended else moves
 
-    def step(self, state: TwoStageState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> TwoStageState:
+    def step(self, state: TwoStageState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> TwoStageState:
         """Add the gradients of a minibatch to the sums."""
         params, h, z, keep = state.params, noise["h"], noise["z"], 1 - state.fresh
-        batch = batches._replace(x=batches.x[0], y=batches.y[0])
         theta = params["c"] + params["F"] @ h + (0.5 * params["gamma"]).exp() * z
         G = torch.func.grad(lambda theta: -problem.log_likelihood(theta, batch, hyper))(theta)
         terms = {"c": G, "F": G.unsqueeze(1) * h, "gamma": G * z}
@@ -127,7 +126,7 @@ class TwoStageVifa(MinibatchMethod):
         return state._replace(sums=sums, fresh=torch.zeros_like(keep))
 
     def move_mean(
-        self, state: TwoStageState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+        self, state: TwoStageState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> TwoStageState:
         """Move c by the averaged gradients, and let the sums begin anew."""
         c = state.params["c"]
@@ -137,13 +136,13 @@ class TwoStageVifa(MinibatchMethod):
         params = state.params | {"c": c + steps["c"]}
         return state._replace(params=params, fresh=torch.ones_like(state.fresh), mean_optim=optim)
 
-    def move(self, state: TwoStageState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> TwoStageState:
+    def move(self, state: TwoStageState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> TwoStageState:
         """Move c, F and gamma."""
         gradients = self._spread_gradients(state, problem.prior_precision(hyper))
         eta = hyper["learning_rate"]
         rate = (eta if self.ramp == "printed" else eta.square()) * torch.sigmoid(state.epoch - self.mean_epochs)
         steps, optim = _ADAM.update(gradients, state.spread_optim, dict.fromkeys(_SPREAD, rate))
-        moved = self.move_mean(state, batches, hyper, noise, problem)
+        moved = self.move_mean(state, batch, hyper, noise, problem)
         spread = {name: moved.params[name] + steps[name] for name in _SPREAD}
         return moved._replace(params=moved.params | spread, spread_optim=optim)
 
@@ -160,7 +159,7 @@ class TwoStageVifa(MinibatchMethod):
         return {name: clip_by_norm(gradient, self.max_grad_norm) for name, gradient in gradients.items()}
 
     def next_epoch(
-        self, state: TwoStageState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+        self, state: TwoStageState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> TwoStageState:
         """Count an epoch."""
         return state._replace(epoch=state.epoch + 1)

@@ -94,7 +94,7 @@ class DirectFitting:
         progress: Progress = silent,
         checkpoint: Checkpoint | None = None,
     ) -> Iterator[Snapshot]:
-        """Yield each trial as it is done, and where it shows itself before that and a look is due."""
+        """Yield each trial as it is done, and where it yields a posterior before that and an evaluation is due."""
         made: dict[object, Posterior] = {}  # replicates on the same rows have the same posterior
         for index, rows in enumerate(self.trials.rows):
             values = {name: float(value[index]) for name, value in self.trials.hyper.items()}

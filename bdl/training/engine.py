@@ -76,7 +76,7 @@ class MinibatchFitting:
     ) -> Iterator[Snapshot]:
         """Train trials of as many minibatches together, and those of each other number after them.
 
-        See `bdl.training.fitting.Fitting.run`. A look after an epoch finds the updates that are complete by then.
+        See `bdl.training.fitting.Fitting.run`. An evaluation after an epoch finds the updates made by then.
 
         Raises
         ------

@@ -69,7 +69,7 @@ class Programs:
         self, method: MinibatchMethod, problem: Problem, augment: Augment | None, augment_noise: int, compile: bool
     ) -> None:
         self.method, self.problem, self.augment, self.augment_noise = method, problem, augment, augment_noise
-        self.compile = compile
+        self.compile, self._single = compile, method.batches_per_step == 1
         self._made: dict[Occasion, Callable[..., Any]] = {}
 
     def parts(self, names: Occasion, fused: Iterable[Occasion]) -> list[Callable[..., Any]]:
@@ -104,12 +104,14 @@ class Programs:
         return self._made[names]
 
     def _batches(self, extra: Halves, rows: Tensor, x: Tensor, y: Tensor, view: View) -> Batch:
-        """Gather L minibatches, rows (L, M), and change their inputs at random."""
+        """Gather L minibatches, rows (L, M), and change their inputs at random; without the axis L where that is 1."""
+        rows = rows[0] if self._single else rows
         batches = view.batch(x, y, rows)
         if self.augment is None:
             return batches
         noise = shaped(extra, {"rows": (*rows.shape, self.augment_noise)})["rows"]
-        return batches._replace(x=torch.func.vmap(self.augment)(batches.x, noise))
+        augment = self.augment if self._single else torch.func.vmap(self.augment)
+        return batches._replace(x=augment(batches.x, noise))
 
     def track(self) -> Callable[..., Any]:
         """Return what moves the running statistics on, by the first minibatch under one sample of the posterior."""
@@ -120,8 +122,9 @@ class Programs:
             ) -> Any:
                 posterior = self.method.posterior(state)
                 theta = posterior.sample(torch.cat(noise)[: posterior.noise_dim])
-                inputs = self._batches(extra, rows, x, y, view).x[0]
-                return self.problem.track(theta, inputs, buffers)
+                inputs = self._batches(extra, rows, x, y, view).x
+                first = inputs if self._single else inputs[0]
+                return self.problem.track(theta, first, buffers)
 
             mapped = torch.func.vmap(one, in_dims=(0, 0, 0, 0, 0, None, None, 0))
             self._made[()] = compiled(mapped) if self.compile else mapped

@@ -61,8 +61,8 @@ class StreamFitting:
     ) -> Iterator[Snapshot]:
         """Learn, and yield all streams where evaluations are due and in the end; `updates` counts observations.
 
-        Observations are learnt from a thousand at a time. A look between two thousands learns from the part on the side
-        and forgets it again, so that it finds what a stream of that length gives, and leaves no trace.
+        Observations are learnt from a thousand at a time. An evaluation between two thousands learns from the part on
+        the side and forgets it again: it finds what a stream of that length gives, and leaves no trace.
 
         Raises
         ------

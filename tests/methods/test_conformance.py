@@ -153,7 +153,7 @@ def test_vmap_equals_the_loop(method):
     case = Case(method, 4)
     factors = torch.tensor([1.0, 0.5, 2.0, 3.0], dtype=torch.float64)
     case.hyper = {name: factors * value for name, value in case.hyper.items()}
-    case.batches = case.batches._replace(x=case.batches.x * factors[:, None, None, None])
+    case.batches = case.batches._replace(x=case.batches.x * factors.view(4, *[1] * (case.batches.x.ndim - 1)))
     state = case.init()
     singles = [at(state, i) for i in range(4)]
     for _ in range(5):

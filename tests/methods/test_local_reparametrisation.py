@@ -109,7 +109,7 @@ def test_an_update_moves_by_the_local_gradients(draw, batch):
     noise = {"key": draw(*LOCAL.step_noise(NETWORK)["key"])}
     z = local.draws(noise["key"], 3, 6, NETWORK)
     grads = local_gradients(state.params, batch, hyper, z, NETWORK)
-    after = LOCAL.step(state, batch._replace(x=batch.x[None], y=batch.y[None]), hyper, noise, NETWORK)
+    after = LOCAL.step(state, batch, hyper, noise, NETWORK)
     for name in ("mu", "rho"):  # Adam's first step goes as far as its rate, against the gradient
         torch.testing.assert_close(
             after.params[name] - state.params[name], -0.1 * grads[name].sign(), rtol=1e-4, atol=0

@@ -160,6 +160,36 @@ class Counting(MinibatchMethod):
         return Point(state.value)
 
 
+@dataclass(frozen=True)
+class Watching(MinibatchMethod):
+    """A method that writes down the axes of its minibatches and the mean of their inputs."""
+
+    batches_per_step: int = 1
+
+    def init(self, problem, noise):
+        return torch.zeros(2), torch.zeros(())
+
+    def step(self, state, batches, hyper, noise, problem):
+        assert batches.x.shape[:-1] == batches.y.shape
+        return torch.tensor([batches.x.ndim, batches.y.ndim]).float(), batches.x.mean()
+
+    def posterior(self, state):
+        return Point(state[0])
+
+
+@pytest.mark.parametrize("augmented", [False, True])
+def test_a_single_minibatch_has_no_axis_of_its_own(augmented):
+    """The same rows in one minibatch of 16 and in two of 8; each row is moved by the first of its normals."""
+    changes = {"augment": lambda x, noise: x + noise[..., :1], "augment_noise": 2} if augmented else {}
+    found = []
+    for batches, size in ((1, 16), (2, 8)):
+        program = toy_program(dataset=toy(**changes), method=Watching(batches), schedule=Schedule(1, size))
+        (axes, mean) = fitted(program, toy_trials(program, [16])).state
+        found.append((axes[0].tolist(), mean))
+    assert [axes for axes, _ in found] == [[2, 1], [3, 2]]
+    torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-5, atol=1e-6)
+
+
 def test_the_first_epoch_with_a_non_finite_state_is_recorded():
     """Five minibatches an epoch, two an update: epochs 1, 2, 3, 4 end after updates 2, 5, 7, 10."""
     program = toy_program(method=Counting(), schedule=Schedule(epochs=8, batch_size=8))
