@@ -5,15 +5,17 @@ add names through an entry-point group; a single file is named directly as ``pat
 """
 
 import importlib
-import importlib.util
 import json
 import sys
+import traceback
 from abc import ABCMeta
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from functools import cached_property, lru_cache
+from hashlib import sha256
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self, cast
 from zlib import crc32
 
@@ -122,12 +124,14 @@ class Registry:
             if settings:
                 raise InputError(f"{self.kind} '{name}' has no settings: remove {', '.join(settings)}")
             return component
-        adapter = self.adapter(name)
+        self.adapter(name)
         from pydantic import ValidationError  # not wanted by those who only list names
 
+        # One that cannot change is made once: a plan asks for the same few thousands of times.
+        frozen = getattr(component, "__dataclass_params__").frozen  # noqa: B009  which type checkers do not know
+        make = _made if frozen else _made.__wrapped__
         try:
-            # Through JSON, strict means strict about 1.0 and true for 1, and still takes a list for a tuple.
-            return adapter.validate_json(json.dumps(dict(settings)), strict=True)
+            return make(component, json.dumps(dict(settings)))
         except ValidationError as error:
             problem = error.errors(include_url=False)[0]
             place = ".".join(map(str, problem["loc"])) or "settings"
@@ -137,10 +141,7 @@ class Registry:
         """Describe what a dataclass lacks of the contract that it is nearest to; None if it follows one."""
         if self.bases:
             return self._unfinished(component)
-        known = {*dir(component), *vars(component).get("__dataclass_fields__", ())}
-        gaps = [(sorted(_members(self.kind, contract) - known), contract) for contract in self.contracts]
-        missing, contract = min(gaps, key=lambda gap: len(gap[0]), default=([], ""))
-        return f"{', '.join(missing)}; see {contract}" if missing else None
+        return _lacking(self.kind, self.contracts, component)
 
     def _unfinished(self, component: type) -> str | None:
         """Describe what a class lacks of the base class that it is derived from; None if nothing."""
@@ -179,7 +180,7 @@ class Label(str):
     def __getnewargs__(self) -> tuple[str, str, dict[str, Any]]:  # type: ignore[override]  # has more than its text
         return str(self), self.name, self.settings
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Canonical JSON of the text, the name and the settings: labels that read the same may differ in these."""
         return json.dumps([str(self), self.name, self.settings], sort_keys=True, separators=(",", ":"))
@@ -192,9 +193,56 @@ def _adapter(component: type) -> "TypeAdapter[Any]":
     return TypeAdapter(component)
 
 
+@lru_cache(maxsize=512)
+def _made(component: type, settings: str) -> Any:
+    """Make a component from its settings as JSON text."""
+    # Through JSON, strict means strict about 1.0 and true for 1, and still takes a list for a tuple.
+    return _adapter(component).validate_json(settings, strict=True)
+
+
+@lru_cache(maxsize=512)
+def _lacking(kind: str, contracts: tuple[str, ...], component: type) -> str | None:
+    known = {*dir(component), *vars(component).get("__dataclass_fields__", ())}
+    gaps = [(sorted(_members(kind, contract) - known), contract) for contract in contracts]
+    missing, contract = min(gaps, key=lambda gap: len(gap[0]), default=([], ""))
+    return f"{', '.join(missing)}; see {contract}" if missing else None
+
+
 def _members(kind: str, contract: str) -> set[str]:
     module, _, protocol = contract.partition(":")
     return {name for name in vars(getattr(_load(kind, module), protocol)) if not name.startswith("_")}
+
+
+def outside_file(component: object) -> tuple[str, str] | None:
+    """Return the name of the file of a component that lives outside the package, and the digest of its content.
+
+    Parameters
+    ----------
+    component
+        A class or function, or an instance of a class; or the name of a module that is imported.
+
+    Returns
+    -------
+    tuple of str
+        The file's name without its folder, and SHA-256 (hex) of the bytes that were imported; None for a component of
+        the package itself, and where there is no file.
+    """
+    name = component if isinstance(component, str) else getattr(component, "__module__", type(component).__module__)
+    module = sys.modules.get(name)
+    path = getattr(module, "__file__", None)
+    if name.partition(".")[0] == __package__ or module is None or path is None:
+        return None
+    return Path(path).name, getattr(module, _DIGEST, None) or sha256(Path(path).read_bytes()).hexdigest()
+
+
+def outside_place(error: BaseException) -> str | None:
+    """Return the file and the line, in a component that was given as a file, where an error comes from; None if none.
+
+    It is the innermost such place of the traceback.
+    """
+    files = {module.__file__ for module in list(sys.modules.values()) if _DIGEST in getattr(module, "__dict__", ())}
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
+    return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else None
 
 
 def _load(kind: str, module: str) -> Any:
@@ -204,21 +252,33 @@ def _load(kind: str, module: str) -> Any:
         raise InputError(f"{kind}: cannot import '{module}' ({error}); is the package installed?") from None
 
 
+_DIGEST = "__bdl_digest__"
+"""Name under which a module that was given as a file has the SHA-256 (hex) of its content."""
+
+
 def _load_file(kind: str, path: Path) -> Any:
-    """Import a single file once per process; its absolute path names the module."""
+    """Import a single file once per process, and again when its content has changed; its absolute path names it."""
     path = path.resolve()
     if not path.is_file():
         raise InputError(f"{kind}: no such file: {path}")
     name = f"bdl_user_{path.stem}_{crc32(str(path).encode()):08x}"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        try:
-            spec.loader.exec_module(module)
-        except Exception as error:
-            del sys.modules[name]
-            raise InputError(f"{kind}: {path} cannot be imported: {type(error).__name__}: {error}") from error
-    return sys.modules[name]
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{kind}: cannot read {path}: {error.strerror}") from None
+    digest = sha256(content).hexdigest()
+    known = sys.modules.get(name)
+    if known is not None and getattr(known, _DIGEST) == digest:
+        return known
+    module = ModuleType(name)
+    module.__file__ = str(path)
+    setattr(module, _DIGEST, digest)
+    sys.modules[name] = module  # dataclasses look for it there
+    try:
+        exec(
+            compile(content, str(path), "exec", dont_inherit=True), vars(module)
+        )  # what was hashed, rather than a cache of bytecode
+    except Exception as error:
+        del sys.modules[name]
+        raise InputError(f"{kind}: {path} cannot be imported: {type(error).__name__}: {error}") from error
+    return module

@@ -15,8 +15,8 @@ import pandas as pd
 from rich.console import Console
 
 from bdl.publishing.frames import POINT_COLUMNS
-from bdl.publishing.outcome import compared
-from bdl.reports import render
+from bdl.publishing.outcome import narrowed
+from bdl.reports import compare, render
 from bdl.spec import load_benchmark
 
 RECORDED = re.compile(r"(?P<metric>\w+)_at_(?P<at>\d+)")
@@ -77,7 +77,8 @@ def split(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 def tabulate(folder: Path) -> None:
     """Render the tables of a benchmark from its published rows."""
     rows = pd.read_parquet(folder / "trials.parquet")
-    cells = compared(load_benchmark(folder.name), rows[rows["stage"] == "final"])
+    rows = rows[rows["stage"] == "final"]
+    cells = compare(narrowed(load_benchmark(folder.name), rows), rows)
     for name, format in (("table.md", "markdown"), ("table.json", "json")):
         (folder / name).write_text(str(render(cells, format)), encoding="utf-8")
 

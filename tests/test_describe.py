@@ -34,8 +34,8 @@ def test_benchmark_is_told_as_its_file_says():
     assert lines[lines.index("entry vifa-nn") + 1 : lines.index("entry swag-nn")] == [
         "  model: mlp (hidden=[50], activation=relu)",
         "  likelihood: gaussian",
-        "  method: vifa (latent_dim=1, gradients_per_update=4, max_grad_norm=10.0, optimizer=adam, "
-        "lr_factors=[1.0, 1.0, 1.0], initial_scale=0.0, initial_std=1.0)",
+        "  method: vifa (initial_scale=0.0, latent_dim=1, gradients_per_update=4, max_grad_norm=10.0, optimizer=adam, "
+        "lr_factors=[1.0, 1.0, 1.0], initial_std=1.0)",
         "  training: 120 epochs, batches of 10",
         "  search: random, 30 trials, 5 folds, by nmll",
         "    learning_rate: 0.01 to 0.02, log",
@@ -175,6 +175,8 @@ def test_a_sweep_and_changes_of_all_entries_are_told(tmp_path):
                 "hyper-parameters, fixed or searched:",
                 "  learning_rate: size of a step, which the schedule of the training may change",
                 "settings:",
+                "  initial_scale=0.0: Standard deviation of the initial c, which is normal with mean 0; null for the "
+                "model's own start.",
                 "  latent_dim=1: Rank K of the factors.",
                 "  gradients_per_update=4: Minibatch gradients averaged per update, L.",
                 "  max_grad_norm=10.0: Each of the three gradients (c; F; gamma) is clipped separately to this "
@@ -182,8 +184,6 @@ def test_a_sweep_and_changes_of_all_entries_are_told(tmp_path):
                 '  optimizer=adam: "adam" or "sgd".',
                 "  lr_factors=(1.0, 1.0, 1.0): Learning rates of c, F and gamma as multiples of the hyper-parameter "
                 "learning_rate.",
-                "  initial_scale=0.0: Standard deviation of the initial c, which is normal with mean 0; null for the "
-                "model's own start.",
                 "  initial_std=1.0: Start of every psi^1/2. F starts with columns of norm 1.",
             ],
         ),

@@ -155,9 +155,9 @@ SCORE = '''"regression")
         """Score a fit."""
         return %sfloat(evaluation.predictions.log_likelihood'''
 MUTANTS = {
-    "vifa": ("methods/vifa.py", "- C + G.T @ h", "+ C + G.T @ h"),
+    "vifa": ("methods/vifa.py", '"c": G.mean', '"c": -G.mean'),
     "slang": ("methods/slang.py", "mu = state.mu - self._doubling", "mu = state.mu + self._doubling"),
-    "bbb": ("methods/bbb.py", '* params["mu"] + by_mu', '* params["mu"] - by_mu'),
+    "bbb": ("methods/bbb.py", "alpha * mu + G", "alpha * mu - G"),
     "online-em": ("methods/online_em.py", "square - (loadings", "square + (loadings"),
     "nmll": ("metrics/likelihoods.py", SCORE % "-", SCORE % ""),
 }
@@ -175,7 +175,7 @@ def test_a_changed_sign_moves_digits(copy, name):
 
 @pytest.mark.slow  # a process that computes all cases of five components
 def test_what_changes_no_digits_leaves_them_alone(copy):
-    edit(copy / "bdl/methods/vifa.py", "parameters of the model; lower it", "parameters: lower it")
+    edit(copy / "bdl/methods/base.py", "parameters of the model; lower it", "parameters: lower it")
     slang = copy / "bdl/methods/slang.py"
     slang.write_text(slang.read_text("utf-8").replace("_doubling", "_twice"), "utf-8")
     with (copy / "bdl/methods/bbb.py").open("a", encoding="utf-8") as file:

@@ -3,16 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from pydantic import ValidationError
 from torch.utils._pytree import tree_leaves
 
+from bdl.api.checking import checked
 from bdl.api.fitted import Fitted
 from bdl.data import Dataset, Split, Standardise
+from bdl.data.conversion import check_aligned, columns_of, inputs, targets
 from bdl.errors import InputError
 from bdl.plan.cell import Cell
 from bdl.plan.checks import check, check_device
@@ -43,12 +44,13 @@ class ArrayCell(Cell):
         return self.arrays
 
 
+@checked
 def fit(
     method: Component,
     model: Component,
     likelihood: Component,
-    X: ArrayLike,
-    y: ArrayLike,
+    X: Any,
+    y: Any,
     hyper: Mapping[str, float],
     *,
     prior: Component = "gaussian",
@@ -70,9 +72,10 @@ def fit(
     likelihood
         The likelihood, likewise; it says whether targets are numbers or labels.
     X
-        Inputs in original units, (n, d); or images of uint8.
+        Inputs in original units, (n, d): an array, a frame, a tensor or lists of numbers, or of true and false; or
+        images of uint8, (n, H, W) or (n, C, H, W). The names of a frame's columns are kept for predictions.
     y
-        Targets in original units, or labels 0 to C - 1; (n,).
+        Targets in original units, or labels 0 to C - 1; (n,) or (n, 1).
     hyper
         Every hyper-parameter by name, in original units.
     prior
@@ -130,17 +133,22 @@ def _spec(entry: Mapping[str, Any], samples: int, seed: int) -> Benchmark:
         raise InputError(explain(error).replace(f"entries.{_NAME}.", "")) from None
 
 
-def _data(X: ArrayLike, y: ArrayLike, spec: Benchmark, standardise: Standardise) -> Dataset:
+def _data(X: Any, y: Any, spec: Benchmark, standardise: Standardise) -> Dataset:
     (entry,) = spec.entries.values()
     assert entry.likelihood is not None, "only streams lack one"
+    check_aligned(X, y)
+    x, numbers = inputs(X, "X"), targets(y, "y")
+    if len(x) != len(numbers):
+        raise InputError(f"X has {len(x)} rows and y {len(numbers)}: give one target a row")
     return Dataset(
         _NAME,
-        cast(Any, X),
-        cast(Any, y),
+        x,
+        numbers,
         "regression" if entry.likelihood.build().fits(0) else "classification",
         splits=1,
-        published=partial(_all_rows, len(np.asarray(y))),
+        published=partial(_all_rows, len(numbers)),
         standardise=standardise,
+        columns=columns_of(X),
     )
 
 

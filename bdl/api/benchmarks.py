@@ -7,6 +7,7 @@ from rich.console import Console
 from typer import Exit
 
 from bdl.api import reading, running
+from bdl.api.checking import checked
 from bdl.api.reading import Names, Results, Splits, asked_for
 from bdl.spec import Benchmark as Spec
 from bdl.spec import load_variant
@@ -35,6 +36,7 @@ class Benchmark:
         """The file as it is checked: ``spec.datasets``, ``spec.entries``, ``spec.metrics`` and so on."""
         return load_variant(self.name_or_path, self.profile, self.set).benchmark
 
+    @checked
     def run(
         self,
         datasets: Names = (),
@@ -47,6 +49,7 @@ class Benchmark:
         fresh: bool = False,
         changed: bool = False,
         published: bool = False,
+        retry_failed: bool = False,
         results: str | Path = "results",
         progress: bool = False,
     ) -> Results:
@@ -73,6 +76,8 @@ class Benchmark:
             Whether to start anew what another spec, data or code made; a copy of the store is kept.
         published
             Whether to take over published fits that today's spec, data and code made.
+        retry_failed
+            Whether to make fits again that failed; what their search found is kept.
         results
             Folder of results.
         progress
@@ -84,7 +89,9 @@ class Benchmark:
             What the command line would refuse, in the same words.
         """
         asked = asked_for(self.name_or_path, self.profile, self.set, datasets, methods, splits)
-        run_settings = running.RunSettings(Path(results), device, compile, jobs, fresh, changed, published)
+        run_settings = running.RunSettings(
+            Path(results), device, compile, jobs, fresh, changed, published, retry_failed
+        )
         try:
             running.run(asked, run_settings, None, Console(quiet=not progress))
         except Exit as end:
@@ -92,6 +99,7 @@ class Benchmark:
                 raise KeyboardInterrupt from None
         return self.results(datasets, methods, splits, results=results)
 
+    @checked
     def results(
         self,
         datasets: Names = (),
@@ -104,6 +112,7 @@ class Benchmark:
         return reading.results(self.name_or_path, self.profile, self.set, datasets, methods, splits, results)
 
 
+@checked
 def benchmark(name_or_path: str | Path, profile: str = "paper", set: Names = ()) -> Benchmark:
     """Return a benchmark.
 

@@ -3,14 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from annotated_types import Ge, Le, Lt
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.distributions import Categorical, Distribution, MixtureSameFamily
 
+from bdl.api.checking import checked
+from bdl.data.conversion import in_order, inputs, numbers
 from bdl.errors import InputError
 from bdl.execution.scoring import evaluation, examples
 from bdl.metrics.evaluation import Draws, Evaluation, Examples
@@ -63,7 +66,8 @@ class Fitted:
         """What metrics are functions of: ``bdl.metrics.METRICS.build("rmse", {})(fitted.evaluation)``."""
         return evaluation(self.cell, self.split, self.posterior, self.buffers, dict(self.hyper))
 
-    def sample(self, n: int = 1, seed: int = 0) -> Array:
+    @checked
+    def sample(self, n: Annotated[int, Ge(1), Le(10**7)] = 1, seed: Annotated[int, Ge(0), Lt(2**63)] = 0) -> Array:
         """Draw parameter vectors, (n, D)."""
         generator = torch.Generator().manual_seed(seed)
         posterior = self._double()
@@ -76,9 +80,9 @@ class Fitted:
         Raises
         ------
         InputError
-            If the last axis has another length than D.
+            If the last axis has another length than D, or a value is not a finite number.
         """
-        given = torch.as_tensor(np.asarray(theta, dtype=np.float64))
+        given = torch.from_numpy(np.array(numbers(theta, "theta")))
         if given.ndim == 0 or given.shape[-1] != self.posterior.dim:
             raise InputError(f"theta is {tuple(given.shape)}: give (..., {self.posterior.dim})")
         return self._double().log_prob(given).numpy()
@@ -89,7 +93,8 @@ class Fitted:
         Parameters
         ----------
         x
-            Inputs in original units, (n, d), or images as the data set has them.
+            Inputs in original units, (n, d), or images as the data set has them. Columns of a frame are matched by name
+            with those that were fitted.
 
         Returns
         -------
@@ -99,7 +104,7 @@ class Fitted:
         Raises
         ------
         InputError
-            If the inputs have another shape or type, or are not finite, or there is no model.
+            If the inputs have another shape or type, other columns, or are not finite, or there is no model.
         """
         predicted = self.evaluation.predict(self._examples(x), self._draws)
         if predicted.probabilities.shape[1]:
@@ -134,10 +139,8 @@ class Fitted:
         """Standardise new inputs, which have no targets."""
         self.problem  # noqa: B018  # a stream has none, and says so
         data = self.cell.data
-        given = np.asarray(x) if data.images else np.asarray(x, dtype=np.float64)
-        if given.shape[1:] != data.x.shape[1:] or given.dtype != data.x.dtype or given.ndim != data.x.ndim:
+        given = inputs(in_order(x, data.columns, "x"), "x")
+        if given.shape[1:] != data.x.shape[1:] or given.dtype != data.x.dtype:
             wanted = ("n", *map(str, data.x.shape[1:]))
             raise InputError(f"x is {given.dtype} of shape {given.shape}: give {data.x.dtype}, ({', '.join(wanted)})")
-        if not np.isfinite(given).all():
-            raise InputError("x has NaN or infinite values: drop or fill those rows")
         return examples(self.cell, self.split, given, np.zeros(len(given)))

@@ -21,6 +21,9 @@ from bdl.store.store import Store
 SHORT, LONG = 60.0, 30 * 60.0
 """Seconds; shorter runs need no word, longer ones one of how to narrow them."""
 
+_COLUMNS = 12
+"""Columns of a data set that are told of."""
+
 
 def forecast(
     asked: Variant,
@@ -76,6 +79,18 @@ def references(cells: Sequence[Cell]) -> list[str]:
     """Describe how many references the run samples first, if there are any."""
     count = sum(state(reference.recipe) == "missing" for reference in sampled(cells))
     return [f"references to sample first, which is not in the time: {count}"] if count else []
+
+
+def read(cells: Sequence[Cell]) -> list[str]:
+    """Return how the columns of files of one's own were read, a line a data set: what is no number comes first."""
+    told = dict[str, None]()
+    for cell in cells:
+        if not cell.settings.streams and cell.data.read_as:
+            target, *others = cell.data.read_as
+            others.sort(key=lambda column: column.endswith(": numbers"))
+            more = [f"and {len(others) - _COLUMNS} more"] if len(others) > _COLUMNS else []
+            told[f"{cell.dataset}: {len(cell.data.y):,} rows; {'; '.join([target, *others[:_COLUMNS], *more])}"] = None
+    return list(told)
 
 
 def lines(found: Estimate, asked: Variant, place: Path) -> list[str]:

@@ -61,7 +61,14 @@ class Display:
         """Start; so much work is to be done, in the units of `advance`."""
         self._total = work
         self._bar.update(self._task, total=max(work, 1))
-        if work == 0:
+        finals = [row for stages in self._rows.values() for row in stages["final"]]
+        if len(finals) < sum(len(cell.splits) for cell in self._rows):
+            return
+        if failed := sum(row.status == "failed" for row in finals):
+            self._console.print(f"Nothing is left to do, but {failed} of {len(finals)} final fits failed.")
+        elif refused := sum(bool(row.refused) for row in finals):
+            self._console.print(f"Nothing is left to train, but {refused} of {len(finals)} final fits lack scores.")
+        else:
             self._console.print("Everything is in the store already.")
 
     def advance(self, work: int) -> None:

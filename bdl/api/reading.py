@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from bdl.api.checking import checked
 from bdl.api.fitted import Fitted
 from bdl.errors import InputError, unknown
 from bdl.execution.queue import check_hashes
@@ -54,7 +55,7 @@ class Results:
     @cached_property
     def table(self) -> pd.DataFrame:
         """One row a statistic of a cell, ours and the paper's, as ``bdl-bench table --format csv``."""
-        cells = [asdict(cell) for cell in compared(self.found.benchmark, self.rows)]
+        cells = [asdict(cell) for cell in compared(self.found)]
         return pd.DataFrame([{**cell.pop("point"), **cell} for cell in cells])
 
     @property
@@ -108,6 +109,7 @@ class Results:
         return next(iter(cells.values()))
 
 
+@checked
 def results(
     name_or_path: str | Path,
     profile: str = "paper",
@@ -148,6 +150,7 @@ def results(
     return Results(folder(Path(results), asked), find(asked, Path(results), within=True))
 
 
+@checked
 def posterior(
     found: Results | str | Path, dataset: str, entry: str, split: int = 0, at: Mapping[str, Any] | None = None
 ) -> Fitted:

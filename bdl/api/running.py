@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -13,8 +14,9 @@ from bdl.api import forecast as forecasts
 from bdl.api.progress import Display
 from bdl.errors import InputError
 from bdl.execution.cluster import worker_pool_for
-from bdl.execution.queue import changed, check, prepare
+from bdl.execution.queue import changed, check, forget_failed, prepare
 from bdl.execution.queue import run as run_cells
+from bdl.execution.rehearsal import explained, rehearse
 from bdl.execution.reuse import reusable, reuse_fits
 from bdl.plan import initial_check, planning, truths
 from bdl.plan.cell import Cell
@@ -25,7 +27,9 @@ from bdl.publishing.taking import Published, gather
 from bdl.reports.papers import paper_values
 from bdl.spec import Variant
 from bdl.spec.variant import there
+from bdl.store.anew import Damaged
 from bdl.store.folder import empty, folder, looked_at, opened, siblings, start_afresh
+from bdl.store.rows import Row
 from bdl.store.store import Store
 
 
@@ -41,6 +45,8 @@ class RunSettings(NamedTuple):
     changed: bool
     published: bool
     """Take over what is published under today's hashes."""
+    retry: bool = False
+    """Make fits again that failed."""
     executor: str = ""
     """Where groups run if not here, as `bdl.execution.cluster.cluster` takes it."""
 
@@ -49,14 +55,45 @@ def run(asked: Variant, settings: RunSettings, uri: str | None, console: Console
     """Do what is missing of what is asked for, publish it, and mirror it to MLflow where there is an address."""
     start = time.perf_counter()
     cells = _plan(asked, settings, console)
+    _say(forecasts.read(cells), console)
     with opened(settings.results, asked) as store:
         _work(asked, cells, store, settings, console)
-        _hand_over(asked, store, settings.results, time.perf_counter() - start, uri, console)
+        try:
+            _hand_over(asked, store, settings.results, time.perf_counter() - start, uri, console)
+        except Damaged:  # a posterior that a figure was to show; its fit is made again
+            _work(asked, cells, store, settings._replace(fresh=False, changed=False, retry=False), console)
+            _hand_over(asked, store, settings.results, time.perf_counter() - start, uri, console)
         finals = [row for cell in cells for row in store.rows("final", cell.key)]
-    if n_failed := sum(row.status == "failed" for row in finals):
-        why = asked.command("failures", settings.results)
-        _say([f"{n_failed} of the final fits failed; to see why: {why}"], console)
+    if told := _shortfall(asked, finals, settings.results):
+        _say(told, console)
         raise Exit(1)
+
+
+def _shortfall(asked: Variant, finals: list[Row], results: Path) -> list[str]:
+    """Return how many fits lack scores and how many failed, why, and what to do; nothing if all is well."""
+    told = []
+    lacking = [f"{metric}: {why}" for row in finals for metric, why in row.refused.items()]
+    if lacking:
+        again = asked.command("run", results)
+        what = f"{_counted(lacking, 'score')} could not be computed ({_reasons(lacking)})"
+        told.append(f"{what}; mend it, and compute them without training by: {again}")
+    failed = [row.reason or "no reason" for row in finals if row.status == "failed"]
+    if failed:
+        why, again = asked.command("failures", results, "--traceback"), asked.command("run", results, "--retry-failed")
+        what = f"{_counted(failed, 'fit')} failed ({_reasons(failed)})"
+        told.append(f"{what}; to see where: {why}; mend it, and make them again by: {again}")
+    return told
+
+
+def _counted(found: list[str], what: str) -> str:
+    return f"{len(found)} {what}{'s' if len(found) > 1 else ''}"
+
+
+def _reasons(found: list[str]) -> str:
+    """Name the most frequent reason, and count the others."""
+    counts = Counter(found)
+    ((first, _),) = counts.most_common(1)
+    return first + (f", and {_counted([*counts][1:], 'other reason')}" if len(counts) > 1 else "")
 
 
 def forecast(asked: Variant, settings: RunSettings, console: Console) -> None:
@@ -72,7 +109,10 @@ def forecast(asked: Variant, settings: RunSettings, console: Console) -> None:
             for key, splits in published.reusable(cells, store).items():
                 elsewhere[key] = elsewhere.get(key, set()) | splits
         found = forecasts.forecast(asked, cells, store, settings.results, settings.jobs, elsewhere)
-    _say([*forecasts.lines(found, asked, settings.results), *forecasts.references(cells)], console)
+    _say(
+        [*forecasts.read(cells), *forecasts.lines(found, asked, settings.results), *forecasts.references(cells)],
+        console,
+    )
 
 
 def sample_references(references: Sequence[Reference], console: Console, *, again: bool = False) -> None:
@@ -95,14 +135,21 @@ def _plan(asked: Variant, settings: RunSettings, console: Console, *, dry: bool 
     if settings.fresh and settings.published:
         raise InputError("--fresh --published: start anew with the first, or from what is published with the second")
     paper_values(asked.benchmark.papers)
-    cells = planning.plan(
-        asked.chosen, splits=asked.numbers, device=settings.device, compile=settings.compile, jobs=settings.jobs or 1
-    )
-    check_published(asked, cells, settings.results)
-    if not dry:
-        sample_references(truths.sampled(cells), console)
-        truths.check(cells)
-    initial_check.check(cells)
+    with explained():
+        cells = planning.plan(
+            asked.chosen,
+            splits=asked.numbers,
+            device=settings.device,
+            compile=settings.compile,
+            jobs=settings.jobs or 1,
+        )
+        check_published(asked, cells, settings.results)
+        if not dry:
+            sample_references(truths.sampled(cells), console)
+            truths.check(cells)
+        initial_check.check(cells)
+        if not dry:
+            rehearse(cells)
     return cells
 
 
@@ -112,7 +159,9 @@ def _work(asked: Variant, cells: list[Cell], store: Store, settings: RunSettings
     if copy := start_afresh(store, [cell.key for cell in anew]):
         console.print(f"Starting {len(anew)} of {len(cells)} cells anew; the earlier rows are in {copy}")
     try:
-        prepare(cells, store)
+        _say(prepare(cells, store), console)
+        if settings.retry and (count := forget_failed(cells, store)):
+            console.print(f"fits that failed and are made again: {count}")
         store.remember(json.dumps(asked.dump()))
         if not settings.fresh and (count := reuse_fits(cells, store, siblings(store.path.parent))):
             console.print(f"final fits taken over from other runs of {asked.benchmark.name}: {count}")

@@ -75,22 +75,29 @@ def run(
     published: Annotated[
         bool, typer.Option("--published", help="Take over published fits that today's spec, data and code made.")
     ] = False,
+    retry: Annotated[
+        bool, typer.Option("--retry-failed", help="Make fits again that failed; what their search found is kept.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much it is and how long it takes.")] = False,
     tracking: Tracking = "",
 ) -> None:
     """Run a benchmark; what an interrupted run has done is kept and not done again."""
     from bdl.api import running
+    from bdl.publishing.names import check_names
     from bdl.publishing.outcome import tracking_uri
     from bdl.publishing.tracking import check_uri
 
     if dry_run and changed:
         raise InputError("--dry-run --changed: estimate what there is without --changed, or all of it with --fresh")
+    if dry_run and retry:
+        raise InputError("--dry-run --retry-failed: leave one out; bdl-bench failures lists what would be made again")
     asked, results = selection.asked, selection.results
-    settings = running.RunSettings(results, device, compile, jobs, fresh, changed, published, executor)
+    settings = running.RunSettings(results, device, compile, jobs, fresh, changed, published, retry, executor)
     if dry_run:
         running.forecast(asked, settings, console)
         return
     if uri := tracking_uri(tracking, results):
+        check_names(asked.benchmark.metrics)
         check_uri(uri, results)
     running.run(asked, settings, uri, console)
 
@@ -169,12 +176,13 @@ def ui(
     tracking: Tracking = "",
 ) -> None:
     """Open the MLflow UI on this machine."""
-    from bdl.publishing.mirror import open_ui
-    from bdl.publishing.outcome import tracking_uri
+    from bdl.publishing.outcome import ARTIFACTS, tracking_uri
+    from bdl.publishing.tracking import bring_along, open_ui
 
     uri = tracking_uri(tracking, results)
     if uri is None:
         raise InputError("--tracking none has nothing to show; leave it out, or give a tracking URI")
+    bring_along(uri, results / ARTIFACTS)
     open_ui(uri, port)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from bdl.errors import InputError
+from bdl.errors import InputError, short
 from bdl.shipped import shipped
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 AUTO = 0
 """Number of processes that stands for as many as pay."""
+_DIGITS = 9
+"""Of a number of processes that can be meant."""
 
 
 def _folder(given: str | Path) -> Path:
@@ -30,8 +32,8 @@ def count(given: str | int) -> int:
     """Take a number of processes, or ``auto``, which is `AUTO`."""
     if given == "auto":
         return AUTO
-    if not str(given).isdecimal() or int(given) == AUTO:
-        raise InputError(f"--jobs {given}: give 1, a larger number, or auto")
+    if not str(given).isdecimal() or len(str(given)) > _DIGITS or int(given) == AUTO:
+        raise InputError(f"--jobs {short(str(given))}: give 1, a larger number, or auto")
     return int(given)
 
 

@@ -16,11 +16,15 @@ from typing import TextIO
 
 from rich.console import Console
 
-from bdl.errors import InputError
+from bdl.errors import InputError, short
 
 DONE, FAILED_FITS, BAD_INPUT, INTERNAL, INTERRUPTED = 0, 1, 2, 3, 130
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_PATHS = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.EROFS)
+"""What is wrong with a path that was given, rather than with the program."""
+_LONGEST = 1500
+"""Characters of a message."""
 
 
 _PLAIN = {
@@ -110,11 +114,12 @@ def ended(command: Callable[[], int | None]) -> int:
         0 done, 1 failed fits (which the command itself gives), 2 bad input, 3 a fault of this program, 130 interrupted.
     """
     try:
+        _check_words()
         code = command() or DONE
         sys.stdout.flush()
         return code
     except InputError as error:
-        return _told(str(error), BAD_INPUT)
+        return _told(_cut(str(error)), BAD_INPUT)
     except KeyboardInterrupt:
         return _told("interrupted", INTERRUPTED)
     except SystemExit as stop:
@@ -125,6 +130,8 @@ def ended(command: Callable[[], int | None]) -> int:
         if error.errno in _FULL:
             where = f" for {error.filename}" if error.filename else ""
             return _told(f"no space left on the disk{where}; free some, and the same command goes on", BAD_INPUT)
+        if error.errno in _PATHS and error.filename:
+            return _told(f"{short(os.fsdecode(error.filename))}: {error.strerror}; give another path", BAD_INPUT)
         return _internal(error)
     except Exception as error:
         # That of typer or of click, whichever typer brings, for an option or argument that cannot be.
@@ -132,9 +139,18 @@ def ended(command: Callable[[], int | None]) -> int:
         return _internal(error) if usage is None else _usage(error, usage())
 
 
+def _check_words() -> None:
+    """Refuse words of the command that are not text."""
+    for word in sys.argv[1:]:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"{short(ascii(word))}: not UTF-8; write it in UTF-8") from None
+
+
 def _usage(error: Exception, message: str) -> int:
     if message:
-        return _told(_mended(error, message.rstrip(".")), BAD_INPUT)
+        return _told(_cut(_mended(error, message.rstrip("."))), BAD_INPUT)
     getattr(error, "show", str)()
     return BAD_INPUT
 
@@ -177,6 +193,12 @@ def _told(message: str, code: int) -> int:
         if isinstance(sys.stdout, _Patient):
             sys.stdout.to_nowhere()
     return code
+
+
+def _cut(message: str) -> str:
+    """Keep a message to one line that is not too long, whatever the input that it repeats has in it."""
+    line = message if message.isprintable() else " ".join(message.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} ... {line[-_LONGEST // 4 :]}"
 
 
 def _by_typer(trace: TracebackType | None) -> bool:

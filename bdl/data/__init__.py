@@ -1,7 +1,8 @@
 """Data sets with checksums, published splits, and scaling fitted on training rows only."""
 
 from bdl.data.catalogue import DATASETS, FetchCount, about, fetch, load, load_stream, status
-from bdl.data.dataset import Dataset, Inputs, Standardise, Task
+from bdl.data.conversion import Inputs
+from bdl.data.dataset import Dataset, Standardise, Task
 from bdl.data.files import RemoteFile, State
 from bdl.data.fileset import FileSet
 from bdl.data.preparation import SplitScheme, prepare

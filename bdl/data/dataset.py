@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from math import prod
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bdl.data.conversion import Inputs, columns_of, inputs, targets
 from bdl.data.splits import Split, recipe_split
 from bdl.errors import InputError
 
@@ -18,10 +19,6 @@ if TYPE_CHECKING:
 
 Task = Literal["regression", "classification"]
 Standardise = Literal["both", "inputs", "none"]
-Inputs = NDArray[np.float64] | NDArray[np.uint8]
-
-_SHAPES = {np.dtype(np.float64): (2,), np.dtype(np.uint8): (2, 3, 4)}
-"""Numbers of axes that inputs of a type may have."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +31,7 @@ class Dataset:
         Identifier, as in the registry.
     x
         Inputs, shape (n, d), numbers of any type in an array, a frame or lists, kept as float64; or images of grey
-        values or colours, uint8, shape (n, H, W), (n, C, H, W), or (n, d) where each is laid out as one row.
+        values or colours, uint8, shape (n, H, W) or (n, C, H, W). Bytes of shape (n, d) are numbers of a table.
     y
         Targets, shape (n,), kept as float64; for a classification the labels 0, ..., C - 1, each there at least once.
     task
@@ -57,6 +54,11 @@ class Dataset:
     simulated
         Whether the rows are drawn from a known law. Name, settings and version then say which they are, since sums
         round differently on other processors.
+    columns
+        Names of the d inputs, by which frames are matched at a prediction; those of `x` if it is a frame, and none if
+        they have no names.
+    read_as
+        How each column was read, for people: ``"colour: 3 categories"``; empty if there was nothing to decide.
 
     Raises
     ------
@@ -75,16 +77,17 @@ class Dataset:
     augment_noise: int = 0
     split_key: bytes = field(default=b"", repr=False)
     simulated: bool = False
+    columns: tuple[str, ...] = field(default=(), repr=False)
+    read_as: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "x", _numbers(self.name, "x", self.x, images=True))
-        object.__setattr__(self, "y", _numbers(self.name, "y", self.y))
-        if self.x.ndim not in _SHAPES[self.x.dtype] or self.y.shape != self.x.shape[:1]:
-            raise InputError(f"dataset '{self.name}': x is {self.x.shape} and y {self.y.shape}; give (n, d) and (n,)")
-        if self.x.size == 0:
-            raise InputError(f"dataset '{self.name}': x is {self.x.shape}; give a row and a column at least")
-        if not ((self.images or np.isfinite(self.x).all()) and np.isfinite(self.y).all()):
-            raise InputError(f"dataset '{self.name}': x or y has NaN or infinite values; drop or fill those rows")
+        object.__setattr__(self, "columns", tuple(self.columns) or columns_of(self.x))
+        object.__setattr__(self, "x", inputs(self.x, f"dataset '{self.name}': x"))
+        object.__setattr__(self, "y", targets(self.y, f"dataset '{self.name}': y"))
+        if len(self.y) != len(self.x):
+            raise InputError(
+                f"dataset '{self.name}': x has {len(self.x)} rows and y {len(self.y)}: give one target a row"
+            )
         if self.augment_noise < 0 or (self.augment_noise and self.augment is None):
             raise InputError(
                 f"dataset '{self.name}': augment_noise is {self.augment_noise}; give the number of normals that "
@@ -142,19 +145,6 @@ class Dataset:
             known = "from 0 up" if self.splits is None else f"0 to {self.splits - 1}"
             raise InputError(f"dataset '{self.name}' has no split {index}; choose {known}")
         return recipe_split(len(self.y), index) if self.published is None else self.published(index)
-
-
-def _numbers(name: str, what: str, given: Any, images: bool = False) -> Any:
-    """Take numbers of any type, in an array, a frame or lists, as float64; images of uint8 as they are."""
-    if np.ma.isMaskedArray(given) and np.ma.is_masked(given):
-        raise InputError(f"dataset '{name}': {what} has masked values; drop or fill those rows")
-    try:
-        found = np.asarray(given)
-    except ValueError:
-        raise InputError(f"dataset '{name}': {what} has rows of different lengths") from None
-    if found.dtype.kind not in "biuf":
-        raise InputError(f"dataset '{name}': {what} is {found.dtype}, not numbers; encode text and categories first")
-    return found if images and found.dtype == np.uint8 else found.astype(np.float64, copy=False)
 
 
 def _check_labels(name: str, y: NDArray[np.float64]) -> None:

@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bdl.data.dataset import Dataset, Inputs, Task
+from bdl.data.conversion import Inputs
+from bdl.data.dataset import Dataset, Task
 from bdl.data.files import RemoteFile
 from bdl.data.splits import Split
 from bdl.errors import InputError

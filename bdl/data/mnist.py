@@ -40,7 +40,7 @@ class MnistSet(FileSet):
         """Read the training rows and then the test rows."""
         parts = [_idx(file.read_bytes()) for file in self.files]
         images, labels = np.concatenate(parts[:2]), np.concatenate(parts[2:])
-        return images.reshape(len(images), -1), labels.astype(np.float64)
+        return images, labels.astype(np.float64)
 
     def split(self, index: int) -> Split:
         """Return the published training and test rows."""

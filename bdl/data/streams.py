@@ -59,6 +59,11 @@ class Stream:
             f"{self.scaling} scaled by 1 to {self.top:g}"
         )
 
+    def check(self, index: int) -> None:
+        """Raise `InputError` if there is no stream `index`."""
+        if not 0 <= index < self.splits:
+            raise InputError(f"dataset '{self.name}' has no split {index}; choose 0 to {self.splits - 1}")
+
     @one_thread()
     def model(self, index: int) -> "FactorAnalysis":
         """Return the distribution that stream `index` is drawn from.
@@ -70,8 +75,7 @@ class Stream:
         """
         from bdl.data.factor_model import factor_model
 
-        if not 0 <= index < self.splits:
-            raise InputError(f"dataset '{self.name}' has no split {index}; choose 0 to {self.splits - 1}")
+        self.check(index)
         return factor_model(index, self.dim, FACTORS, (1, self.top), self.scaling)
 
     def blocks(self, index: int, size: int) -> "Iterator[Tensor]":

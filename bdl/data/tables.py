@@ -1,16 +1,22 @@
-"""Columns with names as a data set: what is read, what is refused, what becomes a number."""
+"""Columns with names as a data set: what is refused, and what becomes a number or a category."""
 
-import csv
-import warnings
-from collections.abc import Collection, Iterable
-from pathlib import Path
+import logging
+import re
+from collections.abc import Iterable
+from functools import partial
+from multiprocessing import parent_process
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bdl.data.dataset import Task
-from bdl.data.splits import Rows
+from bdl.data import notation
+from bdl.data.conversion import short
+from bdl.data.dataset import Dataset, Task
+from bdl.data.splits import Rows, group_split, part_split
+from bdl.data.table_files import first_line
+from bdl.data.table_settings import TableSettings
 from bdl.errors import InputError, unknown
 
 Array = NDArray[np.float64]
@@ -19,157 +25,93 @@ Column = pd.Series
 
 _CATEGORIES = 100
 """Different texts of a column that are categories; more are names, or numbers in another notation."""
+_DECLARED = 1000
+"""Different values of a column that is said to be categories."""
+_FEW = 20
+"""Different texts of a column that are categories even if nearly every row has its own."""
+_SAMPLE = 1000
+"""Different texts of a column whose notation is looked at."""
+_UNNAMED = re.compile(r"Unnamed: \d+(\.\d+)*|\s*")
+_PARTS = {"train", "training", "test", "testing", "val", "valid", "validation", "dev", "holdout", "true", "false"}
+"""Values of a column that say what rows are for, so that they are no names of parts each of which tests."""
+
+_LOG = logging.getLogger(__name__)
 
 
-def read_csv(path: Path, separator: str | None, decimal: str, header: bool) -> Frame:
-    """Read a file of text; arguments as in `bdl.data.local.Csv`.
-
-    Raises
-    ------
-    InputError
-        If there is no such file, it is empty, its header is none, or lines have different numbers of values.
-    """
-    try:
-        with path.open(encoding="utf-8-sig") as file:
-            first = file.readline()
-        between = separator or max(",;\t|", key=first.count)
-        names = _header(path, first, between) if header else None
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # of lines that are longer than the header
-            table = pd.read_csv(
-                path,
-                sep=between,
-                decimal=decimal,
-                header=None,
-                names=names,
-                skiprows=int(header),
-                index_col=False,
-                skipinitialspace=True,
-                encoding="utf-8-sig",
-            )
-    except UnicodeDecodeError:
-        raise InputError(f"cannot read {path}: it is not UTF-8 text") from None
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
-    except pd.errors.EmptyDataError:
-        raise InputError(f"{path} has no rows: give one line a row") from None
-    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        raise InputError(f"cannot read {path}: {_line(error)}; give every line as many values as the first") from None
-    return table.rename(columns=str)
-
-
-def read_parquet(path: Path) -> Frame:
-    """Read a file in the Parquet format.
-
-    Raises
-    ------
-    InputError
-        If there is no such file, or it is of another format.
-    """
-    try:
-        with path.open("rb") as file:
-            return pd.read_parquet(file).rename(columns=str)
-    except OSError as error:  # those of pyarrow have no strerror
-        raise InputError(f"cannot read {path}: {error.strerror or _line(error)}") from None
-    except ValueError as error:
-        raise InputError(f"cannot read {path}: {_line(error)}") from None
-
-
-def select(
-    name: str, frame: Frame, target: str, splitting: str | None, leave_out: Collection[str], missing: str
-) -> Frame:
-    """Return the columns that are used and the rows without gaps, which are counted from 1.
+def to_dataset(how: TableSettings, frame: Frame, target: str) -> Dataset:
+    """Make a data set of columns.
 
     Parameters
     ----------
-    name
-        Of the data set, for messages.
+    how
+        What is done with them.
     frame
         The columns.
-    target, splitting
-        Column that is predicted, and the one that splits, if any.
-    leave_out, missing
-        As in `bdl.data.local.Table`.
+    target
+        Name of the column that is predicted.
 
     Raises
     ------
     InputError
-        If a column does not exist, or exists twice; or a row has a gap that is not to be dropped.
+        As `bdl.data.local.Table` says.
     """
-    _check_names(name, frame.columns, [target, *leave_out, *([splitting] if splitting else [])])
-    frame = frame.drop(columns=[column for column in leave_out if column != target])
-    return _without_gaps(name, frame.set_axis(range(1, len(frame) + 1)), missing)
-
-
-def numbers(
-    name: str, frame: Frame, target: str, splitting: str | None, task: Task | None
-) -> tuple[Task, Array, Array]:
-    """Return the task, the inputs, (n, d), and the targets or classes, (n,); arguments as for `select`.
-
-    Raises
-    ------
-    InputError
-        If there are no inputs, or a column is neither numbers nor categories.
-    """
+    name, splitting = how.called, how.split_column or how.group or how.time
+    _check_names(name, frame.columns, [target, *how.leave_out, *how.categories, *([splitting] if splitting else [])])
+    frame = frame.drop(columns=[column for column in how.leave_out if column != target])
+    if nameless := [column for column in frame.columns if _UNNAMED.fullmatch(column)]:
+        raise InputError(
+            f"{name}: column {list(frame.columns).index(nameless[0]) + 1} has no name, as row numbers that pandas "
+            f'writes: say leave_out: ["{nameless[0]}"], or name it in the header'
+        )
+    frame = frame.set_axis(range(1, len(frame) + 1))
+    frame = _without_gaps(name, pd.DataFrame({key: _tidy(name, frame[key]) for key in frame.columns}), how.missing)
     inputs = [column for column in frame.columns if column not in (target, splitting)]
     if not inputs:
         raise InputError(f"{name} has no column of inputs beside '{target}': give at least one")
-    task, y = _target(name, frame[target], task)
-    return task, np.column_stack([_input(name, frame[column]) for column in inputs]), y
+    task, y, told = _target(how, frame[target])
+    read = [_input(how, frame[column]) for column in inputs]
+    x, columns = np.column_stack([one.x for one in read]), tuple(name for one in read for name in one.names)
+    read_as = [
+        f"{target} (target): {told}",
+        *(f"{column}: {one.told}" for column, one in zip(inputs, read, strict=True)),
+    ]
+    if splitting is None:
+        return Dataset(name, x, y, task, columns=columns, read_as=tuple(read_as))
+    codes, count = _parts(name, how, frame[splitting])
+    published = partial(group_split, codes, how.test_share) if how.group else partial(part_split, codes)
+    kind = "time, whose last rows test" if how.time else f"{codes.max() + 1} {'groups' if how.group else 'parts'}"
+    read_as.append(f"{splitting} (split): {kind}")
+    return Dataset(
+        name, x, y, task, count, published, split_key=codes.tobytes(), columns=columns, read_as=tuple(read_as)
+    )
 
 
-def by_time(name: str, column: Column, test_share: float) -> Rows:
-    """Number the parts of the rows, (n,): 0 for the last ones, which test, and 1 for the others.
-
-    Raises
-    ------
-    InputError
-        If the column has neither numbers nor dates, or no row is left to train on.
-    """
-    last = max(1, round(test_share * len(column)))
-    parts = np.ones(len(column), dtype=np.int64)
-    parts[_moments(name, column).argsort(kind="stable")[-last:]] = 0
-    return _checked(name, column, parts)
-
-
-def by_value(name: str, column: Column, named: bool) -> tuple[Rows, int]:
-    """Number the parts of the rows, (n,), by their values, and count those that test, from 0 on.
-
-    Parameters
-    ----------
-    name
-        Of the data set, for messages.
-    column
-        A value a row.
-    named
-        Whether ``train`` and ``test`` stand for themselves; part 0 tests then, and no other.
+def _tidy(name: str, column: Column) -> Column:
+    """Return a column as numbers, true and false, dates, or text without white space around it; gaps are NaN.
 
     Raises
     ------
     InputError
-        If no row is left to train on.
+        If it has something else: lists, mappings, bytes, lengths of time, complex numbers.
     """
-    if named and set(column) == {"train", "test"}:
-        return np.asarray(column == "train", dtype=np.int64), 1
-    parts = _checked(name, column, pd.factorize(column, sort=True)[0].astype(np.int64))
-    return parts, int(parts.max()) + 1
-
-
-def _checked(name: str, column: Column, parts: Rows) -> Rows:
-    if parts.min() == parts.max():
-        raise InputError(f"{name}: column '{column.name}' leaves no rows to train on: split by another")
-    return parts
-
-
-def _header(path: Path, line: str, separator: str) -> list[str]:
-    names = [name.strip() for name in next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])]
-    if not names:
-        raise InputError(f"{path} is empty: give a header and one line a row")
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise InputError(f"{path}: the header has '{twice[0]}' twice: rename one")
-    if pd.to_numeric(pd.Series(names), errors="coerce").notna().all():
-        raise InputError(f"{path}: the first line has numbers only: say header: false if it is no header")
-    return names
+    kind = pd.api.types.infer_dtype(column, skipna=True)
+    if kind == "categorical":
+        plain = column.astype(object if column.isna().any() else column.cat.categories.dtype)
+        return _tidy(name, plain).astype("category")
+    if kind == "string":
+        text = column.astype(object).str.strip()
+        return text.where(text != "", np.nan)
+    if kind == "decimal":
+        return column.astype(np.float64)
+    if kind == "integer" and column.dtype == object:  # beyond 64 bits
+        return column.map(float)
+    if kind in ("integer", "floating", "mixed-integer-float", "boolean", "datetime64", "datetime", "date", "empty"):
+        return column
+    said = {"mixed": "lists, mappings or values of several kinds", "timedelta64": "lengths of time"}
+    raise InputError(
+        f"{name}: column '{column.name}' has {said.get(kind, kind)}: make numbers or text of it, or leave it out "
+        f'(leave_out: ["{column.name}"])'
+    )
 
 
 def _check_names(name: str, known: Iterable[str], wanted: Iterable[str]) -> None:
@@ -182,6 +124,7 @@ def _check_names(name: str, known: Iterable[str], wanted: Iterable[str]) -> None
 
 
 def _without_gaps(name: str, frame: Frame, missing: str) -> Frame:
+    """Return the rows without gaps; how many are dropped is told, and why."""
     gaps = frame.isna() | frame.isin([np.inf, -np.inf])
     bad = gaps.any(axis=1)
     if bad.any() and missing == "refuse":
@@ -193,60 +136,146 @@ def _without_gaps(name: str, frame: Frame, missing: str) -> Frame:
         )
     if bad.all():
         raise InputError(f"{name} has no rows{' without gaps' if len(frame) else ''}: give one line a row")
+    if bad.any() and parent_process() is None:  # workers load the same file once more
+        counts = gaps.sum().loc[lambda count: count > 0].sort_values(ascending=False)
+        where = ", ".join(f"{column} ({count})" for column, count in counts.head(5).items())
+        more = f" and {len(counts) - 5} more columns" if len(counts) > 5 else ""
+        _LOG.warning("%s: %d of %d rows dropped, which have gaps in %s%s", name, bad.sum(), len(frame), where, more)
     return frame[~bad]
 
 
-def _target(name: str, column: Column, task: Task | None) -> tuple[Task, Array]:
-    """Return the targets as numbers, or the numbers of their classes."""
-    numbers = None if task == "classification" or _is_category(column) else _numbers(name, column)
+class _Read(NamedTuple):
+    """A column of inputs."""
+
+    x: Array
+    """(n, 1), or (n, categories) of 0 and 1."""
+    names: tuple[str, ...]
+    """Of its columns in `x`."""
+    told: str
+    """How it was read."""
+
+
+def _target(how: TableSettings, column: Column) -> tuple[Task, Array, str]:
+    """Return the task, the targets as numbers, or the numbers of their classes, and how they were read."""
+    name, task = how.called, how.task
+    declared = task == "classification" or (task is None and column.name in how.categories)
+    numbers = None if declared or _is_category(column) else _numbers(how, column)
     if task == "regression" and numbers is None:
         raise InputError(f"{name}: target '{column.name}' is text such as '{column.iloc[0]}': say task: classification")
     if numbers is not None:
-        return "regression", numbers
-    codes, classes = pd.factorize(column if pd.api.types.is_numeric_dtype(column) else column.astype(str), sort=True)
-    _check_few(name, column, len(classes))
-    return "classification", codes.astype(np.float64)
+        few = len(values := np.unique(numbers)) <= min(_FEW, len(numbers) / 3) and np.array_equal(
+            values, values.round()
+        )
+        hint = f", {len(values)} different ones (task: classification makes classes of them)" if few else ""
+        return "regression", numbers, f"numbers{hint}"
+    codes, classes = _factorized(column)
+    _check_few(how, column, len(classes), declared)
+    shown = ", ".join(map(short, classes[:5])) + (", ..." if len(classes) > 5 else "")
+    return "classification", codes.astype(np.float64), f"{len(classes)} classes, {shown}"
 
 
-def _input(name: str, column: Column) -> Array:
+def _input(how: TableSettings, column: Column) -> _Read:
     """Return a column of inputs as numbers, (n, 1), or as 0 and 1 for each of its categories, (n, categories)."""
-    numbers = None if _is_category(column) else _numbers(name, column)
+    declared = column.name in how.categories
+    numbers = None if declared or _is_category(column) else _numbers(how, column)
     if numbers is not None:
-        return numbers[:, None]
-    codes, categories = pd.factorize(column.astype(str), sort=True)
-    _check_few(name, column, len(categories))
-    return np.eye(len(categories))[codes]
+        counts = len(numbers) > 2 and np.array_equal(np.diff(numbers), np.ones(len(numbers) - 1))
+        return _Read(numbers[:, None], (str(column.name),), "numbers" + (" that count the rows" if counts else ""))
+    codes, categories = _factorized(column)
+    _check_few(how, column, len(categories), declared)
+    names = tuple(f"{column.name}={category}" for category in categories)
+    told = f"{len(categories)} {'category' if len(categories) == 1 else 'categories'}"
+    return _Read(np.eye(len(categories))[codes], names, told)
+
+
+def _factorized(column: Column) -> tuple[NDArray[np.int64], list[Any]]:
+    """Number the categories, in order of the alphabet or of the numbers, and list them."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        column = column.astype(column.cat.categories.dtype)
+    number = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+    codes, categories = pd.factorize(column if number else column.astype(str), sort=True)
+    return codes, list(categories)
 
 
 def _is_category(column: Column) -> bool:
-    return isinstance(column.dtype, pd.CategoricalDtype) or pd.api.types.is_bool_dtype(column)
+    return isinstance(column.dtype, pd.CategoricalDtype) or pd.api.types.infer_dtype(column) == "boolean"
 
 
-def _numbers(name: str, column: Column) -> Array | None:
-    """Return numbers; None for text, unless most of it is numbers."""
-    if pd.api.types.is_datetime64_any_dtype(column):
+def _numbers(how: TableSettings, column: Column) -> Array | None:
+    """Return numbers; None for text that is categories."""
+    name = how.called
+    if pd.api.types.infer_dtype(column) in ("datetime64", "datetime", "date"):
         raise InputError(f"{name}: column '{column.name}' has dates: leave it out, or split by it (time)")
-    numbers = pd.to_numeric(column, errors="coerce")
-    bad = numbers.isna()
-    if bad.all():
+    if pd.api.types.is_numeric_dtype(column):
+        return column.to_numpy(np.float64)
+    decimal, texts = getattr(how, "decimal", None), column.unique()
+    if decimal and all(notation.is_plain(text, decimal) for text in texts):  # the rows with other texts were dropped
+        return column.str.replace(decimal, ".").to_numpy(np.float64)
+    kinds = pd.Series({text: notation.kind_of(text) for text in texts[:_SAMPLE]}, dtype=object)
+    if max(kinds.notna().mean(), column.map(kinds).notna().mean()) < 0.5:
         return None
-    if not bad.any():
-        return numbers.to_numpy(np.float64)
-    if bad.mean() > 0.5:
-        return None
-    row = int(bad.to_numpy().argmax())
+    _refuse(how, column, column.map({text: notation.kind_of(text) for text in texts}), decimal)
+
+
+def _refuse(how: TableSettings, column: Column, kinds: Column, decimal: str | None) -> NoReturn:
+    """Refuse a column whose texts are numbers, dates or times, and say how it can be read."""
+    name, kind = column.name, kinds.mode().iloc[0]
+    texts = column[kinds == kind]
+    odd = texts[[decimal is None or not notation.is_plain(text, decimal) for text in texts]]
+    categories = f'say categories: ["{name}"]'
+    if kind != "a number":
+        cure = f'split by it (time: {name}), leave it out (leave_out: ["{name}"]), write a number, or {categories}'
+        odd = texts
+    elif decimal is None:
+        cure = f"store it as numbers, leave it out, or {categories}"
+    else:
+        settings = notation.settings_for(list(texts), decimal)
+        cure = f"say {settings}" if settings else f"write plain numbers, without signs, or {categories}"
+    if len(odd):
+        raise InputError(
+            f"{how.called}: column '{name}' has text that is {kind}, {odd.iloc[0][:40]!r} in row {odd.index[0]}: {cure}"
+        )
+    stray = column[kinds != kind]
     raise InputError(
-        f"{name}: row {column.index[row]} has '{column.iloc[row]}' in column '{column.name}', where others have "
-        "numbers: mend it or leave the column out"
+        f"{how.called}: row {stray.index[0]} has '{short(stray.iloc[0])}' in column '{name}', where others have "
+        f"numbers: mend it, leave the column out, or {categories}"
     )
 
 
-def _check_few(name: str, column: Column, count: int) -> None:
-    if count > _CATEGORIES:
+def _check_few(how: TableSettings, column: Column, count: int, declared: bool) -> None:
+    most = _DECLARED if declared else _CATEGORIES
+    if count > most:
+        cure = "" if declared else f', or say categories: ["{column.name}"]'
         raise InputError(
-            f"{name}: column '{column.name}' has {count:,} different values, such as '{column.iloc[0]}', and at most "
-            f"{_CATEGORIES} can be categories: make numbers of them or leave the column out"
+            f"{how.called}: column '{column.name}' has {count:,} different values, such as '{short(column.iloc[0])}', "
+            f"and at most {most} can be categories: make numbers of them or leave the column out{cure}"
         )
+    if not declared and count > max(_FEW, len(column) / 2):
+        raise InputError(
+            f"{how.called}: column '{column.name}' is text that differs in most rows ({count} values, such as "
+            f"'{short(column.iloc[0])}'): make numbers of it, leave it out, or say categories: [\"{column.name}\"]"
+        )
+
+
+def _parts(name: str, how: TableSettings, column: Column) -> tuple[Rows, int | None]:
+    """Number the parts of the rows, and say how many of them test, from 0 on; None for groups, of which some do."""
+    if how.time:
+        last = max(1, round(how.test_share * len(column)))
+        parts, count = np.ones(len(column), dtype=np.int64), 1
+        parts[_moments(name, column).argsort(kind="stable")[-last:]] = 0
+    elif how.split_column and set(column) == {"train", "test"}:
+        parts, count = np.asarray(column == "train", dtype=np.int64), 1
+    else:
+        if how.split_column and (said := [value for value in column.unique() if str(value).strip().lower() in _PARTS]):
+            raise InputError(
+                f"{name}: column '{column.name}' has '{short(said[0])}' beside other values than train and test: write "
+                "train and test alone, or names of parts, each of which tests once"
+            )
+        parts = pd.factorize(column, sort=True)[0].astype(np.int64)
+        count = int(parts.max()) + 1
+    if parts.min() == parts.max():
+        raise InputError(f"{name}: column '{column.name}' leaves no rows to train on: split by another")
+    return parts, None if how.group else count
 
 
 def _moments(name: str, column: Column) -> NDArray[np.float64]:
@@ -255,10 +284,5 @@ def _moments(name: str, column: Column) -> NDArray[np.float64]:
         return np.asarray(column, dtype=np.float64)
     try:
         return np.asarray(pd.to_datetime(column, utc=True, format="ISO8601").astype("int64"), dtype=np.float64)
-    except ValueError as error:
-        raise InputError(f"{name}: column '{column.name}' has no dates or numbers ({_line(error)})") from None
-
-
-def _line(error: BaseException) -> str:
-    """First line of a message."""
-    return str(error).strip().splitlines()[0]
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{name}: column '{column.name}' has no dates or numbers ({first_line(error)})") from None

@@ -3,6 +3,7 @@
 Workers have the package and the data files; what they have is held against what is here before and with every group.
 """
 
+import logging
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +27,12 @@ _WAIT = 30.0
 """Seconds to wait for a scheduler to answer."""
 _ASK_EVERY = 2.0
 """Seconds between two questions of how many workers there are."""
-_GONE = InputError("the Dask scheduler is gone; what is done is kept, and the same command goes on from here")
+_PATIENCE = 60.0
+"""Seconds without any worker after which a run ends, as without its scheduler."""
+_KEPT = "what is done is kept, and the same command goes on from here"
+_GONE = InputError(f"the Dask scheduler is gone; {_KEPT}")
+_LOGGERS = ("distributed", "distributed.client", "tornado", "tornado.application", "asyncio")
+"""Those that have levels of their own; they tell of lost connections with tracebacks, where one line is enough."""
 _PACKAGES = ("bdl-bench", "torch", "numpy")
 
 
@@ -61,6 +67,8 @@ def worker_pool_for(cells: Sequence[Cell], jobs: int, executor: str) -> Iterator
         import distributed  # noqa: F401
     except ImportError:
         raise InputError(f"--executor {executor} needs more packages: pip install 'bdl-bench[dask]'") from None
+    for name in _LOGGERS:  # for good, since they also tell of what is cleared away when the program ends
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     with connections[kind](where) as client:
         _check(client, where)
         yield DaskCrew(client)
@@ -77,15 +85,25 @@ class DaskCrew:
 
     def __init__(self, client: "Client") -> None:
         self._client, self._done = client, SimpleQueue[int]()
-        self._threads, self._asked = 0, -_ASK_EVERY
+        self._threads, self._asked, self._seen = 0, -_ASK_EVERY, time.monotonic()
 
     @property
     def size(self) -> int:
-        """One group for each thread of the workers, and one that waits so that none is idle."""
+        """One group for each thread of the workers, and one that waits so that none is idle.
+
+        Raises
+        ------
+        InputError
+            If the scheduler is gone, or no worker has been there for a minute: what is done is kept.
+        """
         if time.monotonic() - self._asked > _ASK_EVERY:
             with _gone():
                 self._threads = sum(self._client.nthreads().values())
             self._asked = time.monotonic()
+            if self._threads:
+                self._seen = self._asked
+            elif self._asked - self._seen > _PATIENCE:
+                raise InputError(f"the Dask scheduler has had no worker for {_PATIENCE:.0f} seconds; {_KEPT}")
         return 2 * max(1, self._threads)
 
     def submit(self, task: Task, argument: Group, report: Report, seconds: float | None = None) -> "Future[Any]":
@@ -204,7 +222,8 @@ def _settings(path: Path) -> dict[str, Any]:
 def _check(client: "Client", where: str) -> None:
     """Hold the versions of the workers against those here."""
     here = versions()
-    found: Mapping[str, Mapping[str, str]] = client.run(versions)
+    with _gone():
+        found: Mapping[str, Mapping[str, str]] = client.run(versions)
     if not found:
         raise InputError(f"the scheduler at {where} has no workers: start some with dask worker {where}")
     for worker, theirs in found.items():

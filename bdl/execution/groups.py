@@ -18,13 +18,13 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from bdl.execution.executors import Report
-from bdl.execution.limits import limited
+from bdl.execution.limits import is_full_disk, limited
 from bdl.execution.log import Log
-from bdl.execution.scoring import Buffers, Scored, codes, computed, evaluation, finite, scores
+from bdl.execution.scoring import Buffers, Scored, codes, computed, evaluation, scores
 from bdl.execution.stopwatch import Stopwatch
 from bdl.plan.cell import Cell
 from bdl.plan.cost import compiles, unit, width
-from bdl.plan.fingerprint import fit_hash
+from bdl.plan.fingerprint import fit_hash, outside_files
 from bdl.plan.programs import Member, evaluations, final_fitting, program
 from bdl.plan.reference import truth
 from bdl.plan.slot_batches import slot_batch, slot_rows
@@ -164,7 +164,7 @@ class FinalGroup:
     @cached_property
     def hyper(self) -> tuple[Setting, ...]:
         """Chosen settings, with what references estimate."""
-        return tuple(own.setting | _estimated(own.cell, own.split) for own in self.chosen)
+        return tuple(own.setting | estimated(own.cell, own.split) for own in self.chosen)
 
     def _scores(self, posterior: Posterior, buffers: Buffers, position: int) -> Scored:
         """Compute all scores; NaN for a posterior that is not finite itself."""
@@ -177,19 +177,20 @@ class FinalGroup:
         self, position: int, end: "_End", readings: tuple[Reading, ...], seconds: float, details: dict[str, Any]
     ) -> Outcome:
         cell, split, _, searched = self.chosen[position]
-        found, refused = end.scored
-        worst = min((value for value in found.values() if not isfinite(value)), default=0.0)
-        reason = refused or failure(end.diverged, worst)
+        scored = end.scored
+        worst = min((value for value in scored.values.values() if not isfinite(value)), default=0.0)
+        reason = failure(end.diverged, worst)
         runtime = {"runtime": (seconds + searched) / 60}
         row = Row(
             *(*cell.key, "final", split, 0, 0),
             status="failed" if reason else "ok",
             reason=reason,
             hyper=self.hyper[position],
-            metrics={} if reason else {**finite(found), **runtime},
+            metrics={} if reason else {**scored.stored, **runtime},
             seconds=seconds,
             details=details | {"updates": end.updates},
-            codes=codes(cell, found),
+            codes=codes(cell, scored.stored),
+            refused={} if reason else dict(scored.refused),
         )
         return Outcome(row, readings, None if reason else artefacts.encode(end.posterior, end.buffers))
 
@@ -225,10 +226,9 @@ def attempt(group: Group, report: Report) -> list[Outcome]:
             with limited(group.members[0][0].benchmark.limits):
                 return group.run(report)
     except (Exception, SystemExit) as error:  # a method that calls sys.exit ends its fits, not the run
-        if _is_full_disk(error):
+        if is_full_disk(error):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
-        reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
-        return failed(group, reason, {"traceback": traceback.format_exc()})
+        return failed(group, _reason(error), {"traceback": traceback.format_exc()})
 
 
 def failed(group: Group, reason: str, details: dict[str, Any]) -> list[Outcome]:
@@ -236,9 +236,9 @@ def failed(group: Group, reason: str, details: dict[str, Any]) -> list[Outcome]:
     return [Outcome(failed_row(*member, reason, details)) for member in group.members]
 
 
-def _is_full_disk(error: BaseException) -> bool:
-    """Recognise a full disk, which safetensors tell of in words only."""
-    return getattr(error, "errno", None) == errno.ENOSPC or f"(os error {errno.ENOSPC})" in str(error)
+def _reason(error: BaseException) -> str:
+    """Return the type of an exception and the first line of its message, that of an `InputError` too."""
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
 
 
 def failed_row(cell: Cell, split: int, reason: str, details: dict[str, Any]) -> Row:
@@ -257,11 +257,12 @@ def _layout(cell: Cell, stage: Stage, split: int) -> list[object]:
 
 
 def _details(cell: Cell, at_once: int, compile: bool) -> dict[str, Any]:
-    """Describe how fits are made: how many side by side, which share the time, and on what."""
-    return {"width": at_once, "device": cell.device, "compiled": compile}
+    """Describe how fits are made: how many side by side, on what, and with which outside files."""
+    details = {"width": at_once, "device": cell.device, "compiled": compile}
+    return details | ({"files": files} if (files := outside_files(cell)) else {})
 
 
-def _estimated(cell: Cell, split: int) -> Setting:
+def estimated(cell: Cell, split: int) -> Setting:
     """Values of the hyper-parameters that the reference estimates."""
     wanted = cell.settings.from_reference
     found = truth(cell, split) if wanted else None

@@ -1,5 +1,6 @@
 """Limits of a group: time, by an alarm; memory, by what the process may still ask for."""
 
+import errno
 import signal
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,15 @@ _GRACE = 60.0
 """Seconds after the alarm in which a group may end by itself, before its process is ended."""
 
 
+class OverLimit(TimeoutError):
+    """The time of a group is over."""
+
+
+def is_full_disk(error: BaseException) -> bool:
+    """Return whether an error is that of a full disk, which safetensors tell of in words only."""
+    return getattr(error, "errno", None) == errno.ENOSPC or f"(os error {errno.ENOSPC})" in str(error)
+
+
 def hard(limits: Limits) -> float | None:
     """Return the seconds after which the process of a group is ended; None for never."""
     return None if limits.minutes is None else 60 * limits.minutes + _GRACE
@@ -24,7 +34,7 @@ def limited(limits: Limits) -> Iterator[None]:
 
     Raises
     ------
-    TimeoutError
+    OverLimit
         When its time is over, between two steps of Python; only in the main thread, where alarms are heard.
     MemoryError or RuntimeError
         Whichever the library raises that asks for more memory than the process may have.
@@ -40,7 +50,7 @@ def _in_time(minutes: float | None) -> Iterator[None]:
         return
 
     def over(number: int, frame: FrameType | None) -> NoReturn:
-        raise TimeoutError(f"over the limit of {minutes:g} minutes (limits.minutes)")
+        raise OverLimit(f"over the limit of {minutes:g} minutes (limits.minutes)")
 
     before = signal.signal(signal.SIGALRM, over)
     signal.setitimer(signal.ITIMER_REAL, 60 * minutes)

@@ -5,6 +5,7 @@ interrupted needs. Groups of different cells wait for nothing but their own earl
 posteriors; the calling process alone writes.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import groupby
@@ -16,12 +17,13 @@ from bdl.execution.rescoring import beyond, rescore
 from bdl.execution.scheduler import JobChain, run_chains
 from bdl.plan.cell import Cell
 from bdl.plan.cost import fits, remaining_work
-from bdl.plan.fingerprint import fit_hash
+from bdl.plan.fingerprint import fit_hash, outside_files
 from bdl.plan.planning import together
 from bdl.plan.slot_batches import slot_batch
 from bdl.search import FoldScore, best_setting
+from bdl.store import artefacts
 from bdl.store.anew import Unusable
-from bdl.store.rows import Outcome, Row, Stage
+from bdl.store.rows import STAGES, Outcome, Row, Stage
 from bdl.store.store import Store
 
 
@@ -68,11 +70,61 @@ def run(cells: Sequence[Cell], store: Store, worker_pool: WorkerPool, listener: 
     run_chains(chains, worker_pool, listener.advance)
 
 
-def prepare(cells: Sequence[Cell], store: Store) -> None:
-    """Register the cells, and give stored fits the scores that they lack; errors as in `run`."""
+def prepare(cells: Sequence[Cell], store: Store) -> list[str]:
+    """Register the cells, remove fits that lost their posterior, and give the others the scores that they lack.
+
+    Errors as in `run`.
+
+    Returns
+    -------
+    list of str
+        What was found, a line each: fits that are made again, and files of components that have changed.
+    """
     claim(cells, store)
+    finals = sum(len(store.rows("final", cell.key)) for cell in cells)
     for cell in cells:
+        store.remove(_lost(cell, store))
         rescore(cell, store)
+    lost = finals - sum(len(store.rows("final", cell.key)) for cell in cells)
+    told = [f"posteriors missing or damaged: {lost}; these fits are made again, with the search that is kept"]
+    return [*(told if lost else []), *_changed_files(cells, store)]
+
+
+def _lost(cell: Cell, store: Store) -> list[Row]:
+    """List the final rows of a cell whose posteriors are not there, or not of the size that they had."""
+    rows = store.rows("final", cell.key)
+    return [row for row in rows if row.artefact and not artefacts.is_whole(store.posteriors, row.artefact)]
+
+
+def _changed_files(cells: Sequence[Cell], store: Store) -> list[str]:
+    """Return which files of components from outside have changed since fits were made with them: a line a file."""
+    counts: Counter[str] = Counter()
+    for cell in cells:
+        if today := outside_files(cell):
+            for row in (row for stage in STAGES for row in store.rows(stage, cell.key)):
+                then = row.details.get("files", {})
+                counts.update(name for name, digest in today.items() if then.get(name, digest) != digest)
+    return [
+        f"{name} has changed since {count} of the fits in the store were made with it: they are kept; make them again "
+        "with --fresh, or raise the component's version"
+        for name, count in counts.items()
+    ]
+
+
+def forget_failed(cells: Sequence[Cell], store: Store) -> int:
+    """Remove the final rows of fits that failed, so that they are made again; return how many there were.
+
+    What their search found is kept, unless no setting of a split succeeded: then its search is made again, too.
+    """
+    count = 0
+    for cell in cells:
+        failed = {row.split: row for row in store.rows("final", cell.key) if row.status == "failed"}
+        failed = {split: row for split, row in failed.items() if split in cell.splits}
+        folds = {split: rows for split, rows in _searched(cell, store).items() if split in failed}
+        hopeless = [row for rows in folds.values() if all(own.status == "failed" for own in rows) for row in rows]
+        store.remove([*failed.values(), *hopeless])
+        count += len(failed)
+    return count
 
 
 def claim(cells: Sequence[Cell], store: Store) -> None:

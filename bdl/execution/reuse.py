@@ -8,6 +8,7 @@ from bdl.errors import InputError
 from bdl.plan.cell import Cell
 from bdl.plan.fingerprint import fit_hash
 from bdl.store import artefacts
+from bdl.store.anew import Damaged
 from bdl.store.rows import CellKey, Outcome, Row, Stage
 from bdl.store.store import Store
 
@@ -52,11 +53,13 @@ def reusable(cells: Sequence[Cell], store: Store, folders: Iterable[Path]) -> di
 
 def _take(cell: Cell, store: Store, other: Store) -> int:
     """Copy the splits of a cell that succeeded, each with its search; give their number."""
-    found = _wanted(cell, store, other)
-    for row in found:
+    count = 0
+    for row in _wanted(cell, store, other):
         folds = [Outcome(fold) for fold in other.rows("search", cell.key) if fold.split == row.split]
-        store.append([*folds, _whole(cell, row, other)])
-    return len(found)
+        with suppress(Damaged):  # it is made here
+            store.append([*folds, _whole(cell, row, other)])
+            count += 1
+    return count
 
 
 def _wanted(cell: Cell, store: Store, other: Store) -> list[Row]:
@@ -65,7 +68,7 @@ def _wanted(cell: Cell, store: Store, other: Store) -> list[Row]:
         return []
     begun = {row.split for stage in _STAGES for row in store.rows(stage, cell.key)}
     wanted = [row for row in other.rows("final", cell.key) if row.split in cell.splits and row.split not in begun]
-    return [row for row in wanted if row.status == "ok" and row.artefact]
+    return [row for row in wanted if row.artefact and artefacts.is_whole(other.posteriors, row.artefact)]
 
 
 def _whole(cell: Cell, row: Row, other: Store) -> Outcome:

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from functools import partial
-from math import isfinite, nan
+from math import isfinite
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -11,13 +12,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bdl.data.dataset import Inputs
-from bdl.errors import InputError
+from bdl.data.conversion import Inputs
+from bdl.errors import in_one_line
+from bdl.execution.limits import OverLimit, is_full_disk
 from bdl.metrics.evaluation import Evaluation, Examples
 from bdl.plan.cell import Cell
 from bdl.plan.fingerprint import score_hash
 from bdl.plan.reference import truth
 from bdl.posteriors.base import Posterior
+from bdl.registry import outside_place
 from bdl.rng import trial_keys
 from bdl.runtime import one_thread
 from bdl.search.study import Setting
@@ -58,23 +61,46 @@ class Scored(NamedTuple):
 
     values: dict[str, float]
     """By metric; what a score gives beside its value stands under ``<name>_<suffix>``."""
-    refused: str | None = None
-    """Why a score could not be computed, whose value is then NaN."""
+    refused: Mapping[str, str] = MappingProxyType({})
+    """Why a score could not be computed, by metric."""
+
+    @property
+    def stored(self) -> dict[str, float | None]:
+        """Values as rows have them: None where one is not finite, or could not be computed."""
+        return {name: value if isfinite(value) else None for name, value in self.values.items()} | dict.fromkeys(
+            self.refused
+        )
 
 
 def scores(evaluated: Evaluation, metrics: Iterable[MetricName]) -> Scored:
-    """Compute metrics; one that refuses the fit does not stop the others."""
+    """Compute metrics; one that raises leaves its own column empty, and does not stop the others.
+
+    Raises
+    ------
+    OverLimit
+        When the time of the fits is over.
+    OSError
+        If the disk is full, which is no fault of a score.
+    """
     values: dict[str, float] = {}
-    refused = None
+    refused: dict[str, str] = {}
     for metric in metrics:
         try:
-            with nullcontext() if metric.info.kind == "predictive" else one_thread():
-                value = metric.build()(evaluated)
-        except InputError as error:
-            value, refused = nan, refused or f"{metric}: {error}"
-        parts = value if isinstance(value, Mapping) else {"": value}
-        values |= {f"{metric}_{suffix}" if suffix else str(metric): float(part) for suffix, part in parts.items()}
+            values |= score(evaluated, metric)
+        except (Exception, SystemExit) as error:  # a score that calls sys.exit ends its column, not the run
+            if isinstance(error, OverLimit) or is_full_disk(error):
+                raise
+            where = outside_place(error)
+            refused[str(metric)] = f"{in_one_line(error)} ({where})" if where else in_one_line(error)
     return Scored(values, refused)
+
+
+def score(evaluated: Evaluation, metric: MetricName) -> dict[str, float]:
+    """Compute one metric, as `Scored.values` has it; raise what it raises."""
+    with nullcontext() if metric.info.kind == "predictive" else one_thread():
+        value = metric.build()(evaluated)
+    parts = value if isinstance(value, Mapping) else {"": value}
+    return {f"{metric}_{suffix}" if suffix else str(metric): float(part) for suffix, part in parts.items()}
 
 
 def computed(cell: Cell) -> list[MetricName]:
@@ -87,11 +113,6 @@ def codes(cell: Cell, names: Iterable[str]) -> dict[str, str]:
     hashes = {str(metric): score_hash(cell, metric) for metric in computed(cell)}
     owners = {name: [own for own in hashes if name == own or name.startswith(f"{own}_")] for name in names}
     return {name: hashes[max(own, key=len)] for name, own in owners.items() if own}
-
-
-def finite(values: Mapping[str, float]) -> dict[str, float | None]:
-    """Replace what is not finite by None."""
-    return {name: value if isfinite(value) else None for name, value in values.items()}
 
 
 def examples(cell: Cell, split: int, x: Inputs, y: NDArray[np.float64]) -> Examples:

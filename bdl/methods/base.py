@@ -10,10 +10,12 @@ Every method is a frozen dataclass whose fields are its static YAML settings.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+from annotated_types import Ge
 from torch import Tensor
 
+from bdl.errors import InputError
 from bdl.methods.counters import StepCounters
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors.base import Posterior
@@ -28,6 +30,8 @@ class Method(ABC):
 
     version: ClassVar[int] = 1
     """Version of what it computes; `bdl.versions` says when it goes up."""
+    retired: ClassVar[Mapping[str, Any]] = {}
+    """Settings that are gone, and the value of each that stored specs may still have: what was its default."""
     source: ClassVar[Literal["minibatches", "observations", "rows"]]
     """What it learns from: minibatches, a stream of observations, or all rows at once."""
     course: ClassVar[bool] = True
@@ -120,9 +124,41 @@ class MinibatchMethod(Method):
         return {name: rate[i] if rate.ndim else rate for i, name in enumerate(self.groups)}
 
 
-def start(problem: Problem, noise: Tensor, scale: float | None) -> Tensor:
-    """Return initial parameters (D,): `scale` times standard-normal noise (D,), or with None the model's own start."""
-    return problem.initial(noise) if scale is None else scale * noise
+@dataclass(frozen=True)
+class StartedMethod(MinibatchMethod):
+    """A minibatch method whose parameters, or their means, start at random.
+
+    Parameters
+    ----------
+    initial_scale
+        Standard deviation of the initial parameters, or means, which are normal with mean 0; null for the model's own
+        start.
+    """
+
+    initial_scale: Annotated[float, Ge(0)] | None = None
+
+    def start(self, problem: Problem, noise: Tensor) -> Tensor:
+        """Map standard normals (D,) to initial parameters (D,)."""
+        return problem.initial(noise) if self.initial_scale is None else self.initial_scale * noise
+
+
+@dataclass(frozen=True)
+class WeightedDivergence(StartedMethod):
+    """A method with the weight of the divergence as a hyper-parameter, ``kl_weight``; without it q has no width."""
+
+    @property
+    def hyper(self) -> tuple[str, ...]:
+        return ("learning_rate", "kl_weight")
+
+    @property
+    def hyper_above(self) -> Mapping[str, float]:
+        return {"kl_weight": 0.0}
+
+
+def check_rank(name: str, rank: int, problem: Problem) -> None:
+    """Raise `InputError` if the setting of this name asks for more factors than there are parameters."""
+    if rank > problem.dim:
+        raise InputError(f"{name} {rank} exceeds the {problem.dim} parameters of the model; lower it")
 
 
 def stacked(batches: Batch, count: int) -> Batch:

@@ -38,14 +38,10 @@ _TOLERANCE = 1e-2
 class BatchState(NamedTuple):
     """Moments of the observations, float64, and where the random numbers of a fit begin."""
 
-    seen: Tensor
-    """Observations seen, ()."""
-    mean: Tensor
-    """Their mean, (..., D)."""
-    scatter: Tensor
-    """Sum of outer products of their deviations from it, (..., D, D)."""
-    seed: Tensor
-    """Of the sketches, int64, (...)."""
+    seen: Tensor  # Observations seen, ()
+    mean: Tensor  # Their mean, (..., D)
+    scatter: Tensor  # Sum of outer products of their deviations from it, (..., D, D)
+    seed: Tensor  # Of the sketches, int64, (...)
 
 
 @dataclass(frozen=True)
@@ -61,16 +57,13 @@ class BatchFa(FactorEstimator):
     solver: Literal["sklearn", "exact", "ppca"] = "exact"
 
     def init_noise(self, dim: int) -> Shapes:
-        """Declare one value a parameter, of which only the shape matters."""
         return {"mean": (dim,)}
 
     def init(self, noise: Noise) -> BatchState:
-        """Start with nothing seen."""
         mean = torch.zeros_like(noise["mean"], dtype=torch.float64)
         return BatchState(torch.zeros((), dtype=torch.int64), mean, mean.diag_embed(), noise["seed"])
 
     def update_block(self, state: BatchState, observations: Tensor) -> BatchState:
-        """Add the observations (..., B, D) to the moments."""
         observations = observations.to(state.mean)
         mean, count = observations.mean(-2), observations.shape[-2]
         deviations, between = observations - mean.unsqueeze(-2), mean - state.mean
@@ -81,7 +74,6 @@ class BatchFa(FactorEstimator):
         return BatchState(seen, state.mean + share * between, scatter, state.seed)
 
     def posterior(self, state: BatchState) -> FactorAnalysis:
-        """Fit to the moments."""
         count, covariance = int(state.seen), state.scatter / state.seen
         if self.solver == "ppca":
             factors, psi = ppca(covariance, self.latent_dim)
@@ -98,23 +90,8 @@ def sklearn_fa(covariance: Tensor, count: int, latent_dim: int, seed: int) -> tu
     Those are tolerance 0.01 nats on the total log-likelihood, 1000 iterations, 3 power iterations, psi = 1 at first,
     the same in 0.24.2, the published version, and in 1.9.1. It is given 2 D rows of the same covariance, D^{1/2} R and
     -D^{1/2} R with R^T R = S: its sketches, and so its iterations, depend on nothing else but the number of
-    observations, in proportion to which the tolerance is changed.
-
-    Parameters
-    ----------
-    covariance
-        S (divisor n), (D, D), float64.
-    count
-        Observations, n.
-    latent_dim
-        K.
-    seed
-        Of the sketches.
-
-    Returns
-    -------
-    tuple of Tensor
-        F, (D, K), and psi, (D,).
+    observations, in proportion to which the tolerance is changed. S (divisor n) is (D, D), float64; `seed` is that of
+    the sketches. Returns F, (D, K), and psi, (D,).
     """
     from sklearn.decomposition import FactorAnalysis as Estimator
 
@@ -136,22 +113,8 @@ def exact_fa(covariance: Tensor, latent_dim: int) -> tuple[Tensor, Tensor]:
         f(psi) = (1/2) [sum_{i <= K} (log l_i - l_i + 1) + sum_j (log psi_j + S_jj / psi_j)],  l_i at least 1,
         df / d log psi_j = (1/2) (sum_i (l_i - 1) u_ij^2 + 1 - S_jj / psi_j),
 
-    which L-BFGS descends from Joreskog's (1967) start, psi_j = (1 - K / (2 D)) / (S^{-1})_jj, at most S_jj.
-
-    Parameters
-    ----------
-    covariance, latent_dim
-        As in `sklearn_fa`.
-
-    Returns
-    -------
-    tuple of Tensor
-        F, (D, K), and psi, (D,).
-
-    Raises
-    ------
-    InputError
-        If a parameter does not vary.
+    which L-BFGS descends from Joreskog's (1967) start, psi_j = (1 - K / (2 D)) / (S^{-1})_jj, at most S_jj. Arguments
+    and result are as in `sklearn_fa`; raises `InputError` if a parameter does not vary.
     """
     variance = covariance.diagonal()
     check_positive("the variance of the observations", variance)
@@ -182,17 +145,8 @@ def ppca(covariance: Tensor, latent_dim: int) -> tuple[Tensor, Tensor]:
     """Fit probabilistic principal component analysis, psi = sigma^2 throughout, in closed form.
 
     With u_i and l_i the leading eigenvectors and values of S, F has the columns (l_i - sigma^2)^{1/2} u_i and sigma^2
-    is the mean of the other eigenvalues (Tipping and Bishop 1999, eq. 7 and 8).
-
-    Parameters
-    ----------
-    covariance, latent_dim
-        As in `sklearn_fa`.
-
-    Returns
-    -------
-    tuple of Tensor
-        F, (D, K), and psi, (D,).
+    is the mean of the other eigenvalues (Tipping and Bishop 1999, eq. 7 and 8). Arguments and result are as in
+    `sklearn_fa`.
     """
     values, vectors = _leading(covariance, latent_dim)
     noise = (covariance.trace() - values.sum()) / (len(covariance) - latent_dim)
@@ -200,7 +154,7 @@ def ppca(covariance: Tensor, latent_dim: int) -> tuple[Tensor, Tensor]:
 
 
 def _leading(matrix: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Largest eigenvalues (count,), in ascending order, and their eigenvectors (D, count)."""
+    """Return the largest eigenvalues (count,), in ascending order, and their eigenvectors (D, count)."""
     from scipy.linalg import eigh
 
     dim = len(matrix)

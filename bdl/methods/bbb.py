@@ -16,28 +16,24 @@ J is in nats for all N rows; published code descends J / N, which is the same to
 Any other prior is one of latent variables phi, which it maps to theta: q is then over phi, and J is differentiated
 through its samples. KL is in closed form where the prior knows its mean under q, and otherwise the average of
 log q - log p over the samples. q may also be Student's t, with the scales sigma (Mata 2018, section 3.2).
-
-Under a Gaussian prior, samples may be drawn of what layers put out in place of theta
-(`bdl.methods.local_reparametrisation`).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import torch
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Ge, Gt
 from torch import Tensor
 from torch.nn.functional import softplus
 
 from bdl.errors import InputError
-from bdl.methods import local_reparametrisation as local
-from bdl.methods.base import MinibatchMethod, Noise, Shapes, start
-from bdl.methods.optim import Adam, Optimizer, OptimState, Params, Sgd
+from bdl.methods.base import Noise, Shapes
+from bdl.methods.descent import Descent, sample_gradients
+from bdl.methods.optim import Adam, Decay, Optimizer, OptimState, Params
 from bdl.models.priors import ExpectedPrior, PrecisionPrior, ScaledPrior
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import DiagonalGaussian, Scaled, StudentT
-
-Decay = Annotated[float, Ge(0), Lt(1)]
 
 
 class BbbState(NamedTuple):
@@ -45,20 +41,17 @@ class BbbState(NamedTuple):
 
     params: Params
     optim: OptimState
-    source: Tensor
-    """Scales of each parameter under a prior that has them, (J, D); empty under any other."""
+    source: Tensor  # Scales of each parameter under a prior that has them, (J, D); empty under any other
 
 
 @dataclass(frozen=True)
-class BayesByBackprop(MinibatchMethod):
+class BayesByBackprop(Descent):
     """Settings of Bayes by Backprop; the defaults are those of the SLANG paper's regressions.
 
     Parameters
     ----------
     samples
         Samples S from q in an update; each sees the whole minibatch.
-    optimizer
-        ``"adam"`` or ``"sgd"``.
     betas
         Decay rates of Adam's two moments.
     initial_rho
@@ -68,30 +61,19 @@ class BayesByBackprop(MinibatchMethod):
         scales start around 1.
     degrees
         Degrees of freedom of a q that is Student's t; null for the Gaussian.
-    local_reparametrisation
-        Whether each row of the minibatch has draws of its own, of what dense layers put out; not with `degrees`, and
-        under a Gaussian prior.
     """
 
+    initial_scale: Annotated[float, Ge(0)] | None = 0.0
     samples: Annotated[int, Ge(1)] = 4
-    optimizer: Literal["sgd", "adam"] = "adam"
     betas: tuple[Decay, Decay] = (0.9, 0.99)
     initial_rho: float = -1.0
-    initial_scale: Annotated[float, Ge(0)] | None = 0.0
     degrees: Annotated[float, Gt(0)] | None = None
-    local_reparametrisation: bool = False
+
+    retired: ClassVar[Mapping[str, Any]] = {"optimizer": "adam", "local_reparametrisation": False}
 
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` if the prior's latent variables are not parameters, or their scales."""
-        prior, name = problem.prior, type(problem.prior).__name__
-        if self.local_reparametrisation:
-            local.check(problem)
-            if self.degrees is not None or not isinstance(prior, PrecisionPrior):
-                raise InputError(
-                    "local_reparametrisation needs a Gaussian prior and a Gaussian posterior: leave it out, or use the "
-                    "prior 'gaussian' and no degrees"
-                )
-        if isinstance(prior, ScaledPrior):
+        name = type(problem.prior).__name__
+        if isinstance(problem.prior, ScaledPrior):
             if self.degrees is not None:
                 raise InputError(f"degrees: under {name}, whose scales are latent, bbb needs a Gaussian; leave it out")
         elif problem.latent_dim != problem.dim:
@@ -99,37 +81,25 @@ class BayesByBackprop(MinibatchMethod):
 
     @property
     def _optimizer(self) -> Optimizer:
-        return Adam(*self.betas) if self.optimizer == "adam" else Sgd()
+        return Adam(*self.betas)
 
     def init(self, problem: Problem, noise: Noise) -> BbbState:
-        """Start with rho = initial_rho."""
         theta, prior = noise["theta"], problem.prior
-        scales = theta.new_zeros(problem.latent_dim - problem.dim)
-        mu = torch.cat([start(problem, theta, self.initial_scale), scales])
+        mu = torch.cat([self.start(problem, theta), theta.new_zeros(problem.latent_dim - problem.dim)])
         source = prior.source(problem.layout).to(theta) if isinstance(prior, ScaledPrior) else theta.new_zeros(0, 1)
         params = {"mu": mu, "rho": torch.full_like(mu, self.initial_rho)}
         return BbbState(params, self._optimizer.init(params), source)
 
     def step_noise(self, problem: Problem) -> Shapes:
-        """Declare S samples' worth; for samples of outputs, for a key."""
-        if self.local_reparametrisation:
-            return {"key": (2,)}
         return {"z": (self.samples, problem.latent_dim * (1 if self.degrees is None else 2))}
 
-    def step(self, state: BbbState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> BbbState:
-        """Average the gradients of S samples, and move mu and rho once."""
-        if self.local_reparametrisation:
-            z = local.draws(noise["key"], self.samples, len(batch.x), problem)
-            grads = local_gradients(state.params, batch, hyper, z, problem)
-        elif self.degrees is None and isinstance(problem.prior, PrecisionPrior):
-            grads = elbo_gradients(state.params, batch, hyper, noise["z"], problem)
-        else:
-            grads = torch.func.grad(self._negative_elbo)(state.params, batch, hyper, noise["z"], problem)
-        steps, optim = self._optimizer.update(grads, state.optim, dict.fromkeys(grads, hyper["learning_rate"]))
-        return BbbState({name: state.params[name] + steps[name] for name in steps}, optim, state.source)
+    def gradients(self, state: BbbState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Params:
+        if self.degrees is None and isinstance(problem.prior, PrecisionPrior):
+            return elbo_gradients(state.params, batch, hyper, noise["z"], problem)
+        grads: Params = torch.func.grad(self._negative_elbo)(state.params, batch, hyper, noise["z"], problem)
+        return grads
 
     def posterior(self, state: BbbState) -> DiagonalGaussian | StudentT | Scaled:
-        """Return the distribution of the parameters."""
         q, dim = self._latent(state.params), state.source.shape[1]
         if not len(state.source):
             return q
@@ -156,41 +126,11 @@ class BayesByBackprop(MinibatchMethod):
 
 
 def elbo_gradients(params: Params, batch: Batch, hyper: Hyper, z: Tensor, problem: Problem) -> Params:
-    """Estimate the gradients of J (the negative ELBO) from one minibatch; formulas in the module docstring.
+    """Estimate the gradients of J from one minibatch and standard normals `z` (S, D); formulas in the module docstring.
 
-    Parameters
-    ----------
-    params
-        ``mu`` (D,) and ``rho`` (D,).
-    batch, hyper
-        As in `Problem.log_likelihood`.
-    z
-        Standard normals, (S, D).
-    problem
-        Model, likelihood and prior.
-
-    Returns
-    -------
-    dict
-        Gradients with the same keys and shapes as `params`, nats per unit of each parameter.
+    `params` are ``mu`` (D,) and ``rho`` (D,); gradients have the same keys and shapes, nats per unit.
     """
-    mu, sigma = params["mu"], softplus(params["rho"])
-
-    def cost(theta: Tensor) -> Tensor:
-        return -problem.log_likelihood(theta, batch, hyper)
-
-    G = torch.func.vmap(torch.func.grad(cost))(mu + sigma * z)
-    return _with_divergence(params, sigma, G.mean(0), (G * z).mean(0), problem.prior_precision(hyper))
-
-
-def local_gradients(params: Params, batch: Batch, hyper: Hyper, z: Tensor, problem: Problem) -> Params:
-    """Estimate the same by draws of what layers put out; `z` (S, M, units), all else as in `elbo_gradients`."""
-    sigma = softplus(params["rho"])
-    by_mu, by_sigma = local.gradients(params["mu"], sigma, batch, hyper, z, problem)
-    return _with_divergence(params, sigma, by_mu, by_sigma, problem.prior_precision(hyper))
-
-
-def _with_divergence(params: Params, sigma: Tensor, by_mu: Tensor, by_sigma: Tensor, alpha: Tensor) -> Params:
-    """Add the gradients of KL to those of the fit, and turn sigma to rho."""
-    by_sigma = alpha * sigma - 1 / sigma + by_sigma
-    return {"mu": alpha * params["mu"] + by_mu, "rho": by_sigma * torch.sigmoid(params["rho"])}
+    mu, sigma, alpha = params["mu"], softplus(params["rho"]), problem.prior_precision(hyper)
+    G = sample_gradients(mu + sigma * z, batch, hyper, problem)
+    by_sigma = alpha * sigma - 1 / sigma + (G * z).mean(0)
+    return {"mu": alpha * mu + G.mean(0), "rho": by_sigma * torch.sigmoid(params["rho"])}

@@ -15,73 +15,60 @@ and for the logarithm of L_ii that of L_ii times L_ii. The lecture notes that th
 over log L_ii, and so half of the last term: the best covariance for a Gaussian posterior would be half of the true one.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar
 
 import torch
 from annotated_types import Ge, Gt
 from torch import Tensor
 
-from bdl.methods.base import MinibatchMethod, Noise, Shapes, start
-from bdl.methods.bbb import Decay
-from bdl.methods.optim import Adam, Optimizer, OptimState, Params, Sgd
+from bdl.methods.base import Noise, Shapes
+from bdl.methods.descent import Descent, DescentState, sample_gradients
+from bdl.methods.optim import Adam, Decay, Optimizer, Params
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import FullGaussian
 
 
-class CholeskyState(NamedTuple):
-    """Parameters ``m`` (D,) and ``A`` (D, D), which is L but for log L_ii on its diagonal; the optimiser's state."""
-
-    params: Params
-    optim: OptimState
-
-
 @dataclass(frozen=True)
-class CholeskyVi(MinibatchMethod):
+class CholeskyVi(Descent):
     """Settings of full-covariance variational inference.
+
+    The parameters in its state are ``m`` (D,) and ``A`` (D, D), which is L but for log L_ii on its diagonal.
 
     Parameters
     ----------
     samples
         Samples S from q in an update; each sees the whole minibatch.
-    optimizer
-        ``"adam"`` or ``"sgd"``.
     betas
         Decay rates of Adam's two moments.
-    initial_scale
-        Standard deviation of the initial m, which is normal with mean 0; null for the model's own start.
     initial_std
         Start of every L_ii; L is diagonal then.
     """
 
-    samples: Annotated[int, Ge(1)] = 4
-    optimizer: Literal["sgd", "adam"] = "adam"
-    betas: tuple[Decay, Decay] = (0.9, 0.99)
     initial_scale: Annotated[float, Ge(0)] | None = 0.0
+    samples: Annotated[int, Ge(1)] = 4
+    betas: tuple[Decay, Decay] = (0.9, 0.99)
     initial_std: Annotated[float, Gt(0)] = 0.3
+
+    retired: ClassVar[Mapping[str, Any]] = {"optimizer": "adam"}
 
     @property
     def _optimizer(self) -> Optimizer:
-        return Adam(*self.betas) if self.optimizer == "adam" else Sgd()
+        return Adam(*self.betas)
 
-    def init(self, problem: Problem, noise: Noise) -> CholeskyState:
-        """Start with L = initial_std I."""
-        m = start(problem, noise["theta"], self.initial_scale)
+    def init(self, problem: Problem, noise: Noise) -> DescentState:
+        m = self.start(problem, noise["theta"])
         params = {"m": m, "A": torch.full_like(m, self.initial_std).log().diag_embed()}
-        return CholeskyState(params, self._optimizer.init(params))
+        return DescentState(params, self._optimizer.init(params))
 
     def step_noise(self, problem: Problem) -> Shapes:
-        """Declare S samples' worth."""
         return {"z": (self.samples, problem.dim)}
 
-    def step(self, state: CholeskyState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> CholeskyState:
-        """Average the gradients of S samples, and move m and L once."""
-        grads = elbo_gradients(state.params, batch, hyper, noise["z"], problem)
-        steps, optim = self._optimizer.update(grads, state.optim, dict.fromkeys(grads, hyper["learning_rate"]))
-        return CholeskyState({name: state.params[name] + steps[name] for name in steps}, optim)
+    def gradients(self, state: DescentState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Params:
+        return elbo_gradients(state.params, batch, hyper, noise["z"], problem)
 
-    def posterior(self, state: CholeskyState) -> FullGaussian:
-        """Return N(m, L L^T)."""
+    def posterior(self, state: DescentState) -> FullGaussian:
         return FullGaussian(state.params["m"], factor(state.params["A"]))
 
 
@@ -91,30 +78,12 @@ def factor(A: Tensor) -> Tensor:
 
 
 def elbo_gradients(params: Params, batch: Batch, hyper: Hyper, z: Tensor, problem: Problem) -> Params:
-    """Estimate the gradients of J (the negative ELBO) from one minibatch; formulas in the module docstring.
+    """Estimate the gradients of J from one minibatch and standard normals `z` (S, D); formulas in the module docstring.
 
-    Parameters
-    ----------
-    params
-        ``m`` (D,) and ``A`` (D, D), lower triangular with log L_ii on its diagonal.
-    batch, hyper
-        As in `Problem.log_likelihood`.
-    z
-        Standard normals, (S, D).
-    problem
-        Model, likelihood and prior.
-
-    Returns
-    -------
-    dict
-        Gradients with the same keys and shapes as `params`, nats per unit of each parameter.
+    `params` are ``m`` (D,) and ``A`` (D, D), lower triangular; gradients have the same keys and shapes, nats per unit.
     """
     m, L = params["m"], factor(params["A"])
-
-    def cost(theta: Tensor) -> Tensor:
-        return -problem.log_likelihood(theta, batch, hyper)
-
-    G = torch.func.vmap(torch.func.grad(cost))(m + z @ L.T)
+    G = sample_gradients(m + z @ L.T, batch, hyper, problem)
     alpha = problem.prior_precision(hyper)
     by_factor = (alpha * L.T).T + (G.T @ z / len(z)).tril()
     by_log = by_factor.diagonal() * L.diagonal() - 1

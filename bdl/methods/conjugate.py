@@ -21,29 +21,11 @@ class Conjugate(Direct):
     deterministic = True
 
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` unless the model is linear and the likelihood Gaussian."""
         if not (isinstance(problem.model, Linear) and isinstance(problem.likelihood, Gaussian)):
             raise InputError("the posterior has no closed form: give a linear model and a gaussian likelihood")
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0) -> FullGaussian:
-        """Return the posterior.
-
-        Parameters
-        ----------
-        problem
-            Model, likelihood and prior.
-        x, y
-            Training data as the model sees them, float64, (n, d) and (n,).
-        hyper
-            ``prior_precision``, and ``noise_precision`` in the unit of `y`; float64 scalars.
-        seed
-            Not used.
-
-        Raises
-        ------
-        InputError
-            If a precision is not positive and finite.
-        """
+        """Return the posterior; raises `InputError` if a precision is not positive and finite."""
         for name in ("prior_precision", "noise_precision"):
             if not 0 < float(hyper[name]) < float("inf"):
                 raise InputError(f"{name} is {float(hyper[name]):g}: give a positive number")

@@ -13,13 +13,13 @@ says alpha / beta, because its equation 4.42 has a sum of squares where its code
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from annotated_types import Ge, Gt
 from torch import Tensor
 
-from bdl.methods.base import MinibatchMethod, Noise, start
+from bdl.methods.base import Noise, StartedMethod
 from bdl.models.problem import Batch, Hyper, Problem
 
 VARIANCE_FLOOR = 1e-12
@@ -27,7 +27,7 @@ VARIANCE_FLOOR = 1e-12
 
 
 @dataclass(frozen=True)
-class ConstantSgd(MinibatchMethod):
+class ConstantSgd(StartedMethod):
     """What methods share that look at iterates of SGD with a constant learning rate.
 
     Parameters
@@ -35,36 +35,25 @@ class ConstantSgd(MinibatchMethod):
     warmup_epochs
         Epochs of phase 1, in which nothing is collected; train for more epochs than these. Until something
         is collected the posterior is a narrow Gaussian at the last iterate.
-    prior_decay
-        True takes the decay alpha / N of the prior (the biases' own where they have one). False takes the
-        hyper-parameter ``weight_decay`` for every parameter.
     initial_scale
         Standard deviation of the initial parameters, which are normal with mean 0; null for the model's own start. The
         published start is uniform on +-1 / sqrt(fan_in), of standard deviation 1 / sqrt(3 fan_in); phase 1 forgets the
         difference.
     """
 
-    warmup_epochs: Annotated[int, Ge(0)] = 500
-    prior_decay: bool = True
     initial_scale: Annotated[float, Gt(0)] | None = 0.1
+    warmup_epochs: Annotated[int, Ge(0)] = 500
 
     @property
     def idle_epochs(self) -> int:
-        """Epochs of phase 1."""
         return self.warmup_epochs
 
-    @property
-    def hyper(self) -> tuple[str, ...]:
-        """Names of the per-trial hyper-parameters it needs beside those of the problem."""
-        return ("learning_rate",) if self.prior_decay else ("learning_rate", "weight_decay")
-
-    def start(self, problem: Problem, noise: Noise) -> Tensor:
-        """Return the initial parameters, (D,)."""
-        return start(problem, noise["theta"], self.initial_scale)
-
     def decay(self, hyper: Hyper, n: Tensor, problem: Problem) -> Tensor:
-        """Weight decay lambda: a scalar, or (D,) when the biases have their own prior."""
-        return problem.prior_precision(hyper) / n if self.prior_decay else hyper["weight_decay"]
+        """Return the weight decay lambda = alpha / N: a scalar, or (D,) when the biases have their own prior."""
+        return problem.prior_precision(hyper) / n
+
+    def step(self, state: Any, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Any:
+        return state._replace(theta=descend(state.theta, hyper, self.decay, batch, problem))
 
 
 def descend(
@@ -74,22 +63,7 @@ def descend(
     batch: Batch,
     problem: Problem,
 ) -> Tensor:
-    """Make one SGD step on E from a minibatch; module docstring.
-
-    Parameters
-    ----------
-    theta
-        Parameters, (D,).
-    hyper, batch, problem
-        As in `MinibatchMethod.step`; ``learning_rate`` is the rate.
-    decay
-        Gives the weight decay lambda, a scalar or (D,), as `ConstantSgd.decay` does.
-
-    Returns
-    -------
-    Tensor
-        Parameters, (D,).
-    """
+    """Make one SGD step on E from parameters theta (D,) and a minibatch; `decay` gives the weight decay lambda."""
 
     def cost(theta: Tensor) -> Tensor:
         return -problem.log_likelihoods(theta, batch, hyper).mean()
@@ -99,20 +73,10 @@ def descend(
 
 
 def welford_weights(count: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights of a new value in running moments, by Welford's (1962) recurrence.
+    """Return the weights of a new value, the `count`-th, in running moments, by Welford's (1962) recurrence.
 
     With delta = value - mean, ``mean + weight * delta`` is the new mean and ``scatter + gain * delta delta^T``
     the new sum of outer products of deviations. Unlike the difference of two raw moments, nothing cancels.
-
-    Parameters
-    ----------
-    count
-        Size of the sample, this value included.
-
-    Returns
-    -------
-    tuple of Tensor
-        ``weight`` and ``gain``, scalars.
     """
     weight = 1 / count
     return weight, weight * (count - 1)

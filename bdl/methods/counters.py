@@ -6,12 +6,9 @@ from typing import NamedTuple
 class StepCounters(NamedTuple):
     """What has been done, the update in question included."""
 
-    updates: int
-    """Updates made; the observations seen, for a stream."""
-    epochs: int
-    """Whole passes over the rows whose updates are all made."""
-    ended: bool
-    """Whether this update is the last of an epoch."""
+    updates: int  # Updates made; the observations seen, for a stream
+    epochs: int  # Whole passes over the rows whose updates are all made
+    ended: bool  # Whether this update is the last of an epoch
     per_epoch: float
     """Updates of an epoch; not a whole number where an update takes minibatches of two epochs. 0 without epochs."""
 

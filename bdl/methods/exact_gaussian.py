@@ -59,13 +59,12 @@ class ExactGaussian(Direct):
     deterministic = True
 
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` unless the model is linear with one output."""
         check_glm("exact-gaussian", problem)
 
     def fit(
         self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0
     ) -> FullGaussian | DiagonalGaussian:
-        """Return the optimum; arguments as in `bdl.methods.conjugate.Conjugate.fit`, with what the likelihood needs.
+        """Return the optimum.
 
         Raises
         ------

@@ -11,18 +11,15 @@ the same from the exact posterior, better conditioned.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, cast
+from typing import cast
 
 import numpy as np
 import torch
-from annotated_types import Ge
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.base import Direct
-from bdl.methods.fa_optimum import check_rank
+from bdl.methods.fa_optimum import DirectSearch, descend
 from bdl.models.networks import Linear
 from bdl.models.problem import Hyper, Problem
 from bdl.models.quadrature import check_glm, expected_log_likelihood
@@ -37,26 +34,15 @@ _OPTIONS = {"maxiter": 20_000, "maxfun": 40_000, "maxcor": 30, "ftol": 1e-14, "g
 
 
 @dataclass(frozen=True)
-class FactorAnalysisElbo(Direct):
-    """Settings of the direct search.
-
-    Parameters
-    ----------
-    latent_dim
-        Rank K of the factors.
-    """
-
-    latent_dim: Annotated[int, Ge(1)] = 1
-
-    deterministic = True
+class FactorAnalysisElbo(DirectSearch):
+    """The search by the ELBO."""
 
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` unless the model is linear with one output and has no fewer parameters than factors."""
         check_glm("fa-elbo", problem)
-        check_rank(self.latent_dim, problem)
+        super().check(problem)
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0) -> FactorAnalysis:
-        """Return the optimum; arguments as in `bdl.methods.conjugate.Conjugate.fit`.
+        """Return the optimum.
 
         Notes
         -----
@@ -98,21 +84,12 @@ class FactorAnalysisElbo(Direct):
 def lowest(
     cost: Callable[[Tensor], Tensor], starts: Sequence[Tensor], bounds: Sequence[tuple[float | None, float | None]]
 ) -> NDArray[np.float64]:
-    """Minimise by L-BFGS from each start, (p,) float64, and give the best point."""
-
-    def both(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        point = torch.from_numpy(flat).requires_grad_()
-        value = cost(point)
-        (gradient,) = torch.autograd.grad(value, point)
-        return float(value.detach()), gradient.numpy()
-
-    def descend(start: NDArray[np.float64]) -> Any:
-        return minimize(both, start, jac=True, method="L-BFGS-B", bounds=bounds, options=_OPTIONS)  # type: ignore[call-overload]
-
-    best = min((descend(start.numpy()) for start in starts), key=lambda result: float(result.fun))
+    """Minimise by L-BFGS from each start, (p,) float64, and return the best point."""
+    found = [descend(cost, start.numpy(), _OPTIONS, bounds=bounds) for start in starts]
+    best = min(found, key=lambda result: float(result.fun))
     for _ in range(_RESTARTS):  # a failed line search is mended by a fresh memory
         if np.abs(best.jac).max() > _FLAT:
-            best = descend(best.x)
+            best = descend(cost, best.x, _OPTIONS, bounds=bounds)
     if not (slope := np.abs(best.jac).max()) <= _FLAT:
         raise InputError(f"fa-elbo has not converged (a derivative is {slope:.1g}): scale the inputs, or raise alpha")
     point: NDArray[np.float64] = best.x

@@ -6,8 +6,9 @@ rescaled by P_ii^1/2, nor does the family, so the search runs on the correlation
 conditioned.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -16,8 +17,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
-from bdl.errors import InputError
-from bdl.methods.base import Direct
+from bdl.methods.base import Direct, check_rank
 from bdl.methods.conjugate import Conjugate
 from bdl.models.problem import Hyper, Problem
 from bdl.posteriors import FactorAnalysis
@@ -27,8 +27,8 @@ _STARTS = 5
 
 
 @dataclass(frozen=True)
-class FactorAnalysisOptimum(Direct):
-    """Settings of the direct search.
+class DirectSearch(Direct):
+    """Settings of a direct search for a factor-analysis posterior.
 
     Parameters
     ----------
@@ -38,24 +38,36 @@ class FactorAnalysisOptimum(Direct):
 
     latent_dim: Annotated[int, Ge(1)] = 1
 
-    deterministic = True
+    deterministic: ClassVar[bool] = True
 
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` if the exact posterior is unknown, or there are more factors than parameters."""
+        check_rank("latent_dim", self.latent_dim, problem)
+
+
+@dataclass(frozen=True)
+class FactorAnalysisOptimum(DirectSearch):
+    """The search from the exact posterior."""
+
+    def check(self, problem: Problem) -> None:
         Conjugate().check(problem)
-        check_rank(self.latent_dim, problem)
+        super().check(problem)
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0) -> FactorAnalysis:
-        """Return the optimum for the exact posterior; arguments as in `Conjugate.fit`."""
         exact = Conjugate().fit(problem, x, y, hyper)
         precision = torch.cholesky_inverse(exact.scale_tril)
         return closest(exact.loc, precision, self.latent_dim)
 
 
-def check_rank(latent_dim: int, problem: Problem) -> None:
-    """Raise `InputError` if there are more factors than parameters."""
-    if latent_dim > problem.dim:
-        raise InputError(f"latent_dim {latent_dim} exceeds the {problem.dim} parameters of the model; lower it")
+def descend(cost: Callable[[Tensor], Tensor], start: NDArray[np.float64], options: dict[str, Any], **given: Any) -> Any:
+    """Minimise a function of a float64 tensor by L-BFGS; options and result are those of `scipy.optimize.minimize`."""
+
+    def both(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        point = torch.from_numpy(flat).requires_grad_()
+        value = cost(point)
+        (gradient,) = torch.autograd.grad(value, point)
+        return float(value.detach()), gradient.numpy()
+
+    return minimize(both, start, jac=True, method="L-BFGS-B", options=options, **given)  # type: ignore[call-overload]
 
 
 def closest(mean: Tensor, precision: Tensor, latent_dim: int) -> FactorAnalysis:
@@ -68,18 +80,12 @@ def closest(mean: Tensor, precision: Tensor, latent_dim: int) -> FactorAnalysis:
         factors, log_diag = flat[: shape[0] * shape[1]].view(shape), flat[shape[0] * shape[1] :]
         return FactorAnalysis(torch.zeros_like(mean), factors, log_diag.exp())
 
-    def cost(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        point = torch.from_numpy(flat).requires_grad_()
-        q = posterior(point)
-        value = 0.5 * ((q.factors * (scaled @ q.factors)).sum() + q.diag.sum() - q.log_det())
-        (gradient,) = torch.autograd.grad(value, point)
-        return float(value.detach()), gradient.numpy()
+    def cost(flat: Tensor) -> Tensor:
+        q = posterior(flat)
+        return 0.5 * ((q.factors * (scaled @ q.factors)).sum() + q.diag.sum() - q.log_det())
 
     options = {"maxiter": 10_000, "maxfun": 20_000, "ftol": 1e-13, "gtol": 1e-8}
-    found = [
-        minimize(cost, start, jac=True, method="L-BFGS-B", options=options)  # type: ignore[call-overload]
-        for start in _starts(scaled, shape)
-    ]
+    found = [descend(cost, start, options) for start in _starts(scaled, shape)]
     best = posterior(torch.from_numpy(min(found, key=lambda result: float(result.fun)).x))
     return FactorAnalysis(mean, unit.unsqueeze(1) * best.factors, unit.square() * best.diag)
 

@@ -24,9 +24,10 @@ from annotated_types import Ge, Gt
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.base import MinibatchMethod, Noise, Shapes
+from bdl.methods.base import Noise, Shapes, StartedMethod
 from bdl.methods.counters import StepCounters
-from bdl.methods.vadam import Vadam, VadamState, Vogn, VpropRoot
+from bdl.methods.natural import MomentsState
+from bdl.methods.vadam import Vadam, Vogn, VpropRoot
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import DiagonalGaussian
@@ -35,17 +36,14 @@ from bdl.posteriors import DiagonalGaussian
 class ScaledState(NamedTuple):
     """The state of `Vadam`, and the means of the scales' posteriors."""
 
-    weights: VadamState
-    alpha: Tensor
-    """Prior precisions, (D,); 0 before the first update, which takes the hyper-parameter."""
-    local: Tensor
-    """l of each group, (G,)."""
-    whole: Tensor
-    """t, a scalar."""
+    weights: MomentsState
+    alpha: Tensor  # Prior precisions, (D,); 0 before the first update, which takes the hyper-parameter
+    local: Tensor  # l of each group, (G,)
+    whole: Tensor  # t, a scalar
 
 
 @dataclass(frozen=True)
-class HierarchicalVadam(MinibatchMethod):
+class HierarchicalVadam(StartedMethod):
     """Settings of Vadam with learnt scales.
 
     Parameters
@@ -57,7 +55,7 @@ class HierarchicalVadam(MinibatchMethod):
         biases share one.
     optimizer
         Which of the `Vadam` family moves the weights.
-    samples, initial_scale
+    samples
         As in `Vadam`.
     global_scale
         kappa of the horseshoe.
@@ -67,7 +65,6 @@ class HierarchicalVadam(MinibatchMethod):
     shared: Literal["weights", "leaving", "entering"] = "weights"
     optimizer: Literal["vadam", "vprop-root", "vogn"] = "vogn"
     samples: Annotated[int, Ge(1)] = 1
-    initial_scale: Annotated[float, Ge(0)] | None = None
     global_scale: Annotated[float, Gt(0)] = 1.0
 
     @property
@@ -76,30 +73,25 @@ class HierarchicalVadam(MinibatchMethod):
         return kind(samples=self.samples, initial_scale=self.initial_scale)
 
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` unless the prior is Gaussian with one precision, from which the scales start."""
         if problem.prior != GaussianPrior():
             raise InputError("hierarchical-vadam learns the precisions of its prior: leave the prior out")
         if self.shared != "weights":
             _ = problem.layout.n_layers  # refuses a model that is not dense throughout
 
     def init(self, problem: Problem, noise: Noise) -> ScaledState:
-        """Start under the precision that is the hyper-parameter."""
         inner, (_, groups) = self._inner.init(problem, noise), self._index(problem)
         ones = torch.ones_like(inner.mu)
         return ScaledState(inner, 0 * ones, ones[:1].repeat(groups), ones[0])
 
     def step_noise(self, problem: Problem) -> Shapes:
-        """Declare S samples' worth."""
         return self._inner.step_noise(problem)
 
     def step(self, state: ScaledState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> ScaledState:
-        """Move the weights under the precisions that there are."""
         alpha = torch.where(state.weights.updates == 0, hyper["prior_precision"], state.alpha)
         given = {**hyper, "prior_precision": alpha}
         return state._replace(weights=self._inner.step(state.weights, batches, given, noise, problem), alpha=alpha)
 
     def due(self, counters: StepCounters) -> tuple[str, ...]:
-        """Learn the scales at the end of an epoch."""
         return ("learn",) if counters.ended else ()
 
     def learn(self, state: ScaledState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> ScaledState:
@@ -117,7 +109,6 @@ class HierarchicalVadam(MinibatchMethod):
         return ScaledState(state.weights, (local * whole)[index], local, whole)
 
     def posterior(self, state: ScaledState) -> DiagonalGaussian:
-        """Return q of the weights."""
         return self._inner.posterior(state.weights)
 
     def _index(self, problem: Problem) -> tuple[Tensor, int]:

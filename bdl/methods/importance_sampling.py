@@ -21,8 +21,8 @@ from bdl.methods.exact_gaussian import ExactGaussian
 from bdl.methods.laplace import Laplace
 from bdl.models.joint import log_joint, log_likelihood, whole
 from bdl.models.problem import Hyper, Problem
+from bdl.posteriors import Weighted
 from bdl.posteriors.base import Gaussian
-from bdl.posteriors.weighted import Weighted
 
 Approximation = Literal["laplace", "variational"]
 
@@ -53,24 +53,13 @@ class ImportanceSampling(Direct):
         return self.samples
 
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` if there is no approximation to propose from."""
         if self.proposal != "prior":
             _METHODS[self.proposal].check(problem)
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int) -> Weighted:
         """Draw from the proposal, and weigh.
 
-        Parameters
-        ----------
-        problem, x, y, hyper
-            As in `bdl.methods.conjugate.Conjugate.fit`, with what the likelihood needs.
-        seed
-            Of the draws.
-
-        Raises
-        ------
-        InputError
-            If a weight is not finite, or the approximation is refused.
+        Raises `InputError` if a weight is not finite, or the approximation is refused.
         """
         generator, data = torch.Generator().manual_seed(seed), whole(x, y)
         if self.proposal == "prior":

@@ -31,15 +31,16 @@ With the standard deviations of all iterates for units, which a stream cannot kn
 0.42, 0.72 to 0.73, and 0.60 to 0.94: EM by itself hardly changes the size of F, whatever the unit.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import torch
 from annotated_types import Ge
 from torch import Tensor
 
 from bdl.methods.base import Noise, Shapes
-from bdl.methods.constant_sgd import VARIANCE_FLOOR, ConstantSgd, descend, welford_weights
+from bdl.methods.constant_sgd import VARIANCE_FLOOR, ConstantSgd, welford_weights
 from bdl.methods.counters import StepCounters
 from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm
@@ -57,16 +58,11 @@ _LEAST_SHARE, _LEAST_NOISE = 1e-4, 1e-6
 class IteratesFaState(NamedTuple):
     """The iterate, the units, and the state of the estimator."""
 
-    theta: Tensor
-    """Parameters, (D,)."""
-    measured: Tensor
-    """Iterates of which the units are made, at most W, a scalar."""
-    origin: Tensor
-    """Mean of the first W iterates after the warm-up epochs, (D,)."""
-    scatter: Tensor
-    """Sum of their squared deviations from it, (D,)."""
-    estimate: Any
-    """State of the estimator, in units."""
+    theta: Tensor  # Parameters, (D,)
+    measured: Tensor  # Iterates of which the units are made, at most W, a scalar
+    origin: Tensor  # Mean of the first W iterates after the warm-up epochs, (D,)
+    scatter: Tensor  # Sum of their squared deviations from it, (D,)
+    estimate: Any  # State of the estimator, in units
 
 
 @dataclass(frozen=True)
@@ -84,32 +80,24 @@ class IteratesFa(ConstantSgd):
     estimator: Literal["em", "sga", "px-em"] = "em"
     latent_dim: Annotated[int, Ge(1)] = 2
 
+    retired: ClassVar[Mapping[str, Any]] = {"prior_decay": True}
+
     @property
     def _estimator(self) -> _Estimator:
         return _ESTIMATORS[self.estimator](latent_dim=self.latent_dim)
 
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` unless there are fewer factors than parameters."""
         self._estimator.check_dim(problem.dim)
 
     def init_noise(self, problem: Problem) -> Shapes:
-        """Declare the initial parameters and the initial F of the estimator."""
         return {**super().init_noise(problem), **self._estimator.init_noise(problem.dim)}
 
     def init(self, problem: Problem, noise: Noise) -> IteratesFaState:
-        """Start with nothing observed."""
-        theta = self.start(problem, noise)
+        theta = self.start(problem, noise["theta"])
         zeros = torch.zeros_like(theta)
         return IteratesFaState(theta, zeros[0], theta, zeros, self._estimator.init(noise))
 
-    def step(
-        self, state: IteratesFaState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
-    ) -> IteratesFaState:
-        """Descend once."""
-        return state._replace(theta=descend(state.theta, hyper, self.decay, batches, problem))
-
     def due(self, counters: StepCounters) -> tuple[str, ...]:
-        """After the warm-up epochs measure the units, then learn from every iterate."""
         kept = counters.updates - self.warmup_epochs * counters.per_epoch
         if kept <= 0:
             return ()

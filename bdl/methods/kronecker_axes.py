@@ -9,18 +9,12 @@ from torch import Tensor
 class Axes(NamedTuple):
     """Of a layer: the eigenvectors of its factors, and what draws and steps take along them."""
 
-    U: Tensor
-    """Of A, as columns, (in, in)."""
-    V: Tensor
-    """Of S, (out, out)."""
-    inner: Tensor
-    """Eigenvalues of (A^gin)^(-1/2), (in,)."""
-    outer: Tensor
-    """Of (lam / N)^(1/2) (S^gin)^(-1/2), (out,)."""
-    inner_step: Tensor
-    """Of (A^gam)^-1, (in,)."""
-    outer_step: Tensor
-    """Of (S^gam)^-1, (out,)."""
+    U: Tensor  # Of A, as columns, (in, in)
+    V: Tensor  # Of S, (out, out)
+    inner: Tensor  # Eigenvalues of (A^gin)^(-1/2), (in,)
+    outer: Tensor  # Of (lam / N)^(1/2) (S^gin)^(-1/2), (out,)
+    inner_step: Tensor  # Of (A^gam)^-1, (in,)
+    outer_step: Tensor  # Of (S^gam)^-1, (out,)
 
 
 def axes_of(A: Tensor, S: Tensor, gin: Tensor, gam: Tensor, share: Tensor) -> Axes:

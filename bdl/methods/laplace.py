@@ -31,26 +31,15 @@ class Laplace(Direct):
     """
 
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` if the Hessian would be too large, or the prior is over something else than parameters."""
         if problem.dim > _MOST:
             raise InputError(f"laplace forms the Hessian of {problem.dim} parameters: use a model of {_MOST} at most")
         if not isinstance(problem.prior, PrecisionPrior):
             raise InputError("laplace needs a prior on the parameters themselves: use the prior 'gaussian'")
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0) -> FullGaussian:
-        """Return the approximation.
+        """Return the approximation; `seed` is that of the start.
 
-        Parameters
-        ----------
-        problem, x, y, hyper
-            As in `bdl.methods.conjugate.Conjugate.fit`, with what the likelihood needs.
-        seed
-            Of the start.
-
-        Raises
-        ------
-        InputError
-            If a value is not finite, or there is no maximum with a definite Hessian.
+        Raises `InputError` if a value is not finite, or there is no maximum with a definite Hessian.
         """
         density = partial(log_joint, problem=problem, batch=whole(x, y), hyper=hyper)
         if is_glm(problem):

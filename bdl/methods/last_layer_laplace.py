@@ -18,9 +18,10 @@ from annotated_types import Ge
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.base import MinibatchMethod, Noise, Shapes
+from bdl.methods.base import Noise, Shapes, StartedMethod
 from bdl.methods.counters import StepCounters
-from bdl.methods.point_estimate import Adam, PointState
+from bdl.methods.descent import DescentState
+from bdl.methods.point_estimate import Adam
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import LastLayer
 
@@ -31,32 +32,24 @@ _MOST = 10_000
 class LastLayerState(NamedTuple):
     """What has been descended to, and what has been added up there."""
 
-    point: PointState
-    """Parameters and Adam's moments."""
-    curvature: Tensor
-    """Sum of J^T Lambda J over the rows seen, (k, k)."""
-    seen: Tensor
-    """Rows seen, a scalar."""
-    prior: Tensor
-    """Prior precision of the last layer, (k,)."""
-    rows: Tensor
-    """Training rows N, a scalar."""
+    point: DescentState  # Parameters and Adam's moments
+    curvature: Tensor  # Sum of J^T Lambda J over the rows seen, (k, k)
+    seen: Tensor  # Rows seen, a scalar
+    prior: Tensor  # Prior precision of the last layer, (k,)
+    rows: Tensor  # Training rows N, a scalar
 
 
 @dataclass(frozen=True)
-class LastLayerLaplace(MinibatchMethod):
+class LastLayerLaplace(StartedMethod):
     """Settings of Laplace's approximation of the last layer.
 
     Parameters
     ----------
     descent_epochs
         Epochs of descent; train for one more. Until the matrix is there the precision is that of the prior.
-    initial_scale
-        Standard deviation of the initial parameters, which are normal with mean 0; null for the model's own start.
     """
 
     descent_epochs: Annotated[int, Ge(1)] = 1
-    initial_scale: Annotated[float, Ge(0)] | None = None
 
     @property
     def _adam(self) -> Adam:
@@ -68,12 +61,10 @@ class LastLayerLaplace(MinibatchMethod):
         return self.descent_epochs
 
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` if the last layer is too large, or not dense."""
         if (size := _size(problem)) > _MOST:
             raise InputError(f"the last layer has {size} parameters: its matrix is formed for {_MOST} at most")
 
     def init(self, problem: Problem, noise: Noise) -> LastLayerState:
-        """Start without moments and without curvature."""
         point = self._adam.init(problem, noise)
         ones = torch.ones_like(point.params["theta"][-_size(problem) :])
         curvature = torch.zeros_like(ones).unsqueeze(1) * ones
@@ -85,13 +76,11 @@ class LastLayerLaplace(MinibatchMethod):
         return {}
 
     def phase(self, counters: StepCounters) -> str:
-        """Descend, and then look around."""
         return "step" if counters.epoch < self.descent_epochs else "look"
 
     def step(
         self, state: LastLayerState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> LastLayerState:
-        """Descend once."""
         point = self._adam.step(state.point, batches, hyper, noise, problem)
         prior = (torch.zeros_like(point.params["theta"]) + problem.prior_precision(hyper))[-len(state.prior) :]
         return state._replace(point=point, prior=prior, rows=batches.n)

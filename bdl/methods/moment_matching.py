@@ -47,11 +47,10 @@ class MomentMatching(Direct):
         return ImportanceSampling(self.samples, self.proposal, self.degrees)
 
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` if importance sampling cannot propose for it."""
         self._sampling.check(problem)
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int) -> FullGaussian:
-        """Weigh draws, and take their moments; arguments as in `ImportanceSampling.fit`.
+        """Weigh draws, and take their moments.
 
         Raises
         ------

@@ -16,31 +16,27 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
 import torch
-from annotated_types import Ge, Gt
+from annotated_types import Ge
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.base import MinibatchMethod, Noise, Shapes, start
+from bdl.methods.base import Noise
+from bdl.methods.natural import Factor, NaturalGradientMethod
 from bdl.models.gradients import example_gradients, example_hessians, one_output
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import DiagonalGaussian, FullPrecision
-
-Factor = Annotated[float, Gt(0)]
 
 
 class NaturalGradientState(NamedTuple):
     """Variational parameters, and the root of the precision that sampling and solving need."""
 
-    mu: Tensor
-    """Mean, (D,)."""
-    P: Tensor
-    """Precision, (D, D), or its diagonal, (D,)."""
-    root: Tensor
-    """Cholesky factor of the precision, (D, D); empty where it is diagonal."""
+    mu: Tensor  # Mean, (D,)
+    P: Tensor  # Precision, (D, D), or its diagonal, (D,)
+    root: Tensor  # Cholesky factor of the precision, (D, D); empty where it is diagonal
 
 
 @dataclass(frozen=True)
-class NaturalGradient(MinibatchMethod):
+class NaturalGradient(NaturalGradientMethod):
     """Settings of natural-gradient variational inference.
 
     Parameters
@@ -49,54 +45,28 @@ class NaturalGradient(MinibatchMethod):
         ``"fisher"``, the empirical Fisher matrix, or ``"hessian"``, for linear models with one output.
     structure
         Of the precision, ``"full"`` or ``"diagonal"``.
-    samples
-        Samples S from q in an update; each sees the whole minibatch.
-    lr_factors
-        Learning rates alpha of the mean and beta of the precision, as multiples of the hyper-parameter
-        ``learning_rate``; beta has to stay below 1.
-    initial_scale
-        Standard deviation of the initial means, which are normal with mean 0; null for the model's own start.
     initial_precision
         The precision starts as this multiple of the identity.
     """
 
+    initial_scale: Annotated[float, Ge(0)] | None = 0.0
     curvature: Literal["fisher", "hessian"] = "fisher"
     structure: Literal["full", "diagonal"] = "full"
-    samples: Annotated[int, Ge(1)] = 4
-    lr_factors: tuple[Factor, Factor] = (1.0, 1.0)
-    initial_scale: Annotated[float, Ge(0)] | None = 0.0
     initial_precision: Factor = 1.0
 
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """Groups of parameters with learning rates of their own."""
-        return ("mean", "precision")
-
-    @property
-    def hyper_below(self) -> dict[str, float]:
-        """Limit the learning rate: that of the precision has to stay below 1."""
-        return {"learning_rate": 1 / self.lr_factors[1]}
-
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` if there are no Hessians of single examples."""
         if self.curvature == "hessian" and not one_output(problem):
             raise InputError("curvature hessian needs a linear model with one output: use curvature fisher")
 
     def init(self, problem: Problem, noise: Noise) -> NaturalGradientState:
-        """Start with P = initial_precision times the identity."""
-        mu = start(problem, noise["theta"], self.initial_scale)
+        mu = self.start(problem, noise["theta"])
         P = torch.full_like(mu, self.initial_precision)
         return self._state(mu, P.diag() if self.structure == "full" else P)
-
-    def step_noise(self, problem: Problem) -> Shapes:
-        """Declare S samples' worth."""
-        return {"theta": (self.samples, problem.dim)}
 
     def step(
         self, state: NaturalGradientState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> NaturalGradientState:
-        """Update the precision, then the mean; formulas in the module docstring."""
-        alpha, beta = (factor * rate for factor, rate in zip(self.lr_factors, self.rates(hyper).values(), strict=True))
+        alpha, beta = self.steps(hyper)
         prior = problem.prior_precision(hyper).expand(problem.dim)
 
         differentiate = example_hessians if self.curvature == "hessian" else example_gradients
@@ -110,7 +80,6 @@ class NaturalGradient(MinibatchMethod):
         return moved._replace(mu=state.mu - alpha * step)
 
     def posterior(self, state: NaturalGradientState) -> FullPrecision | DiagonalGaussian:
-        """Return N(mu, P^-1)."""
         if self.structure == "full":
             return FullPrecision(state.mu, state.root)
         return DiagonalGaussian(state.mu, state.P.reciprocal())

@@ -34,7 +34,7 @@ from annotated_types import Ge, Gt, Le
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.base import MinibatchMethod, Noise, Shapes, start
+from bdl.methods.base import Noise, Shapes, WeightedDivergence
 from bdl.methods.counters import StepCounters
 from bdl.methods.kronecker_axes import Axes, axes_of, eye, triangular, turned
 from bdl.models.base import LayeredModel
@@ -51,29 +51,22 @@ Blocks = Sequence[Tensor]
 class NoisyKfacState(NamedTuple):
     """The posterior, and what updates need."""
 
-    means: tuple[Tensor, ...]
-    """V^T M U of each layer, (out, in)."""
-    factors: Pairs
-    """A and S."""
-    axes: tuple[Axes, ...]
-    """Those of the last inverses."""
-    widths: Tensor
-    """Inputs, units and outputs, as `KroneckerGaussian` has them."""
+    means: tuple[Tensor, ...]  # V^T M U of each layer, (out, in)
+    factors: Pairs  # A and S
+    axes: tuple[Axes, ...]  # Those of the last inverses
+    widths: Tensor  # Inputs, units and outputs, as `KroneckerGaussian` has them
 
 
 class _Seen(NamedTuple):
     """What a layer makes of a minibatch."""
 
-    a: Tensor
-    """Inputs, with a last column of ones for a bias, (M, in)."""
-    turned: Tensor
-    """The same along the eigenvectors, a U."""
-    e: Tensor
-    """Errors, (M, out)."""
+    a: Tensor  # Inputs, with a last column of ones for a bias, (M, in)
+    turned: Tensor  # The same along the eigenvectors, a U
+    e: Tensor  # Errors, (M, out)
 
 
 @dataclass(frozen=True)
-class NoisyKfac(MinibatchMethod):
+class NoisyKfac(WeightedDivergence):
     """Settings of noisy K-FAC.
 
     Parameters
@@ -84,28 +77,14 @@ class NoisyKfac(MinibatchMethod):
         Weight b of a minibatch in the statistics.
     damping
         Extrinsic damping, beyond that of the prior.
-    initial_scale
-        Standard deviation of the initial means, which are normal with mean 0; null for the model's own start.
     """
 
     statistics_every: Annotated[int, Ge(1)] = 10
     inverses_every: Annotated[int, Ge(1)] = 100
     statistics_weight: Annotated[float, Gt(0), Le(1)] = 0.05
     damping: Annotated[float, Ge(0)] = 0.0
-    initial_scale: Annotated[float, Ge(0)] | None = None
-
-    @property
-    def hyper(self) -> tuple[str, ...]:
-        """Names of the per-trial hyper-parameters it needs beside those of the problem."""
-        return ("learning_rate", "kl_weight")
-
-    @property
-    def hyper_above(self) -> dict[str, float]:
-        """Limit the weight of the divergence: without it q has no width."""
-        return {"kl_weight": 0.0}
 
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` if the model is not made of dense layers, or the settings do not go together."""
         _layered(problem)
         if self.inverses_every % self.statistics_every:
             raise InputError(
@@ -116,19 +95,16 @@ class NoisyKfac(MinibatchMethod):
             raise InputError("noisy-kfac needs one prior precision for all parameters: leave out bias_precision")
 
     def init(self, problem: Problem, noise: Noise) -> NoisyKfacState:
-        """Start with factors that are identities."""
-        mu = start(problem, noise["theta"], self.initial_scale)
+        mu = self.start(problem, noise["theta"])
         eyes = tuple((eye(mu, n_in), eye(mu, n_out)) for n_out, n_in in _sizes(problem))
         axes = tuple(Axes(A, S, *(torch.ones_like(F[0]) for F in (A, S, A, S))) for A, S in eyes)
         widths = _widths(problem)
         return NoisyKfacState(tuple(to_blocks(mu, widths)), eyes, axes, mu.new_zeros((0, *widths)))
 
     def step_noise(self, problem: Problem) -> Shapes:
-        """Declare one sample's worth, by layer."""
         return {f"layer_{index}": shape for index, shape in enumerate(_sizes(problem))}
 
     def phase(self, counters: StepCounters) -> str:
-        """Describe what is updated beside the mean."""
         if counters.updates == 1:
             return "begin"
         if counters.updates % self.inverses_every == 0:
@@ -144,7 +120,6 @@ class NoisyKfac(MinibatchMethod):
     def step(
         self, state: NoisyKfacState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> NoisyKfacState:
-        """Move the mean."""
         W = _drawn(state, noise)
         return _moved(state, W, _seen(state, W, batches, hyper, problem), batches.n, hyper, problem)
 
@@ -163,7 +138,6 @@ class NoisyKfac(MinibatchMethod):
         return self._inverted(state, _drawn(state, noise), self.statistics_weight, batches, hyper, problem)
 
     def posterior(self, state: NoisyKfacState) -> KroneckerGaussian:
-        """Return q."""
         means = [V @ M @ U.mT for M, (U, V, *_) in zip(state.means, state.axes, strict=True)]
         inner = torch.cat([triangular(U * root).flatten() for U, _, root, *_ in state.axes])
         outer = torch.cat([triangular(V * root).flatten() for _, V, _, root, *_ in state.axes])

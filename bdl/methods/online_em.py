@@ -9,10 +9,9 @@ s + rowsum((F H) o F - 2 F o A) for the new F. Published as it is: Sigma is the 
 """
 
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import torch
-from annotated_types import Ge
 from torch import Tensor
 
 from bdl.methods.base import Noise
@@ -26,55 +25,37 @@ from bdl.methods.online_fa import (
     product,
     start,
 )
-from bdl.posteriors import FactorAnalysis
 
 
 class Statistics(NamedTuple):
     """Means over observations of what the complete-data likelihood depends on."""
 
-    cross: Tensor
-    """Of m d^T, A^T: (..., K, D)."""
-    latent: Tensor
-    """Of m m^T, or of E[h h^T]: (..., K, K)."""
-    square: Tensor
-    """Of d o d: (..., D)."""
+    cross: Tensor  # Of m d^T, A^T: (..., K, D)
+    latent: Tensor  # Of m m^T, or of E[h h^T]: (..., K, K)
+    square: Tensor  # Of d o d: (..., D)
 
 
 class EmState(NamedTuple):
     """The estimate, and the statistics that it was made from."""
 
-    seen: Tensor
-    """Observations seen, ()."""
-    mean: Tensor
-    """Their mean, (..., D)."""
+    seen: Tensor  # Observations seen, ()
+    mean: Tensor  # Their mean, (..., D)
     statistics: Statistics
-    loadings: Tensor
-    """F^T, (..., K, D)."""
-    diag: Tensor
-    """psi, (..., D)."""
+    loadings: Tensor  # F^T, (..., K, D)
+    diag: Tensor  # psi, (..., D)
 
 
 @dataclass(frozen=True)
 class OnlineEm(OnlineEstimator):
-    """Settings of online expectation maximisation.
-
-    Parameters
-    ----------
-    warmup
-        First observations, which move the mean and the statistics only.
-    """
-
-    warmup: Annotated[int, Ge(0)] = 100
+    """Settings of online expectation maximisation; the warm-up moves the mean and the statistics."""
 
     def init(self, noise: Noise) -> EmState:
-        """Start at mean 0, F = Q of the reduced QR decomposition, psi = 1, statistics 0."""
         loadings = start(noise)
         zero = torch.zeros_like(loadings[..., 0, :])
         statistics = Statistics(torch.zeros_like(loadings), torch.zeros_like(loadings @ loadings.mT), zero)
         return EmState(torch.zeros((), dtype=torch.int64), zero, statistics, loadings, torch.ones_like(zero))
 
     def update(self, state: EmState, observation: Tensor) -> EmState:
-        """Move the mean and the statistics, then set F and psi."""
         seen, mean, deviations = centre(state.seen, state.mean, observation.unsqueeze(-2))
         latent = latent_posterior(state.loadings, state.diag, deviations)
         gain = seen.to(mean.dtype).reciprocal()
@@ -90,18 +71,8 @@ class OnlineEm(OnlineEstimator):
         cross, square, loadings, diag = by_coordinate(learn, *old, deviations)
         return EmState(seen, mean, Statistics(cross, second, square), loadings, diag)
 
-    def update_block(self, state: EmState, observations: Tensor) -> EmState:
-        """Update by each of the observations (..., B, D) in turn."""
-        for observation in observations.unbind(-2):
-            state = self.update(state, observation)
-        return state
-
-    def posterior(self, state: EmState) -> FactorAnalysis:
-        """Return N(mean, F F^T + diag(psi))."""
-        return FactorAnalysis(state.mean, state.loadings.mT, state.diag)
-
 
 def maximise(cross: Tensor, square: Tensor, solve: Tensor) -> tuple[Tensor, Tensor]:
-    """F^T and psi that maximise the complete-data likelihood; `solve` is H^{-1}, (..., K, K)."""
+    """Return F^T and psi, which maximise the complete-data likelihood; `solve` is H^{-1}, (..., K, K)."""
     loadings = solve @ cross
     return loadings, square - (loadings * cross).sum(-2)

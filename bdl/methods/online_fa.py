@@ -33,7 +33,7 @@ _SLICE = 1 << 13
 
 @dataclass(frozen=True)
 class FactorEstimator(StreamMethod):
-    """What estimators of factor-analysis posteriors share.
+    """A method that learns a factor-analysis posterior from a stream.
 
     Parameters
     ----------
@@ -44,45 +44,43 @@ class FactorEstimator(StreamMethod):
     latent_dim: Annotated[int, Ge(1)] = 10
 
     def check_dim(self, dim: int) -> None:
-        """Raise `InputError` unless there are fewer factors than parameters."""
-        check_rank(self.latent_dim, dim)
-
-    def init_noise(self, dim: int) -> Shapes:
-        """Declare the D x K matrix whose orthonormal columns start F."""
-        return {"F": (dim, self.latent_dim)}
+        if not 1 <= self.latent_dim < dim:
+            raise InputError(f"latent_dim {self.latent_dim} does not suit {dim} dimensions: give one of 1 to {dim - 1}")
 
 
 @dataclass(frozen=True)
 class OnlineEstimator(FactorEstimator):
-    """An estimator that learns from one observation at a time, and keeps no more than O(DK) numbers."""
+    """An estimator that learns from one observation at a time, and keeps no more than O(DK) numbers.
 
-    @property
-    @abstractmethod
-    def warmup(self) -> int:
-        """Observations in which F and psi do not learn."""
+    Parameters
+    ----------
+    warmup
+        First observations, in which F and psi do not learn: until they are over the estimate says nothing of these.
+    """
+
+    warmup: Annotated[int, Ge(0)] = 100
+
+    def init_noise(self, dim: int) -> Shapes:
+        return {"F": (dim, self.latent_dim)}
 
     @abstractmethod
     def update(self, state: Any, observation: Tensor) -> Any:
         """Learn from one observation, (..., D)."""
 
-    @abstractmethod
+    def update_block(self, state: Any, observations: Tensor) -> Any:
+        for observation in observations.unbind(-2):
+            state = self.update(state, observation)
+        return state
+
     def posterior(self, state: Any) -> FactorAnalysis:
-        """Return the estimate, of one stream; before the warm-up has ended it says nothing of F and psi."""
+        return FactorAnalysis(state.mean, state.loadings.mT, state.diag)
 
 
 class Latent(NamedTuple):
     """Posterior of the latent variables of B observations."""
 
-    means: Tensor
-    """m, (..., B, K)."""
-    covariance: Tensor
-    """Sigma, the same for all, (..., K, K)."""
-
-
-def check_rank(latent_dim: int, dim: int) -> None:
-    """Raise `InputError` unless there is a factor, and fewer factors than dimensions."""
-    if not 1 <= latent_dim < dim:
-        raise InputError(f"latent_dim {latent_dim} does not suit {dim} dimensions: give one of 1 to {dim - 1}")
+    means: Tensor  # m, (..., B, K)
+    covariance: Tensor  # Sigma, the same for all, (..., K, K)
 
 
 def start(noise: Noise) -> Tensor:
@@ -92,19 +90,9 @@ def start(noise: Noise) -> Tensor:
 
 
 def centre(seen: Tensor, mean: Tensor, observations: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Move the running mean on by B observations.
+    """Move the running mean (..., D) of `seen` observations on by B observations (..., B, D).
 
-    Parameters
-    ----------
-    seen, mean
-        Number, (), and mean, (..., D), of the observations before.
-    observations
-        Shape (..., B, D).
-
-    Returns
-    -------
-    tuple of Tensor
-        New number, new mean, and the observations' deviations from the new mean, (..., B, D).
+    Returns the new number, the new mean, and the observations' deviations from the new mean, (..., B, D).
     """
     seen = seen + observations.shape[-2]
     mean = mean + (observations - mean.unsqueeze(-2)).sum(-2) / seen
@@ -112,17 +100,7 @@ def centre(seen: Tensor, mean: Tensor, observations: Tensor) -> tuple[Tensor, Te
 
 
 def latent_posterior(loadings: Tensor, diag: Tensor, deviations: Tensor) -> Latent:
-    """Infer h from deviations d (module docstring).
-
-    Parameters
-    ----------
-    loadings
-        F^T, (..., K, D).
-    diag
-        psi, (..., D).
-    deviations
-        Shape (..., B, D).
-    """
+    """Infer h (module docstring) from F^T (..., K, D), psi (..., D) and deviations d (..., B, D)."""
     precision = torch.eye(loadings.shape[-2], dtype=loadings.dtype, device=loadings.device)
     projected = torch.zeros_like(deviations[..., :1])
     for rows, psi, d in slices(loadings, diag, deviations):
@@ -134,18 +112,10 @@ def latent_posterior(loadings: Tensor, diag: Tensor, deviations: Tensor) -> Late
 
 
 def blend(cross: Tensor, square: Tensor, means: Tensor, deviations: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
-    """Move the statistics ``cross`` and ``square`` towards those of B observations alone.
+    """Move statistics a fraction `gain` of the way to those of B observations alone.
 
-    Parameters
-    ----------
-    cross, square
-        Of m d^T, (..., K, D), and of d o d, (..., D).
-    means
-        m, (..., B, K).
-    deviations
-        d, (..., B, D).
-    gain
-        Fraction of the way, ().
+    `cross` is that of m d^T, (..., K, D), and `square` that of d o d, (..., D); `means` are m, (..., B, K), and
+    `deviations` d, (..., B, D).
     """
     new = product(means / deviations.shape[-2], deviations)
     return torch.lerp(cross, new, gain), torch.lerp(square, deviations.square().mean(-2), gain)

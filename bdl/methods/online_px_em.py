@@ -70,22 +70,14 @@ that stands still has none."""
 class PxEmState(NamedTuple):
     """The iterate, and its average, which is the estimate; in units of the standard deviations but for two."""
 
-    seen: Tensor
-    """Observations seen, ()."""
-    mean: Tensor
-    """Their mean, (..., D), in the unit of the parameters."""
-    variance: Tensor
-    """Variance (divisor n) of the first observations, (..., D), in the squared unit of the parameters."""
-    square: Tensor
-    """s, (..., D)."""
-    loadings: Tensor
-    """F^T, (..., K, D)."""
-    diag: Tensor
-    """psi, (..., D)."""
-    mean_loadings: Tensor
-    """Average of F^T, (..., K, D)."""
-    mean_diag: Tensor
-    """Average of psi, (..., D)."""
+    seen: Tensor  # Observations seen, ()
+    mean: Tensor  # Their mean, (..., D), in the unit of the parameters
+    variance: Tensor  # Variance (divisor n) of the first observations, (..., D), in the squared unit of the parameters
+    square: Tensor  # s, (..., D)
+    loadings: Tensor  # F^T, (..., K, D)
+    diag: Tensor  # psi, (..., D)
+    mean_loadings: Tensor  # Average of F^T, (..., K, D)
+    mean_diag: Tensor  # Average of psi, (..., D)
 
 
 @dataclass(frozen=True)
@@ -95,7 +87,7 @@ class OnlinePxEm(OnlineEstimator):
     Parameters
     ----------
     warmup
-        First observations, which set the mean and the units only; rounded up to whole blocks.
+        First observations, which set the mean and the units; rounded up to whole blocks.
     block
         Observations that F and psi are kept for, B. It hardly changes the estimate, but saves O(D K^2) operations
         on all but one observation of a block.
@@ -105,7 +97,6 @@ class OnlinePxEm(OnlineEstimator):
     block: Annotated[int, Ge(1)] = 100
 
     def init(self, noise: Noise) -> PxEmState:
-        """Start at mean 0, F = Q of the reduced QR decomposition, psi = 1, s as this model expects it."""
         loadings = start(noise)
         zero = torch.zeros_like(loadings[..., 0, :])
         diag, seen = torch.ones_like(zero), torch.zeros((), dtype=torch.int64)
@@ -113,7 +104,6 @@ class OnlinePxEm(OnlineEstimator):
         return PxEmState(seen, zero, zero, square, loadings, diag, loadings, diag)
 
     def update(self, state: PxEmState, observation: Tensor) -> PxEmState:
-        """Learn from a block of one observation, (..., D)."""
         return self._learn(state, observation.unsqueeze(-2))
 
     def update_block(self, state: PxEmState, observations: Tensor) -> PxEmState:
@@ -126,7 +116,6 @@ class OnlinePxEm(OnlineEstimator):
         return state
 
     def posterior(self, state: PxEmState) -> FactorAnalysis:
-        """Return N(mean, F F^T + diag(psi)) for the averages of F and psi, in the unit of the parameters."""
         unit = _unit(state.variance)
         return FactorAnalysis(
             state.mean, (state.mean_loadings * unit.unsqueeze(-2)).mT, state.mean_diag * unit.square()

@@ -11,23 +11,10 @@ from bdl.posteriors import FactorAnalysis
 
 
 class FaStream:
-    """An online estimator and its state.
+    """An online estimator and its state, for observations of length `dim`, D.
 
-    Parameters
-    ----------
-    estimator
-        What learns.
-    dim
-        Length of an observation, D.
-    seed
-        Of PyTorch's generator, which draws the initial F.
-    dtype
-        float32 or float64.
-
-    Raises
-    ------
-    InputError
-        If the estimator's K is not one of 1 to D - 1.
+    The initial F is drawn by PyTorch's generator with `seed`; `dtype` is float32 or float64. Raises `InputError` if the
+    estimator's K is not one of 1 to D - 1.
     """
 
     def __init__(self, estimator: OnlineEstimator, dim: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
@@ -43,10 +30,7 @@ class FaStream:
     def observe(self, observations: Tensor) -> None:
         """Learn from one observation (D,), or from several (B, D) in turn.
 
-        Raises
-        ------
-        InputError
-            If they have another shape or are not all finite; the state is then what it was.
+        Raises `InputError` if they have another shape or are not all finite; the state is then what it was.
         """
         dim = len(self.state.mean)
         if observations.ndim not in (1, 2) or observations.shape[-1] != dim:
@@ -59,13 +43,7 @@ class FaStream:
         self.state = learn(self.state, observations.to(self.state.mean.dtype))
 
     def posterior(self) -> FactorAnalysis:
-        """Return the estimate.
-
-        Raises
-        ------
-        InputError
-            If no more observations were seen than the warm-up takes.
-        """
+        """Return the estimate; raises `InputError` if no more observations were seen than the warm-up takes."""
         seen, warmup = int(self.state.seen), self.estimator.warmup
         if seen <= warmup:
             raise InputError(

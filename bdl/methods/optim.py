@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
+from annotated_types import Ge, Lt
 from torch import Tensor
 
 Params = dict[str, Tensor]
+Decay = Annotated[float, Ge(0), Lt(1)]
+"""Decay rate of a running mean."""
 
 
 def clip_by_norm(gradient: Tensor, max_norm: float) -> Tensor:
@@ -31,8 +34,8 @@ class Optimizer:
     """An optimiser: `init` makes its state, `update` gives the step to ADD to the parameters."""
 
     def init(self, params: Params) -> OptimState:
-        """Start with zero moments."""
-        raise NotImplementedError
+        """Return the state before the first update: no moments, or moments of zero."""
+        return OptimState({}, {}, _zero(params))
 
     def update(
         self, grads: Params, state: OptimState, learning_rates: Mapping[str, Tensor]
@@ -40,40 +43,40 @@ class Optimizer:
         """Turn gradients (to be descended) into steps, one learning rate a parameter group."""
         raise NotImplementedError
 
+    def move(
+        self, params: Params, grads: Params, state: OptimState, learning_rates: Mapping[str, Tensor]
+    ) -> tuple[Params, OptimState]:
+        """Return parameters after an update, those that have a gradient, and the new state."""
+        steps, state = self.update(grads, state, learning_rates)
+        return {name: params[name] + steps[name] for name in steps}, state
+
 
 @dataclass(frozen=True)
 class Sgd(Optimizer):
     """Plain gradient descent: step = -lr * g."""
 
-    def init(self, params: Params) -> OptimState:
-        """Start; there are no moments."""
-        return OptimState({}, {}, _zero(params))
-
     def update(
         self, grads: Params, state: OptimState, learning_rates: Mapping[str, Tensor]
     ) -> tuple[Params, OptimState]:
-        """Return -lr * g."""
         steps = {name: -learning_rates[name] * grad for name, grad in grads.items()}
         return steps, state._replace(updates=state.updates + 1)
 
 
 @dataclass(frozen=True)
 class Adam(Optimizer):
-    """Adam with bias correction (Kingma and Ba 2015, Algorithm 1)."""
+    """Adam with bias correction (Kingma and Ba 2015, Algorithm 1): step = -lr * m_hat / (sqrt(v_hat) + eps)."""
 
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-8
 
     def init(self, params: Params) -> OptimState:
-        """Start with zero moments."""
         zeros = {name: torch.zeros_like(value) for name, value in params.items()}
         return OptimState(zeros, dict(zeros), _zero(params))
 
     def update(
         self, grads: Params, state: OptimState, learning_rates: Mapping[str, Tensor]
     ) -> tuple[Params, OptimState]:
-        """Return -lr * m_hat / (sqrt(v_hat) + eps)."""
         updates = state.updates + 1
         scale1, scale2 = 1 / (1 - self.beta1**updates), 1 / (1 - self.beta2**updates)
         first, second, steps = {}, {}, {}

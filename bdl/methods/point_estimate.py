@@ -10,38 +10,28 @@ which is -log p(D | theta) - prior_share log p(theta) by example, so that learni
 
 from dataclasses import dataclass
 from functools import reduce
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import torch
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Ge, Gt
 from torch import Tensor
 
 from bdl.methods import optim
-from bdl.methods.base import MinibatchMethod, Noise, stacked, start
-from bdl.methods.optim import Optimizer, OptimState, Params, clip_by_norm
+from bdl.methods.base import Noise, stacked
+from bdl.methods.descent import Descent, DescentState
+from bdl.methods.optim import Decay, Optimizer, Params, clip_by_norm
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import Point
 
-Decay = Annotated[float, Ge(0), Lt(1)]
-
-
-class PointState(NamedTuple):
-    """Parameters ``theta`` (D,), and the optimiser's state."""
-
-    params: Params
-    optim: OptimState
-
 
 @dataclass(frozen=True)
-class Sgd(MinibatchMethod):
-    """Settings of gradient descent.
+class Sgd(Descent):
+    """Settings of gradient descent; the parameters in its state are ``theta`` (D,).
 
     Parameters
     ----------
     prior_share
         Weight of the log-prior: 1 for the posterior's mode, 0 for the largest likelihood.
-    initial_scale
-        Standard deviation of the initial parameters, which are normal with mean 0; null for the model's own start.
     gradients_per_update
         Minibatches whose gradients are averaged in an update.
     max_grad_norm
@@ -49,26 +39,22 @@ class Sgd(MinibatchMethod):
     """
 
     prior_share: Annotated[float, Ge(0)] = 1.0
-    initial_scale: Annotated[float, Ge(0)] | None = None
     gradients_per_update: Annotated[int, Ge(1)] = 1
     max_grad_norm: Annotated[float, Gt(0)] | None = None
 
     @property
     def batches_per_step(self) -> int:
-        """Minibatches that one `step` consumes."""
         return self.gradients_per_update
 
     @property
     def _optimizer(self) -> Optimizer:
         return optim.Sgd()
 
-    def init(self, problem: Problem, noise: Noise) -> PointState:
-        """Start without moments."""
-        params = {"theta": start(problem, noise["theta"], self.initial_scale)}
-        return PointState(params, self._optimizer.init(params))
+    def init(self, problem: Problem, noise: Noise) -> DescentState:
+        params = {"theta": self.start(problem, noise["theta"])}
+        return DescentState(params, self._optimizer.init(params))
 
-    def step(self, state: PointState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> PointState:
-        """Descend E once."""
+    def gradients(self, state: DescentState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Params:
         theta, batches = state.params["theta"], stacked(batches, self.batches_per_step)
 
         def cost(theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -81,12 +67,9 @@ class Sgd(MinibatchMethod):
             gradient = gradient + self.prior_share * problem.prior_precision(hyper) / batches.n * theta
         if self.max_grad_norm is not None:
             gradient = clip_by_norm(batches.n * gradient, self.max_grad_norm)
-        rates = {"theta": hyper["learning_rate"]}
-        steps, moments = self._optimizer.update({"theta": gradient}, state.optim, rates)
-        return PointState({"theta": theta + steps["theta"]}, moments)
+        return {"theta": gradient}
 
-    def posterior(self, state: PointState) -> Point:
-        """Return the parameters, for certain."""
+    def posterior(self, state: DescentState) -> Point:
         return Point(state.params["theta"])
 
 

@@ -25,18 +25,12 @@ _LARGEST_DIM = 2000
 class SgdState(NamedTuple):
     """The iterate and the running moments of what was collected."""
 
-    theta: Tensor
-    """Parameters, (D,)."""
-    filled: Tensor
-    """Iterates in the current window, a scalar."""
-    window: Tensor
-    """Their mean, (D,)."""
-    collected: Tensor
-    """Windows completed in phase 2, T, a scalar."""
-    mean: Tensor
-    """Mean of the completed windows, (D,)."""
-    scatter: Tensor
-    """Sum of outer products of the completed windows' deviations from their mean, (D, D)."""
+    theta: Tensor  # Parameters, (D,)
+    filled: Tensor  # Iterates in the current window, a scalar
+    window: Tensor  # Their mean, (D,)
+    collected: Tensor  # Windows completed in phase 2, T, a scalar
+    mean: Tensor  # Mean of the completed windows, (D,)
+    scatter: Tensor  # Sum of outer products of the completed windows' deviations from their mean, (D, D)
 
 
 @dataclass(frozen=True)
@@ -50,26 +44,31 @@ class SgdIterates(ConstantSgd):
     separate_warmup
         True gives phase 1 a learning rate of its own, the hyper-parameter ``warmup_learning_rate``, and no
         decay, as published. False makes it the same as phase 2.
+    prior_decay
+        True takes the decay alpha / N of the prior (the biases' own where they have one). False takes the
+        hyper-parameter ``weight_decay`` for every parameter.
     """
 
     window: Annotated[int, Ge(1)] = 1
     separate_warmup: bool = False
+    prior_decay: bool = True
 
     @property
     def hyper(self) -> tuple[str, ...]:
-        """Names of the per-trial hyper-parameters it needs beside those of the problem."""
-        return (*super().hyper, "warmup_learning_rate") if self.separate_warmup else super().hyper
+        own = {"weight_decay": not self.prior_decay, "warmup_learning_rate": self.separate_warmup}
+        return ("learning_rate", *(name for name, needed in own.items() if needed))
+
+    def decay(self, hyper: Hyper, n: Tensor, problem: Problem) -> Tensor:
+        return super().decay(hyper, n, problem) if self.prior_decay else hyper["weight_decay"]
 
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` if a dense covariance would be too large."""
         if problem.dim > _LARGEST_DIM:
             raise InputError(
                 f"{problem.dim} parameters are too many for a dense covariance (at most {_LARGEST_DIM}); use swag"
             )
 
     def init(self, problem: Problem, noise: Noise) -> SgdState:
-        """Start with nothing collected."""
-        theta = self.start(problem, noise)
+        theta = self.start(problem, noise["theta"])
         zero = torch.zeros_like(theta[0])
         return SgdState(theta, zero, theta, zero, theta, torch.zeros_like(theta).diag_embed())
 
@@ -78,11 +77,9 @@ class SgdIterates(ConstantSgd):
         return int(counters.updates - self.warmup_epochs * counters.per_epoch)
 
     def phase(self, counters: StepCounters) -> str:
-        """Descend at the rate of phase 1 if it has one of its own."""
         return "warm_up" if self.separate_warmup and self._kept(counters) <= 0 else "step"
 
     def due(self, counters: StepCounters) -> tuple[str, ...]:
-        """In phase 2 take the iterate into its window, and collect the window if that completes it."""
         kept = self._kept(counters)
         if kept <= 0:
             return ()
@@ -93,10 +90,6 @@ class SgdIterates(ConstantSgd):
         rates = {**hyper, "learning_rate": hyper["warmup_learning_rate"]}
         theta = descend(state.theta, rates, lambda *_: torch.zeros_like(batches.n), batches, problem)
         return state._replace(theta=theta)
-
-    def step(self, state: SgdState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> SgdState:
-        """Descend once."""
-        return state._replace(theta=descend(state.theta, hyper, self.decay, batches, problem))
 
     def average(self, state: SgdState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> SgdState:
         """Take the iterate into the mean of its window."""

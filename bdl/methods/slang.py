@@ -13,6 +13,7 @@ so that the diagonal of P is that of the full natural-gradient update with the e
 lacks several factors; docs/errata.md lists them.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
@@ -20,8 +21,8 @@ import torch
 from annotated_types import Ge, Gt, Lt
 from torch import Tensor
 
-from bdl.errors import InputError
-from bdl.methods.base import MinibatchMethod, Noise, Shapes, start
+from bdl.methods.base import Noise, check_rank
+from bdl.methods.natural import NaturalGradientMethod
 from bdl.methods.spectrum import top_eigenvectors
 from bdl.models.gradients import example_gradients
 from bdl.models.problem import Batch, Hyper, Problem
@@ -32,35 +33,23 @@ from bdl.posteriors import LowRankPrecision
 class SlangState(NamedTuple):
     """Variational parameters, the momentum and the count of updates."""
 
-    mu: Tensor
-    """Mean, (D,)."""
-    U: Tensor
-    """Factors of the precision, (D, L)."""
-    d: Tensor
-    """Diagonal part of the precision, (D,)."""
-    gbar: Tensor
-    """Running mean of the gradients of minus the log-likelihood of all data, (D,)."""
-    updates: Tensor
-    """Updates made, a scalar."""
+    mu: Tensor  # Mean, (D,)
+    U: Tensor  # Factors of the precision, (D, L)
+    d: Tensor  # Diagonal part of the precision, (D,)
+    gbar: Tensor  # Running mean of the gradients of minus the log-likelihood of all data, (D,)
+    updates: Tensor  # Updates made, a scalar
 
 
 @dataclass(frozen=True)
-class Slang(MinibatchMethod):
+class Slang(NaturalGradientMethod):
     """Settings of SLANG.
 
     Parameters
     ----------
     rank
         Columns L of U.
-    samples
-        Samples S from q in an update; each sees the whole minibatch.
     momentum
         Weight m of the past in the running mean of gradients.
-    lr_factors
-        Learning rates alpha of the mean and beta of the precision, as multiples of the hyper-parameter
-        ``learning_rate``; beta has to stay below 1.
-    initial_scale
-        Standard deviation of the initial means, which are normal with mean 0; null for the model's own start.
     initial_precision
         The precision starts as this multiple of the identity; null makes it a hyper-parameter, which may be searched.
     doubled_mean
@@ -69,32 +58,18 @@ class Slang(MinibatchMethod):
         rate and half the prior precision in the update of the mean, and twice the initial scale.
     """
 
-    rank: Annotated[int, Ge(1)] = 1
-    samples: Annotated[int, Ge(1)] = 4
-    momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
-    lr_factors: tuple[Annotated[float, Gt(0)], Annotated[float, Gt(0)]] = (1.0, 1.0)
     initial_scale: Annotated[float, Ge(0)] | None = 0.1
+    rank: Annotated[int, Ge(1)] = 1
+    momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
     initial_precision: Annotated[float, Gt(0)] | None = 1.0
     doubled_mean: bool = False
 
     @property
     def hyper(self) -> tuple[str, ...]:
-        """Names of the per-trial hyper-parameters it needs beside those of the problem."""
         return ("learning_rate",) if self.initial_precision is not None else ("learning_rate", "initial_precision")
 
     @property
-    def groups(self) -> tuple[str, ...]:
-        """Groups of parameters with learning rates of their own."""
-        return ("mean", "precision")
-
-    @property
-    def hyper_below(self) -> dict[str, float]:
-        """Limit the learning rate: that of the precision has to stay below 1."""
-        return {"learning_rate": 1 / self.lr_factors[1]}
-
-    @property
-    def hyper_above(self) -> dict[str, float]:
-        """Limit the initial precision to positive values."""
+    def hyper_above(self) -> Mapping[str, float]:
         return {"initial_precision": 0.0}
 
     @property
@@ -102,24 +77,16 @@ class Slang(MinibatchMethod):
         return 2 if self.doubled_mean else 1
 
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` if the rank exceeds the number of parameters."""
-        if self.rank > problem.dim:
-            raise InputError(f"rank {self.rank} exceeds the {problem.dim} parameters of the model; lower it")
+        check_rank("rank", self.rank, problem)
 
     def init(self, problem: Problem, noise: Noise) -> SlangState:
-        """Start with U = 0 and d = initial_precision; a hyper-parameter comes with the first step."""
-        mu = self._doubling * start(problem, noise["theta"], self.initial_scale)
+        mu = self._doubling * self.start(problem, noise["theta"])
         zero = torch.zeros_like(mu)
         d = zero + (1.0 if self.initial_precision is None else self.initial_precision)
         return SlangState(mu, zero.unsqueeze(1).repeat(1, self.rank), d, zero, zero[0])
 
-    def step_noise(self, problem: Problem) -> Shapes:
-        """Declare S samples' worth."""
-        return {"theta": (self.samples, problem.dim)}
-
     def step(self, state: SlangState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> SlangState:
-        """Update the precision, then the mean; formulas in the module docstring."""
-        alpha, beta = (factor * rate for factor, rate in zip(self.lr_factors, self.rates(hyper).values(), strict=True))
+        alpha, beta = self.steps(hyper)
         prior = problem.prior_precision(hyper)
         if self.initial_precision is None:
             state = state._replace(d=torch.where(state.updates == 0, hyper["initial_precision"], state.d))
@@ -138,23 +105,9 @@ class Slang(MinibatchMethod):
     def precision(
         self, U: Tensor, d: Tensor, G: ExampleGradients, scale: Tensor, beta: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Update U and d, but for the part beta lambda of the prior.
+        """Update U (D, L) and d (D,) from the gradients of n examples, but for the part beta lambda of the prior.
 
-        Parameters
-        ----------
-        U, d
-            Factors (D, L) and diagonal (D,).
-        G
-            Gradients of n examples.
-        scale
-            N / n, a scalar.
-        beta
-            Learning rate, a scalar.
-
-        Returns
-        -------
-        tuple of Tensor
-            The new U and d.
+        `scale` is N / n, and `beta` the learning rate.
         """
         keep, gain = 1 - beta, beta * scale
         diagonal = keep * U.square().sum(1) + gain * G.squares()
@@ -171,5 +124,4 @@ class Slang(MinibatchMethod):
         return new, keep * d + (diagonal - new.square().sum(1)).clamp(min=0)
 
     def posterior(self, state: SlangState) -> LowRankPrecision:
-        """Return N(mu, (U U^T + diag(d))^-1)."""
         return LowRankPrecision(state.mu, state.U, state.d)

@@ -33,7 +33,6 @@ class SlangOnlineEig(Slang):
     def precision(
         self, U: Tensor, d: Tensor, G: ExampleGradients, scale: Tensor, beta: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Update U and d, but for the part beta lambda of the prior; arguments as in `Slang.precision`."""
         rank, matrix = self.rank, G.outer() if len(U) <= G.rows else G.gram()
         if rank > len(matrix):
             raise InputError(
@@ -49,18 +48,9 @@ class SlangOnlineEig(Slang):
 
 
 def matched(columns: Tensor, reference: Tensor) -> Tensor:
-    """Reorder columns and choose their signs so that they are like those of a reference.
+    """Reorder columns (D, L) and choose their signs so that they are like those of a reference (D, L).
 
-    Parameters
-    ----------
-    columns, reference
-        Shape (D, L).
-
-    Returns
-    -------
-    Tensor
-        The columns, (D, L). The pair with the largest absolute inner product is matched first, then the
-        largest of the other columns, and so on.
+    The pair with the largest absolute inner product is matched first, then the largest of the other columns, and so on.
     """
     products = reference.T @ columns
     sizes, assignment = products.abs(), torch.zeros_like(products)

@@ -8,16 +8,16 @@ columns of Dhat are the last K deviations theta_t - thetabar_t. The posterior is
 Here s comes from a running sum of squared deviations, which is the same and does not cancel in float32.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from bdl.errors import InputError
-from bdl.methods.base import Noise
-from bdl.methods.constant_sgd import VARIANCE_FLOOR, ConstantSgd, descend, welford_weights
+from bdl.methods.base import Noise, check_rank
+from bdl.methods.constant_sgd import VARIANCE_FLOOR, ConstantSgd, welford_weights
 from bdl.methods.counters import StepCounters
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import FactorAnalysis
@@ -26,14 +26,10 @@ from bdl.posteriors import FactorAnalysis
 class SwagState(NamedTuple):
     """The iterate and the running moments of what was collected."""
 
-    theta: Tensor
-    """Parameters, (D,)."""
-    collected: Tensor
-    """Iterates collected, T, a scalar."""
-    mean: Tensor
-    """Their mean, (D,)."""
-    scatter: Tensor
-    """Sum of their squared deviations from it, (D,)."""
+    theta: Tensor  # Parameters, (D,)
+    collected: Tensor  # Iterates collected, T, a scalar
+    mean: Tensor  # Their mean, (D,)
+    scatter: Tensor  # Sum of their squared deviations from it, (D,)
     deviations: Tensor
     """The last K deviations from the running mean, a ring: that of theta_t is column (t - 1) mod K; (D, K)."""
 
@@ -50,23 +46,17 @@ class Swag(ConstantSgd):
 
     rank: Annotated[int, Ge(2)] = 2
 
+    retired: ClassVar[Mapping[str, Any]] = {"prior_decay": True}
+
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` if more deviations are kept than there are parameters."""
-        if self.rank > problem.dim:
-            raise InputError(f"rank {self.rank} exceeds the {problem.dim} parameters of the model; lower it")
+        check_rank("rank", self.rank, problem)
 
     def init(self, problem: Problem, noise: Noise) -> SwagState:
-        """Start with nothing collected."""
-        theta = self.start(problem, noise)
+        theta = self.start(problem, noise["theta"])
         zeros = torch.zeros_like(theta)
         return SwagState(theta, zeros[0], theta, zeros, zeros.unsqueeze(1).repeat(1, self.rank))
 
-    def step(self, state: SwagState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> SwagState:
-        """Descend once."""
-        return state._replace(theta=descend(state.theta, hyper, self.decay, batches, problem))
-
     def due(self, counters: StepCounters) -> tuple[str, ...]:
-        """Collect the iterate that ends an epoch after the warm-up."""
         return ("collect",) if counters.ended and counters.epochs > self.warmup_epochs else ()
 
     def collect(self, state: SwagState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> SwagState:

@@ -45,7 +45,6 @@ class Teacher(Direct):
     deterministic: ClassVar[bool] = True
 
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` unless the model has the teacher's layers."""
         layers = self._layers(0)
         widths = (layers[0].shape[1], *(len(layer) for layer in layers))
         model = problem.model
@@ -55,8 +54,6 @@ class Teacher(Direct):
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0) -> Point:
         """Return the weights, in the scale in which the model sees inputs and targets.
-
-        Arguments are those of `bdl.methods.conjugate.Conjugate.fit`.
 
         Raises
         ------

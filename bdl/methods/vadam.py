@@ -25,37 +25,21 @@ The square of a mean gradient underestimates the curvature by a factor of about 
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import torch
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Ge, Gt
 from torch import Tensor
 
-from bdl.methods.base import MinibatchMethod, Noise, Shapes, start
+from bdl.methods.base import Noise, Shapes
+from bdl.methods.natural import MomentsMethod, MomentsState
+from bdl.methods.optim import Decay
 from bdl.models.gradients import example_gradients
 from bdl.models.problem import Batch, Hyper, Problem
-from bdl.posteriors import DiagonalGaussian
-
-Decay = Annotated[float, Ge(0), Lt(1)]
-
-
-class VadamState(NamedTuple):
-    """Mean, moments, and what the posterior needs of an update."""
-
-    mu: Tensor
-    """Mean, (D,)."""
-    m: Tensor
-    """Running mean of gradients, (D,)."""
-    s: Tensor
-    """Running mean of curvatures, (D,)."""
-    var: Tensor
-    """Variances of q after the last update, (D,)."""
-    updates: Tensor
-    """Updates made, t, a scalar."""
 
 
 @dataclass(frozen=True)
-class Vadam(MinibatchMethod):
+class Vadam(MomentsMethod):
     """Settings of the family; the module docstring has the defaults of its members.
 
     Parameters
@@ -73,8 +57,6 @@ class Vadam(MinibatchMethod):
         Samples S from q in an update; each sees the whole minibatch.
     initial_precision
         The precision starts at this, or at that of the prior where that is more.
-    initial_scale
-        Standard deviation of the initial means, which are normal with mean 0; null for the model's own start.
     """
 
     curvature: Literal["mean", "total", "examples"] = "mean"
@@ -83,20 +65,15 @@ class Vadam(MinibatchMethod):
     bias_correction: bool = True
     samples: Annotated[int, Ge(1)] = 1
     initial_precision: Annotated[float, Gt(0)] = 1.0
-    initial_scale: Annotated[float, Ge(0)] | None = None
 
-    def init(self, problem: Problem, noise: Noise) -> VadamState:
-        """Start without moments; the first update knows the prior, and sets s."""
-        mu = start(problem, noise["theta"], self.initial_scale)
-        zeros = torch.zeros_like(mu)
-        return VadamState(mu, zeros, zeros, zeros + 1 / self.initial_precision, zeros[0])
+    @property
+    def _initial_variance(self) -> float:
+        return 1 / self.initial_precision
 
     def step_noise(self, problem: Problem) -> Shapes:
-        """Declare S samples' worth."""
         return {"theta": (self.samples, problem.dim)}
 
-    def step(self, state: VadamState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> VadamState:
-        """Draw, differentiate, and move the moments and the mean; formulas in the module docstring."""
+    def step(self, state: MomentsState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> MomentsState:
         b1, b2 = self.betas
         prior = problem.prior_precision(hyper)
         c = torch.ones_like(batch.n) if self.curvature == "total" else batch.n
@@ -109,7 +86,7 @@ class Vadam(MinibatchMethod):
             force, curvature = m / (1 - b1**updates), s / (1 - b2**updates)
         r = curvature.sqrt() if self.denominator == "root" else curvature
         mu = state.mu - hyper["learning_rate"] * force / (r + prior / c)
-        return VadamState(mu, m, s, 1 / (c * s + prior), updates)
+        return MomentsState(mu, m, s, 1 / (c * s + prior), updates)
 
     def _gradients(self, theta: Tensor, batch: Batch, hyper: Hyper, problem: Problem) -> tuple[Tensor, Tensor]:
         """Return g and h, (D,), of samples (S, D)."""
@@ -123,10 +100,6 @@ class Vadam(MinibatchMethod):
 
         each: Tensor = torch.func.vmap(torch.func.grad(cost))(theta)
         return each.mean(0), each.square().mean(0)
-
-    def posterior(self, state: VadamState) -> DiagonalGaussian:
-        """Return q."""
-        return DiagonalGaussian(state.mu, state.var)
 
 
 @dataclass(frozen=True)

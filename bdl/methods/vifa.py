@@ -15,29 +15,22 @@ in floating point; the paper uses the letter C for the mean as well.
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import torch
 from annotated_types import Ge, Gt
 from torch import Tensor
 
-from bdl.errors import InputError
-from bdl.methods.base import MinibatchMethod, Noise, Shapes, stacked, start
-from bdl.methods.optim import OPTIMIZERS, OptimState, Params, clip_by_norm
+from bdl.methods.base import Noise, Shapes, check_rank
+from bdl.methods.descent import Descent, DescentState, batch_gradients
+from bdl.methods.optim import OPTIMIZERS, Optimizer, Params, clip_by_norm
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import FactorAnalysis
 
 
-class VifaState(NamedTuple):
-    """Variational parameters ``c`` (D,), ``F`` (D, K), ``gamma`` (D,), and the optimiser's state."""
-
-    params: Params
-    optim: OptimState
-
-
 @dataclass(frozen=True)
-class Vifa(MinibatchMethod):
-    """Settings of VIFA.
+class Vifa(Descent):
+    """Settings of VIFA; the parameters in its state are ``c`` (D,), ``F`` (D, K) and ``gamma`` (D,).
 
     Parameters
     ----------
@@ -57,93 +50,73 @@ class Vifa(MinibatchMethod):
         Start of every psi^1/2. F starts with columns of norm 1.
     """
 
+    initial_scale: Annotated[float, Ge(0)] | None = 0.0
     latent_dim: Annotated[int, Ge(1)] = 1
     gradients_per_update: Annotated[int, Ge(1)] = 4
     max_grad_norm: Annotated[float, Gt(0)] = 10.0
     optimizer: Literal["sgd", "adam"] = "adam"
     lr_factors: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    initial_scale: Annotated[float, Ge(0)] | None = 0.0
     initial_std: Annotated[float, Gt(0)] = 1.0
 
     @property
     def batches_per_step(self) -> int:
-        """Minibatches that one `step` consumes, L."""
         return self.gradients_per_update
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Groups of parameters with learning rates of their own."""
         return ("c", "F", "gamma")
 
+    @property
+    def _optimizer(self) -> Optimizer:
+        return OPTIMIZERS[self.optimizer]
+
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` if there are more factors than parameters."""
-        if self.latent_dim > problem.dim:
-            raise InputError(
-                f"latent_dim {self.latent_dim} exceeds the {problem.dim} parameters of the model; lower it"
-            )
+        check_rank("latent_dim", self.latent_dim, problem)
 
     def init_noise(self, problem: Problem) -> Shapes:
-        """Declare the D x K matrix whose orthonormal columns start F, and for the initial c unless that is 0."""
         factors = {"F": (problem.dim, self.latent_dim)}
         return factors if self.initial_scale == 0 else {**factors, "c": (problem.dim,)}
 
-    def init(self, problem: Problem, noise: Noise) -> VifaState:
-        """Start with F = Q of the reduced QR decomposition."""
+    def init(self, problem: Problem, noise: Noise) -> DescentState:
         zero = torch.zeros_like(noise["F"][:, 0])
-        c = zero if self.initial_scale == 0 else start(problem, noise["c"], self.initial_scale)
+        c = zero if self.initial_scale == 0 else self.start(problem, noise["c"])
         params = {"c": c, "F": torch.linalg.qr(noise["F"]).Q, "gamma": zero + 2 * math.log(self.initial_std)}
-        return VifaState(params, OPTIMIZERS[self.optimizer].init(params))
+        return DescentState(params, self._optimizer.init(params))
 
     def step_noise(self, problem: Problem) -> Shapes:
-        """Declare one h (K,) and one z (D,) a minibatch."""
         n = self.gradients_per_update
         return {"h": (n, self.latent_dim), "z": (n, problem.dim)}
 
-    def step(self, state: VifaState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> VifaState:
-        """Average L minibatch gradients, clip each group, and move c, F and gamma once."""
-        batches = stacked(batches, self.batches_per_step)
+    def gradients(self, state: DescentState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Params:
         grads = elbo_gradients(state.params, batches, hyper, noise, problem)
-        grads = {name: clip_by_norm(grad, self.max_grad_norm) for name, grad in grads.items()}
-        given = zip(self.rates(hyper).items(), self.lr_factors, strict=True)
-        rates = {name: factor * rate for (name, rate), factor in given}
-        steps, optim = OPTIMIZERS[self.optimizer].update(grads, state.optim, rates)
-        return VifaState({name: state.params[name] + steps[name] for name in steps}, optim)
+        return {name: clip_by_norm(grad, self.max_grad_norm) for name, grad in grads.items()}
 
-    def posterior(self, state: VifaState) -> FactorAnalysis:
-        """Return N(c, F F^T + diag(exp(gamma)))."""
+    def _rates(self, grads: Params, hyper: Hyper) -> Params:
+        given = zip(self.rates(hyper).items(), self.lr_factors, strict=True)
+        return {name: factor * rate for (name, rate), factor in given}
+
+    def posterior(self, state: DescentState) -> FactorAnalysis:
         params = state.params
         return FactorAnalysis(params["c"], params["F"], params["gamma"].exp())
 
 
 def elbo_gradients(params: Params, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Params:
-    """Estimate the gradients of J (the negative ELBO) from L minibatches; formulas in the module docstring.
+    """Estimate the gradients of J by ``c``, ``F`` and ``gamma`` from L minibatches; arguments as in `Vifa.step`."""
+    h, z, scale = noise["h"], noise["z"], (0.5 * params["gamma"]).exp()
+    G = batch_gradients(params["c"] + h @ params["F"].T + scale * z, batches, hyper, problem)
+    fit = {"c": G.mean(0), "F": G.T @ h / len(h), "gamma": scale * (G * z).mean(0)}
+    return with_divergence(params, fit, problem.prior_precision(hyper))
 
-    Parameters
-    ----------
-    params
-        ``c`` (D,), ``F`` (D, K), ``gamma`` (D,).
-    batches, hyper, noise, problem
-        As in `Vifa.step`.
 
-    Returns
-    -------
-    dict
-        Gradients with the same keys and shapes as `params`.
+def with_divergence(params: Params, fit: Params, alpha: Tensor) -> Params:
+    """Add the gradients of the divergence under prior precision alpha, a scalar or (D,), to those of the fit.
+
+    `fit` has the means over minibatches of G_l, G_l h_l^T and G_l o psi^1/2 o z_l, under the keys of `params`.
     """
-    c, F, gamma = params["c"], params["F"], params["gamma"]
-    h, z = noise["h"], noise["z"]
-    psi, scale = gamma.exp(), (0.5 * gamma).exp()
-
-    def cost(theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        return -problem.log_likelihood(theta, batches._replace(x=x, y=y), hyper)
-
-    theta = c + h @ F.T + scale * z
-    G = torch.func.vmap(torch.func.grad(cost))(theta, batches.x, batches.y)
-
+    c, F, psi = params["c"], params["F"], params["gamma"].exp()
     C = FactorAnalysis(c, F, psi).gain()
-    alpha = problem.prior_precision(hyper)
     return {
-        "c": alpha * c + G.mean(0),
-        "F": (alpha * F.T).T - C + G.T @ h / len(h),
-        "gamma": 0.5 * (alpha * psi + (C * F).sum(-1) - 1 + scale * (G * z).mean(0)),
+        "c": alpha * c + fit["c"],
+        "F": (alpha * F.T).T - C + fit["F"],
+        "gamma": 0.5 * (alpha * psi + (C * F).sum(-1) - 1 + fit["gamma"]),
     }

@@ -22,36 +22,32 @@ import torch
 from annotated_types import Ge, Gt, Le
 from torch import Tensor
 
-from bdl.errors import InputError
-from bdl.methods.base import MinibatchMethod, Noise, Shapes, start
+from bdl.methods.base import Noise, Shapes, StartedMethod, check_rank
 from bdl.methods.counters import StepCounters
-from bdl.methods.optim import OPTIMIZERS, OptimState, Params, clip_by_norm
+from bdl.methods.optim import Adam, OptimState, Params, clip_by_norm
+from bdl.methods.vifa import with_divergence
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import FactorAnalysis
 
+_ADAM = Adam()
 _SPREAD = ("F", "gamma")
 
 
 class TwoStageState(NamedTuple):
     """Variational parameters, optimisers and the sums of gradients since the last move."""
 
-    params: Params
-    """``c`` (D,), ``F`` (D, K) and ``gamma`` (D,)."""
+    params: Params  # ``c`` (D,), ``F`` (D, K) and ``gamma`` (D,)
     sums: Params
     """Of G_l, G_l h_l^T and G_l o z_l, with the names and shapes of `params`; they stay after a move until the next
     minibatch, since zeros would be as large as they are."""
-    fresh: Tensor
-    """1 where a sum begins with the next minibatch, else 0; a scalar."""
-    mean_optim: OptimState
-    """Adam's state of c."""
-    spread_optim: OptimState
-    """Adam's state of F and gamma."""
-    epoch: Tensor
-    """Epochs that have ended, a scalar."""
+    fresh: Tensor  # 1 where a sum begins with the next minibatch, else 0; a scalar
+    mean_optim: OptimState  # Adam's state of c
+    spread_optim: OptimState  # Adam's state of F and gamma
+    epoch: Tensor  # Epochs that have ended, a scalar
 
 
 @dataclass(frozen=True)
-class TwoStageVifa(MinibatchMethod):
+class TwoStageVifa(StartedMethod):
     """Settings of VIFA in two stages.
 
     Parameters
@@ -68,8 +64,6 @@ class TwoStageVifa(MinibatchMethod):
         Base b of the rate of c.
     max_grad_norm
         Each of the three gradients (c; F; gamma) is clipped separately to this Frobenius norm.
-    initial_scale
-        Standard deviation of the initial c, which is normal with mean 0; null for the model's own start.
     initial_std
         Start of every psi^1/2. F starts with columns of norm initial_std^2.
     """
@@ -80,23 +74,16 @@ class TwoStageVifa(MinibatchMethod):
     ramp: Literal["printed", "as-run"] = "printed"
     decay: Annotated[float, Gt(0), Le(1)] = 0.95
     max_grad_norm: Annotated[float, Gt(0)] = 10.0
-    initial_scale: Annotated[float, Ge(0)] | None = None
     initial_std: Annotated[float, Gt(0)] = 1e-5**0.5
 
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` if there are more factors than parameters."""
-        if self.latent_dim > problem.dim:
-            raise InputError(
-                f"latent_dim {self.latent_dim} exceeds the {problem.dim} parameters of the model; lower it"
-            )
+        check_rank("latent_dim", self.latent_dim, problem)
 
     def init_noise(self, problem: Problem) -> Shapes:
-        """Declare the initial c, and for the D x K matrix whose orthonormal columns start F."""
         return {"c": (problem.dim,), "F": (problem.dim, self.latent_dim)}
 
     def init(self, problem: Problem, noise: Noise) -> TwoStageState:
-        """Start with F = initial_std^2 Q, Q of the reduced QR decomposition."""
-        c, variance = start(problem, noise["c"], self.initial_scale), self.initial_std**2
+        c, variance = self.start(problem, noise["c"]), self.initial_std**2
         params = {
             "c": c,
             "F": variance * torch.linalg.qr(noise["F"]).Q,
@@ -107,17 +94,14 @@ class TwoStageVifa(MinibatchMethod):
         return TwoStageState(params, sums, torch.ones_like(c[0]), mean, spread, torch.zeros_like(c[0]))
 
     def step_noise(self, problem: Problem) -> Shapes:
-        """Declare one h (K,) and one z (D,)."""
         return {"h": (self.latent_dim,), "z": (problem.dim,)}
 
     def due(self, counters: StepCounters) -> tuple[str, ...]:
-        """Move after every L-th minibatch; count the epochs."""
         stage = "move_mean" if counters.epoch < self.mean_epochs else "move"
         moves = (stage,) if counters.updates % self.gradients_per_update == 0 else ()
         return (*moves, "next_epoch") if counters.ended else moves
 
     def step(self, state: TwoStageState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> TwoStageState:
-        """Add the gradients of a minibatch to the sums."""
         params, h, z, keep = state.params, noise["h"], noise["z"], 1 - state.fresh
         theta = params["c"] + params["F"] @ h + (0.5 * params["gamma"]).exp() * z
         G = torch.func.grad(lambda theta: -problem.log_likelihood(theta, batch, hyper))(theta)
@@ -132,31 +116,21 @@ class TwoStageVifa(MinibatchMethod):
         c = state.params["c"]
         gradient = problem.prior_precision(hyper) * c + state.sums["c"] / self.gradients_per_update
         rates = {"c": hyper["learning_rate"] * self.decay**state.epoch}
-        steps, optim = _ADAM.update({"c": clip_by_norm(gradient, self.max_grad_norm)}, state.mean_optim, rates)
-        params = state.params | {"c": c + steps["c"]}
-        return state._replace(params=params, fresh=torch.ones_like(state.fresh), mean_optim=optim)
+        clipped = {"c": clip_by_norm(gradient, self.max_grad_norm)}
+        moved, optim = _ADAM.move(state.params, clipped, state.mean_optim, rates)
+        return state._replace(params=state.params | moved, fresh=torch.ones_like(state.fresh), mean_optim=optim)
 
     def move(self, state: TwoStageState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> TwoStageState:
         """Move c, F and gamma."""
-        gradients = self._spread_gradients(state, problem.prior_precision(hyper))
+        fit = {name: value / self.gradients_per_update for name, value in state.sums.items()}
+        fit["gamma"] = (0.5 * state.params["gamma"]).exp() * state.sums["gamma"] / self.gradients_per_update
+        gradients = with_divergence(state.params, fit, problem.prior_precision(hyper))
+        clipped = {name: clip_by_norm(gradients[name], self.max_grad_norm) for name in _SPREAD}
         eta = hyper["learning_rate"]
         rate = (eta if self.ramp == "printed" else eta.square()) * torch.sigmoid(state.epoch - self.mean_epochs)
-        steps, optim = _ADAM.update(gradients, state.spread_optim, dict.fromkeys(_SPREAD, rate))
+        spread, optim = _ADAM.move(state.params, clipped, state.spread_optim, dict.fromkeys(_SPREAD, rate))
         moved = self.move_mean(state, batch, hyper, noise, problem)
-        spread = {name: moved.params[name] + steps[name] for name in _SPREAD}
         return moved._replace(params=moved.params | spread, spread_optim=optim)
-
-    def _spread_gradients(self, state: TwoStageState, alpha: Tensor) -> Params:
-        """Return the clipped gradients of F and gamma."""
-        F, gamma, L = state.params["F"], state.params["gamma"], self.gradients_per_update
-        psi = gamma.exp()
-        C = FactorAnalysis(state.params["c"], F, psi).gain()
-        fit = (0.5 * gamma).exp() * state.sums["gamma"] / L
-        gradients = {
-            "F": (alpha * F.T).T - C + state.sums["F"] / L,
-            "gamma": 0.5 * (alpha * psi + (C * F).sum(-1) - 1 + fit),
-        }
-        return {name: clip_by_norm(gradient, self.max_grad_norm) for name, gradient in gradients.items()}
 
     def next_epoch(
         self, state: TwoStageState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
@@ -165,8 +139,4 @@ class TwoStageVifa(MinibatchMethod):
         return state._replace(epoch=state.epoch + 1)
 
     def posterior(self, state: TwoStageState) -> FactorAnalysis:
-        """Return N(c, F F^T + diag(exp(gamma)))."""
         return FactorAnalysis(state.params["c"], state.params["F"], state.params["gamma"].exp())
-
-
-_ADAM = OPTIMIZERS["adam"]

@@ -1,7 +1,7 @@
 """Numbers from a posterior or its predictions: every metric is a function of one `Evaluation`."""
 
 from bdl.errors import unknown
-from bdl.metrics.base import MetricInfo, Score
+from bdl.metrics.base import RELATIVE, MetricInfo, Score
 from bdl.registry import Label, Registry
 
 METRICS = Registry(
@@ -81,4 +81,4 @@ def _name(label: str) -> str:
     return name or label
 
 
-__all__ = ["METRICS", "MetricInfo", "Score", "info", "settings"]
+__all__ = ["METRICS", "RELATIVE", "MetricInfo", "Score", "info", "settings"]

@@ -8,6 +8,9 @@ if TYPE_CHECKING:
     from bdl.data import Task
     from bdl.metrics.evaluation import Evaluation
 
+RELATIVE = 0.1
+"""Share of the printed number by which errors, distances and counts may differ and still match it."""
+
 
 @dataclass(frozen=True)
 class MetricInfo:
@@ -26,6 +29,9 @@ class MetricInfo:
         What it is computed from: predictions, the posterior, posterior and reference posterior, or the counters.
     task
         What the data set must ask for; None if anything will do.
+    margin
+        Largest difference from a printed number that does not matter, in the unit; None if it is the share `RELATIVE`
+        of the printed number. ``docs/verdicts.md`` has the reasons.
     """
 
     label: str
@@ -33,6 +39,11 @@ class MetricInfo:
     direction: Literal["lower", "higher", "none", "ratio"]
     kind: Literal["predictive", "posterior", "distance", "time"]
     task: "Task | None" = None
+    margin: float | None = None
+
+    def margin_of(self, printed: float) -> float:
+        """Return the margin about a printed number, in the unit."""
+        return RELATIVE * abs(printed) if self.margin is None else self.margin
 
 
 class Score(Protocol):

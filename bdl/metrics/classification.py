@@ -83,7 +83,9 @@ class Entropy:
     It does not look at labels: read it beside the error. Of two fits that err equally, the lower is the more certain.
     """
 
-    info: ClassVar = MetricInfo("Predictive entropy", "nats per test point", "lower", "predictive", "classification")
+    info: ClassVar = MetricInfo(
+        "Predictive entropy", "nats per test point", "lower", "predictive", "classification", margin=0.02
+    )
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""

@@ -16,7 +16,7 @@ class Nmll:
     section 4.2.1).
     """
 
-    info: ClassVar = MetricInfo("NMLL", "nats per test point", "lower", "predictive", "regression")
+    info: ClassVar = MetricInfo("NMLL", "nats per test point", "lower", "predictive", "regression", margin=0.05)
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
@@ -32,7 +32,7 @@ class JointNll:
     log(S) / n more.
     """
 
-    info: ClassVar = MetricInfo("Joint NLL", "nats per test point", "lower", "predictive", "regression")
+    info: ClassVar = MetricInfo("Joint NLL", "nats per test point", "lower", "predictive", "regression", margin=0.05)
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
@@ -44,7 +44,7 @@ class JointNll:
 class Nll:
     """Negative log-likelihood of labels, nats per test point: the mean of -log of the label's mean probability."""
 
-    info: ClassVar = MetricInfo("NLL", "nats per test point", "lower", "predictive", "classification")
+    info: ClassVar = MetricInfo("NLL", "nats per test point", "lower", "predictive", "classification", margin=0.02)
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""

@@ -32,7 +32,7 @@ class NllByQuadrature:
     For logistic regression and a Gaussian q, E_q is exact, by quadrature. Unlike `Nll`, it draws nothing.
     """
 
-    info: ClassVar = MetricInfo("Test NLL", "nats per test point", "lower", "predictive", "classification")
+    info: ClassVar = MetricInfo("Test NLL", "nats per test point", "lower", "predictive", "classification", margin=0.02)
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit.
@@ -54,7 +54,9 @@ class NllPrinted:
     E_q sigmoid(f) is `probability_of_one`, cut off at the precision of float64 from both ends.
     """
 
-    info: ClassVar = MetricInfo("Test NLL as printed", "nats per test point", "lower", "predictive", "classification")
+    info: ClassVar = MetricInfo(
+        "Test NLL as printed", "nats per test point", "lower", "predictive", "classification", margin=0.02
+    )
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit; errors as in `NllByQuadrature`."""

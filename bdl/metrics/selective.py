@@ -94,6 +94,9 @@ class _Selective:
     kept: Annotated[float, Gt(0), Le(1)] = 1.0
     by: Uncertainty = "entropy"
 
+    version: ClassVar[int] = 2
+    """Of 2: averages over the order of rows that are equally certain."""
+
     def rows(self, evaluation: Evaluation) -> _Kept:
         """Return the rows that are kept."""
         return _kept(evaluation, self.kept, self.by)
@@ -116,7 +119,9 @@ class _Selective:
 class Accuracy(_Selective):
     """Fraction of the kept rows whose most probable class is the label; the first class wins a tie."""
 
-    info: ClassVar = MetricInfo("Accuracy", "fraction of kept points", "higher", "predictive", "classification")
+    info: ClassVar = MetricInfo(
+        "Accuracy", "fraction of kept points", "higher", "predictive", "classification", margin=0.02
+    )
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
@@ -129,7 +134,9 @@ class Accuracy(_Selective):
 class Precision(_Selective):
     """Of the kept rows that are called positive (class 1), the share that are; 0 if none is."""
 
-    info: ClassVar = MetricInfo("Precision", "fraction of called positives", "higher", "predictive", "classification")
+    info: ClassVar = MetricInfo(
+        "Precision", "fraction of called positives", "higher", "predictive", "classification", margin=0.02
+    )
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
@@ -140,7 +147,9 @@ class Precision(_Selective):
 class Recall(_Selective):
     """Of the kept rows that are positive (class 1), the share that are called so; 0 if none is."""
 
-    info: ClassVar = MetricInfo("Recall", "fraction of positives", "higher", "predictive", "classification")
+    info: ClassVar = MetricInfo(
+        "Recall", "fraction of positives", "higher", "predictive", "classification", margin=0.02
+    )
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
@@ -151,7 +160,7 @@ class Recall(_Selective):
 class F1(_Selective):
     """Harmonic mean of precision and recall on the kept rows; 0 if none is or is called positive."""
 
-    info: ClassVar = MetricInfo("F1", "fraction", "higher", "predictive", "classification")
+    info: ClassVar = MetricInfo("F1", "fraction", "higher", "predictive", "classification", margin=0.02)
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
@@ -169,7 +178,7 @@ class F1(_Selective):
 class Auroc(_Selective):
     """Share of the pairs of a kept positive and a negative row that are ranked so, ties half; 0.5 without a pair."""
 
-    info: ClassVar = MetricInfo("AUROC", "probability", "higher", "predictive", "classification")
+    info: ClassVar = MetricInfo("AUROC", "probability", "higher", "predictive", "classification", margin=0.02)
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
@@ -200,6 +209,9 @@ class Aurc:
     """
 
     by: Uncertainty = "entropy"
+
+    version: ClassVar[int] = 2
+    """Of 2: averages over the order of rows that are equally certain."""
 
     info: ClassVar = MetricInfo("AURC", "fraction of kept points", "lower", "predictive", "classification")
 

@@ -43,7 +43,9 @@ class TrainingNll:
 
     rows: Annotated[int, Ge(1)] = 1000
 
-    info: ClassVar = MetricInfo("Training NLL", "nats per training point", "lower", "predictive", "classification")
+    info: ClassVar = MetricInfo(
+        "Training NLL", "nats per training point", "lower", "predictive", "classification", margin=0.02
+    )
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""

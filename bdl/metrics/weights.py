@@ -14,9 +14,9 @@ from bdl.metrics.predictions import tensors_of
 from bdl.models.joint import log_joint, whole
 from bdl.models.priors import PrecisionPrior
 from bdl.models.problem import Hyper, Problem
+from bdl.posteriors import Weighted
 from bdl.posteriors.base import Gaussian
 from bdl.posteriors.tensors import as_type
-from bdl.posteriors.weighted import Weighted
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class LogEvidence:
     and exact where q is the posterior (Chib 1995).
     """
 
-    info: ClassVar = MetricInfo("Log evidence", "nats", "none", "posterior")
+    info: ClassVar = MetricInfo("Log evidence", "nats", "none", "posterior", margin=1.0)
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         """Score a fit.

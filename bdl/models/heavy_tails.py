@@ -44,6 +44,11 @@ class StudentTPrior(_OfParameters):
         """Names of the per-trial hyper-parameters it needs."""
         return ("prior_scale",)
 
+    @property
+    def hyper_above(self) -> dict[str, float]:
+        """Limits that hyper-parameters must stay above."""
+        return {"prior_scale": 0.0}
+
     def log_prob(self, phi: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
         """Log-density of the parameters, normalised: (..., D) -> (...), nats."""
         return student_t_log_prob(phi, hyper["prior_scale"], self.degrees).sum(-1)
@@ -68,6 +73,16 @@ class SpikeSlabPrior(_OfParameters):
     def hyper(self) -> tuple[str, ...]:
         """Names of the per-trial hyper-parameters it needs."""
         return ("slab_share", "slab_scale", "spike_scale")
+
+    @property
+    def hyper_above(self) -> dict[str, float]:
+        """Limits that hyper-parameters must stay above."""
+        return dict.fromkeys(self.hyper, 0.0)
+
+    @property
+    def hyper_below(self) -> dict[str, float]:
+        """Limits that hyper-parameters must stay below."""
+        return {"slab_share": 1.0}
 
     def log_prob(self, phi: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
         """Log-density of the parameters, normalised: (..., D) -> (...), nats."""

@@ -81,6 +81,11 @@ class Gaussian:
         """Names of the per-trial hyper-parameters it needs."""
         return ("noise_precision",)
 
+    @property
+    def hyper_above(self) -> dict[str, float]:
+        """Limits that hyper-parameters must stay above."""
+        return {"noise_precision": 0.0}
+
     def fits(self, n_classes: int) -> bool:
         """Return whether the targets are numbers."""
         return n_classes == 0

@@ -5,6 +5,8 @@ moments of ImageNet first, as pretrained weights expect them.
 """
 
 import hashlib
+import io
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from torch import Tensor, nn
 
 from bdl.errors import InputError
 
+_DIGEST = "[0-9a-fA-F]{12,64}"
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -69,12 +72,12 @@ def resnet18(
         A file of pretrained parameters and running statistics, as ``torch.save`` writes torchvision's. The last layer
         starts anew; null starts all anew.
     sha256
-        Hex digest that the file must have, or the start of it; null takes any file.
+        Hex digest that the file must have, or 12 characters of its start at the least; null takes any file.
 
     Raises
     ------
     InputError
-        If the file is missing, damaged, another than asked for, or has another architecture.
+        If the file is missing, damaged, another than asked for, or has another architecture; or if the digest is none.
     """
     return _prepared(_ResNet18(shape[0], outputs, 64), shape[0], weights, sha256)
 
@@ -142,15 +145,18 @@ def _standardise(net: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...
 
 
 def _read(path: Path, sha256: str | None) -> Mapping[str, Any]:
+    if sha256 is not None and not re.fullmatch(_DIGEST, sha256):
+        raise InputError(f"sha256 '{sha256[:64]}': give the file's SHA-256 in hex, or its first 12 characters or more")
     try:
         content = path.read_bytes()
     except OSError as error:
         raise InputError(f"weights {path}: {error.strerror}; give the path of a file that torch.save wrote") from None
     found = hashlib.sha256(content).hexdigest()
-    if sha256 and not found.startswith(sha256):
+    if sha256 and not found.startswith(sha256.lower()):
         raise InputError(f"weights {path}: expected sha256 {sha256}, found {found[: len(sha256)]}; get the file again")
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        # of the bytes that the digest is of: the file may be another by now
+        state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:
         raise InputError(f"weights {path}: cannot be read ({type(error).__name__}); get the file again") from None
     if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):

@@ -80,7 +80,7 @@ def _check_stream(cell: Cell) -> None:
     if scores := [metric for metric in cell.benchmark.metrics if metric.info.kind in ("predictive", "posterior")]:
         raise InputError(f"metrics: a stream has a distribution, but no targets for '{scores[0]}'; use distances")
     for split in cell.splits:
-        cell.stream.model(split)
+        cell.stream.check(split)
     cast(StreamMethod, cell.settings.method.build()).check_dim(cell.stream.dim)
     record = cell.benchmark.record_of(cell.dataset, cell.entry)
     if record is not None and cell.stream.length < record.first:
@@ -117,8 +117,9 @@ def _check_task(cell: Cell) -> None:
 
 
 def _check_hyper(cell: Cell) -> None:
-    """Hold values and ranges against the limits that a method may state, `hyper_below` and `hyper_above`."""
-    search, method = cell.settings.search, cell.settings.method.build()
+    """Hold values and ranges against the limits that components may state, `hyper_below` and `hyper_above`."""
+    search, problem = cell.settings.search, cell.problem
+    components = (cell.settings.method.build(), problem.prior, problem.likelihood)
     least = {f"hyper.{name}": (name, value) for name, value in cell.settings.hyper.items()}
     most = dict(least)
     if search:
@@ -126,11 +127,9 @@ def _check_hyper(cell: Cell) -> None:
         most |= {f"search.grid.{name}": (name, max(values)) for name, values in search.grid.items()}
         least |= {f"search.space.{name}.low": (name, at.low) for name, at in search.space.items()}
         least |= {f"search.grid.{name}": (name, min(values)) for name, values in search.grid.items()}
-    limited = (
-        ("below", "large", most, method.hyper_below, operator.ge),
-        ("above", "small", least, method.hyper_above, operator.le),
-    )
-    for side, size, given, limits, violates in limited:
+    limited = (("below", "large", most, operator.ge), ("above", "small", least, operator.le))
+    for side, size, given, violates in limited:
+        limits = {name: own for part in components for name, own in getattr(part, f"hyper_{side}", {}).items()}
         for place, (name, value) in given.items():
             if name in limits and violates(value, limits[name]):
                 raise InputError(

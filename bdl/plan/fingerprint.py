@@ -13,6 +13,7 @@ from typing import Any, get_args, get_type_hints
 from bdl.methods.base import Direct, Method, MinibatchMethod, StreamMethod
 from bdl.metrics import METRICS
 from bdl.plan.cell import Cell
+from bdl.registry import outside_file
 from bdl.spec import canonical
 from bdl.spec.labels import MetricName
 from bdl.versions import ENGINE_VERSION, PREPARATION_VERSION, SCORING_VERSION, SEARCH_VERSION, version_of
@@ -48,7 +49,9 @@ def fit_versions(cell: Cell) -> dict[str, Any]:
 def score_hash(cell: Cell, metric: MetricName) -> str:
     """Hash what identifies a score but for the fit, SHA-256 (hex)."""
     spec = cell.benchmark.score_part(cell.dataset, cell.entry)
-    return _sha256([spec, metric.name, metric.given, score_versions(cell, metric)])
+    outside = outside_file(METRICS.get(metric.name))  # a score is soon computed again: its file decides as well
+    digest = list(outside[1:]) if outside else []
+    return _sha256([spec, metric.name, metric.given, score_versions(cell, metric), *digest])
 
 
 def score_versions(cell: Cell, metric: MetricName) -> dict[str, Any]:
@@ -61,6 +64,20 @@ def score_versions(cell: Cell, metric: MetricName) -> dict[str, Any]:
         "reference": version_of(reference.build()) if reference else None,
         "posterior": {family.__name__: version_of(family) for family in _families(cell.settings.method.build())},
     }
+
+
+def outside_files(cell: Cell) -> dict[str, str]:
+    """Return the files of the cell's components that live outside the package, and decide its fits: name to digest.
+
+    They are recorded with the fits, whose hash they are no part of: a change of such a file is noticed and told.
+    """
+    entry = cell.settings
+    reference = entry.reference if entry.from_reference else None
+    parts = (entry.method, entry.model, entry.likelihood, entry.prior, reference)
+    components: list[object] = [part.build() for part in parts if part is not None]
+    components += [source for own in list(components) for source in getattr(own, "sources", ())]
+    components += [METRICS.get(entry.search.metric.name)] if entry.search else []
+    return dict(filter(None, map(outside_file, components)))
 
 
 def joint_hash(hashes: Iterable[str]) -> str:

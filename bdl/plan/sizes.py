@@ -4,17 +4,19 @@ What is counted is what grows: the states of the fits that train together, three
 layers; the normals of an update; the data.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from math import inf, prod
-from typing import cast
+from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves
 
 from bdl.errors import InputError
-from bdl.methods.base import ExternalMethod, Method, MinibatchMethod, Shapes, StreamMethod
+from bdl.methods.base import ExternalMethod
 from bdl.models.base import LayeredModel
+from bdl.models.problem import Problem
 from bdl.plan import machine
 from bdl.plan.cell import Cell
 from bdl.plan.cost import fits, scoring_seconds, updates_of, width
@@ -115,8 +117,9 @@ def _most(cell: Cell, splits: int) -> int:
 
 def _fit_memory(cell: Cell) -> int:
     """Estimate the bytes that a fit takes while it trains."""
-    plan, method = schedule(cell), cell.settings.method.build()
-    if plan is None:
+    plan, size = schedule(cell), 8 if cell.settings.streams else 4
+    if cell.settings.streams or plan is None:
+        method = cell.settings.method.build()
         draws = method.draws if isinstance(method, ExternalMethod) else 0
         return 3 * _state(cell) + 8 * draws * _dim(cell)
     size = 8 if plan.dtype == "float64" else 4
@@ -128,29 +131,25 @@ def _fit_memory(cell: Cell) -> int:
 
 def _state(cell: Cell) -> int:
     """Count the bytes that the state of one fit holds, from the shapes of its tensors alone."""
-    method = cell.settings.method.build()
     if _one_by_one(cell):
         return 8 * _dim(cell)
+    double = not cell.settings.streams and (plan := schedule(cell)) and plan.dtype == "float64"
+    target = cell.stream.dim if cell.settings.streams else cell.problem
     with suppress(Exception):  # a state that depends on values; one that cannot be is refused later, with a reason
-        return _shaped(cell, method)
+        return _shaped(cell.settings.method.build(), target, 8 if double else 4)
     return 16 * _dim(cell)
 
 
-def _shaped(cell: Cell, method: Method) -> int:
-    if isinstance(method, StreamMethod):
-        with torch.device("meta"):
-            state = method.init(_empty(method.init_noise(cell.stream.dim)))
-    else:
-        method = cast(MinibatchMethod, method)
-        cell.problem.buffers()  # what is kept of a model must not be made of shapes alone
-        with torch.device("meta"):
-            state = method.init(cell.problem, _empty(method.init_noise(cell.problem)))
-    size = 8 if (plan := schedule(cell)) and plan.dtype == "float64" else 4
+@lru_cache(maxsize=1024)
+def _shaped(method: Any, target: Problem | int, size: int) -> int:
+    """Count the bytes of a state on a problem, or of a stream of so many parameters, with `size` bytes a number."""
+    if not isinstance(target, int):
+        target.buffers()  # what is kept of a model must not be made of shapes alone
+    shapes: Mapping[str, Sequence[int]] = method.init_noise(target)
+    with torch.device("meta"):
+        noise = {name: torch.empty(shape) for name, shape in shapes.items()}
+        state = method.init(noise) if isinstance(target, int) else method.init(target, noise)
     return size * sum(prod(leaf.shape) for leaf in tree_leaves(state) if isinstance(leaf, torch.Tensor))
-
-
-def _empty(shapes: Shapes) -> dict[str, torch.Tensor]:
-    return {name: torch.empty(shape) for name, shape in shapes.items()}
 
 
 def _dim(cell: Cell) -> int:

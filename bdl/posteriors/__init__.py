@@ -3,19 +3,16 @@
 from bdl.posteriors.base import Gaussian, Posterior
 from bdl.posteriors.diagonal import DiagonalGaussian
 from bdl.posteriors.dropout import Dropout
-from bdl.posteriors.empirical import Empirical
-from bdl.posteriors.factor_analysis import FactorAnalysis
-from bdl.posteriors.full import FullGaussian
-from bdl.posteriors.full_precision import FullPrecision
+from bdl.posteriors.empirical import Empirical, Weighted
+from bdl.posteriors.full import FullGaussian, FullPrecision
 from bdl.posteriors.kl import kl_divergence
 from bdl.posteriors.kronecker import KroneckerGaussian
 from bdl.posteriors.last_layer import LastLayer
-from bdl.posteriors.low_rank_precision import LowRankPrecision
+from bdl.posteriors.low_rank import FactorAnalysis, LowRankPrecision
 from bdl.posteriors.point import Point
 from bdl.posteriors.scaled import Scaled
 from bdl.posteriors.student_t import StudentT
 from bdl.posteriors.tensors import FAMILIES, from_tensors, to_tensors
-from bdl.posteriors.weighted import Weighted
 
 __all__ = [
     "FAMILIES",

@@ -1,11 +1,21 @@
-"""What every posterior family offers, and the formulas that all Gaussian families share.
+"""The contract of posterior families, and the verbs that they share.
 
 A family is a NamedTuple of tensors that describes ONE distribution over D parameters. Being a NamedTuple it
-passes in and out of `torch.func.vmap`, which is how thousands of posteriors are handled at once.
+passes in and out of `torch.func.vmap`, which is how thousands of posteriors are handled at once. A NamedTuple inherits
+from nothing else, so a family of this package is a subclass of its fields and of `Family` or `GaussianFamily`::
+
+    class _Fields(NamedTuple):
+        loc: Tensor
+        var: Tensor
+
+
+    class DiagonalGaussian(_Fields, GaussianFamily): ...
+
+It defines the verbs that differ; what they return is documented by the contract, `Posterior` and `Gaussian`.
 """
 
 from math import log, pi
-from typing import Protocol, Self, runtime_checkable
+from typing import ClassVar, NoReturn, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -25,19 +35,19 @@ class Posterior(Protocol):
         """Number of standard-normal values that one sample consumes."""
 
     def mean(self) -> Tensor:
-        """Mean, shape (D,)."""
+        """Return the mean, shape (D,)."""
 
     def variance(self) -> Tensor:
-        """Marginal variances, shape (D,)."""
+        """Return the marginal variances, shape (D,)."""
 
     def covariance(self) -> Tensor:
-        """Dense covariance, shape (D, D)."""
+        """Return the dense covariance, shape (D, D)."""
 
     def log_prob(self, theta: Tensor) -> Tensor:
-        """Log-density in nats at `theta`, shape (..., D) -> (...)."""
+        """Return the log-density in nats at `theta`, shape (..., D) -> (...); `InputError` if there is no density."""
 
     def entropy(self) -> Tensor:
-        """Differential entropy in nats, a scalar."""
+        """Return the differential entropy in nats, a scalar; `InputError` if there is no density."""
 
     def sample(self, noise: Tensor) -> Tensor:
         """Map standard-normal `noise`, shape (..., noise_dim), to samples, shape (..., D)."""
@@ -48,7 +58,7 @@ class Posterior(Protocol):
         Raises
         ------
         InputError
-            If shapes disagree or the covariance is not positive definite.
+            If shapes disagree, or a value is not one of those that the class documents.
         """
 
 
@@ -57,7 +67,7 @@ class Gaussian(Posterior, Protocol):
     """A Gaussian posterior N(mean, S): the verbs that density, entropy and KL divergences are built from."""
 
     def log_det(self) -> Tensor:
-        """Log-determinant of S, a scalar."""
+        """Return the log-determinant of S, a scalar."""
 
     def whiten(self, delta: Tensor) -> Tensor:
         """Find the shortest noise with ``sample(noise) == mean + delta``.
@@ -75,10 +85,10 @@ class Gaussian(Posterior, Protocol):
         """
 
     def precision_diagonal(self) -> Tensor:
-        """Diagonal of S^{-1}, shape (D,)."""
+        """Return the diagonal of S^{-1}, shape (D,)."""
 
     def trace_solve(self, other: "Gaussian") -> Tensor:
-        """tr(S_other^{-1} S), a scalar."""
+        """Return tr(S_other^{-1} S), a scalar."""
 
 
 def multimodal(posterior: Posterior) -> bool:
@@ -86,15 +96,61 @@ def multimodal(posterior: Posterior) -> bool:
     return bool(getattr(posterior, "multimodal", False))
 
 
-def gaussian_log_prob(posterior: Gaussian, theta: Tensor) -> Tensor:
-    """Log-density of a Gaussian at `theta`, shape (..., D) -> (...), in nats."""
-    squared = posterior.whiten(theta - posterior.mean()).square().sum(-1)
-    return -0.5 * (squared + posterior.log_det() + posterior.dim * log(2 * pi))
+class _Located(Protocol):
+    @property
+    def loc(self) -> Tensor: ...
 
 
-def gaussian_entropy(posterior: Gaussian) -> Tensor:
-    """Differential entropy of a Gaussian in nats, a scalar: (D + D log 2 pi + log |S|) / 2."""
-    return 0.5 * (posterior.dim * (1 + log(2 * pi)) + posterior.log_det())
+class Family:
+    """Verbs of a family with a field `loc`, its mean, and with one normal a parameter in a sample."""
+
+    version: ClassVar[int] = 1
+    """Version of what it computes; `bdl.versions` says when it goes up."""
+
+    @property
+    def dim(self: _Located) -> int:
+        return self.loc.shape[-1]
+
+    @property
+    def noise_dim(self: Posterior) -> int:
+        return self.dim
+
+    def mean(self: _Located) -> Tensor:
+        return self.loc
+
+    def covariance(self: Posterior) -> Tensor:
+        return self.variance().diag_embed()
+
+    def check(self) -> Self:
+        self._validate()
+        return self
+
+    def _validate(self) -> None:
+        """Raise `InputError` if shapes or values are not valid."""
+        raise NotImplementedError
+
+
+class GaussianFamily(Family):
+    """Verbs of a Gaussian that follow from its `whiten` and `log_det`."""
+
+    def log_prob(self: Gaussian, theta: Tensor) -> Tensor:
+        squared = self.whiten(theta - self.mean()).square().sum(-1)
+        return -0.5 * (squared + self.log_det() + self.dim * log(2 * pi))
+
+    def entropy(self: Gaussian) -> Tensor:
+        return 0.5 * (self.dim * (1 + log(2 * pi)) + self.log_det())
+
+
+class NoDensity(Family):
+    """A family without a density in closed form: `log_prob` and `entropy` raise `InputError`."""
+
+    _reason: ClassVar[str]
+
+    def log_prob(self, theta: Tensor) -> NoReturn:
+        raise InputError(self._reason)
+
+    def entropy(self) -> NoReturn:
+        raise InputError(self._reason)
 
 
 def check_shape(name: str, tensor: Tensor, *shape: int) -> None:
@@ -113,3 +169,22 @@ def check_positive(name: str, tensor: Tensor) -> None:
     """Raise InputError unless every entry is positive and finite."""
     if not bool(((tensor > 0) & torch.isfinite(tensor)).all()):
         raise InputError(f"{name} must be positive and finite: it ranges from {tensor.min():g} to {tensor.max():g}")
+
+
+def check_finite(name: str, tensor: Tensor, advice: str = "leave out what diverged") -> None:
+    """Raise InputError unless every entry is finite."""
+    if not bool(torch.isfinite(tensor).all()):
+        raise InputError(f"{name} has values that are not finite: {advice}")
+
+
+def check_index(name: str, tensor: Tensor, count: int, meaning: str) -> None:
+    """Raise InputError unless every entry is in 0 to `count`."""
+    if not bool(((tensor >= 0) & (tensor <= count)).all()):
+        raise InputError(f"{name} must be in 0 to {count}, {meaning}")
+
+
+def check_tril(name: str, tensor: Tensor) -> None:
+    """Raise InputError unless a square matrix is lower triangular with a positive diagonal."""
+    check_positive(f"the diagonal of {name}", tensor.diagonal())
+    if bool(tensor.triu(1).any()):
+        raise InputError(f"{name} is not lower triangular: pass its .tril()")

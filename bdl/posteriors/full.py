@@ -1,4 +1,4 @@
-"""The Gaussian with an unrestricted covariance."""
+"""Gaussians without structure, known by a Cholesky factor of the covariance or of the precision."""
 
 from typing import NamedTuple
 
@@ -6,17 +6,20 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.posteriors.base import (
-    Gaussian,
-    check_positive,
-    check_shape,
-    check_vector,
-    gaussian_entropy,
-    gaussian_log_prob,
-)
+from bdl.posteriors.base import Gaussian, GaussianFamily, check_shape, check_tril, check_vector
 
 
-class FullGaussian(NamedTuple):
+class _CovarianceFields(NamedTuple):
+    loc: Tensor
+    scale_tril: Tensor
+
+
+class _PrecisionFields(NamedTuple):
+    loc: Tensor
+    precision_tril: Tensor
+
+
+class FullGaussian(_CovarianceFields, GaussianFamily):
     """N(loc, L L^T).
 
     Parameters
@@ -26,9 +29,6 @@ class FullGaussian(NamedTuple):
     scale_tril
         L, lower triangular with a positive diagonal, shape (D, D).
     """
-
-    loc: Tensor
-    scale_tril: Tensor
 
     @classmethod
     def from_covariance(cls, loc: Tensor, covariance: Tensor) -> "FullGaussian":
@@ -57,70 +57,84 @@ class FullGaussian(NamedTuple):
             raise InputError("covariance is not positive definite: add a small multiple of the identity")
         return cls(loc, scale_tril)
 
-    @property
-    def dim(self) -> int:
-        """Number of parameters, D."""
-        return self.loc.shape[-1]
-
-    @property
-    def noise_dim(self) -> int:
-        """Standard-normal values per sample: D."""
-        return self.dim
-
-    def mean(self) -> Tensor:
-        """Mean, shape (D,)."""
-        return self.loc
-
     def variance(self) -> Tensor:
-        """Marginal variances, shape (D,)."""
         return self.scale_tril.square().sum(-1)
 
     def covariance(self) -> Tensor:
-        """Dense covariance L L^T, shape (D, D)."""
         return self.scale_tril @ self.scale_tril.mT
 
-    def log_prob(self, theta: Tensor) -> Tensor:
-        """Log-density in nats at `theta`, shape (..., D) -> (...)."""
-        return gaussian_log_prob(self, theta)
-
-    def entropy(self) -> Tensor:
-        """Differential entropy in nats, a scalar."""
-        return gaussian_entropy(self)
-
     def sample(self, noise: Tensor) -> Tensor:
-        """Draw loc + L noise, shape (..., D) -> (..., D)."""
         return self.loc + noise @ self.scale_tril.mT
 
     def log_det(self) -> Tensor:
-        """Log-determinant of S, a scalar: 2 sum log diag(L)."""
         return 2 * self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum()
 
     def whiten(self, delta: Tensor) -> Tensor:
-        """L^{-1} delta, shape (..., D) -> (..., D)."""
         rows = delta.reshape(-1, self.dim)
         solved: Tensor = torch.linalg.solve_triangular(self.scale_tril.mT, rows, upper=True, left=False)
         return solved.reshape(delta.shape)
 
     def precision_diagonal(self) -> Tensor:
-        """Diagonal of S^{-1}, shape (D,): squared norms of the columns of L^{-1}."""
         eye = torch.eye(self.dim, dtype=self.scale_tril.dtype, device=self.scale_tril.device)
-        return self.whiten(eye).square().sum(-1)
+        return self.whiten(eye).square().sum(-1)  # squared norms of the columns of L^{-1}
 
     def trace_solve(self, other: Gaussian) -> Tensor:
-        """tr(S_other^{-1} S), a scalar."""
         return other.whiten(self.scale_tril.mT).square().sum()
 
-    def check(self) -> "FullGaussian":
-        """Return the posterior itself if its shapes and values are valid; not for use under vmap.
-
-        Raises
-        ------
-        InputError
-            If shapes disagree, or L is not lower triangular with a positive diagonal.
-        """
+    def _validate(self) -> None:
         check_vector("loc", self.loc)
         check_shape("scale_tril", self.scale_tril, self.dim, self.dim)
-        check_positive("the diagonal of scale_tril", self.scale_tril.diagonal())
-        if bool(self.scale_tril.triu(1).any()):
-            raise InputError("scale_tril is not lower triangular: pass its .tril()")
-        return self
+        check_tril("scale_tril", self.scale_tril)
+
+
+class FullPrecision(_PrecisionFields, GaussianFamily):
+    """N(loc, P^{-1}) with P = R R^T.
+
+    Parameters
+    ----------
+    loc
+        Mean, shape (D,).
+    precision_tril
+        R, lower triangular with a positive diagonal, shape (D, D).
+    """
+
+    def variance(self) -> Tensor:
+        return self._inverse().square().sum(-2)
+
+    def covariance(self) -> Tensor:
+        inverse = self._inverse()
+        return inverse.mT @ inverse
+
+    def sample(self, noise: Tensor) -> Tensor:
+        rows = noise.reshape(-1, self.dim)
+        solved: Tensor = torch.linalg.solve_triangular(self.precision_tril, rows, upper=False, left=False)
+        return self.loc + solved.reshape(noise.shape)
+
+    def solve(self, vector: Tensor) -> Tensor:
+        """Return P^{-1} vector, shape (D,) -> (D,)."""
+        inner = torch.linalg.solve_triangular(self.precision_tril, vector.unsqueeze(-1), upper=False)
+        column: Tensor = torch.linalg.solve_triangular(self.precision_tril.mT, inner, upper=True)
+        return column.squeeze(-1)
+
+    def log_det(self) -> Tensor:
+        return -2 * self.precision_tril.diagonal(dim1=-2, dim2=-1).log().sum()
+
+    def whiten(self, delta: Tensor) -> Tensor:
+        return delta @ self.precision_tril
+
+    def precision_diagonal(self) -> Tensor:
+        return self.precision_tril.square().sum(-1)
+
+    def trace_solve(self, other: Gaussian) -> Tensor:
+        return other.whiten(self._inverse()).square().sum()  # R^{-1} has the rows of a root of the covariance
+
+    def _inverse(self) -> Tensor:
+        """Return R^{-1}, shape (D, D)."""
+        eye = torch.eye(self.dim, dtype=self.precision_tril.dtype, device=self.precision_tril.device)
+        inverse: Tensor = torch.linalg.solve_triangular(self.precision_tril, eye, upper=False)
+        return inverse
+
+    def _validate(self) -> None:
+        check_vector("loc", self.loc)
+        check_shape("precision_tril", self.precision_tril, self.dim, self.dim)
+        check_tril("precision_tril", self.precision_tril)

@@ -8,14 +8,7 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.posteriors.base import (
-    Gaussian,
-    check_positive,
-    check_shape,
-    check_vector,
-    gaussian_entropy,
-    gaussian_log_prob,
-)
+from bdl.posteriors.base import Gaussian, GaussianFamily, check_shape, check_tril, check_vector
 from bdl.posteriors.diagonal import DiagonalGaussian
 
 
@@ -43,7 +36,14 @@ def from_blocks(blocks: Sequence[Tensor], widths: Sequence[int]) -> Tensor:
     return torch.cat(parts, -1)
 
 
-class KroneckerGaussian(NamedTuple):
+class _Fields(NamedTuple):
+    loc: Tensor
+    inner: Tensor
+    outer: Tensor
+    widths: Tensor
+
+
+class KroneckerGaussian(_Fields, GaussianFamily):
     """Independent layers, each matrix normal: W = M + S Z A^T with Z standard normal, (out, in).
 
     W are the weights of a layer, its bias their last column if it has one, so that the covariance of W, row by row, is
@@ -63,91 +63,37 @@ class KroneckerGaussian(NamedTuple):
         without entries: shapes are known where values are not, under vmap say. There are biases if D says so.
     """
 
-    loc: Tensor
-    inner: Tensor
-    outer: Tensor
-    widths: Tensor
-
-    @property
-    def dim(self) -> int:
-        """Number of parameters, D."""
-        return self.loc.shape[-1]
-
-    @property
-    def noise_dim(self) -> int:
-        """Standard-normal values per sample: D."""
-        return self.dim
-
     @property
     def units(self) -> tuple[int, ...]:
         """Inputs, units of each hidden layer and outputs."""
         return tuple(self.widths.shape[1:])
 
-    def mean(self) -> Tensor:
-        """Mean, shape (D,)."""
-        return self.loc
-
     def variance(self) -> Tensor:
-        """Marginal variances, shape (D,): products of those over outputs and over inputs."""
         return self._outer_products([(A.square().sum(-1), S.square().sum(-1)) for A, S in self.roots()])
 
     def covariance(self) -> Tensor:
-        """Dense covariance, shape (D, D), zero between layers: S S^T E A A^T for each unit matrix E."""
+        # zero between layers: S S^T E A A^T for each unit matrix E
         return self._apply(self._eye(), lambda E, A, S: S @ (S.mT @ E @ A) @ A.mT)
 
-    def log_prob(self, theta: Tensor) -> Tensor:
-        """Log-density in nats at `theta`, shape (..., D) -> (...)."""
-        return gaussian_log_prob(self, theta)
-
-    def entropy(self) -> Tensor:
-        """Differential entropy in nats, a scalar."""
-        return gaussian_entropy(self)
-
     def sample(self, noise: Tensor) -> Tensor:
-        """Draw M + S Z A^T, shape (..., D) -> (..., D); the noise Z lies as the parameters do."""
         return self.loc + self._apply(noise, lambda Z, A, S: S @ (Z @ A.mT))
 
     def log_det(self) -> Tensor:
-        """Log-determinant of the covariance, a scalar: 2 (in sum log diag(S) + out sum log diag(A)) over layers."""
         terms = [len(A) * S.diagonal().log().sum() + len(S) * A.diagonal().log().sum() for A, S in self.roots()]
         return 2 * torch.stack(terms).sum()
 
     def whiten(self, delta: Tensor) -> Tensor:
-        """S^{-1} Delta A^{-T}, shape (..., D) -> (..., D)."""
         return self._apply(delta, lambda Delta, A, S: _inverse(S) @ (Delta @ _inverse(A).mT))
 
     def precision_diagonal(self) -> Tensor:
-        """Diagonal of the inverse covariance, shape (D,)."""
         inverses = [(_inverse(A), _inverse(S)) for A, S in self.roots()]
         return self._outer_products([(A.square().sum(-2), S.square().sum(-2)) for A, S in inverses])
 
     def trace_solve(self, other: Gaussian) -> Tensor:
-        """tr(S_other^{-1} S), a scalar; but for diagonal Gaussians it takes D x D numbers."""
+        """Return tr(S_other^{-1} S), a scalar; but for diagonal Gaussians it takes D x D numbers."""
         if isinstance(other, DiagonalGaussian):
             return self.variance() @ other.precision_diagonal()
         return other.whiten(self.sample(self._eye()) - self.loc).square().sum()
-
-    def check(self) -> "KroneckerGaussian":
-        """Return the posterior itself if its shapes and values are valid; not for use under vmap.
-
-        Raises
-        ------
-        InputError
-            If shapes disagree, or a root is not lower triangular with a positive diagonal.
-        """
-        check_vector("loc", self.loc)
-        if self.widths.numel() or len(self.units) < 2:
-            raise InputError(f"widths has shape {tuple(self.widths.shape)}: give it shape (0, inputs, ..., outputs)")
-        sizes = self._sizes()
-        if self.dim != sum(n_in * n_out for n_in, n_out in sizes):
-            raise InputError(f"loc has {self.dim} entries: layers of {self.units} units have another number")
-        check_shape("inner", self.inner, sum(n_in**2 for n_in, _ in sizes))
-        check_shape("outer", self.outer, sum(n_out**2 for _, n_out in sizes))
-        for name, root in [pair for A, S in self.roots() for pair in (("inner", A), ("outer", S))]:
-            check_positive(f"the diagonal of {name}", root.diagonal())
-            if bool(root.triu(1).any()):
-                raise InputError(f"{name} is not lower triangular: pass its .tril()")
-        return self
 
     def roots(self) -> list[tuple[Tensor, Tensor]]:
         """Return A (in, in) and S (out, out) of each layer; a bias counts as an input."""
@@ -172,6 +118,19 @@ class KroneckerGaussian(NamedTuple):
 
     def _eye(self) -> Tensor:
         return torch.eye(self.dim, dtype=self.loc.dtype, device=self.loc.device)
+
+    def _validate(self) -> None:
+        check_vector("loc", self.loc)
+        if self.widths.numel() or len(self.units) < 2:
+            raise InputError(f"widths has shape {tuple(self.widths.shape)}: give it shape (0, inputs, ..., outputs)")
+        sizes = self._sizes()
+        if self.dim != sum(n_in * n_out for n_in, n_out in sizes):
+            raise InputError(f"loc has {self.dim} entries: layers of {self.units} units have another number")
+        check_shape("inner", self.inner, sum(n_in**2 for n_in, _ in sizes))
+        check_shape("outer", self.outer, sum(n_out**2 for _, n_out in sizes))
+        for A, S in self.roots():
+            check_tril("inner", A)
+            check_tril("outer", S)
 
 
 def _matrix(flat: Tensor, rows: int) -> Tensor:

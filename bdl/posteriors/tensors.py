@@ -16,10 +16,10 @@ FAMILIES = Registry(
     "posterior",
     {
         "diagonal": "bdl.posteriors.diagonal:DiagonalGaussian",
-        "factor-analysis": "bdl.posteriors.factor_analysis:FactorAnalysis",
+        "factor-analysis": "bdl.posteriors.low_rank:FactorAnalysis",
         "full": "bdl.posteriors.full:FullGaussian",
-        "full-precision": "bdl.posteriors.full_precision:FullPrecision",
-        "low-rank-precision": "bdl.posteriors.low_rank_precision:LowRankPrecision",
+        "full-precision": "bdl.posteriors.full:FullPrecision",
+        "low-rank-precision": "bdl.posteriors.low_rank:LowRankPrecision",
         "kronecker": "bdl.posteriors.kronecker:KroneckerGaussian",
         "last-layer": "bdl.posteriors.last_layer:LastLayer",
         "point": "bdl.posteriors.point:Point",
@@ -27,7 +27,7 @@ FAMILIES = Registry(
         "empirical": "bdl.posteriors.empirical:Empirical",
         "scaled": "bdl.posteriors.scaled:Scaled",
         "student-t": "bdl.posteriors.student_t:StudentT",
-        "weighted": "bdl.posteriors.weighted:Weighted",
+        "weighted": "bdl.posteriors.empirical:Weighted",
     },
 )
 """Families by name; each is a NamedTuple of tensors."""
@@ -94,5 +94,5 @@ def as_type(tree: Tree, dtype: torch.dtype, device: torch.device | None = None) 
 
 
 def _place(module: str) -> str:
-    """Where to import a module from: files that were named by path have no importable name."""
+    """Return where to import a module from: files that were named by path have no importable name."""
     return str(sys.modules[module].__file__) if module.startswith("bdl_user_") else module

@@ -16,7 +16,7 @@ _STAGES: tuple[Stage, ...] = ("search", "final")
 
 
 class Failure(NamedTuple):
-    """What failed in one stage of one cell for one reason."""
+    """What failed in one stage of one cell for one reason; or a score of its final fits that could not be computed."""
 
     cell: str
     stage: str
@@ -71,9 +71,9 @@ def _stored(asked: Variant, path: Path) -> Iterator[_Failed]:
         for cell in _cells(store.made, asked, path):
             for stage in _STAGES:
                 for row in store.rows(stage, cell.key):
-                    if row.status == "failed":
-                        trace = str(row.details.get("traceback", ""))
-                        yield _Failed(cell.label, stage, row.split, row.reason or "", trace)
+                    trace = str(row.details.get("traceback", ""))
+                    if row.problem:
+                        yield _Failed(cell.label, stage, row.split, row.problem, trace)
 
 
 def _cells(made: str | None, asked: Variant, source: Path) -> list[Cell]:
@@ -86,6 +86,6 @@ def _published(asked: Variant, place: Path) -> Iterator[_Failed]:
     cells = _cells(text, asked, place / "trials.parquet")
     labels = {(str(cell.dataset), cell.entry, *cell.point.texts.values()): cell.label for cell in cells}
     names = ["dataset", "entry", *axes(cells)]
-    for row in part(rows[rows.status == "failed"], asked).to_dict("records"):
+    for row in part(rows[rows.reason.notna()], asked).to_dict("records"):
         label = labels.get(tuple(row[name] for name in names), f"{row['dataset']}/{row['entry']}")
         yield _Failed(label, row["stage"], row["split"], row["reason"] or "", "")

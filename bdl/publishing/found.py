@@ -30,6 +30,7 @@ _NAMED = 4
 
 LEGACY = "Legacy code: made by an earlier version; today's code has not been seen to give the same numbers."
 """Note of published cells without an identity."""
+NO_VERDICTS = "The printed values are of the protocol: verdicts are withheld."
 
 
 class Found(NamedTuple):
@@ -43,6 +44,29 @@ class Found(NamedTuple):
     """Scores at recorded counts."""
     remark: str
     """In what they are not the protocol; empty if they are."""
+    protocol: bool
+    """Whether each of them was made as the protocol says, though some may be missing."""
+
+    @classmethod
+    def of(cls, made: Variant, now: Benchmark, rows: pd.DataFrame, points: pd.DataFrame, known: bool = True) -> "Found":
+        """Gather what rows are.
+
+        Parameters
+        ----------
+        made, now
+            As `remark` takes them.
+        rows, points
+            Final rows, and scores at recorded counts.
+        known
+            Whether the rows say what they were made with.
+        """
+        protocol = made.benchmark.profile == "paper" and not _departures(made, now)
+        return cls(made, rows, points, remark(made, now, rows if known else None), protocol)
+
+    @property
+    def head(self) -> str:
+        """What is said above a table: the remark, and why there are no verdicts."""
+        return self.remark if self.protocol or not self.benchmark.papers else f"{self.remark} {NO_VERDICTS}"
 
     @property
     def benchmark(self) -> Benchmark:
@@ -102,7 +126,7 @@ def look(place: Path, asked: Variant) -> Found:
             rows, points = final_frame(cells, store), points_frame(cells, store)
     if asked.narrowed and not made.narrowed:  # to a part of the whole
         made = replace(made, datasets=asked.datasets, entries=asked.entries)
-    return Found(made, rows, points, remark(made, asked.benchmark, rows if text else None))
+    return Found.of(made, asked.benchmark, rows, points, known=text is not None)
 
 
 def made_with(place: Path) -> Variant:
@@ -186,10 +210,15 @@ def remark(made: Variant, now: Benchmark, rows: pd.DataFrame | None) -> str:
     """
     parts = [_profile(made)] if made.benchmark.profile != "paper" else []
     parts += [] if rows is None or rows.empty else _gaps(made.benchmark, rows)
-    parts += [f"{path}={_short(value)}" for path, value in made.changes.items() if _concerns(path, made)]
-    since = {path: old for path, (_, old) in differences(now, made.benchmark).items() if path not in _SHOWN}
-    parts += [_changed(path, old) for path, old in since.items() if _concerns(path, made)]
+    parts += _departures(made, now)
     return f"Not the protocol: {'; '.join(parts)}." if parts else ""
+
+
+def _departures(made: Variant, now: Benchmark) -> list[str]:
+    """List the overrides, and the fields that the file has changed since."""
+    parts = [f"{path}={_short(value)}" for path, value in made.changes.items() if _concerns(path, made)]
+    since = {path: old for path, (_, old) in differences(now, made.benchmark).items() if path not in _SHOWN}
+    return parts + [_changed(path, old) for path, old in since.items() if _concerns(path, made)]
 
 
 def _concerns(path: str, made: Variant) -> bool:

@@ -13,7 +13,7 @@ from bdl.store.store import Store
 
 COLUMNS = ["dataset", "entry", "stage", "split", "trial", "fold", "status", "reason", "seconds"]
 _MADE = "made"
-_APART = ("traceback", "origin")
+_APART = ("traceback", "origin", "files")
 """Details of a row that are told elsewhere: with failures, and in the provenance."""
 POINT_COLUMNS = ["dataset", "entry", "split", "axis", "at", "metric", "value"]
 
@@ -25,6 +25,7 @@ def frame(cells: Sequence[Cell], rows: Iterable[tuple[Cell, Row]]) -> pd.DataFra
             **{name: getattr(row, name) for name in ("dataset", "entry")},
             **cell.point.texts,
             **{name: getattr(row, name) for name in COLUMNS[2:]},
+            "reason": row.problem,
             **{f"hyper_{name}": value for name, value in row.hyper.items()},
             **{name: float("nan") if value is None else value for name, value in row.metrics.items()},
             **{name: value for name, value in row.details.items() if name not in _APART},

@@ -15,7 +15,8 @@ import numpy as np
 
 from bdl.errors import InputError
 from bdl.plan.cell import Cell
-from bdl.publishing.tracking import connection, explained, open_ui
+from bdl.publishing.names import COUNTS, STATISTICS, mirrored
+from bdl.publishing.tracking import bring_along, connection, explained, open_ui
 from bdl.spec.merging import leaves
 from bdl.store.rows import Reading, Row
 from bdl.store.store import Store
@@ -38,7 +39,7 @@ _CONTENT = "bdl.content"
 """Tag with the digest of a run that is complete."""
 
 _LONGEST = 5000
-"""Characters of a tag that MLflow takes."""
+"""Characters of a tag or a parameter that MLflow takes."""
 _METRICS_PER_CALL, _PARAMS_PER_CALL, _TAGS_PER_CALL = 1000, 100, 100
 
 
@@ -88,7 +89,8 @@ def mirror(
     tracking_uri
         ``sqlite:///path`` or the ``http(s)://`` address of a server.
     artifact_root
-        Folder of a new experiment's artifacts; an experiment that exists keeps its own.
+        Folder of a new experiment's artifacts; an experiment that exists keeps its own, but for one of a database
+        beside the folder, whose artifacts are where both are now.
     tags
         Put on every run.
     artifacts
@@ -116,6 +118,7 @@ def mirror(
     for path in artifacts:
         if not path.is_file():
             raise InputError(f"no file {path} to mirror; make it again with: bdl-bench run {benchmark.name}")
+    bring_along(tracking_uri, artifact_root)
     with connection(tracking_uri) as client, explained(tracking_uri):
         experiment = _experiment(client, benchmark, variant, artifact_root)
         return [_replace(client, experiment, content) for content in contents]
@@ -150,7 +153,8 @@ def parameters(cell: Cell) -> dict[str, str]:
         "preparation": benchmark.preparation.dump_on(dataset),
         "evaluation": benchmark.evaluation_of(cell.entry).model_dump(mode="json"),
     }
-    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in leaves(settings)}
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in leaves(settings)}
+    return {mirrored(name): text[:_LONGEST] for name, text in texts.items()}
 
 
 def measurements(
@@ -176,17 +180,15 @@ def measurements(
         ``splits/hyper/<name>`` (step = split); ``trials``; ``trials_failed``, which failed or lack a finite value.
         MLflow sorts by name, so that what methods are compared by comes first.
     """
-    values = {name: {row.split: _value(row, name) for row in rows} for name in metrics}
-    n_failed = sum(
-        row.status == "failed" or any(not isfinite(values[name][row.split]) for name in metrics) for row in rows
-    )
-    found: list[Measurement] = [("trials", len(rows), 0), ("trials_failed", n_failed, 0)]
+    values = {mirrored(name): {row.split: _value(row, name) for row in rows} for name in metrics}
+    n_failed = sum(row.status == "failed" or any(not isfinite(of[row.split]) for of in values.values()) for row in rows)
+    found: list[Measurement] = [(name, count, 0) for name, count in zip(COUNTS, (len(rows), n_failed), strict=True)]
     for name, by_split in values.items():
         series = {split: value for split, value in by_split.items() if isfinite(value)}
         found += [(f"{name}{statistic}", value, 0) for statistic, value in _statistics(list(series.values()))]
         found += [(f"splits/{name}", value, split) for split, value in series.items()]
     found += [
-        (f"splits/hyper/{name}", value, row.split)
+        (f"splits/hyper/{mirrored(name)}", value, row.split)
         for row in rows
         for name, value in row.hyper.items()
         if isfinite(value)
@@ -199,7 +201,7 @@ def _curves(readings: Sequence[tuple[int, Reading]]) -> Iterator[Measurement]:
     places: dict[tuple[str, int], list[float]] = {}
     for _, reading in readings:
         if isfinite(reading.value):
-            places.setdefault((f"{reading.metric}_by_{reading.axis}", reading.at), []).append(reading.value)
+            places.setdefault((f"{mirrored(reading.metric)}_by_{reading.axis}", reading.at), []).append(reading.value)
     for (name, at), values in places.items():
         yield name, float(np.mean(values)), at
 
@@ -210,11 +212,12 @@ def _value(row: Row, metric: str) -> float:
 
 
 def _statistics(values: Sequence[float]) -> Iterator[tuple[str, float]]:
+    mean, median, se = STATISTICS
     if values:
-        yield "", float(np.mean(values))
-        yield "_median", float(np.median(values))
+        yield mean, float(np.mean(values))
+        yield median, float(np.median(values))
     if len(values) > 1:
-        yield "_se", float(np.std(values, ddof=1)) / sqrt(len(values))
+        yield se, float(np.std(values, ddof=1)) / sqrt(len(values))
 
 
 def _identity(store: Store, cell: Cell) -> dict[str, str]:

@@ -17,7 +17,7 @@ from bdl.plan.cell import Cell
 from bdl.plan.reference import truth
 from bdl.plan.truths import publish_info, sampled
 from bdl.publishing.bands import bands
-from bdl.publishing.found import Found, find, is_part, presented, remark, stored_cells, whereabouts
+from bdl.publishing.found import Found, find, is_part, presented, stored_cells, whereabouts
 from bdl.publishing.frames import final_frame, points_frame, write_frames
 from bdl.publishing.head import headed
 from bdl.publishing.overlap import overlaps
@@ -36,6 +36,7 @@ from bdl.reports import (
     selective_figures,
 )
 from bdl.reports import Cell as TableCell
+from bdl.reports.compare import refusals
 from bdl.reports.figures import remarked
 from bdl.spec import Benchmark, Variant
 from bdl.store import artefacts
@@ -43,6 +44,9 @@ from bdl.store.folder import folder, looked_at
 from bdl.store.store import Store
 
 Array = NDArray[np.float64]
+
+ARTIFACTS = "mlartifacts"
+"""Folder of the files of MLflow's runs, in that of results."""
 
 
 class Pictures(NamedTuple):
@@ -52,19 +56,24 @@ class Pictures(NamedTuple):
     bands: Sequence[Band] = ()
 
 
-def compared(benchmark: Benchmark, rows: pd.DataFrame) -> list[TableCell]:
+def compared(found: Found) -> list[TableCell]:
     """Compare final rows with the printed values; data sets and entries without rows are left out."""
-    return compare(narrowed(benchmark, rows), rows)
+    return compare(narrowed(found.benchmark, found.rows), found.rows, protocol=found.protocol)
 
 
 def narrowed(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:
-    """Narrow a benchmark to the data sets, the entries and the metrics that rows have; to all metrics if none has."""
+    """Narrow a benchmark to the data sets, the entries and the metrics that rows have; to all metrics if none has.
+
+    A metric is had, too, where the rows say why it could not be computed.
+    """
     present = {name: set(rows[name]) for name in ("dataset", "entry")}
     selected = benchmark.select(
         [name for name in benchmark.datasets if name in present["dataset"]],
         [name for name in benchmark.entries if name in present["entry"]],
     )
-    metrics = tuple(name for name in benchmark.metrics if name in rows and rows[name].notna().any())
+    metrics = tuple(
+        name for name in benchmark.metrics if name in rows and (rows[name].notna().any() or refusals(rows, name))
+    )
     return selected.model_copy(update={"metrics": metrics or benchmark.metrics})
 
 
@@ -85,7 +94,7 @@ def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> 
     write_provenance(provenance(made, cells, store, wall_seconds), place)
     publish_info(sampled(cells), place)
     rows, points = final_frame(cells, store), points_frame(cells, store)
-    found = Found(made, rows, points, remark(made, benchmark, rows))
+    found = Found.of(made, benchmark, rows, points)
     files = [place / "table.md", place / "table.json"]
     for path, format in zip(files, ("markdown", "json"), strict=True):
         path.write_text(str(tables(found, format)), encoding="utf-8")
@@ -105,12 +114,12 @@ def tables(found: Found, format: str, metrics: Sequence[str] = ()) -> Renderable
     InputError
         If there is no such metric, or as `render` says.
     """
-    cells = compared(found.benchmark, found.rows)
+    cells = compared(found)
     known = dict.fromkeys(str(cell.metric) for cell in cells)
     for name in metrics:
         if name not in known:
             raise unknown(f"metric of {found.benchmark.name}", name, known)
-    return headed([cell for cell in cells if not metrics or cell.metric in metrics], format, found.remark)
+    return headed([cell for cell in cells if not metrics or cell.metric in metrics], format, found.head)
 
 
 def redraw(asked: Variant, results: Path) -> list[Path]:
@@ -145,7 +154,7 @@ def _shown(found: Found, asked: Variant, results: Path) -> Pictures:
 def draw(found: Found, shown: Pictures, place: Path) -> list[Path]:
     """Draw every figure of a benchmark into ``figures`` of its folder, of what has rows."""
     benchmark, target = found.benchmark, place / "figures"
-    present, comparison = narrowed(benchmark, found.rows), compared(benchmark, found.rows)
+    present, comparison = narrowed(benchmark, found.rows), compared(found)
     shared = overlaps(present) if present.baseline else {}
     with remarked(found.remark):
         return [
@@ -226,7 +235,7 @@ def mirror_run(found: Found, store: Store, uri: str, results: Path, artifacts: S
         cells,
         variant=made.name,
         tracking_uri=uri,
-        artifact_root=results / "mlartifacts",
+        artifact_root=results / ARTIFACTS,
         tags=tags,
         artifacts=artifacts,
     )
@@ -244,7 +253,7 @@ def log_again(asked: Variant, uri: str, results: Path) -> int:
     with Store(path) as store:
         made = presented(store.made, asked, path)
         rows = final_frame(stored_cells(made.benchmark, store), store)
-        found = Found(made, rows, rows, remark(made, asked.benchmark, rows))
+        found = Found.of(made, asked.benchmark, rows, rows)
         artifacts = sorted([*place.glob("table.*"), *place.glob("figures/*")])
         return mirror_run(found, store, uri, results, artifacts)
 

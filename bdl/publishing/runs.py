@@ -154,7 +154,7 @@ def compare_entries(found: Found, baseline: str | None) -> tuple[Told, list[Rank
     benchmark = benchmark.model_copy(update={"baseline": against})
     shared, lines = _shared(benchmark)
     pairs = paired_differences(benchmark, found.rows, shared)
-    ranked, missing = _ranked(benchmark, found.rows)
+    ranked, missing = _ranked(found)
     sections = [tally(benchmark, pairs), *paired_sections(benchmark, pairs), *map(rank_section, ranked)]
     content = {
         "benchmark": benchmark.name,
@@ -166,15 +166,17 @@ def compare_entries(found: Found, baseline: str | None) -> tuple[Told, list[Rank
     return Told([*remarks, *lines, *missing], sections if pairs else sections[1:], content), ranked
 
 
-def _ranked(benchmark: Benchmark, rows: pd.DataFrame) -> tuple[list[Ranks], list[str]]:
+def _ranked(found: Found) -> tuple[list[Ranks], list[str]]:
     """Rank by each score with a better and a worse; without the library, say what to install."""
-    metrics = [name for name in benchmark.metrics if info(name).direction in ("lower", "higher")]
-    cells = compared(benchmark, rows)
+    cells = compared(found)
+    metrics = [
+        name for name in dict.fromkeys(cell.metric for cell in cells) if info(name).direction in ("lower", "higher")
+    ]
     try:
-        found = [ranks(cells, metric) for metric in metrics]
+        ranked = [ranks(cells, metric) for metric in metrics]
     except InputError as error:
         return [], [str(error)]
-    return [each for each in found if each], []
+    return [each for each in ranked if each], []
 
 
 def _shared(benchmark: Benchmark | None) -> tuple[Mapping[str, float], list[str]]:

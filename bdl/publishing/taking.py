@@ -79,7 +79,8 @@ class Published:
             return set()
         begun = {row.split for stage in _STAGES for row in store.rows(stage, cell.key)}
         own = _of(cell, self._rows)
-        good = set(own.split[own.stage == "final"])
+        whole = (own.status == "failed") | own.reason.isna()  # of which all scores were computed
+        good = set(own.split[(own.stage == "final") & whole])
         if evaluations(cell) is not None:
             good &= set(_of(cell, self._points).split) | set(own.split[own.status == "failed"])
         return {split for split in cell.splits if split in good} - begun

@@ -15,7 +15,10 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, NoReturn
 from urllib.error import HTTPError
+from urllib.parse import quote
 from urllib.request import urlopen
+
+from filelock import FileLock
 
 from bdl.errors import InputError
 
@@ -27,6 +30,7 @@ _PRIVATE = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
 """MLflow sends usage data unless told not to before it is imported."""
 _CALM = {"MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2"}
 """With MLflow's own 7 retries, a server that is not there is noticed after four minutes."""
+_ROOT = "_MLFLOW_SERVER_ARTIFACT_ROOT"
 _PATIENCE = 10
 """Seconds that a server has to answer before a run."""
 _LEAN = {"MLFLOW_LOGGING_LEVEL": "WARNING", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
@@ -57,34 +61,118 @@ def connection(tracking_uri: str) -> Iterator["MlflowClient"]:
     before = logging.root.manager.disable
     logging.disable(max(before, logging.INFO))
     try:
-        yield _connect(tracking_uri)
+        with _address(tracking_uri) as address:
+            with explained(tracking_uri), _alone(path):
+                client = _client(address)
+            yield client
     finally:
         logging.disable(before)
 
 
-def _connect(tracking_uri: str) -> "MlflowClient":
-    path = database(tracking_uri)
-    if path is not None and not (path.exists() and path.stat().st_size):
-        _create(path)
-    with explained(tracking_uri):
-        return _client(tracking_uri)
+@contextmanager
+def _alone(path: Path | None) -> Iterator[None]:
+    """Make the database where there is none, and begin its use, in one command at a time."""
+    if path is None:
+        yield
+        return
+    try:
+        lock = FileLock(path.with_suffix(".lock")).acquire()
+    except OSError as error:
+        raise InputError(f"cannot write to {path.parent}: {error.strerror}; choose another tracking URI") from None
+    with lock:
+        if not (path.exists() and path.stat().st_size):
+            _create(path)
+        yield
 
 
 def _create(path: Path) -> None:
     """Make a database beside its place and move it there: a disk that is full half-way leaves none that is broken."""
     with tempfile.TemporaryDirectory(prefix=".mlflow-", dir=path.parent) as folder:
         new = Path(folder) / path.name
-        with explained(str(path)):
-            _client(f"sqlite:///{new.resolve()}")
+        with explained(str(path)), _address(f"sqlite:///{new}") as address:
+            _client(address)
         new.replace(path)
+
+
+@contextmanager
+def _address(tracking_uri: str) -> Iterator[str]:
+    """Write the URI as MLflow takes it, until the block ends.
+
+    Versions of SQLAlchemy differ on whether ``%`` quotes in the path of a database, and MLflow makes the folder that
+    the quoted path names. A path with characters that a URI would quote is therefore given by a link to it.
+    """
+    path = database(tracking_uri)
+    if path is None or quote(str(path)) == str(path):
+        yield tracking_uri
+        return
+    with tempfile.TemporaryDirectory(prefix="bdl-bench-") as folder:
+        link = Path(folder) / "mlflow.db"
+        link.symlink_to(path.absolute())
+        yield f"sqlite:///{link}"
+
+
+def bring_along(tracking_uri: str, artifact_root: Path) -> None:
+    """Let the experiments of a database beside `artifact_root` have their files there, if both were moved or copied.
+
+    Parameters
+    ----------
+    tracking_uri
+        As `connection` takes it; nothing is done for a server, nor for a database that is elsewhere or not there.
+    artifact_root
+        Folder of the artifacts, each experiment's under its name.
+
+    Raises
+    ------
+    InputError
+        If the database cannot be used.
+    """
+    path = database(tracking_uri)
+    if path is None or not path.is_file() or path.parent.resolve() != artifact_root.parent.resolve():
+        return
+    with _writing(path) as db:
+        for identifier, name, before in _experiments(db):
+            now = (artifact_root / name).resolve().as_uri()
+            if before != now and before.endswith(f"/{quote(artifact_root.name)}/{quote(name)}"):
+                db.execute("UPDATE experiments SET artifact_location = ? WHERE experiment_id = ?", (now, identifier))
+                db.execute(
+                    "UPDATE runs SET artifact_uri = ? || substr(artifact_uri, ?) "
+                    "WHERE experiment_id = ? AND substr(artifact_uri, 1, ?) = ?",
+                    (now, len(before) + 1, identifier, len(before) + 1, f"{before}/"),
+                )
+
+
+def _experiments(db: sqlite3.Connection) -> list[tuple[int, str, str]]:
+    """List the experiments of a database as number, name and place of the artifacts; none of one that is not made."""
+    if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'experiments'").fetchone():
+        return []
+    return db.execute("SELECT experiment_id, name, artifact_location FROM experiments").fetchall()
 
 
 def _client(tracking_uri: str) -> "MlflowClient":
     from mlflow import MlflowClient
 
-    client = MlflowClient(tracking_uri)
-    client.search_experiments(max_results=1)
+    with _rooted(database(tracking_uri)):
+        client = MlflowClient(tracking_uri)
+        client.search_experiments(max_results=1)
     return client
+
+
+@contextmanager
+def _rooted(path: Path | None) -> Iterator[None]:
+    """Let MLflow's own first experiment have its files beside the database, by a quoted URI.
+
+    MLflow would write the working directory into a statement of SQL, where an apostrophe or a colon ends it.
+    """
+    if path is None:
+        yield
+        return
+    before = os.environ.get(_ROOT)
+    os.environ[_ROOT] = (path.resolve().parent / "mlartifacts").as_uri()
+    try:
+        yield
+    finally:
+        os.environ.pop(_ROOT)
+        os.environ.update({} if before is None else {_ROOT: before})
 
 
 @contextmanager
@@ -98,6 +186,8 @@ def explained(tracking_uri: str) -> Iterator[None]:
         yield
     except (MlflowException, SQLAlchemyError, CommandError, sqlite3.Error) as error:
         reason = shorten(str(error), 200, placeholder=" ...")
+        if getattr(error, "error_code", "") == "INVALID_PARAMETER_VALUE":  # nothing is wrong with the database
+            raise InputError(f"MLflow refuses what is to be written to {tracking_uri}: {reason}") from None
         raise InputError(
             f"MLflow cannot use {tracking_uri} ({reason}); mend or remove it, or choose another tracking URI, and "
             "mirror again with: bdl-bench log NAME"
@@ -105,7 +195,7 @@ def explained(tracking_uri: str) -> Iterator[None]:
 
 
 def database(tracking_uri: str) -> Path | None:
-    """Return the file of an SQLite tracking URI, None for a server.
+    """Return the file of an SQLite tracking URI, whose path is written as it is, unquoted; None for a server.
 
     Raises
     ------
@@ -119,8 +209,6 @@ def database(tracking_uri: str) -> Path | None:
         raise InputError(
             f"no tracking URI: '{tracking_uri}'; give sqlite:///path/to/mlflow.db or the http:// address of a server"
         )
-    if "?" in path:
-        raise InputError(f"MLflow cannot keep a database under {path}: '?' ends a path in its addresses; rename it")
     return Path(path)
 
 
@@ -165,10 +253,17 @@ def _check_writable(path: Path) -> None:
     """Take SQLite's write lock for a moment: MLflow makes missing folders and retries all else for a minute."""
     if not path.parent.is_dir():
         raise InputError(f"no folder {path.parent} for the MLflow database; make it or choose another tracking URI")
+    with _writing(path):
+        pass
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[sqlite3.Connection]:
+    """Write to a database file in one transaction, at once or not at all; an error is told in one line."""
     try:
-        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        with closing(sqlite3.connect(path, isolation_level=None)) as db, db:
             db.execute("BEGIN IMMEDIATE")
-            db.execute("ROLLBACK")
+            yield db
     except sqlite3.Error as error:
         raise InputError(
             f"cannot write the MLflow database {path} ({error}); mend it or choose another tracking URI"
@@ -201,7 +296,8 @@ def open_ui(tracking_uri: str, port: int) -> None:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"cannot use port {port} ({reason}); choose another with --port") from None
     print(f"MLflow UI at http://{_HOST}:{port} (Ctrl-C ends it)", flush=True)
-    _serve(tracking_uri, port)
+    with _address(tracking_uri) as address:
+        _serve(address, port)
 
 
 def _serve(tracking_uri: str, port: int) -> None:

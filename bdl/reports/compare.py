@@ -13,7 +13,8 @@ from bdl.reports.axes import at
 from bdl.reports.inputs import Benchmark, Note
 from bdl.reports.papers import Key, PaperValue, paper_values
 from bdl.reports.statistics import STATISTICS, Values
-from bdl.reports.verdicts import SURVIVORS, Difference, Judgement, Ours, difference, judge
+from bdl.reports.verdicts import SURVIVORS, Judgement, Ours, judge
+from bdl.store.rows import REFUSALS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,10 +45,14 @@ class Cell:
     paper, paper_se, paper_source
         The printed number, its printed standard error, and paper and table.
     z, df
-        (ours - paper) / standard error of the difference, and the degrees of freedom of that; None where it has none,
-        and for durations.
+        What rounding of the printed number does not explain of ours - paper, in standard errors of the difference, and
+        the degrees of freedom of that; None where it has none, and for durations.
     p
         Of the two-sided test that the verdict comes from; None without a test.
+    low, high
+        Ends of the 95 % interval of ours - paper, rounding included; None as `z`.
+    margin
+        How far both may be from zero for a match; None without a printed number, and for durations.
     failed_as_worst
         The median of all trials, the failed ones counted as worst; None where none failed, or so many that it is one
         of them, and of metrics without a worst value.
@@ -55,10 +60,10 @@ class Cell:
         Monte-Carlo standard error of a score that has one; and where the truth is sampled, the distance that the exact
         posterior is expected to have to the sample; None elsewhere.
     verdict
-        ``"match"``, ``"better"``, ``"worse"``, ``"differs"`` (of metrics without a better and a worse),
-        ``"undecided"``, ``"uninformative"``, ``"print in error"``, ``"no paper value"``, ``"failed"`` (no trial
-        succeeded), ``"not run"`` (no trial), or for durations a ratio such as ``"53x faster"``. ``docs/verdicts.md``
-        has the rules.
+        ``"match"``, ``"no difference shown"``, ``"better"``, ``"worse"``, ``"differs"`` (of metrics without a better
+        and a worse), ``"undecided"``, ``"print in error"``, ``"withheld"`` (of a run that is not the protocol), ``"no
+        paper value"``, ``"failed"`` (no trial succeeded), ``"not run"`` (no trial), or for durations a ratio such as
+        ``"53x faster"``. ``docs/verdicts.md`` has the rules.
     note
         Remarks, one a line, or None.
     point
@@ -83,13 +88,16 @@ class Cell:
     z: float | None
     df: float | None
     p: float | None
+    low: float | None
+    high: float | None
+    margin: float | None
     failed_as_worst: float | None
     verdict: str
     note: str | None
     point: Mapping[str, str] = field(default_factory=dict)
 
 
-def compare(benchmark: Benchmark, rows: "pd.DataFrame") -> list[Cell]:
+def compare(benchmark: Benchmark, rows: "pd.DataFrame", *, protocol: bool = True) -> list[Cell]:
     """Aggregate trials and set them against the printed numbers.
 
     Parameters
@@ -98,7 +106,10 @@ def compare(benchmark: Benchmark, rows: "pd.DataFrame") -> list[Cell]:
         Says which cells there are and which tables they reproduce.
     rows
         One row a trial: `dataset`, `entry`, `split`, `status` (``"ok"`` or ``"failed"``), a column a metric, and one an
-        axis of the sweep.
+        axis of the sweep; `reason`, where there is one, says of an ``"ok"`` row which scores could not be computed.
+    protocol
+        Whether the trials were made as the benchmark's protocol says, all of it or a part; without it verdicts are
+        withheld.
 
     Returns
     -------
@@ -115,8 +126,8 @@ def compare(benchmark: Benchmark, rows: "pd.DataFrame") -> list[Cell]:
     -----
     Failed trials are counted and left out of the statistics. The standard error is sd / sqrt(n) for the mean
     and the exact bootstrap standard error for the median (`bdl.reports.statistics`). Where the truth is sampled, its
-    Monte-Carlo error is part of the error of ours and of the printed number. A paper that does not say of how many
-    splits a number is has as many as the benchmark. The verdict is that of `bdl.reports.verdicts.judge`.
+    Monte-Carlo error is part of the error of ours and of the printed number. The verdict is that of
+    `bdl.reports.verdicts.judge`.
 
     A number printed for one split is held against our number of that split. Where all printed numbers of a metric on a
     dataset are of one split, entries without a printed number are shown on that split as well.
@@ -125,7 +136,9 @@ def compare(benchmark: Benchmark, rows: "pd.DataFrame") -> list[Cell]:
     if benchmark.axes:  # papers print nothing at the points of a sweep
         printed = {}
     sampled = [f"{metric}_{suffix}" for metric in benchmark.metrics for suffix in _SAMPLED]
-    rows = rows.reindex(columns=["dataset", "entry", *benchmark.axes, "split", "status", *benchmark.metrics, *sampled])
+    rows = rows.reindex(
+        columns=["dataset", "entry", *benchmark.axes, "split", "status", "reason", *benchmark.metrics, *sampled]
+    )
     alone = _lone_splits(printed)
     cells = []
     for (dataset, entry, point), metric in product(benchmark.cells, benchmark.metrics):
@@ -136,7 +149,7 @@ def compare(benchmark: Benchmark, rows: "pd.DataFrame") -> list[Cell]:
             split = paper.split if paper else alone.get((dataset, metric))
             if statistic == "mean" or paper is not None or (split is None and info(metric).direction != "ratio"):
                 own = trials if split is None else trials[trials["split"] == split]
-                cell = _cell(benchmark, place, own, split, paper)
+                cell = _cell(benchmark, place, own, split, paper, protocol)
                 cells.append(replace(cell, point=dict(point.texts)))
     return cells
 
@@ -155,6 +168,7 @@ def _cell(
     trials: "pd.DataFrame",
     split: int | None,
     paper: PaperValue | None,
+    protocol: bool,
 ) -> Cell:
     about, good = info(place[2]), trials[trials["status"] == "ok"]
     values = good[place[2]].to_numpy(dtype=float)
@@ -165,7 +179,8 @@ def _cell(
     ours = Ours(*summary(place[3], values), values.size, failed, None if floor is None else mc_se)
     notes = [note for note in benchmark.notes if _concerns(note, place)]
     texts = [" ".join(note.text.split()) for note in notes]
-    found, judged = _judged(ours, paper, benchmark.splits, about, any(note.verdict for note in notes))
+    judged = judge(ours, paper, about, in_error=any(note.verdict for note in notes), protocol=protocol)
+    found = judged.found
     return Cell(
         benchmark.name,
         *place,
@@ -180,21 +195,21 @@ def _cell(
         floor=floor,
         z=found.z if found else None,
         df=found.df if found and math.isfinite(found.df) else None,
-        p=found.p if found and judged.verdict != "uninformative" else None,
+        p=found.p if found else None,
+        low=found.value - found.half if found else None,
+        high=found.value + found.half if found else None,
+        margin=None if paper is None or about.direction == "ratio" else about.margin_of(paper.value),
         failed_as_worst=failed_as_worst(values, failed, about),
         verdict="not run" if trials.empty else judged.verdict,
-        note="\n".join([*texts, *_remarks(ours, about, floor, split, judged)]) or None,
+        note="\n".join([*texts, *refusals(good, place[2]), *_remarks(ours, about, floor, split, judged)]) or None,
     )
 
 
-def _judged(
-    ours: Ours, paper: PaperValue | None, splits: int, about: MetricInfo, in_error: bool
-) -> tuple[Difference | None, Judgement]:
-    """Set ours against the printed number, which is of as many splits as the benchmark has if nothing else is said."""
-    if paper is not None:
-        paper = replace(paper, n=paper.n or splits)
-    found = None if paper is None or about.direction == "ratio" else difference(ours, paper)
-    return found, judge(ours, paper, about, found, in_error)
+def refusals(rows: "pd.DataFrame", metric: str) -> list[str]:
+    """List why a score of fits that did not fail could not be computed, each reason once; `rows` as for `compare`."""
+    reasons = rows["reason"][rows["status"] == "ok"].dropna()
+    told = (part for reason in reasons for part in reason.split(REFUSALS) if part.startswith(f"{metric}: "))
+    return list(dict.fromkeys(f"not computed: {part}" for part in told))
 
 
 def _remarks(ours: Ours, about: MetricInfo, floor: float | None, split: int | None, judged: Judgement) -> Iterator[str]:

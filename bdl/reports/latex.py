@@ -6,7 +6,18 @@ from collections.abc import Mapping, Sequence
 from bdl.metrics import info
 from bdl.reports.axes import named
 from bdl.reports.compare import Cell
-from bdl.reports.layout import SUPERSCRIPT, by_metric, chance, heading, marked, notes_of, ours, printed, shared_notes
+from bdl.reports.layout import (
+    SUPERSCRIPT,
+    by_metric,
+    chance,
+    heading,
+    marked,
+    matches,
+    notes_of,
+    ours,
+    printed,
+    shared_notes,
+)
 from bdl.reports.verdicts import FEWEST, reach
 
 ESCAPES = {
@@ -86,7 +97,7 @@ def _table(cells: Sequence[Cell], numbers: Mapping[str, int]) -> str:
     bold = [cell for own in columns.values() for cell in best(list(own.values()))]
     for method, row in rows.items():
         lines += _lines(method, list(row.values()), bold, common, numbers)
-    caption = marked(f"{cells[0].benchmark}: {heading(cells[0].metric)}", common, numbers)
+    caption = marked(f"{cells[0].benchmark}: {heading(cells[0].metric)}{matches(cells)}", common, numbers)
     label = re.sub(r"[^\w-]", "-", f"{cells[0].benchmark}-{cells[0].metric}").replace("_", "-")
     body = _body(lines)
     return (

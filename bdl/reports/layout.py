@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from bdl.metrics import info, settings
+from bdl.metrics import RELATIVE, info, settings
 from bdl.reports.axes import short
 from bdl.reports.compare import Cell
 from bdl.reports.papers import Printed
-from bdl.reports.verdicts import LEVEL, NO_PAPER
+from bdl.reports.verdicts import LEVEL, NO_PAPER, WITHHELD
 
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 BETTER = {
@@ -49,6 +49,11 @@ class Section:
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
 
+    @property
+    def judged(self) -> bool:
+        """Whether it has verdicts; printed values without any are grey."""
+        return any(column.title == "Verdict" for column in self.columns)
+
 
 class Shown(NamedTuple):
     """Which columns a table has beside those that every table has."""
@@ -59,19 +64,22 @@ class Shown(NamedTuple):
     median: bool
     failed: bool
     printed_median: bool
+    judged_median: bool
     sampled: bool
 
     @classmethod
     def of(cls, cells: Sequence[Cell]) -> "Shown":
         """Show a column if any cell has something to say there."""
         means, medians = ([cell for cell in cells if cell.statistic == name] for name in ("mean", "median"))
+        withheld = any(cell.verdict == WITHHELD for cell in cells)
         return cls(
             printed=any(cell.paper is not None for cell in means),
-            judged=any(cell.verdict != NO_PAPER for cell in means),
+            judged=not withheld and any(cell.verdict != NO_PAPER for cell in means),
             z=any(cell.z is not None for cell in means),
             median=bool(medians),
             failed=any(cell.n_failed and cell.ours is not None for cell in medians),
             printed_median=any(cell.paper is not None for cell in medians),
+            judged_median=not withheld and any(cell.paper is not None for cell in medians),
             sampled=any(cell.floor is not None for cell in cells),
         )
 
@@ -80,6 +88,14 @@ def heading(label: str) -> str:
     """Write a metric with what its label says of its settings, its unit, and its direction if it has one."""
     about = info(label)
     return f"{' '.join([about.label, *settings(label)])} ({about.unit}){BETTER[about.direction]}"
+
+
+def matches(cells: Sequence[Cell]) -> str:
+    """Describe how near the printed numbers of one metric a match is; empty where nothing is judged by its interval."""
+    if not any(cell.z is not None for cell in cells):
+        return ""
+    margin = info(cells[0].metric).margin
+    return f"; a match is within {f'{RELATIVE:.0%} of the print' if margin is None else f'{margin:g}'}"
 
 
 def footnotes(cells: Sequence[Cell]) -> list[str]:
@@ -163,7 +179,8 @@ def _section(cells: list[Cell], numbers: dict[str, int]) -> Section:
     columns += [Column("z", "right")] if shown.z else []
     columns += [Column("Verdict", "left")] if shown.judged else []
     columns += [Column(FAILED_AS_WORST if shown.failed else "Median", "right")] if shown.median else []
-    columns += [Column("Paper", "right"), Column("Verdict", "left")] if shown.printed_median else []
+    columns += [Column("Paper", "right")] if shown.printed_median else []
+    columns += [Column("Verdict", "left")] if shown.judged_median else []
     columns += [Column("MC error", "right"), Column("Floor", "right")] if shown.sampled else []
     columns += [Column("n (failed)" if any(cell.n_failed for cell in cells) else "n", "left")]
     shared = shared_notes(cells)
@@ -171,7 +188,7 @@ def _section(cells: list[Cell], numbers: dict[str, int]) -> Section:
     for place in dict.fromkeys(_place(cell) for cell in cells):
         row = {cell.statistic: cell for cell in cells if _place(cell) == place}
         rows.append((place[0], *_row(row, shown, numbers, shared)))
-    title = f"{cells[0].benchmark}: {heading(cells[0].metric)}"
+    title = f"{cells[0].benchmark}: {heading(cells[0].metric)}{matches(cells)}"
     return Section(marked(title, shared, numbers), tuple(columns), tuple(rows))
 
 
@@ -186,13 +203,14 @@ def _row(row: dict[str, Cell], shown: Shown, numbers: dict[str, int], above: set
     common = shared_notes(row.values()) if shown.judged else {*notes_of(mean)}
     texts = [*map(short, mean.point.values()), marked(mean.method, common - above, numbers), ours(mean)]
     texts += [printed(mean)] if shown.printed else []
-    texts += ["" if mean.z is None else f"{mean.z:.1f}"] if shown.z else []
+    texts += ["" if mean.z is None else f"{mean.z:z.1f}"] if shown.z else []
     texts += [marked(mean.verdict, {*notes_of(mean)} - common, numbers)] if shown.judged else []
     if shown.median:
         texts += ["" if median is None or median.ours is None else _median(median.ours, median)]
     if shown.printed_median:
-        judged = None if median is None else marked(median.verdict, {*notes_of(median)} - common, numbers)
-        texts += ["" if median is None else printed(median), judged or ""]
+        texts += ["" if median is None else printed(median)]
+    if shown.judged_median:
+        texts += ["" if median is None else marked(median.verdict, {*notes_of(median)} - common, numbers)]
     if shown.sampled:
         texts += ["" if value is None else f"{value:.2g}" for value in (mean.mc_se, mean.floor)]
     return (*texts, f"{mean.n_trials} ({mean.n_failed})" if mean.n_failed else f"{mean.n_trials}")

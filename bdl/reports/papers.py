@@ -49,6 +49,11 @@ class Printed(float):
         """Count of significant digits: 3 for ``"2.90"``."""
         return len(Decimal(self.text).as_tuple().digits)
 
+    @property
+    def rounding(self) -> float:
+        """Half a unit of the last printed digit: 0.005 for ``"2.90"``."""
+        return 0.5 * 10.0**self.exponent
+
     def shows(self, value: float) -> bool:
         """Return whether `value`, rounded to the printed digits, is this number."""
         return round(Decimal(value).scaleb(-self.exponent)) == Decimal(self.text).scaleb(-self.exponent)
@@ -71,7 +76,7 @@ class PaperValue:
     split
         The split that it is of, from 0, if it is of one alone.
     n
-        Splits or runs that it is a statistic of; None where the paper does not say.
+        Splits or runs that it is a statistic of; None where the paper does not say, which counts as one.
     """
 
     value: Printed

@@ -20,6 +20,7 @@ from bdl.reports.layout import FAILED_AS_WORST, SUPERSCRIPT, Section, chance, fo
 
 STYLES = {
     "match": "green",
+    "no difference shown": "dim",
     "better": "bold cyan",
     "worse": "bold red",
     "failed": "bold red",
@@ -130,8 +131,12 @@ def rich_table(section: Section) -> Table:
 
 
 def _texts(section: Section, row: Sequence[str]) -> list[Text]:
-    judged = [column.title == "Verdict" for column in section.columns]
-    return [Text(text, _style(text) if judge else "") for text, judge in zip(row, judged, strict=True)]
+    quiet = {} if section.judged else {"Paper ± SE": "dim", "Paper": "dim"}
+    titles = [column.title for column in section.columns]
+    styles = [
+        _style(text) if title == "Verdict" else quiet.get(title, "") for title, text in zip(titles, row, strict=True)
+    ]
+    return [Text(text, style) for text, style in zip(row, styles, strict=True)]
 
 
 def _style(verdict: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc
+from scipy.special import betainc, gammaln
 
 Values = NDArray[np.float64]
 
@@ -55,16 +55,36 @@ def median_se(values: Values) -> float:
     ordered = np.sort(values)
     n = ordered.size
     m = (n + 1) // 2
-    grid = np.arange(n + 1) / n
-    lower = np.diff(betainc(m, n - m + 1, grid))
-    joint = np.diag(lower)
-    if n % 2 == 0:
-        reach = np.diff(grid**m)
-        apart = np.triu(math.comb(n, m) * np.outer(reach, reach[::-1]), k=1)
-        joint = apart + np.diag(lower - apart.sum(axis=1))
-    medians = ordered[:, None] / 2 + ordered / 2
-    centre = (joint * medians).sum()
-    return float(math.sqrt((joint * (medians - centre) ** 2).sum()))
+    same = np.diff(betainc(m, n - m + 1, np.arange(n + 1) / n))  # P(both are x_i); for odd n they are one
+    if n % 2:
+        return float(math.sqrt(same @ (ordered - same @ ordered) ** 2))
+    i = np.arange(1, n)
+    log_reach = m * np.log(i / n)  # of (i/n)^m: the powers themselves and C(n, m) leave the range of floats
+    log_steps = log_reach + np.log1p(-np.exp(np.append(-np.inf, log_reach[:-1]) - log_reach))
+    apart = np.exp(gammaln(n + 1) - 2 * gammaln(m + 1) + log_steps + log_reach[::-1])  # P(rank m is x_i, m+1 is above)
+    some = slice(np.flatnonzero(apart)[0], np.flatnonzero(apart)[-1] + 1)
+    apart = apart[some]
+    same[some] -= apart
+    stays = np.exp(np.append(log_reach[::-1][1:], -np.inf) - log_reach[::-1])[some]  # ((n-i-1)/(n-i))^m
+
+    def moments(x: Values) -> tuple[float, float]:
+        """First and second moment of the median of resamples of sorted values."""
+        own, following = x[some], x[some.start + 1 : some.stop + 1]
+        means = _backward(following, stays), _backward(following**2, stays)
+        first = apart @ (own + means[0]) / 2 + same @ x
+        return float(first), float(apart @ (own**2 + 2 * own * means[0] + means[1]) / 4 + same @ x**2)
+
+    centred = ordered - ordered[m - 1]
+    return math.sqrt(max(0.0, moments(centred - moments(centred)[0])[1]))
+
+
+def _backward(x: Values, stays: Values) -> Values:
+    """Average what follows: y_i = (1 - s_i) x_i + s_i y_(i+1), from the last."""
+    average, found = x[-1], np.empty_like(x)
+    for i in range(len(x) - 1, -1, -1):
+        average += (1 - stays[i]) * (x[i] - average)
+        found[i] = average
+    return found
 
 
 STATISTICS: dict[str, tuple[Callable[[Values], float], Callable[[Values], float]]] = {

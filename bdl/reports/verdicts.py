@@ -12,23 +12,24 @@ LEVEL = 0.05
 """Of the two-sided test: how often a difference is outside by chance alone."""
 FEWEST = 3
 """Fewer splits of ours than this show no spread, and nothing is better or worse."""
-MATTERS = 0.5
-"""A difference of this part of the printed number would matter, so that a match must be able to exclude it."""
-NOTHING = 0.01
-"""Up to this part of a unit of the last printed digit, a number beside a printed zero is zero itself."""
 
 NO_PAPER = "no paper value"
 """The verdict on a number that no paper prints."""
+WITHHELD = "withheld"
+"""The verdict on a number that was not made as the protocol says."""
+NOT_SHOWN = "no difference shown"
+"""The verdict where zero is inside the interval of the difference, and the interval is not inside the margin."""
 
 FEW = (
     "Fewer than three splits: the spread over splits is taken to be the paper's, and a difference beyond it is "
     "undecided."
 )
-NO_SPREAD = "No spread is known: a match is ours at the printed digits, and what is not is undecided."
-DIGITS = "No spread is known: the printed digits are compared."
-WIDE = "Undecided: the 95 % interval of the difference reaches further than half the printed number."
-VACUOUS = "Uninformative: the 95 % interval of ours or of the printed number reaches zero."
-ROUNDED_AWAY = "Uninformative: ours rounds to the printed zero as well, and so does anything smaller."
+NO_SPREAD = (
+    "No spread is known: a match has the printed digits, a unit of the last of which is within the margin; all else is "
+    "undecided."
+)
+REAL = "The difference is beyond chance, and inside the margin."
+PERHAPS_SMALL = "The difference is beyond chance, and perhaps inside the margin."
 SURVIVORS = (
     "Trials failed: mean and median are of the others alone, so that nothing is better or a match. In parentheses: the "
     "median of all trials, the failed ones counted as worst."
@@ -61,28 +62,35 @@ class Difference(NamedTuple):
     se: float
     df: float
     """Degrees of freedom of the standard error; infinite where all of it is known."""
+    rounding: float = 0.0
+    """Half a unit of the last printed digit, by which the number may have been rounded."""
 
     @property
     def z(self) -> float:
-        """The difference in standard errors."""
-        return self.value / self.se
+        """What rounding does not explain of the difference, in standard errors."""
+        return math.copysign(max(abs(self.value) - self.rounding, 0.0), self.value) / self.se
 
     @property
     def p(self) -> float:
-        """Probability of a difference as large, of either sign, if there is none."""
+        """Probability of such a z, of either sign, if there is no difference."""
         return float(2 * stdtr(self.df, -abs(self.z)))
 
     @property
     def half(self) -> float:
-        """Half the length of its 95 % interval."""
-        return reach(self.se, self.df)
+        """Half the length of the 95 % interval, which is longer by the rounding at both ends."""
+        return reach(self.se, self.df) + self.rounding
+
+    def within(self, margin: float) -> bool:
+        """Return whether the whole interval is inside the margin, to either side of zero."""
+        return abs(self.value) + self.half <= margin
 
 
 class Judgement(NamedTuple):
-    """A verdict, and the remark that it needs."""
+    """A verdict, the remark that it needs, and the difference that it is about, where its spread is known."""
 
     verdict: str
     note: str | None = None
+    found: Difference | None = None
 
 
 def reach(se: float, df: float) -> float:
@@ -106,7 +114,7 @@ def difference(ours: Ours, paper: PaperValue) -> Difference | None:
     ours
         Our number.
     paper
-        The printed one, with the number of splits that it is of.
+        The printed one; if the paper does not say of how many splits it is, it counts as one run.
 
     Returns
     -------
@@ -128,7 +136,8 @@ def difference(ours: Ours, paper: PaperValue) -> Difference | None:
         return None
     # In units of the variance, since the square of a large one overflows.
     share = math.fsum((part / variance) ** 2 / df for part, df in parts)
-    return Difference(ours.value - paper.value, math.sqrt(variance), 1 / share if share else math.inf)
+    df = 1 / share if share else math.inf
+    return Difference(ours.value - paper.value, math.sqrt(variance), df, paper.value.rounding)
 
 
 def _parts(ours: Ours, paper: PaperValue) -> list[tuple[float, int]]:
@@ -136,23 +145,24 @@ def _parts(ours: Ours, paper: PaperValue) -> list[tuple[float, int]]:
 
     Squares are products, which are infinite where a power would raise an exception.
     """
-    n, m, s, t = ours.n, paper.n, _se(ours.se, ours.n), _se(paper.stderr, paper.n)
-    if s is not None and t is not None and m is not None:
+    n, m = ours.n, paper.n or 1
+    s, t = _se(ours.se, n), _se(paper.stderr, m)
+    if s is not None and t is not None:
         return [(s * s, n - 1), (t * t, m - 1)]
-    if s is not None and m:
+    if s is not None:
         return [(s * s * (1 + n / m), n - 1)]
-    if t is not None and m and n:
+    if t is not None and n:
         return [(t * t * (1 + m / n), m - 1)]
     return []
 
 
-def _se(se: float | None, n: int | None) -> float | None:
+def _se(se: float | None, n: int) -> float | None:
     """Return a standard error that tells of the spread: of enough splits, and not rounded to zero in print."""
-    return se if n is not None and n >= FEWEST and not (isinstance(se, Printed) and not se) else None
+    return se if n >= FEWEST and not (isinstance(se, Printed) and not se) else None
 
 
 def judge(
-    ours: Ours, paper: PaperValue | None, about: MetricInfo, found: Difference | None, in_error: bool
+    ours: Ours, paper: PaperValue | None, about: MetricInfo, *, in_error: bool = False, protocol: bool = True
 ) -> Judgement:
     """Judge one number.
 
@@ -163,11 +173,11 @@ def judge(
     paper
         The printed one, or None.
     about
-        The metric, which says what is better.
-    found
-        What `difference` gives.
+        The metric, which says what is better and how much matters.
     in_error
         Whether the printed number is known to be wrong.
+    protocol
+        Whether ours was made as the paper says; if not, nothing follows from a difference.
 
     Returns
     -------
@@ -178,54 +188,41 @@ def judge(
         return Judgement("failed")
     if paper is None:
         return Judgement(NO_PAPER)
+    if not protocol:
+        return Judgement(WITHHELD)
     if about.direction == "ratio":
         return Judgement(_ratio(ours.value, paper.value))
-    if paper.value.shows(ours.value):
-        return _same_digits(ours.value, paper.value, ours.failed)
-    if vacuous(ours, paper):
-        return Judgement("uninformative", VACUOUS)
+    found, margin = difference(ours, paper), about.margin_of(paper.value)
     if found is None:
-        return Judgement("differs", DIGITS) if about.direction == "none" else Judgement("undecided", NO_SPREAD)
-    if found.p >= LEVEL:
-        return _inside(ours, paper.value, found)
-    return _outside(ours, paper.value, about, in_error)
-
-
-def vacuous(ours: Ours, paper: PaperValue) -> bool:
-    """Return whether the 95 % interval of ours or of the printed number, as far as they have one, reaches zero."""
-    for value, se, n in ((ours.value, ours.se, ours.n), (paper.value, paper.stderr, paper.n)):
-        known = _se(se, n)
-        if value is not None and known is not None and n is not None and reach(known, n - 1) >= abs(value):
-            return True
-    return False
-
-
-def _same_digits(ours: float, paper: Printed, failed: int) -> Judgement:
-    if not paper and abs(ours) > NOTHING * 10**paper.exponent:
-        return Judgement("uninformative", ROUNDED_AWAY)
-    return Judgement("undecided") if failed else Judgement("match")
-
-
-def _inside(ours: Ours, paper: float, found: Difference) -> Judgement:
-    if found.half > MATTERS * abs(paper):
-        return Judgement("undecided", WIDE)
+        return _by_digits(ours, paper.value, margin, in_error)
     few = FEW if ours.n < FEWEST else None
-    return Judgement("undecided" if ours.failed else "match", few)
-
-
-def _outside(ours: Ours, paper: float, about: MetricInfo, in_error: bool) -> Judgement:
-    if about.direction == "none":
-        return Judgement("print in error" if in_error else "differs")
-    if ours.n < FEWEST:
-        return Judgement("undecided", FEW)
+    real = found.p < LEVEL
+    if found.within(margin):
+        return Judgement("undecided" if ours.failed else "match", few or (REAL if real else None), found)
+    if not real or few:
+        return Judgement("undecided" if real else NOT_SHOWN, few, found)
     if in_error:
-        return Judgement("print in error")
+        return Judgement("print in error", None, found)
+    return _beyond(ours, found, about, PERHAPS_SMALL if abs(found.value) - found.half < margin else None)
+
+
+def _by_digits(ours: Ours, paper: Printed, margin: float, in_error: bool) -> Judgement:
+    """Compare where no spread is known: a match has the printed digits, and these are finer than the margin."""
     assert ours.value is not None
-    if (ours.value < paper) != (about.direction == "lower"):
-        return Judgement("worse")  # failures do not speak against it
+    if paper.shows(ours.value) and 2 * paper.rounding <= margin:
+        return Judgement("undecided" if ours.failed else "match", NO_SPREAD)
+    return Judgement("print in error" if in_error and not paper.shows(ours.value) else "undecided", NO_SPREAD)
+
+
+def _beyond(ours: Ours, found: Difference, about: MetricInfo, note: str | None) -> Judgement:
+    """Name a difference beyond chance; what flatters us is undecided where fits failed or the truth is sampled."""
+    if about.direction == "none":
+        return Judgement("differs", note, found)
+    if (found.value < 0) != (about.direction == "lower"):
+        return Judgement("worse", note, found)
     if ours.shared is not None:
-        return Judgement("undecided", COARSE)
-    return Judgement("undecided" if ours.failed else "better")
+        return Judgement("undecided", COARSE, found)
+    return Judgement("undecided" if ours.failed else "better", note, found)
 
 
 def _ratio(ours: float, paper: float) -> str:

@@ -1,7 +1,9 @@
 """Models, priors, likelihoods, methods and so on as a benchmark file names them: ``{name: vifa, latent_dim: 1}``."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import MISSING, Field, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import (
@@ -19,7 +21,9 @@ from bdl.methods import METHODS
 from bdl.models import LIKELIHOODS, MODELS, PRIORS
 from bdl.references import REFERENCES
 from bdl.registry import Registry
-from bdl.spec.explain import unknown_field
+from bdl.spec.explain import unknown_field, within
+from bdl.spec.fields import check_size
+from bdl.spec.merging import leaves
 from bdl.training.schedule import RATES
 
 if TYPE_CHECKING:
@@ -52,7 +56,11 @@ class Component(BaseModel, Generic[T]):
     """Every setting, defaults included, as JSON values."""
 
     def build(self) -> T:
-        """Make the component: an instance of the registered dataclass."""
+        """Return the component, an instance of the registered dataclass, which is made once."""
+        return self._built
+
+    @cached_property
+    def _built(self) -> T:
         component: T = self.registry.build(self.name, self.settings)
         return component
 
@@ -128,7 +136,7 @@ class RateComponent(Component[Rate]):
 
 
 def resolve(registry: Registry, name: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Check the settings of a component, and fill in the defaults.
+    """Check the settings of a component, and fill in the defaults; leave out retired ones, which stored specs have.
 
     Returns
     -------
@@ -142,6 +150,8 @@ def resolve(registry: Registry, name: str, settings: dict[str, Any]) -> dict[str
     """
     try:
         adapter, allowed = registry.adapter(name), names_of_settings(registry, name)
+        retired = getattr(registry.get(name), "retired", {})
+        settings = {key: value for key, value in settings.items() if key not in retired or value != retired[key]}
         for key in settings:
             if key not in allowed:
                 raise ValueError(unknown_field(key, allowed, f"setting of {registry.kind} '{name}'"))
@@ -150,6 +160,12 @@ def resolve(registry: Registry, name: str, settings: dict[str, Any]) -> dict[str
     except InputError as error:
         raise ValueError(str(error)) from None
     resolved: dict[str, Any] = adapter.dump_python(component, mode="json")
+    for path, value in leaves(resolved):
+        for own in _flat(value):
+            try:
+                check_size(own)
+            except ValueError as error:
+                raise within(tuple(path.split(".")), error) from None
     return resolved
 
 
@@ -176,6 +192,15 @@ def given(registry: Registry, name: str, settings: dict[str, Any]) -> dict[str, 
 
 def _is_required(field: Field[Any]) -> bool:
     return field.default is MISSING and field.default_factory is MISSING
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    """Yield what is in lists, and in lists within them."""
+    if isinstance(value, list):
+        for own in value:
+            yield from _flat(own)
+    else:
+        yield value
 
 
 def names_of_settings(registry: Registry, name: str) -> list[str]:

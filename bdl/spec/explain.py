@@ -7,6 +7,8 @@ from difflib import get_close_matches
 from pydantic import ValidationError
 from pydantic_core import InitErrorDetails
 
+from bdl.errors import short
+
 Path = tuple[str | int, ...]
 
 _PLAIN = {
@@ -24,7 +26,7 @@ def unknown_field(name: str, allowed: Iterable[str], kind: str = "field") -> str
     names = list(allowed)
     near = get_close_matches(name, names, n=1, cutoff=0.4)
     hint = f" (did you mean {near[0]}?)" if near else ""
-    return f"unknown {kind} '{name}'{hint}; allowed: {', '.join(names) or 'none'}"
+    return f"unknown {kind} '{short(name)}'{hint}; allowed: {', '.join(names) or 'none'}"
 
 
 def within(place: Path, error: ValueError) -> ValidationError:
@@ -49,5 +51,5 @@ def _problems(error: ValidationError, start: Path) -> Iterator[str]:
         text = str(cause) if cause else _PLAIN.get(detail["type"], detail["msg"])
         value = detail["input"]
         shown = not cause and isinstance(value, str | int | float | None) and detail["type"] != "missing"
-        place = ".".join(map(str, path))
-        yield (f"{place}: " if place else "") + text + (f" (got {json.dumps(value)})" if shown else "")
+        place = ".".join(short(str(part)) for part in path)
+        yield (f"{place}: " if place else "") + text + (f" (got {short(json.dumps(value))})" if shown else "")

@@ -3,8 +3,10 @@
 from collections.abc import Hashable
 from typing import Annotated, Any, TypeVar
 
+from annotated_types import Ge, Le
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from bdl.errors import short
 from bdl.spec.explain import unknown_field
 
 T = TypeVar("T")
@@ -40,8 +42,28 @@ Items = Annotated[tuple[T, ...], BeforeValidator(_as_tuple)]
 NonEmpty = Annotated[Items[T], Field(min_length=1)]
 Unique = Annotated[NonEmpty[T], AfterValidator(_unique)]
 
-Count = Annotated[int, Field(ge=1)]
-Index = Annotated[int, Field(ge=0)]
-NonNegative = Annotated[float, Field(ge=0)]
+MOST, LARGEST, SMALLEST = 10**9, 1e100, 1e-100
+"""Of anything that is counted, and of real numbers: beyond them nothing is meant."""
+
+
+def check_size(value: T) -> T:
+    """Refuse a number that cannot be meant; counts are checked by their type.
+
+    Raises
+    ------
+    ValueError
+        If it is an integer beyond `MOST`, or a real number beyond `LARGEST` or below `SMALLEST` but for 0.
+    """
+    if isinstance(value, int) and abs(value) > MOST:
+        raise ValueError(f"{short(str(value))} cannot be meant: integers go to {MOST:,}")
+    if isinstance(value, float) and value and not SMALLEST <= abs(value) <= LARGEST:
+        raise ValueError(f"{value:g} cannot be meant: numbers go from {SMALLEST:g} to {LARGEST:g} in size")
+    return value
+
+
+Count = Annotated[int, Ge(1), Le(MOST)]
+Index = Annotated[int, Ge(0), Le(2**63 - 1)]
+Real = Annotated[float, AfterValidator(check_size)]
+NonNegative = Annotated[Real, Ge(0)]
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 Text = Annotated[str, Field(min_length=1)]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 from pydantic import AfterValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from bdl.errors import InputError
+from bdl.errors import InputError, short
 from bdl.metrics import METRICS
 from bdl.registry import Label, Registry
 from bdl.spec.components import describe_component, given, names_of_settings, resolve
@@ -75,7 +75,7 @@ class NamedComponent(Label):
     def check_label(cls, label: Any, name: str) -> None:
         """Raise `ValueError` if a component cannot be called so."""
         if not isinstance(label, str):
-            raise ValueError(f"label: should be text (got {label})")
+            raise ValueError(f"label: should be text (got {short(str(label))})")
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -142,7 +142,7 @@ class MetricName(NamedComponent):
         super().check_label(label, name)
         stem = cls.stem(name)
         if label != stem and not label.startswith(f"{stem}_"):
-            raise ValueError(f"label: '{label}' should be {stem}, or begin with {stem}_")
+            raise ValueError(f"label: '{short(label)}' should be {stem}, or begin with {stem}_")
 
 
 def _settings(kind: type[NamedComponent], name: str, given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bdl.errors import InputError, unknown
+from bdl.errors import InputError, short, unknown
 from bdl.shipped import shipped
 from bdl.spec.explain import explain
 from bdl.spec.fields import Settings, Slug
@@ -72,8 +72,8 @@ def load_benchmark(name_or_path: str, profile: str = "paper", overrides: Sequenc
     if overrides:
         known = fields_of(benchmark)
         for text in overrides:
-            content = overlay(content, parse_override(text), known, f"--set {text}")
-        benchmark = _validate(content, profile, " ".join(f"--set {text}" for text in overrides), labels)
+            content = overlay(content, parse_override(text), known, f"--set {short(text)}")
+        benchmark = _validate(content, profile, " ".join(f"--set {short(text)}" for text in overrides), labels)
     return benchmark
 
 
@@ -91,7 +91,7 @@ def _read(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InputError(f"cannot read benchmark {path}: {reason}") from None
+        raise InputError(f"cannot read benchmark {short(str(path))}: {reason}") from None
     content = parse_yaml(text, str(path))
     if not isinstance(content, dict):
         raise InputError(f"{path}: a benchmark is a mapping with a name, datasets, entries; see docs/spec.md")

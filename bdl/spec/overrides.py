@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bdl.errors import InputError
+from bdl.errors import InputError, short
 from bdl.spec.entry import Entry, Evaluation
 from bdl.spec.merging import nested
 from bdl.spec.schema import Benchmark
@@ -23,10 +23,10 @@ def parse_override(text: str) -> dict[str, Any]:
     path, equals, value = text.partition("=")
     keys = path.strip().split(".")
     if not equals or not all(keys):
-        raise InputError(f"--set {text}: give path.to.field=value, for example seed=1")
+        raise InputError(f"--set {short(text)}: give path.to.field=value, for example seed=1")
     if keys[0] == "sweep" and len(keys) > 1:
         keys = ["sweep", ".".join(keys[1:])]
-    changes: dict[str, Any] = nested(keys, parse_yaml(value, f"--set {text}"))
+    changes: dict[str, Any] = nested(keys, parse_yaml(value, f"--set {short(text)}"))
     return changes
 
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from bdl.spec.fields import Count, NonEmpty, NonNegative, Settings
+from bdl.spec.fields import Count, NonEmpty, NonNegative, Real, Settings
 from bdl.spec.labels import ScoreName
 
 
@@ -40,7 +40,7 @@ class Search(Settings):
     """Configurations scored; a grid has as many as it has."""
     startup: Count = 5
     """How many of them a Bayesian search draws uniformly before it follows the scores."""
-    penalty: float | None = Field(None, allow_inf_nan=False)
+    penalty: Real | None = None
     """What a Bayesian search counts for a failed fold; null stands for the worst score of the split so far."""
     folds: Count
     """Folds of the cross-validation; 1 stands for the validation rows that the splits of a data set have."""

@@ -1,45 +1,118 @@
 """YAML text to plain Python values, strictly: YAML 1.2 scalars, text keys, no key twice."""
 
 import re
-from collections.abc import Hashable
 from math import isfinite
 from typing import Any
 
 import yaml
 from yaml.constructor import ConstructorError
 
-from bdl.errors import InputError
+from bdl.errors import InputError, short
+
+_DEEPEST, _MOST = 50, 200_000
+"""Levels, and values when what is anchored is written out; a benchmark has a dozen, and some thousands."""
+_TAG = "tag:yaml.org,2002:"
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads ``1e-3`` as a number and ``no`` as text, as YAML 1.2 says and YAML 1.1 does not."""
+    """Reads ``1e-3`` as a number and ``no`` as text, as YAML 1.2 says and YAML 1.1 does not; ``<<`` merges mappings."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """Build a mapping; a key that is not text, or comes twice, is an error at its place."""
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if key.tag != "tag:yaml.org,2002:str":
-                raise ConstructorError(None, None, "a key must be text: put it in quotes", key.start_mark)
-            if key.value in seen:
-                raise ConstructorError(None, None, f"the key '{key.value}' comes twice: remove one", key.start_mark)
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
+    def get_single_node(self) -> yaml.Node | None:
+        """Read the document, and refuse at its place what is not the plain values that a benchmark has."""
+        node: yaml.Node | None = super().get_single_node()
+        if node is not None:
+            _size(node, {}, 0)
+        return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """Build a value; whatever an odd one raises is an error at its place."""
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
+            what = node.tag.removeprefix(_TAG)
+            raise _wrong(f"{short(str(node.value))!r} is no {what}: correct it, or remove the tag", node) from None
+
+    def construct_integer(self, node: yaml.ScalarNode) -> int:
+        """Read an integer of 64 bits; more is an error at its place."""
+        digits = node.value.lstrip("+-")
+        if not digits.isdecimal():
+            raise ValueError
+        if len(digits) > len(str(_LARGEST)) or int(digits) > _LARGEST:
+            raise _wrong(f"{short(node.value)} is too large: integers go to {_LARGEST:,}", node)
+        return int(node.value)
 
     def construct_finite(self, node: yaml.ScalarNode) -> float:
         """Read a number; one that is too large for a double is an error at its place."""
-        value = self.construct_yaml_float(node)
+        value = float(node.value)
         if not isfinite(value):
-            raise ConstructorError(None, None, f"{node.value} is not a finite number", node.start_mark)
+            raise _wrong(f"{short(node.value)} is not a finite number", node)
         return value
 
+    def construct_text(self, node: yaml.ScalarNode) -> str:
+        """Read a text; characters that no file and no database takes are an error at their place."""
+        if "\0" in node.value or (not node.value.isascii() and any("\ud800" <= c <= "\udfff" for c in node.value)):
+            raise _wrong("a text has a character that is none: a NUL or half of a pair; remove it", node)
+        return str(node.value)
 
-_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_finite)
+
+_LARGEST = 2**63 - 1
+
+
+def _wrong(problem: str, node: yaml.Node) -> ConstructorError:
+    return ConstructorError(None, None, problem, node.start_mark)
+
+
+def _size(node: yaml.Node, known: dict[yaml.Node, int], depth: int) -> int:
+    """Count the values of a document when what is anchored is written out; refuse what a benchmark cannot have."""
+    if depth > _DEEPEST:
+        raise _wrong("too many levels, one within another; a benchmark has a dozen", node)
+    if node.tag not in _Loader.yaml_constructors and node.tag != f"{_TAG}merge":
+        raise _wrong(f"{short(node.tag.replace(_TAG, '!!'))} is a tag that benchmarks do not use: remove it", node)
+    if node in known:
+        if not known[node]:
+            raise _wrong("an anchor within itself: write the values out", node)
+        return known[node]
+    known[node] = 0  # until all below it is counted
+    children = list(node.value) if isinstance(node, yaml.SequenceNode) else []
+    if isinstance(node, yaml.MappingNode):
+        _check_keys(node)
+        children = [child for pair in node.value for child in pair]
+    known[node] = 1 + sum(_size(child, known, depth + 1) for child in children)
+    if known[node] > _MOST:
+        raise _wrong(f"more than {_MOST:,} values when what is anchored is written out: make it smaller", node)
+    return known[node]
+
+
+def _check_keys(node: yaml.MappingNode) -> None:
+    """Refuse a key that is not text, or comes twice."""
+    seen: set[str] = set()
+    for key, _ in node.value:
+        if key.tag not in (f"{_TAG}str", f"{_TAG}merge"):
+            raise _wrong("a key must be text: put it in quotes", key)
+        if key.value in seen:
+            raise _wrong(f"the key '{short(key.value)}' comes twice: remove one", key)
+        seen.add(key.value)
+
+
+_Loader.yaml_constructors = {
+    f"{_TAG}{name}": construct
+    for name, construct in (
+        ("null", _Loader.construct_yaml_null),
+        ("bool", _Loader.construct_yaml_bool),
+        ("int", _Loader.construct_integer),
+        ("float", _Loader.construct_finite),
+        ("str", _Loader.construct_text),
+        ("seq", _Loader.construct_yaml_seq),
+        ("map", _Loader.construct_yaml_map),
+    )
+}
 _Loader.yaml_implicit_resolvers = {}
 for _tag, _pattern, _first in (
     ("null", r"(?:~|null|)$", ["~", "n", ""]),
     ("bool", r"(?:true|false)$", ["t", "f"]),
     ("int", r"[-+]?(?:0|[1-9][0-9]*)$", list("-+0123456789")),
     ("float", r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?$", list("-+.0123456789")),
+    ("merge", r"<<$", ["<"]),
 ):
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), _first)
 
@@ -62,8 +135,8 @@ def parse_yaml(text: str, source: str) -> Any:
     Raises
     ------
     InputError
-        If the text is not YAML, a key comes twice or is not text, with line and column, counted from 1; or if it goes
-        too deep.
+        If the text is not YAML, a key comes twice or is not text, a value is not what its tag says or too large, with
+        line and column, counted from 1; or if it goes too deep.
     """
     try:
         return yaml.load(text, _Loader)

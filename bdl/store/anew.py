@@ -9,7 +9,7 @@ from bdl.spec import Variant
 
 
 class Unusable(InputError):
-    """Stored fits are not what is asked for, or damaged.
+    """Stored fits are not what is asked for.
 
     Parameters
     ----------
@@ -19,9 +19,23 @@ class Unusable(InputError):
         Of `bdl-bench run`: what starts them anew.
     """
 
-    def __init__(self, what: str, option: str = "--fresh") -> None:
+    def __init__(self, what: str, option: str) -> None:
         super().__init__(f"{what}; start anew with {option}")
         self.what, self.option = what, option
+
+
+class Damaged(InputError):
+    """The file of a posterior is missing or damaged.
+
+    Parameters
+    ----------
+    what
+        What is wrong.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}; run again, which makes this fit alone")
+        self.what = what
 
 
 @contextmanager
@@ -32,3 +46,6 @@ def mended(asked: Variant, results: Path) -> Iterator[None]:
     except Unusable as error:
         again = asked.command("run", results, error.option)
         raise InputError(f"{error.what}; start anew, with a copy of the store, by: {again}") from None
+    except Damaged as error:
+        again = asked.command("run", results)
+        raise InputError(f"{error.what}; this makes its fit again, and no other: {again}") from None

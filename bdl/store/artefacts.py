@@ -4,6 +4,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -14,9 +15,11 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.posteriors import Posterior, from_tensors, to_tensors
-from bdl.store.anew import Unusable
+from bdl.store.anew import Damaged
 
 _POSTERIOR, _BUFFERS = "posterior.", "buffers."
+_LENGTH = 8
+"""Bytes of the number that a file begins with, the length of its header."""
 
 
 def encode(posterior: Posterior, buffers: Mapping[str, Tensor]) -> bytes:
@@ -79,7 +82,7 @@ def read(folder: Path, sha: str) -> tuple[Posterior, dict[str, Tensor]]:
     try:
         tensors = load(found)
     except SafetensorError as error:
-        raise Unusable(f"{_path(folder, sha)} is no posterior ({error})") from None
+        raise Damaged(f"{_path(folder, sha)} is no posterior ({error})") from None
     posterior = from_tensors(_family(found), _named(tensors, _POSTERIOR))
     return posterior, _named(tensors, _BUFFERS)
 
@@ -87,19 +90,49 @@ def read(folder: Path, sha: str) -> tuple[Posterior, dict[str, Tensor]]:
 def content(folder: Path, sha: str) -> bytes:
     """Read the content of an artefact.
 
+    A file whose content is not what was written is renamed, so that the next run finds it missing, whatever its size.
+
     Raises
     ------
-    InputError
+    Damaged
         If the file is missing, or is not what was written.
     """
     path = _path(folder, sha)
     try:
         found = path.read_bytes()
     except OSError as error:
-        raise Unusable(f"cannot read {path}: {error.strerror}") from None
+        raise Damaged(f"cannot read {path}: {error.strerror}") from None
     if sha256(found).hexdigest() != sha:
-        raise Unusable(f"{path} is damaged")
+        with suppress(OSError):  # a reader may not be allowed to
+            path.replace(path.with_suffix(".damaged"))
+        raise Damaged(f"{path} is damaged")
     return found
+
+
+def is_whole(folder: Path, sha: str) -> bool:
+    """Return whether the file of an artefact is there with the size that its header states; its digest is not computed.
+
+    Parameters
+    ----------
+    folder, sha
+        As for `content`.
+    """
+    path = _path(folder, sha)
+    try:
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(_LENGTH), "little")
+            header = json.loads(file.read(min(length, path.stat().st_size)))
+        ends = [own["data_offsets"][1] for name, own in header.items() if name != "__metadata__"]
+        return bool(path.stat().st_size == _LENGTH + length + max(ends, default=0))
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        AttributeError,
+    ):  # what another file's bytes may raise
+        return False
 
 
 def _path(folder: Path, sha: str) -> Path:
@@ -126,8 +159,8 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def _family(content: bytes) -> str:
-    """Read the metadata: a little-endian length of 8 bytes, then JSON."""
-    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    """Read the metadata: a little-endian length, then JSON."""
+    header = json.loads(content[_LENGTH : _LENGTH + int.from_bytes(content[:_LENGTH], "little")])
     family: str = header["__metadata__"]["family"]
     return family
 

@@ -4,6 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 Stage = Literal["search", "final"]
+STAGES: tuple[Stage, ...] = ("search", "final")
+
+REFUSALS = "; "
+"""What stands between the scores that could not be computed, in a row's `problem`."""
 
 CellKey = tuple[str, str, str]
 """Data set, entry, and the values of the sweep's axes as canonical JSON, ``"{}"`` without a sweep."""
@@ -41,11 +45,14 @@ class Row:
     seconds
         Its share of the wall time of its group.
     details
-        How it was run: updates, group width, device, compiled, traceback.
+        How it was run: updates, group width, device, compiled, traceback; under ``files`` the digests of components
+        that live outside the package, by file.
     codes
         Hash of the code and the settings that each metric was computed by.
     artefact
         SHA-256 (hex) of the file that holds the posterior of a final fit; None where there is none.
+    refused
+        Why a score could not be computed, by metric; its value is None.
     """
 
     dataset: str
@@ -63,6 +70,12 @@ class Row:
     details: dict[str, Any]
     codes: dict[str, str] = field(default_factory=dict, compare=False)
     artefact: str | None = field(default=None, compare=False)
+    refused: dict[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def problem(self) -> str | None:
+        """Why it failed, or which scores of a fit that did not could not be computed, and why; None if all is well."""
+        return self.reason or REFUSALS.join(f"{metric}: {why}" for metric, why in self.refused.items()) or None
 
     @property
     def cell(self) -> CellKey:

@@ -24,6 +24,9 @@ _KEY = (*_CELL, "stage", "split", "trial", "fold")
 _BODY = ("reason", "hyper", "seconds", "details")
 _KEY_COLUMNS = "dataset TEXT, entry TEXT, point TEXT, stage TEXT, split INTEGER, trial INTEGER, fold INTEGER"
 
+_TABLES = ("points", "scores", "refusals", "fits")
+"""Those with a fit's rows."""
+
 _FORMAT = 2
 """Of the tables; a store of another format is refused."""
 
@@ -37,6 +40,8 @@ CREATE TABLE IF NOT EXISTS scores (
 CREATE TABLE IF NOT EXISTS points (
     {_KEY_COLUMNS}, axis TEXT, at INTEGER, metric TEXT, value REAL,
     PRIMARY KEY ({", ".join(_KEY)}, axis, at, metric));
+CREATE TABLE IF NOT EXISTS refusals (
+    {_KEY_COLUMNS}, metric TEXT, reason TEXT NOT NULL, PRIMARY KEY ({", ".join(_KEY)}, metric));
 CREATE TABLE IF NOT EXISTS made (variant TEXT NOT NULL);
 """
 
@@ -114,8 +119,15 @@ class Store:
         """Remove the cells' rows, scores and hashes; posteriors stay."""
         with self._transaction():
             for cell in cells:
-                for table in ("points", "scores", "fits", "cells"):
+                for table in (*_TABLES, "cells"):
                     self._db.execute(f"DELETE FROM {table} WHERE {_where(_CELL)}", cell)
+
+    def remove(self, rows: Iterable[Row]) -> None:
+        """Remove rows with all that belongs to them, so that their fits are made again; posteriors stay."""
+        with self._transaction():
+            for row in rows:
+                for table in _TABLES:
+                    self._db.execute(f"DELETE FROM {table} WHERE {_where(_KEY)}", _key(row))
 
     def append(self, outcomes: Sequence[Outcome]) -> None:
         """Add what a group hands over, all or nothing; posteriors are safe before the rows that name them."""
@@ -129,12 +141,16 @@ class Store:
                 body = json.dumps({name: getattr(row, name) for name in _BODY})
                 self._insert("fits", [(*key, row.status, body, row.artefact)])
                 self._insert("scores", _score_rows(row))
+                self._insert("refusals", _refusal_rows(row))
                 self._insert("points", [(*key, *reading[:3], _finite(reading.value)) for reading in readings])
 
     def rescore(self, rows: Sequence[Row]) -> None:
-        """Write the scores of rows anew, all or none; their fits stay as they are."""
+        """Write the scores of rows anew, all or none; their fits, and scores that are not given, stay as they are."""
         with self._transaction():
             for row in rows:
+                for metric in row.metrics:
+                    self._db.execute(f"DELETE FROM refusals WHERE {_where((*_KEY, 'metric'))}", (*_key(row), metric))
+                self._insert("refusals", _refusal_rows(row))
                 self._insert("scores", _score_rows(row), "OR REPLACE")
 
     def rows(self, stage: Stage, cell: CellKey) -> list[Row]:
@@ -145,9 +161,16 @@ class Store:
         query = f"SELECT {names}, metric, value, code FROM scores {where} ORDER BY rowid"
         for *key, metric, value, code in self._select(query, (stage, *cell)):
             scores.setdefault(tuple(key), {})[metric] = (value, code)
+        refused: dict[tuple[Any, ...], dict[str, str]] = {}
+        query = f"SELECT {names}, metric, reason FROM refusals {where} ORDER BY rowid"
+        for *key, metric, reason in self._select(query, (stage, *cell)):
+            refused.setdefault(tuple(key), {})[metric] = reason
         query = f"SELECT {names}, status, body, artefact FROM fits {where} ORDER BY split, trial, fold"
         return [
-            _row(tuple(key), status, json.loads(body), artefact, scores.get(tuple(key), {}))
+            replace(
+                _row(tuple(key), status, json.loads(body), artefact, scores.get(tuple(key), {})),
+                refused=refused.get(tuple(key), {}),
+            )
             for *key, status, body, artefact in self._select(query, (stage, *cell))
         ]
 
@@ -224,6 +247,10 @@ def _finite(value: float | None) -> float | None:
 
 def _score_rows(row: Row) -> list[tuple[Any, ...]]:
     return [(*_key(row), name, _finite(value), row.codes.get(name, "")) for name, value in row.metrics.items()]
+
+
+def _refusal_rows(row: Row) -> list[tuple[Any, ...]]:
+    return [(*_key(row), metric, why) for metric, why in row.refused.items()]
 
 
 def _row(

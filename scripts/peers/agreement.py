@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from bdl.methods.vifa import Vifa, VifaState
+from bdl.methods.descent import DescentState
+from bdl.methods.vifa import Vifa
 from bdl.rng import random_normals, trial_keys
 from bdl.training.batches import minibatches
 from bdl.training.fitting import finished
@@ -27,13 +28,13 @@ _CHECKED = 8
 class Update(NamedTuple):
     """One update of some trials, stacked: where it starts, what it is given, and where the engine went."""
 
-    before: VifaState
+    before: DescentState
     setting: Setting[Tensor]
     data: tuple[Tensor, Tensor]
     rows: Tensor
     h: Tensor
     z: Tensor
-    after: VifaState
+    after: DescentState
 
     def trial(self, index: int) -> "Update":
         """Take the update of one trial."""

@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 import torch
 
+from bdl.methods.descent import DescentState
 from bdl.methods.optim import Adam
-from bdl.methods.vifa import Vifa, VifaState
+from bdl.methods.vifa import Vifa
 from peers.workload import BATCH_SIZE, Setting, Workload
 
 Array = Any  # jax.Array, where JAX is installed
@@ -21,7 +22,7 @@ ADAM = Adam()
 
 
 class State(NamedTuple):
-    """Variational parameters and Adam's moments, as in `bdl.methods.vifa.VifaState`."""
+    """Variational parameters and Adam's moments, as in `bdl.methods.descent.DescentState`."""
 
     params: Numbers
     first: Numbers
@@ -34,7 +35,7 @@ def from_torch(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: jnp.array(leaf.numpy()), tree, is_leaf=lambda leaf: isinstance(leaf, torch.Tensor))
 
 
-def state_from_torch(state: VifaState) -> State:
+def state_from_torch(state: DescentState) -> State:
     """Copy the engine's state."""
     return State(*(from_torch(part) for part in (state.params, *state.optim)))
 
@@ -119,7 +120,7 @@ def numbers(state: State) -> Mapping[str, torch.Tensor]:
     return found
 
 
-def compile_run(work: Workload[Vifa], state: VifaState, epochs: int) -> Callable[[], None]:
+def compile_run(work: Workload[Vifa], state: DescentState, epochs: int) -> Callable[[], None]:
     """Compile the training of all trials for some epochs; the result runs it to the end."""
     keys = jax.random.split(jax.random.key(0), len(work.trials))
     rows = torch.stack([torch.from_numpy(rows) for rows in work.trials.rows])

@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as nn
 from torch import Tensor
 
-from bdl.methods.vifa import Vifa, VifaState
+from bdl.methods.descent import DescentState
+from bdl.methods.vifa import Vifa
 from peers.workload import BATCH_SIZE, Setting
 
 
@@ -32,7 +33,7 @@ class LoopModel:
     """
 
     def __init__(
-        self, method: Vifa, state: VifaState, setting: Setting[Tensor], x: Tensor, y: Tensor, *, together: bool
+        self, method: Vifa, state: DescentState, setting: Setting[Tensor], x: Tensor, y: Tensor, *, together: bool
     ) -> None:
         self.method, self.x, self.y, self.together = method, x, y, together
         self.lr, self.alpha, self.precision, self.n = (float(value) for value in setting)

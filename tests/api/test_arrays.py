@@ -6,8 +6,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -52,9 +55,9 @@ def fit(**changes):
         ({**TRAINED, "hyper": {**EXACT, "learning_rate": 1e12}}, "the fit failed .*: lower the learning rate"),
         ({"method": "online-em"}, "method 'online-em' learns from a stream"),
         ({"model": "mlp"}, "the posterior has no closed form: give a linear model"),
-        ({"X": X[:, 0]}, r"dataset 'arrays': x is \(40,\) and y \(40,\); give \(n, d\) and \(n,\)"),
-        ({"y": Y[1:]}, r"dataset 'arrays': x is \(40, 2\) and y \(39,\)"),
-        ({"y": np.full(40, np.nan)}, "dataset 'arrays': x or y has NaN"),
+        ({"X": X[:, 0]}, r"X is float64 of shape \(40,\): give numbers, \(n, d\); reshape\(-1, 1\) makes one column"),
+        ({"y": Y[1:]}, "X has 40 rows and y 39: give one target a row"),
+        ({"y": np.full(40, np.nan)}, "y has NaN or infinite values, the first in row 0, from 0"),
         (
             {"likelihood": "bernoulli", "hyper": {"prior_precision": 1}},
             "dataset 'arrays': labels are .*; they must be 0 to",
@@ -124,13 +127,141 @@ def test_a_trained_fit_depends_on_its_seed():
     ("x", "message"),
     [
         (X[:, :1], r"x is float64 of shape \(40, 1\): give float64, \(n, 2\)"),
-        (X[0], r"x is float64 of shape \(2,\): give float64, \(n, 2\)"),
+        (X[0], r"x is float64 of shape \(2,\): give numbers, \(n, d\); reshape"),
         (np.full((1, 2), np.inf), "x has NaN or infinite values"),
     ],
 )
 def test_wrong_inputs_of_a_prediction(x, message):
     with pytest.raises(InputError, match=message):
         fit().predict(x)
+
+
+H = {"prior_precision": 1e-6, "noise_precision": 100.0}
+FRAME = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "kind": np.where(X[:, 0] > 3, "u", "v")})
+NAMED = FRAME[["a", "b"]]
+
+
+def test_true_and_false_of_get_dummies_are_numbers():
+    dummies = pd.get_dummies(FRAME)
+    target = FRAME.a + (FRAME.kind == "u")
+    found = fit(X=dummies, y=target, hyper=H)
+    np.testing.assert_allclose(found.predict(dummies), target, atol=1e-2)
+    np.testing.assert_array_equal(
+        found.predict(dummies), fit(X=dummies.astype(float), y=target, hyper=H).predict(dummies)
+    )
+    np.testing.assert_array_equal(found.predict(dummies), bdl.Regressor(hyper=H).fit(dummies, target).predict(dummies))
+
+
+def test_columns_are_matched_by_name():
+    fitted = fit(X=NAMED)
+    expected = fitted.predict(NAMED)
+    np.testing.assert_array_equal(fitted.predict(NAMED[["b", "a"]]), expected)
+    np.testing.assert_array_equal(
+        fitted.predict_distribution(NAMED[["b", "a"]]).mean, fitted.predict_distribution(NAMED).mean
+    )
+    numbered = fit(X=pd.DataFrame(X))
+    np.testing.assert_array_equal(numbered.predict(pd.DataFrame(X)[[1, 0]]), numbered.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda frame: frame[["b"]], "x lacks 'a': give the columns 'a', 'b'"),
+        (lambda frame: frame.assign(c=1), "x has unknown 'c': give"),
+        (lambda frame: frame.rename(columns={"a": "A"}), "x lacks 'a' and has unknown 'A': give"),
+        (lambda frame: frame[["b", "a", "a"]], "x has the column 'a' twice"),
+        (lambda frame: frame.assign(a="1"), "x: column 'a' is .*, not numbers"),
+    ],
+)
+def test_other_columns_are_refused(change, message):
+    with pytest.raises(InputError, match=message):
+        fit(X=NAMED).predict(change(NAMED))
+
+
+def test_an_order_that_decides_is_told():
+    expected = fit(X=NAMED).predict(NAMED)
+    with pytest.warns(UserWarning, match="x has no names of columns: columns are taken in order, 'a', 'b'"):
+        np.testing.assert_array_equal(fit(X=NAMED).predict(X), expected)
+    with pytest.warns(UserWarning, match="the columns that were fitted had no names: columns are taken in order"):
+        np.testing.assert_array_equal(fit().predict(NAMED), expected)
+
+
+def test_an_estimator_refuses_other_columns():
+    estimator = bdl.Regressor().fit(NAMED, Y)
+    assert estimator.fitted_.cell.data.columns == ("a", "b")
+    with pytest.raises(InputError, match=r"^X: The feature names should match .* must be in the same order"):
+        estimator.predict(NAMED[["b", "a"]])
+    with pytest.raises(ValueError, match=r"^X: The feature names should match .*- c"):
+        estimator.predict(NAMED.rename(columns={"b": "c"}))
+
+
+def test_row_labels_in_another_order_are_refused():
+    target = pd.Series(Y)
+    for call in (lambda: fit(X=NAMED, y=target[::-1]), lambda: bdl.Regressor().fit(NAMED, target[::-1])):
+        with pytest.raises(InputError, match=r"same row labels in another order: give y\.loc\[X\.index\]"):
+            call()
+    fit(X=NAMED, y=target.set_axis(range(50, 90)))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda x: torch.tensor(x, requires_grad=True),
+        lambda x: torch.tensor(x, dtype=torch.float64).T.contiguous().T,
+        lambda x: x.astype(object),
+        lambda x: x[::-1].copy()[::-1],
+        lambda x: pd.DataFrame(x).astype("Float64"),
+        lambda x: pd.DataFrame(x).astype("double[pyarrow]"),
+        lambda x: pa.Table.from_pandas(pd.DataFrame(x)),
+        lambda x: np.ma.asarray(x),
+    ],
+)
+def test_numbers_of_other_libraries_are_the_same_numbers(given):
+    np.testing.assert_array_equal(fit(X=given(X)).predict(X), fit().predict(X))
+    np.testing.assert_array_equal(fit().predict(given(X)), fit().predict(X))
+    np.testing.assert_array_equal(fit(y=given(Y[:, None])).predict(X), fit().predict(X))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("X", None, "X is NoneType: give numbers in an array, a frame or lists"),
+        ("X", "text", "X is text, not numbers"),
+        ("X", [[1.0], [2.0, 3.0]], "X has rows of different lengths"),
+        ("X", X[:0], "X has no rows: give at least one"),
+        ("X", X[:, :0], "X has no columns: give at least one"),
+        ("X", X + 1j, "X is complex128, not numbers"),
+        ("X", np.where(X > 3, np.nan, X), "X has NaN or infinite values"),
+        ("X", NAMED.assign(b=np.inf), "X has NaN or infinite values, the first in row 0 of column 'b', from 0"),
+        ("X", X * 1e200, "from 0: give numbers of at most 1e\\+100"),
+        ("X", X.astype(str).astype(object), "X has .* among its values, which is no number"),
+        ("X", csr_array(X), r"X is sparse: give X.toarray\(\)"),
+        ("X", np.ma.masked_greater(X, 3), "X has masked values"),
+        ("X", NAMED.assign(b=pd.Timestamp("2026-01-01")), "X: column 'b' is datetime64"),
+        ("X", FRAME.astype({"kind": "category"}), "X: column 'kind' is category, not numbers"),
+        ("X", NAMED.assign(b=pd.array([None] * 40, dtype="Int64")), "X has NaN or infinite values"),
+        ("X", torch.ones(40, 2, device="meta"), "X is Tensor, not an array of numbers"),
+        ("y", 3.0, r"y is float64 of shape \(\): give one target a row"),
+        ("y", FRAME.kind, "y is .*, not numbers: encode text"),
+        ("y", X, r"y is float64 of shape \(40, 2\): give one target a row"),
+        ("y", [None] * 40, r"y has gaps \(None\)"),
+        ("seed", 1.5, "fit: seed: Input should be a valid integer"),
+        ("hyper", None, "fit: hyper: should be a mapping"),
+        ("device", 3, "fit: device: Input should be a valid string"),
+    ],
+)
+def test_what_is_no_array_of_numbers_is_named(name, value, message):
+    with pytest.raises(InputError, match=message):
+        fit(**{name: value})
+
+
+def test_bytes_are_a_table_and_images_have_more_axes():
+    bytes_ = (10 * np.abs(X)).astype(np.uint8)
+    np.testing.assert_array_equal(fit(X=bytes_).predict(bytes_), fit(X=bytes_.astype(float)).predict(bytes_))
+    pictures = bytes_.reshape(40, 1, 2)
+    assert fit(X=pictures).cell.data.images
+    with pytest.raises(InputError, match=r"x is float64 of shape \(40, 2\): give uint8, \(n, 1, 2\)"):
+        fit(X=pictures).predict(bytes_)
 
 
 def test_a_wrong_parameter_vector():

@@ -56,7 +56,7 @@ def mnist(source: str, shared_cache: Path) -> Dataset:
 
 def test_mnist(mnist: Dataset) -> None:
     assert (mnist.x.dtype, mnist.images, mnist.d) == (np.uint8, True, 784)
-    assert (mnist.x.shape, mnist.task, mnist.classes, mnist.splits) == ((70_000, 784), "classification", 10, 1)
+    assert (mnist.x.shape, mnist.task, mnist.classes, mnist.splits) == ((70_000, 28, 28), "classification", 10, 1)
     train, test, _ = mnist.split(0)
     assert (train[0], train[-1], test[0], test[-1]) == (0, 59_999, 60_000, 69_999)
     counts = [np.bincount(mnist.y[rows].astype(int)).tolist() for rows in (train, test)]

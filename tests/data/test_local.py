@@ -1,8 +1,12 @@
 """Files of one's own as data sets: what is refused first, then what the numbers are."""
 
+import datetime
 import json
+import re
 import subprocess
 import sys
+from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -124,6 +128,253 @@ def test_the_target_tells_the_task(csv) -> None:
     assert (truth.task, truth.y.tolist()) == ("classification", [1, 0])
 
 
+NUMBERS = [
+    "1,5",
+    "1,234",
+    "1.234,5",
+    "5%",
+    "$5",
+    "(5)",
+    "0x1F",
+    "1_000",
+    "1'234",
+    "1\u00a0234",
+    "1/2",
+    "\u22125",
+    "1d5",
+]
+DATES = ["2026-01-31", "2026-01", "31.12.2026", "1/31/26", "2026-01-31T10:00:00Z", "2026-01-31 10:00", "Jan 5, 2026"]
+DATES += ["05-JAN-26", "Mon, 5 January 2026", "2020Q1", "2020-W05"]
+TIMES = ["10:30", "10:30 PM", "5 pm", "1 days 02:00:00", "1h 30m", "PT5H", "90s", "-1:02:03.5"]
+TEXTS = [(text, kind) for kind, texts in (("number", NUMBERS), ("date", DATES), ("time", TIMES)) for text in texts]
+
+
+@pytest.mark.parametrize(("text", "kind"), TEXTS)
+@pytest.mark.parametrize("role", ["input", "target"])
+def test_text_that_is_a_number_a_date_or_a_time_is_no_category(csv, tmp_path: Path, text, kind, role) -> None:
+    """In a CSV file and in a Parquet file alike, whatever the column is for."""
+    frame = pd.DataFrame({"a": ["red", text, text, text], "price": [1, 2, 3, 4]})
+    if role == "target":
+        frame = frame.set_axis(["price", "a"], axis=1)
+    column = "a" if role == "input" else "price"
+    message = f"column '{column}' has text that is a {kind}, .* in row 2: .*categories: \\[\"{column}\"\\]|say "
+    with pytest.raises(InputError, match=message):
+        csv(frame.to_csv(index=False, sep=";"))
+    path = tmp_path / "same.parquet"
+    frame.to_parquet(path)
+    with pytest.raises(InputError, match=message):
+        DATASETS.build("parquet", {"path": str(path), "target": "price"})()
+    declared = csv(frame.to_csv(index=False, sep=";"), categories=[column])
+    assert (declared.d, declared.task) == ((2, "regression") if role == "input" else (1, "classification"))
+
+
+@pytest.mark.parametrize(
+    "words", ["red A1", "20-29 30-39", "4+ 5+", "1.2.3 1.2.4", "1st 2nd", "2020-2021 2021-2022", "mon tue"]
+)
+def test_other_texts_are_categories(csv, words: str) -> None:
+    found = csv("a,price\n" + "".join(f"{word},1\n" for word in words.split()))
+    assert (found.d, found.columns) == (2, tuple(f"a={word}" for word in sorted(words.split())))
+
+
+@pytest.mark.parametrize(
+    ("texts", "cure", "settings", "values"),
+    [
+        (["1,5", "2", "-,25"], 'say decimal: ","', {"decimal": ","}, [1.5, 2, -0.25]),
+        (["1,234", "5"], 'say thousands: "," or decimal: ","', {"thousands": ","}, [1234, 5]),
+        (["1,234.5", "1,234,567"], 'say thousands: ","', {"thousands": ","}, [1234.5, 1234567]),
+        (["1.234,5", "5"], 'say decimal: "," and thousands: "."', {"decimal": ",", "thousands": "."}, [1234.5, 5]),
+        (["1'234", "5"], 'say thousands: "\'"', {"thousands": "'"}, [1234, 5]),
+        (["1 234", "5"], 'say thousands: " "', {"thousands": " "}, [1234, 5]),
+    ],
+)
+def test_the_setting_that_is_told_cures(csv, texts, cure, settings, values) -> None:
+    text = "a;price\n" + "".join(f"{one};7\n" for one in texts)
+    with pytest.raises(InputError, match=re.escape(cure) + "$"):
+        csv(text)
+    assert csv(text, **settings).x[:, 0].tolist() == values
+
+
+def test_a_wrong_mark_of_thousands_is_refused(csv) -> None:
+    with pytest.raises(InputError, match="'1,5' \\(row 2 of column 'a'\\) has no groups of three digits"):
+        csv("a;price\n1,234;1\n1,5;2\n", thousands=",")
+    with pytest.raises(InputError, match=r'number, .1\.234. in row 1: say thousands: "\."'):
+        csv("a;price\n1.234;1\n5;2\n", decimal=",")
+    with pytest.raises(InputError, match="decimal and thousands are both ','"):
+        csv(HOUSES, decimal=",", thousands=",")
+
+
+def test_a_column_without_a_name_is_refused(csv, tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": [3, 1, 2], "price": [1, 2, 3]})
+    message = 'column 1 has no name, as row numbers that pandas writes: say leave_out: \\["Unnamed: 0"\\]'
+    for text in (frame.to_csv(), '"","a","price"\n1,3,1\n2,1,2\n', frame.to_csv().replace(",a", "Unnamed: 0,a", 1)):
+        with pytest.raises(InputError, match=message):
+            csv(text)
+    found = csv(frame.to_csv(), leave_out=["Unnamed: 0"])
+    assert (found.columns, found.x.tolist()) == (("a",), [[3], [1], [2]])
+    with pytest.raises(InputError, match="column 3 has no name"):
+        csv("a,price,\n1,2,\n3,4,\n")
+    path = tmp_path / "houses.parquet"
+    build = lambda: DATASETS.build("parquet", {"path": str(path), "target": "price"})()  # noqa: E731
+    frame[::-1].to_parquet(path)  # has row labels without a name
+    assert build().columns == ("a",)
+    frame.rename_axis("day").to_parquet(path)
+    assert build().columns == ("a",)
+    frame.set_index("a").to_parquet(path)  # an index that has a name is a column, as it is in a CSV file
+    assert build().columns == ("a",)
+    frame.assign(**{"Unnamed: 0": 1}).to_parquet(path)
+    with pytest.raises(InputError, match="column 3 has no name"):
+        build()
+
+
+@pytest.mark.parametrize("word", ["NA", "None", "null", "nan", "n/a"])
+def test_a_word_for_a_gap_among_categories_is_decided_by_a_setting(csv, word: str, caplog) -> None:
+    text = f"a,price\nred,1\n{word},2\nred,3\n,4\n"
+    with pytest.raises(InputError, match=f"'{word}' \\(row 2 of column 'a'\\) may be a gap or a category: say gaps: "):
+        csv(text, missing="drop")
+    assert csv(text, missing="drop", gaps=[word]).columns == ("a=red",)
+    assert "houses: 2 of 4 rows dropped, which have gaps in a (2)" in caplog.text
+    assert set(csv(text, missing="drop", gaps=[]).columns) == {"a=red", f"a={word}"}
+    assert csv(text.replace("red", "7"), missing="drop").x.tolist() == [[7], [7]]  # among numbers it is a gap
+
+
+def test_dropped_rows_are_told_with_their_columns(csv, caplog) -> None:
+    csv("a,b,price\n1,x,2\n,x,3\n4,,5\n6,y,\n,,8\n", missing="drop")
+    assert [record.getMessage() for record in caplog.records] == [
+        "houses: 4 of 5 rows dropped, which have gaps in a (2), b (2), price (1)"
+    ]
+
+
+def test_text_that_differs_in_every_row_is_no_category(csv) -> None:
+    rows = [f"n{i}" for i in range(60)]
+    text = "a,price\n" + "".join(f"{one},1\n" for one in rows)
+    with pytest.raises(InputError, match=r"column 'a' is text that differs in most rows \(60 values, such as 'n0'"):
+        csv(text)
+    assert csv(text, categories=["a"]).d == 60
+
+
+def test_how_columns_were_read_is_kept(csv) -> None:
+    assert csv(HOUSES, group="chain").read_as == (
+        "price (target): numbers",
+        "packages: numbers that count the rows",
+        "colour: 3 categories",
+        "chain (split): 3 groups",
+    )
+    numbers = csv("a,price\n" + "1,0\n2,1\n" * 5).read_as[0]
+    assert numbers == "price (target): numbers, 2 different ones (task: classification makes classes of them)"
+    assert csv(HOUSES, target="colour").read_as[0] == "colour (target): 3 classes, blue, green, red"
+    assert csv(HOUSES, categories=["packages"], leave_out=["chain"]).read_as[1:] == (
+        "packages: 4 categories",
+        "colour: 3 categories",
+    )
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        ([[1.0], [2.0]], "lists, mappings or values of several kinds"),
+        ([{"a": 1}, {"a": 2}], "lists, mappings or values of several kinds"),
+        (pd.period_range("2026-01", periods=2, freq="M"), "period"),
+        (pd.to_timedelta([1, 2], unit="h"), "lengths of time"),
+        ([b"x", b"y"], "bytes"),
+        ([datetime.time(10, 30), datetime.time(11)], "time"),
+        (pd.interval_range(0, 2), "interval"),
+        ([datetime.date(2026, 1, 1), datetime.date(2026, 1, 2)], "dates"),
+        (pd.date_range("2026-01-01", periods=2, tz="UTC"), "dates"),
+        (["1", "2"], "text that is a number, '1' in row 1: store it as numbers"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a", "price"])
+def test_columns_of_other_types_are_refused(tmp_path: Path, name, column, said) -> None:
+    frame, path = (
+        pd.DataFrame({"b": [1, 2], "a": [1, 2], "price": [1, 2]}).assign(**{name: column}),
+        tmp_path / "odd.parquet",
+    )
+    frame.to_parquet(path)
+    with pytest.raises(InputError, match=f"odd: column '{name}' has {said}") as caught:
+        DATASETS.build("parquet", {"path": str(path), "target": "price"})()
+    assert "\n" not in str(caught.value)
+    settings = {"path": str(path), "target": "price" if name == "a" else "a", "leave_out": [name]}
+    assert DATASETS.build("parquet", settings)().d == 1
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        ([Decimal("1.5"), Decimal("2.5")], [[1.5], [2.5]]),
+        (pd.array([1, 2], dtype="Int64"), [[1], [2]]),
+        (pd.array([1.5, 2.5], dtype="double[pyarrow]"), [[1.5], [2.5]]),
+        (pd.array([True, False], dtype="boolean"), [[0, 1], [1, 0]]),
+        (pd.Categorical([10, 9]), [[0, 1], [1, 0]]),
+        (pd.Categorical(["1", "2"]), [[1, 0], [0, 1]]),
+        ([" red", "red "], [[1], [1]]),
+        (["red", "blue"], [[0, 1], [1, 0]]),
+    ],
+)
+def test_columns_of_parquet_become_numbers(tmp_path: Path, column, expected) -> None:
+    path = tmp_path / "odd.parquet"
+    pd.DataFrame({"a": column, "price": [1, 2]}).to_parquet(path)
+    assert DATASETS.build("parquet", {"path": str(path), "target": "price"})().x.tolist() == expected
+
+
+def test_classes_that_are_numbers_keep_their_order(tmp_path: Path) -> None:
+    path = tmp_path / "odd.parquet"
+    pd.DataFrame({"a": [1, 2, 3], "price": pd.Categorical([10, 9, 10])}).to_parquet(path)
+    found = DATASETS.build("parquet", {"path": str(path), "target": "price"})()
+    assert (found.y.tolist(), found.read_as[0]) == ([1, 0, 1], "price (target): 2 classes, 9, 10")
+
+
+def test_damaged_files_are_told_in_one_line(csv, tmp_path: Path) -> None:
+    path = tmp_path / "damaged.parquet"
+    pd.DataFrame({"a": np.arange(500.0), "k": list("uvwxy") * 100, "price": np.arange(500.0)}).to_parquet(path)
+    whole, rng = path.read_bytes(), np.random.default_rng(0)
+    for i in range(60):
+        content = bytearray(whole[: rng.integers(len(whole))] if i < 20 else whole)
+        for place in rng.integers(len(content) or 1, size=5) if i >= 20 else ():
+            content[place] = rng.integers(256)
+        path.write_bytes(bytes(content))
+        with suppress(InputError):
+            DATASETS.build("parquet", {"path": str(path), "target": "price"})()
+    for i in range(60):
+        text = bytearray(HOUSES.encode())
+        for place in rng.integers(len(text), size=3):
+            text[place] = rng.choice(list(b"\0\xff\",;\n\r\t '9x"))
+        with suppress(InputError):
+            csv(bytes(text), missing=("refuse", "drop")[i % 2])
+
+
+def test_a_column_is_numbers_once_rows_with_gaps_elsewhere_are_dropped(csv) -> None:
+    found = csv("a;b;price\n?;;1\n1,5;1;2\n2;1;3\n", missing="drop", decimal=",")
+    assert found.x.tolist() == [[1.5, 1], [2, 1]]
+    with pytest.raises(InputError, match="row 1 has '2026-01-31' in column 'a', where others have numbers"):
+        csv("a,price\n2026-01-31,1\n1,2\n2,3\n")
+
+
+def test_other_encodings_are_read_when_they_are_said(csv) -> None:
+    text = "größe,price\n1,2\n3,4\n"
+    for encoding in ("latin-1", "utf-16"):
+        with pytest.raises(InputError, match="it is not UTF-8 text: say encoding: latin-1 or another"):
+            csv(text.encode(encoding))
+        assert csv(text.encode(encoding), encoding=encoding).columns == ("größe",)
+    with pytest.raises(InputError, match="encoding: there is no latin-99: say utf-8"):
+        csv(text, encoding="latin-99")
+
+
+def test_a_header_of_numbers_in_any_notation_is_none(csv) -> None:
+    with pytest.raises(InputError, match="the first line has numbers only"):
+        csv("1,5;2,5\n3,5;4\n")
+    found = csv("1,5;2,5\n3,5;4\n", header=False, decimal=",", target="1")
+    assert (found.x.tolist(), found.y.tolist()) == ([[1.5], [3.5]], [2.5, 4])
+
+
+def test_parts_are_not_what_rows_are_for(csv) -> None:
+    for words in ("train test val", "True False True"):
+        text = "a,price,s\n" + "".join(f"{i},1,{word}\n" for i, word in enumerate(words.split()))
+        with pytest.raises(
+            InputError, match=r"column 's' has '.*' beside other values than train and test: write train"
+        ):
+            csv(text, split_column="s")
+
+
 def test_parquet_equals_csv(csv, tmp_path: Path) -> None:
     expected, path = csv(HOUSES), tmp_path / "same.parquet"
     frame = pd.read_csv(tmp_path / "houses.csv").astype({"colour": "category"})
@@ -231,7 +482,7 @@ def test_what_it_is_called(tmp_path: Path) -> None:
 def test_described_without_being_read() -> None:
     name = Label("mine", "csv", {"path": "none.csv", "target": "y"})
     assert status(name) == []
-    assert about(name) == ["A file of text with a line a row; UTF-8."]
+    assert about(name) == ["A file of text with a line a row."]
     code = "import sys; from bdl.data import about; about('csv'); print('pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
 
@@ -261,5 +512,8 @@ def test_a_benchmark_on_a_file_of_ones_own(tmp_path: Path, invoke) -> None:
     assert list(rows.dataset) == ["houses"] * 2
     assert set(rows.hyper_noise_precision) == {0.01}
     assert "\nhouses " in out
+    told = "houses: 4 rows; price (target): numbers; packages: numbers that count the rows; colour (split): 3 groups\n"
+    assert out.startswith(told)
     code, out, err = invoke("run", str(spec), "--results", results, "--dry-run")
+    assert out.startswith(told)
     assert (code, "everything is done" in out) == (0, True), out + err

@@ -14,9 +14,10 @@ import pytest
 import bdl
 from bdl.errors import InputError
 from bdl.execution import cluster, queue
-from bdl.execution.cluster import worker_pool_for
+from bdl.execution.cluster import DaskCrew, worker_pool_for
 from bdl.store.store import Store
 
+from .conftest import TINY
 from .listeners import Ear, outcomes, run_here
 
 pytest.importorskip("distributed")
@@ -117,6 +118,99 @@ def test_a_scheduler_that_goes_away_ends_the_run_in_one_line_and_what_is_done_is
     assert any(store.rows(stage, cell.key) for cell in cells for stage in ("search", "final"))
     run_here(cells, store)
     assert all(row.status == "ok" for cell in cells for row in store.rows("final", cell.key))
+
+
+@pytest.mark.slow
+def test_workers_that_are_all_lost_end_the_run_after_a_while_and_what_is_done_is_kept(tiny, store, monkeypatch):
+    monkeypatch.setattr(cluster, "_PATIENCE", 4.0)
+    cells = tiny("datasets=[diabetes]")
+
+    class KillsThem(Ear):
+        def stored(self, cell, rows):
+            super().stored(cell, rows)
+            for one in own:
+                one.kill()
+
+    with (
+        scheduling() as (_, address),
+        workers(address, 2) as own,
+        pytest.raises(InputError, match=r"has had no worker for 4 seconds; what is done is kept, and the same command"),
+        worker_pool_for(cells, 1, f"dask:{address}") as worker_pool,
+    ):
+        queue.run(cells, store, worker_pool, KillsThem())
+    assert any(store.rows(stage, cell.key) for cell in cells for stage in ("search", "final"))
+    run_here(cells, store)
+    assert all(row.status == "ok" for cell in cells for row in store.rows("final", cell.key))
+
+
+def test_workers_may_be_away_for_a_minute_and_come_back(monkeypatch):
+    counters, threads = [1000.0], {"one": 2}
+    monkeypatch.setattr(cluster.time, "monotonic", lambda: counters[0])
+
+    class Client:
+        def nthreads(self):
+            return threads
+
+    worker_pool = DaskCrew(Client())
+    assert worker_pool.size == 4
+    threads.clear()
+    for seconds in (30, 29, -10_000):
+        if seconds < 0:
+            threads["two"], seconds = 1, 10
+        counters[0] += seconds
+        assert worker_pool.size == 2
+    threads.clear()
+    counters[0] += 60
+    assert worker_pool.size == 2, "a minute since one was seen, and no more"
+    counters[0] += 2.5
+    with pytest.raises(InputError, match="no worker for 60 seconds"):
+        assert worker_pool.size
+
+
+def test_a_scheduler_that_goes_away_while_versions_are_asked_for_is_one_line():
+    from distributed.comm.core import CommClosedError
+
+    class Client:
+        def run(self, function):
+            raise CommClosedError("Stream is closed")
+
+    with pytest.raises(InputError, match="the Dask scheduler is gone; what is done is kept"):
+        cluster._check(Client(), "tcp://127.0.0.1:9")
+
+
+LOST = """
+import sys
+sys.argv[0] = "bdl-bench"
+from bdl.cli import main
+from bdl.execution import cluster
+cluster._PATIENCE = 3.0
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("who", "reason"), [("scheduler", "scheduler is gone"), ("workers", "no worker for 3 seconds")]
+)
+def test_a_lost_cluster_is_one_line_without_tracebacks(tmp_path, line, who, reason):
+    (tmp_path / "tiny.yaml").write_text(TINY.replace("OWN", f"'{line}'"), "utf-8")
+    with scheduling() as (own, address), workers(address, 1) as others:
+        words = ["run", "tiny.yaml", "--no-compile", "--tracking", "none", "--executor", f"dask:{address}"]
+        started = subprocess.Popen(
+            [sys.executable, "-c", LOST, *words],
+            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": tmp_path},
+            env=ENVIRONMENT,
+        )
+        for told in started.stdout:  # the first rows are stored
+            if "trials in" in told:
+                break
+        for lost in [own] if who == "scheduler" else others:
+            lost.kill()
+        _, error = started.communicate(timeout=120)
+    assert (started.returncode, error.count("\n")) == (2, 1), error
+    assert error.startswith("bdl-bench: the Dask scheduler ")
+    assert reason in error
+    assert error.endswith("what is done is kept, and the same command goes on from here\n")
 
 
 @pytest.mark.slow

@@ -167,7 +167,7 @@ def test_a_group_beyond_its_limits_is_failed_rows_with_the_reason(tiny, store):
     )
     run_here(slow, store)
     assert {row.reason for row in store.rows("final", slow[0].key)} == {
-        "TimeoutError: over the limit of 0.0005 minutes (limits.minutes)"
+        "OverLimit: over the limit of 0.0005 minutes (limits.minutes)"
     }
 
 

@@ -9,6 +9,7 @@ import torch
 from bdl.errors import InputError
 from bdl.execution import queue, rescoring, scoring
 from bdl.execution.groups import FinalGroup
+from bdl.execution.limits import OverLimit
 from bdl.execution.rescoring import rescore
 from bdl.metrics.regression import Rmse
 from bdl.plan.fingerprint import score_hash
@@ -159,10 +160,56 @@ def test_what_there_is_is_not_overwritten_and_a_score_that_is_not_finite_is_none
     ]
 
 
-def test_a_damaged_posterior_is_told(store):
-    before, _ = go(store, ["nmll"])
-    path = store.posteriors / f"{before[1].artefact}.safetensors"
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(InputError, match="damaged; start anew with --fresh"):
-        go(store, ["nmll", "rmse"])
-    assert store.rows("final", CELL) == before
+def test_a_fit_whose_posterior_is_damaged_is_made_again_and_no_other(store):
+    before, _ = go(store, ["nmll", "rmse"])
+    for split, damaged in ((1, lambda content: content[:-1]), (0, lambda content: content[:-1] + b"?")):
+        path = store.posteriors / f"{before[split].artefact}.safetensors"
+        content = path.read_bytes()
+        path.write_bytes(damaged(content))
+        rows, fitted = go(store, ["nmll", "rmse", "mse_at_mean"] if split == 0 else ["nmll", "rmse"])
+        assert fitted == [split]
+        assert path.read_bytes() == content
+        assert [row.metrics["nmll"] for row in rows] == [row.metrics["nmll"] for row in before]
+
+
+def test_a_score_that_raises_leaves_the_others_and_is_tried_again(store, monkeypatch):
+    """Whatever was mended: a component's own file, or what it imports."""
+
+    def boom(self, evaluation):
+        raise RuntimeError("boom\nand more")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Rmse, "__call__", boom)
+        rows, fitted = go(store, ["rmse", "nmll"])
+        kept = fits(store)
+        assert fitted == [0, 1]
+        again, _ = go(store, ["rmse", "nmll", "mse_at_mean"])
+    for row in [*rows, *again]:
+        assert (row.status, row.reason, row.refused) == ("ok", None, {"rmse": "RuntimeError: boom"})
+        assert row.metrics["rmse"] is None
+        assert row.metrics["nmll"] > 0
+        assert row.problem == "rmse: RuntimeError: boom"
+    after, fitted = go(store, ["rmse", "nmll"])
+    assert (fitted, fits(store)) == ([], kept)
+    assert all(row.metrics["rmse"] > 0 and not row.refused for row in after)
+
+
+def test_the_time_of_a_group_that_is_over_is_no_fault_of_a_score(store, monkeypatch):
+    def late(self, evaluation):
+        raise OverLimit("over the limit")
+
+    monkeypatch.setattr(Rmse, "__call__", late)
+    rows, _ = go(store, ["rmse", "nmll"])
+    assert [(row.status, row.reason) for row in rows] == [("failed", "OverLimit: over the limit")] * 2
+    assert queue.forget_failed(cells(["rmse", "nmll"], splits=(0,)), store) == 1
+    assert [row.split for row in store.rows("final", CELL)] == [1], "the others are not asked for"
+
+
+def test_a_search_of_which_every_setting_failed_is_forgotten_with_its_fit(store):
+    searched = [replace(row(split), stage="search", trial=trial) for split in (0, 1) for trial in (0, 1)]
+    bad = [replace(own, status="failed", reason="diverged") if own.split == 0 or own.trial else own for own in searched]
+    finals = [row(split, status="failed", reason="bad", metrics={}) for split in (0, 1)]
+    store.append([Outcome(own) for own in [*bad, *finals]])
+    assert queue.forget_failed(cells(["rmse"]), store) == 2
+    assert store.rows("final", CELL) == []
+    assert [(own.split, own.status) for own in store.rows("search", CELL)] == [(1, "ok"), (1, "failed")]

@@ -67,6 +67,13 @@ def advance(method: Any, state: Any, update: int, per_epoch: int, *given: Any) -
     return state
 
 
+def fit(method: Any, target: Target) -> Any:
+    """Fit a target by a method without minibatches, with the noise precision in the unit of its data."""
+    units = {"noise_precision": target.data.y_unit**2}
+    hyper = {name: value * units.get(name, 1) for name, value in target.hyper.items()}
+    return method.fit(target.problem, target.data.x, target.data.y, hyper, 0)
+
+
 def repeat(data: Batch, times: int) -> Batch:
     """The whole training set as each of several minibatches; one has no axis of its own."""
     if times == 1:

@@ -12,7 +12,6 @@ from bdl.models.networks import Linear, Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
 from bdl.posteriors import DiagonalGaussian, kl_divergence
-from bdl.spec.components import MethodComponent
 
 from .targets import linear_gaussian, normals, repeat
 
@@ -95,11 +94,11 @@ def test_converges_to_the_best_diagonal_gaussian(bias_precision):
     """
     target = linear_gaussian(seed=4, d_in=3, bias_precision=bias_precision)
     points = sigma_points(4)
-    method = BayesByBackprop(samples=len(points), optimizer="sgd", initial_scale=1.0)
-    hyper = target.hyper | {"learning_rate": torch.tensor(0.05, dtype=torch.float64)}
+    method = BayesByBackprop(initial_scale=1.0)
     state = method.init(target.problem, normals(method.init_noise(target.problem), torch.Generator().manual_seed(0)))
-    for _ in range(1000):
-        state = method.step(state, repeat(target.data, 1), hyper, {"z": points}, target.problem)
+    for _ in range(1000):  # plain descent, which unlike Adam comes to rest
+        grads = elbo_gradients(state.params, target.data, target.hyper, points, target.problem)
+        state = state._replace(params={name: state.params[name] - 0.05 * grad for name, grad in grads.items()})
     q, precision = method.posterior(state), torch.linalg.inv(target.posterior.covariance())
     torch.testing.assert_close(q.mean(), target.posterior.loc, rtol=0, atol=1e-12)
     torch.testing.assert_close(1 / q.variance(), precision.diagonal(), rtol=1e-12, atol=0)
@@ -137,18 +136,3 @@ def test_initial_state():
     q = other.posterior(other.init(problem, noise))
     torch.testing.assert_close(q.mean(), 0.2 * noise["theta"])
     torch.testing.assert_close(q.variance().sqrt(), torch.full((3,), 0.693147181))
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"samples": 0}, "greater than or equal to 1"),
-        ({"betas": [0.9, 1.0]}, "less than 1"),
-        ({"betas": [-0.1, 0.9]}, "greater than or equal to 0"),
-        ({"initial_scale": -1.0}, "greater than or equal to 0"),
-        ({"optimizer": "rmsprop"}, "'sgd' or 'adam'"),
-    ],
-)
-def test_bad_settings_are_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
-        MethodComponent.model_validate({"name": "bbb", **settings})

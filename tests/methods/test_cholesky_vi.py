@@ -11,7 +11,6 @@ from bdl.models.networks import Linear, Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
 from bdl.posteriors import DiagonalGaussian, FullGaussian, kl_divergence
-from bdl.spec.components import MethodComponent
 
 from .targets import linear_gaussian, normals, repeat
 
@@ -84,11 +83,11 @@ def test_converges_to_the_posterior_of_a_linear_regression(bias_precision):
     """Mean and covariance both, to rounding, as there is no noise; half the entropy would give half the covariance."""
     target = linear_gaussian(seed=4, d_in=3, bias_precision=bias_precision)
     points = sigma_points(4)
-    method = CholeskyVi(samples=len(points), optimizer="sgd", initial_scale=1.0)
-    hyper = target.hyper | {"learning_rate": torch.tensor(0.05, dtype=torch.float64)}
+    method = CholeskyVi(initial_scale=1.0)
     state = method.init(target.problem, normals(method.init_noise(target.problem), torch.Generator().manual_seed(0)))
-    for _ in range(1000):
-        state = method.step(state, repeat(target.data, 1), hyper, {"z": points}, target.problem)
+    for _ in range(1000):  # plain descent, which unlike Adam comes to rest
+        grads = elbo_gradients(state.params, target.data, target.hyper, points, target.problem)
+        state = state._replace(params={name: state.params[name] - 0.05 * grad for name, grad in grads.items()})
     q = method.posterior(state).check()
     torch.testing.assert_close(q.mean(), target.posterior.loc, rtol=0, atol=1e-11)
     torch.testing.assert_close(q.covariance(), target.posterior.covariance(), rtol=0, atol=1e-11)
@@ -115,18 +114,3 @@ def test_initial_state():
     q = other.posterior(other.init(problem, noise))
     torch.testing.assert_close(q.mean(), 0.2 * noise["theta"])
     torch.testing.assert_close(q.covariance(), 4 * torch.eye(3))
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"samples": 0}, "greater than or equal to 1"),
-        ({"betas": [0.9, 1.0]}, "less than 1"),
-        ({"initial_std": 0.0}, "greater than 0"),
-        ({"initial_scale": -1.0}, "greater than or equal to 0"),
-        ({"optimizer": "rmsprop"}, "'sgd' or 'adam'"),
-    ],
-)
-def test_bad_settings_are_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
-        MethodComponent.model_validate({"name": "cholesky-vi", **settings})

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from bdl.data import Dataset
-from bdl.errors import InputError
 from bdl.methods.counters import StepCounters
 from bdl.methods.deep_ensemble import DeepEnsemble
 from bdl.methods.last_layer_laplace import LastLayerLaplace
@@ -88,14 +87,6 @@ def test_samples_of_the_last_layer_have_its_moments():
     torch.testing.assert_close(torch.cov(draws[:, 1:].T), expected, rtol=0.02, atol=0.002)
     torch.testing.assert_close(posterior.variance()[1:], expected.diagonal())
     assert draws[:, 0].unique().tolist() == [1.0]
-
-
-def test_a_last_layer_that_is_too_large_or_not_dense_is_refused():
-    with pytest.raises(InputError, match="10020 parameters"):
-        LastLayerLaplace().check(Problem(Linear(), Categorical(), 1001, 10))
-    convolution = Module("torch.nn:Conv1d", {"kernel_size": 1}, (2, 1))
-    with pytest.raises(InputError):
-        LastLayerLaplace().check(Problem(convolution, Categorical(), 2, 3))
 
 
 def test_dropout_before_the_last_layer_drops_its_inputs_alone():

@@ -1,56 +1,19 @@
 """Methods without minibatches: the exact posterior of a linear regression, and the best factor analysis of it."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
 from scipy.stats import ortho_group
 
 from bdl.errors import InputError
-from bdl.methods import METHODS
 from bdl.methods.conjugate import Conjugate
-from bdl.methods.fa_optimum import FactorAnalysisOptimum, closest
-from bdl.models.likelihoods import Bernoulli, Gaussian
-from bdl.models.networks import Linear, Mlp
+from bdl.methods.fa_optimum import closest
+from bdl.models.likelihoods import Gaussian
+from bdl.models.networks import Linear
 from bdl.models.problem import Problem
 from bdl.posteriors import FactorAnalysis, FullGaussian, kl_divergence
 
-from .targets import linear_gaussian
-
-DIRECT = [name for name in METHODS.names() if hasattr(METHODS.get(name), "fit") and name != "teacher"]
-"""Those that learn; the teacher has data sets of its own."""
-
-
-def fit(method, target):
-    """Fit a target, with the noise precision in the unit of its data."""
-    units = {"noise_precision": target.data.y_unit**2}
-    hyper = {name: value * units.get(name, 1) for name, value in target.hyper.items()}
-    return method.fit(target.problem, target.data.x, target.data.y, hyper, 0)
-
-
-@pytest.mark.parametrize("name", DIRECT)
-def test_contract(name):
-    method, target = METHODS.get(name)(), linear_gaussian()
-    assert hash(method) == hash(dataclasses.replace(method))
-    method.check(target.problem)
-    first, again = fit(method, target), fit(method, target)
-    first.check()
-    assert first.mean().dtype == torch.float64
-    assert torch.equal(first.mean(), again.mean())
-    assert torch.equal(first.covariance(), again.covariance())
-    if not method.deterministic:  # at least half of its 10,000 draws count, for each of three parameters
-        assert target.posterior.whiten(first.mean() - target.posterior.mean()).abs().max() < 4.5 * 5000**-0.5
-        return
-    rtol = 1e-6 if name == "fa-elbo" else 1e-10  # its mean comes from a numerical search
-    torch.testing.assert_close(first.mean(), target.posterior.mean(), rtol=rtol, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", ["conjugate", "fa-optimum"])
-@pytest.mark.parametrize(("model", "likelihood"), [(Mlp((2,)), Gaussian()), (Linear(), Bernoulli())])
-def test_no_closed_form(name, model, likelihood):
-    with pytest.raises(InputError, match="no closed form"):
-        METHODS.get(name)().check(Problem(model, likelihood, 2))
+from .targets import fit, linear_gaussian
 
 
 @pytest.mark.parametrize("bias_precision", [None, 1e-6])
@@ -129,8 +92,3 @@ def test_more_factors_come_closer():
     exact = FullGaussian.from_covariance(mean, 0.5 * (covariance + covariance.T))
     floors = [float(kl_divergence(closest(mean, torch.linalg.inv(covariance), k), exact)) for k in (1, 2, 3, 4)]
     assert floors == sorted(floors, reverse=True)
-
-
-def test_too_many_factors():
-    with pytest.raises(InputError, match="latent_dim 4 exceeds the 3 parameters"):
-        FactorAnalysisOptimum(4).check(linear_gaussian().problem)

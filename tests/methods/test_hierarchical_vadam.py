@@ -3,13 +3,10 @@
 import pytest
 import torch
 
-from bdl.errors import InputError
 from bdl.methods.counters import StepCounters
 from bdl.methods.hierarchical_vadam import HierarchicalVadam
 from bdl.models.likelihoods import Gaussian
-from bdl.models.modules import Module
 from bdl.models.networks import Linear, Mlp
-from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
 
 HYPER = {
@@ -97,15 +94,3 @@ def test_what_does_not_count_is_shrunk_and_the_rest_is_not(draw, optimizer, scal
 def test_scales_are_learnt_when_epochs_end():
     method = HierarchicalVadam()
     assert [method.due(StepCounters(n, n // 3, n % 3 == 0, 3.0)) for n in (1, 2, 3)] == [(), (), ("learn",)]
-
-
-@pytest.mark.parametrize(
-    ("method", "problem", "message"),
-    [
-        (HierarchicalVadam(), Problem(Linear(), Gaussian(), 2, prior=GaussianPrior(0.1)), "leave the prior out"),
-        (HierarchicalVadam(shared="leaving"), Problem(Module("torch.nn:Linear"), Gaussian(), 2), "dense layers"),
-    ],
-)
-def test_what_does_not_fit_is_refused(method, problem, message):
-    with pytest.raises(InputError, match=message):
-        method.check(problem)

@@ -15,7 +15,6 @@ from bdl.models.networks import Linear, Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.posteriors import FullGaussian, Weighted
-from bdl.spec.components import MethodComponent
 
 from .targets import Target, linear_gaussian
 
@@ -148,16 +147,3 @@ def test_data_that_are_not_finite_are_refused(proposal):
     with pytest.raises(InputError, match="not finite") as caught:
         ImportanceSampling(10, proposal).fit(LOGISTIC, x, torch.ones(3).double(), hyper(1.0), 0)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"samples": 1}, "greater than or equal to 2"),
-        ({"degrees": 0}, "greater than or equal to 1"),
-        ({"proposal": "posterior"}, "'laplace', 'variational' or 'prior'"),
-    ],
-)
-def test_bad_settings_are_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
-        MethodComponent.model_validate({"name": "importance-sampling", **settings})

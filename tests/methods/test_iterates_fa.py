@@ -5,7 +5,6 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from bdl.errors import InputError
 from bdl.methods.constant_sgd import VARIANCE_FLOOR
 from bdl.methods.iterates_fa import IteratesFa
 from bdl.methods.online_em import OnlineEm
@@ -13,7 +12,7 @@ from bdl.methods.online_px_em import OnlinePxEm
 from bdl.methods.online_sga import OnlineSga
 from bdl.methods.sgd_iterates import SgdIterates
 from bdl.models.likelihoods import Gaussian
-from bdl.models.networks import Linear, Mlp
+from bdl.models.networks import Mlp
 from bdl.models.problem import Problem
 from bdl.training.schedule import Schedule
 from bdl.training.states import initial_state
@@ -109,10 +108,10 @@ def still_then_moving(n_moving):
 @parametrize_estimators
 @pytest.mark.parametrize("n_moving", [0, 150])
 def test_a_parameter_that_stands_still_stays_narrow_and_may_move_later(name, n_moving):
-    method = IteratesFa(estimator=name, latent_dim=2, warmup_epochs=2, prior_decay=False)
+    method = IteratesFa(estimator=name, latent_dim=2, warmup_epochs=2)
     generator, path = torch.Generator().manual_seed(0), []
     targets = still_then_moving(n_moving)
-    problem, hyper = targets[0].problem, hyper_of(targets[0], weight_decay=0.0)
+    problem, hyper = targets[0].problem, hyper_of(targets[0], prior_precision=0.0)
     noise = normals(method.init_noise(problem), generator, torch.float32)
     state = method.init(problem, noise)
     for update, target in enumerate(targets, 1):
@@ -138,10 +137,3 @@ def test_published_em_alone_fails_on_a_parameter_that_stands_still():
     for theta in stream:
         state = estimator.update(state, theta)
     assert estimator.posterior(state).diag.isnan().all()
-
-
-def test_as_many_factors_as_parameters_are_refused():
-    problem = Problem(Linear(), Gaussian(), 2)
-    IteratesFa(latent_dim=2).check(problem)
-    with pytest.raises(InputError, match="latent_dim 3 does not suit 3 dimensions: give one of 1 to 2"):
-        IteratesFa(latent_dim=3).check(problem)

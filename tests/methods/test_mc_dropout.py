@@ -7,14 +7,12 @@ import torch
 from torch import nn
 from torch.nn.utils import parameters_to_vector
 
-from bdl.errors import InputError
 from bdl.methods.mc_dropout import McDropout
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
 from bdl.posteriors import Dropout
-from bdl.spec.components import MethodComponent
 from bdl.training.programs import compiler_found
 
 from .targets import linear_gaussian, normals, repeat
@@ -165,24 +163,3 @@ def test_compiled_steps_of_several_models_equal_eager_ones(draw):
         inputs = draw(3, 2, 5, 2), draw(3, 2, 5), hyper, draw(3, 2, UNITS)
         state, other = eager(state, *inputs), fast(other, *inputs)
         torch.testing.assert_close(state, other, rtol=1e-8, atol=1e-9)
-
-
-def test_other_models_are_refused():
-    class Cubic:
-        """A model that has parameters but no layers."""
-
-    with pytest.raises(InputError, match="model Cubic is not made of dense layers: use linear or mlp"):
-        McDropout().check(Problem(Cubic(), Gaussian(), 2))
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"gradients_per_update": 0}, "greater than or equal to 1"),
-        ({"initial_scale": 0.0}, "greater than 0"),
-        ({"decay": "none"}, "'corrected' or 'published'"),
-    ],
-)
-def test_bad_settings_are_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
-        MethodComponent.model_validate({"name": "mc-dropout", **settings})

@@ -50,7 +50,9 @@ def test_one_step_in_closed_form():
         force = prior * before.mu - errors.mean(0) @ design
         torch.testing.assert_close(after.P, P, **CLOSE)
         torch.testing.assert_close(after.mu, before.mu - 0.3 * torch.linalg.solve(P, force), **CLOSE)
-        diagonal = NaturalGradient(curvature, "diagonal", samples=2, initial_scale=0.5, initial_precision=4.0)
+        diagonal = NaturalGradient(
+            curvature=curvature, structure="diagonal", samples=2, initial_scale=0.5, initial_precision=4.0
+        )
         mean_field = diagonal.step(diagonal.init(problem, start_noise), repeat(data, 1), given, noise, problem)
         torch.testing.assert_close(mean_field.P, P.diagonal(), **CLOSE)
         torch.testing.assert_close(mean_field.mu, before.mu - 0.3 * force / P.diagonal(), **CLOSE)
@@ -61,7 +63,10 @@ def test_the_hessian_leads_to_the_exact_solution(logistic, structure):
     """All data, and rates that forget the start as t^-3 and average the errors of 2000 samples each."""
     problem, data, hyper = logistic
     exact = ExactGaussian(structure).fit(problem, data.x, data.y, hyper)
-    method, generator = NaturalGradient("hessian", structure, samples=2000), torch.Generator().manual_seed(0)
+    method, generator = (
+        NaturalGradient(curvature="hessian", structure=structure, samples=2000),
+        torch.Generator().manual_seed(0),
+    )
     state = method.init(problem, normals({"theta": (problem.dim,)}, generator))
     for update in range(1, 301):
         given = hyper | {"learning_rate": torch.tensor(3 / (update + 5), dtype=torch.float64)}
@@ -74,7 +79,7 @@ def test_the_hessian_leads_to_the_exact_solution(logistic, structure):
 def driven(logistic, slang: Slang, updates: int):
     """States of SLANG and of the full empirical-Fisher update whose samples are those of SLANG."""
     problem, data, hyper = logistic
-    full, generator = NaturalGradient("fisher", "full", samples=slang.samples), torch.Generator().manual_seed(0)
+    full, generator = NaturalGradient(samples=slang.samples), torch.Generator().manual_seed(0)
     zero = {"theta": torch.zeros(problem.dim, dtype=torch.float64)}
     ours, theirs = slang.init(problem, zero), full.init(problem, zero)
     given = hyper | {"learning_rate": torch.tensor(0.05, dtype=torch.float64)}
@@ -109,8 +114,8 @@ def test_slang_has_the_diagonal_of_the_full_update(logistic, rank):
 def test_settings_that_do_not_fit(logistic):
     network = Problem(Mlp(hidden=(3,)), Bernoulli(), 3)
     with pytest.raises(InputError, match="needs a linear model with one output: use curvature fisher"):
-        NaturalGradient("hessian").check(network)
-    NaturalGradient("fisher").check(network)
+        NaturalGradient(curvature="hessian").check(network)
+    NaturalGradient().check(network)
     assert NaturalGradient(lr_factors=(1, 2)).hyper_below == {"learning_rate": 0.5}
     assert Slang(lr_factors=(1, 4)).hyper_below == {"learning_rate": 0.25}
 

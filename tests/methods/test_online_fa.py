@@ -17,7 +17,7 @@ from bdl.methods.online_px_em import OnlinePxEm
 from bdl.methods.online_sga import OnlineSga
 from bdl.posteriors import FactorAnalysis
 
-ESTIMATORS = [OnlineSga(3, 0.01, warmup=10), OnlineEm(3, warmup=10), OnlinePxEm(3, warmup=10, block=5)]
+ESTIMATORS = [OnlineSga(3, learning_rate=0.01, warmup=10), OnlineEm(3, warmup=10), OnlinePxEm(3, warmup=10, block=5)]
 each = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda estimator: type(estimator).__name__)
 
 

@@ -11,23 +11,8 @@ from bdl.models.networks import Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
 from bdl.posteriors import Point
-from bdl.spec.components import MethodComponent
 
 from .targets import linear_gaussian, normals, repeat
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"prior_share": -1.0}, "greater than or equal to 0"),
-        ({"betas": [0.9, 1.0]}, "less than 1"),
-        ({"eps": 0.0}, "greater than 0"),
-        ({"initial_scale": -1.0}, "greater than or equal to 0"),
-    ],
-)
-def test_bad_settings_are_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
-        MethodComponent.model_validate({"name": "adam", **settings})
 
 
 def test_a_point_has_no_density():

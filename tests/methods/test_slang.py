@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from bdl.errors import InputError
 from bdl.methods.slang import Slang
 from bdl.methods.slang_online_eig import SlangOnlineEig
 from bdl.models.gradients import gradient_matrix
@@ -14,7 +13,6 @@ from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
 from bdl.models.products import DenseGradients
 from bdl.posteriors import FullGaussian, kl_divergence
-from bdl.spec.components import MethodComponent
 from bdl.training.programs import compiler_found
 
 from .targets import normals
@@ -229,26 +227,3 @@ def test_an_initial_precision_without_a_value_is_a_hyper_parameter(family):
         fixed.step()
         free.step()
         assert all(map(torch.equal, fixed.state, free.state))
-
-
-def test_more_columns_than_parameters_are_refused():
-    problem = Problem(Linear(), Gaussian(), 3)
-    Slang(rank=4).check(problem)
-    with pytest.raises(InputError, match="rank 5 exceeds the 4 parameters"):
-        Slang(rank=5).check(problem)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"rank": 0}, "greater than or equal to 1"),
-        ({"samples": 0}, "greater than or equal to 1"),
-        ({"momentum": 1.0}, "less than 1"),
-        ({"momentum": -0.1}, "greater than or equal to 0"),
-        ({"initial_precision": 0.0}, "greater than 0"),
-    ],
-)
-@pytest.mark.parametrize("name", ["slang", "slang-online-eig"])
-def test_bad_settings_are_refused(name, settings, message):
-    with pytest.raises(ValueError, match=message):
-        MethodComponent.model_validate({"name": name, **settings})

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from bdl.errors import InputError
 from bdl.methods.constant_sgd import VARIANCE_FLOOR
 from bdl.methods.swag import Swag
 from bdl.models.likelihoods import Gaussian
@@ -116,24 +115,12 @@ def test_expected_covariance_under_known_gradient_noise():
 
 def test_float32_keeps_the_variance_of_iterates_far_from_zero():
     """The mean, 2000, is rounded to 1.2e-4, which is 3e-3 of a deviation. Raw moments lose everything."""
-    method = Swag(warmup_epochs=20, prior_decay=False)
+    method = Swag(warmup_epochs=20)
     state, path = large_mean_iterates(method)
     _, variance, _ = published(path[2::3], 2)
     np.testing.assert_allclose(2 * method.posterior(state).diag.numpy(), variance, rtol=3e-3)
     single = path[2::3].astype(np.float32)
     assert (abs((single**2).mean(0) - single.mean(0) ** 2 - variance) > variance).any()
-
-
-def test_ranks_that_do_not_fit_are_refused():
-    problem = linear_gaussian().problem
-    Swag(rank=3).check(problem)
-    with pytest.raises(InputError, match="rank 4 exceeds the 3 parameters"):
-        Swag(rank=4).check(problem)
-
-
-def test_hyper_parameters_of_the_settings():
-    assert Swag().hyper == ("learning_rate",)
-    assert Swag(prior_decay=False).hyper == ("learning_rate", "weight_decay")
 
 
 def test_engine_collects_each_trial_at_the_end_of_its_own_epochs():

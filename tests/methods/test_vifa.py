@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from bdl.errors import InputError
 from bdl.methods.vifa import Vifa, elbo_gradients
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear
@@ -60,12 +59,6 @@ def test_names_and_shapes(target):
     assert method.hyper == ("learning_rate",)
     assert method.batches_per_step == 7
     assert method.step_noise(target.problem) == {"h": (7, 2), "z": (7, 3)}
-
-
-def test_more_factors_than_parameters_are_refused(target):
-    Vifa(latent_dim=3).check(target.problem)
-    with pytest.raises(InputError, match="latent_dim 4 exceeds the 3 parameters"):
-        Vifa(latent_dim=4).check(target.problem)
 
 
 def test_posterior_exponentiates_gamma(target, generator):

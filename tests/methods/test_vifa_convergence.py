@@ -21,7 +21,13 @@ def train(rank: int, n_steps: int = 500) -> FactorAnalysis:
     The curvature in c is S^-1, up to 24 here; that in gamma ends below 1/2, hence its longer steps.
     """
     noise = sigma_points(rank, DIM)
-    method = Vifa(rank, len(noise["h"]), max_grad_norm=1e9, optimizer="sgd", lr_factors=(1.0, 1.5, 10.0))
+    method = Vifa(
+        latent_dim=rank,
+        gradients_per_update=len(noise["h"]),
+        max_grad_norm=1e9,
+        optimizer="sgd",
+        lr_factors=(1.0, 1.5, 10.0),
+    )
     batches = repeat(TARGET.data, method.batches_per_step)
     hyper = TARGET.hyper | {"learning_rate": torch.tensor(0.05, dtype=torch.float64)}
     generator = torch.Generator().manual_seed(rank)
@@ -83,7 +89,7 @@ def test_random_noise_leaves_the_mean_unbiased():
     Sixty-four independent trials give the standard error. The start is forgotten by 0.95^200 = 4e-5.
     """
     n_trials, generator = 64, torch.Generator().manual_seed(0)
-    method = Vifa(2, gradients_per_update=2, max_grad_norm=1e9, optimizer="sgd")
+    method = Vifa(latent_dim=2, gradients_per_update=2, max_grad_norm=1e9, optimizer="sgd")
     batches = repeat(TARGET.data, 2)
     hyper = TARGET.hyper | {"learning_rate": torch.tensor(0.01, dtype=torch.float64)}
 

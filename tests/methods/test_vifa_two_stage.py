@@ -6,7 +6,6 @@ from itertools import pairwise
 import pytest
 import torch
 
-from bdl.errors import InputError
 from bdl.methods.optim import OPTIMIZERS, clip_by_norm
 from bdl.methods.vifa import elbo_gradients
 from bdl.methods.vifa_two_stage import TwoStageVifa
@@ -32,11 +31,6 @@ def trained(target, method: TwoStageVifa, epochs: int, per_epoch: int):
         noises.append(normals(method.step_noise(problem), generator))
         states.append(advance(method, states[-1], update, per_epoch, batches, hyper, noises[-1], problem))
     return states, noises, hyper
-
-
-def test_more_factors_than_parameters_are_refused(target):
-    with pytest.raises(InputError, match="latent_dim 4 exceeds the 3 parameters"):
-        TwoStageVifa(latent_dim=4).check(target.problem)
 
 
 def test_it_starts_as_published(target):

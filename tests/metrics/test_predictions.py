@@ -19,8 +19,7 @@ from bdl.metrics.regression import Rmse
 from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.problem import Problem
-from bdl.posteriors import DiagonalGaussian, Dropout, Empirical, FactorAnalysis
-from bdl.posteriors.weighted import Weighted
+from bdl.posteriors import DiagonalGaussian, Dropout, Empirical, FactorAnalysis, Weighted
 from bdl.rng import random_normals
 
 from .fits import KEY, examples, fit, normal

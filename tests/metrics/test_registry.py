@@ -63,7 +63,7 @@ def test_unknown_labels_are_refused(label):
 
 def test_units_and_directions_of_published_metrics():
     """Verdicts and headings depend on them."""
-    assert info("nmll") == MetricInfo("NMLL", "nats per test point", "lower", "predictive", "regression")
+    assert info("nmll") == MetricInfo("NMLL", "nats per test point", "lower", "predictive", "regression", 0.05)
     assert info("accuracy").direction == "higher"
     assert (info("runtime").direction, info("runtime").kind) == ("ratio", "time")
     assert info("test_error_pct").unit == "%"

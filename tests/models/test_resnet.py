@@ -2,6 +2,7 @@
 
 import hashlib
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -115,13 +116,39 @@ def test_weights_of_another_architecture_are_refused_in_one_line(weights, change
 
 def test_weights_that_are_missing_damaged_or_others_are_refused(weights, tmp_path):
     path, _ = weights
-    with pytest.raises(InputError, match="expected sha256 0123, found"):
-        network(weights=str(path), sha256="0123").dim(D_IN, 2)
+    with pytest.raises(InputError, match=r"expected sha256 0123456789ab, found [0-9a-f]{12};"):
+        network(weights=str(path), sha256="0123456789ab").dim(D_IN, 2)
     with pytest.raises(InputError, match="No such file"):
         network(weights=str(tmp_path / "none.pth")).dim(D_IN, 2)
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(InputError, match="cannot be read"):
         network(weights=str(path)).dim(D_IN, 2)
+
+
+@pytest.mark.parametrize("start", [0, 1, 11])
+def test_a_digest_of_few_characters_is_refused(weights, start):
+    path, _ = weights
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    with pytest.raises(InputError, match="first 12 characters or more"):
+        network(weights=str(path), sha256=digest[:start]).dim(D_IN, 2)
+    assert network(weights=str(path), sha256=digest[:12].upper()).dim(D_IN, 2)
+
+
+def test_weights_are_of_the_bytes_that_were_hashed(weights, monkeypatch, tmp_path):
+    """Another file comes into the place while the first one is read."""
+    path, state = weights
+    torch.save({name: torch.zeros_like(value) for name, value in state.items()}, tmp_path / "other.pth")
+    digest, read = hashlib.sha256(path.read_bytes()).hexdigest(), Path.read_bytes
+
+    def exchanged(self):
+        content = read(self)
+        (tmp_path / "other.pth").replace(self)
+        return content
+
+    monkeypatch.setattr(Path, "read_bytes", exchanged)
+    model = network(weights=str(path), sha256=digest)
+    theta = model.initial(torch.zeros(model.dim(D_IN, 2)), D_IN, 2)
+    assert torch.equal(theta[: 64 * 3 * 49], state["conv1.weight"].flatten())
 
 
 def test_without_torchvision_it_says_what_to_install(monkeypatch):

@@ -100,7 +100,7 @@ BUMPS = {
     "bdl.training.schedule:Constant": "fit",
     "bdl.metrics.likelihoods:Nmll": "both",
     "bdl.metrics.regression:Rmse": "rmse",
-    "bdl.posteriors.factor_analysis:FactorAnalysis": "scores",
+    "bdl.posteriors.low_rank:FactorAnalysis": "scores",
 }
 
 
@@ -167,7 +167,7 @@ EDITS = {
         '        "vifa": ',
         '        "vifa-too": "bdl.methods.vifa:Vifa",\n        "vifa": ',
     ),
-    "a message is reworded": ("bdl/methods/vifa.py", "exceeds the", "is more than the"),
+    "a message is reworded": ("bdl/methods/base.py", "exceeds the", "is more than the"),
     "a message of a reference is reworded": (
         "bdl/references/linear.py",
         "raise InputError(",

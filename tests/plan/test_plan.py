@@ -1,11 +1,16 @@
 """Which cells a plan has, and what it refuses before anything is written."""
 
 import pickle
+import re
+from collections import Counter
 
 import pytest
 import yaml
 
+from bdl import registry
+from bdl.data.streams import Stream
 from bdl.errors import InputError
+from bdl.plan import initial_check, sizes
 from bdl.plan.cost import compiles, minibatches, remaining_work, unit, updates, width
 from bdl.plan.effort import effort
 from bdl.plan.fingerprint import fit_hash
@@ -332,3 +337,90 @@ def test_work_is_counted_in_minibatches_and_the_time_that_one_takes(load):
     assert remaining_work(cell, 3, 0) == 3 * unit(cell, "search") * minibatches(cell, "search")
     share = effort(cell).seconds(1, width(cell, "final"), compiles(cell, "final")) / 4
     assert unit(cell, "final") == pytest.approx(1e9 * share, abs=1)
+
+
+GRID = """
+name: grid
+title: Many cells of few components
+datasets: [diabetes]
+splits: 1
+sweep: {{hyper.prior_precision: {values}}}
+entries:
+  one: &one
+    model: {{name: linear}}
+    likelihood: {{name: gaussian}}
+    method: {{name: vifa}}
+    training: {{epochs: 1, batch_size: 50}}
+    hyper: {{learning_rate: 0.01, prior_precision: 1, noise_precision: 0.001}}
+  two: {{<<: *one, method: {{name: bbb}}}}
+metrics: [nmll]
+"""
+
+
+def counts(tmp_path, monkeypatch, points: int) -> Counter[str]:
+    """Count what the plan of a sweep of so many points makes."""
+    found: Counter[str] = Counter()
+
+    def counted(module, name):
+        before = getattr(module, name)
+
+        def count(*given, **more):
+            found[name] += 1
+            return before(*given, **more)
+
+        monkeypatch.setattr(module, name, count)
+
+    (tmp_path / "grid.yaml").write_text(GRID.format(values=list(range(1, points + 1))))
+    registry._made.cache_clear()
+    sizes._shaped.cache_clear()
+    with monkeypatch.context():
+        counted(initial_check, "initial_state")
+        cells = plan(load_benchmark(str(tmp_path / "grid.yaml")), splits=[0])
+        initial_check.check(cells)
+    assert len(cells) == 2 * points
+    return found | Counter(made=registry._made.cache_info().misses, shaped=sizes._shaped.cache_info().misses)
+
+
+def test_many_cells_are_planned_from_few_components(tmp_path, monkeypatch):
+    """A component is made once, a state counted once, and starts that are alike are looked at together."""
+    few, many = (counts(tmp_path, monkeypatch, points) for points in (2, 30))
+    assert few == many
+    assert many["shaped"] == many["initial_state"] == 2
+
+
+def test_a_stream_is_checked_without_its_model(monkeypatch):
+    """A model takes 0.2 s with 1000 parameters, and a plan has one for each split of each cell."""
+    monkeypatch.setattr(Stream, "model", None)
+    assert len(plan(load_benchmark("online-fa").select(["fa_1000_10"]), splits=range(10))) == 6
+
+
+SPIKES = """
+name: spikes
+title: A prior with a share
+datasets: [diabetes]
+splits: 1
+entries:
+  own:
+    model: {{name: linear}}
+    likelihood: {{name: gaussian}}
+    prior: {{name: spike-slab}}
+    method: {{name: bbb}}
+    training: {{epochs: 1, batch_size: 50}}
+    hyper: {{learning_rate: 0.01, slab_share: {share}, slab_scale: 1, spike_scale: 0.1, noise_precision: {noise}}}
+metrics: [nmll]
+"""
+
+
+@pytest.mark.parametrize(
+    ("share", "noise", "message"),
+    [
+        (5, 0.001, "entries.own.hyper.slab_share: 5 is too large; choose a value below 1"),
+        (1, 0.001, "entries.own.hyper.slab_share: 1 is too large; choose a value below 1"),
+        (0, 0.001, "entries.own.hyper.slab_share: 0 is too small; choose a value above 0"),
+        (0.5, 0, "entries.own.hyper.noise_precision: 0 is too small; choose a value above 0"),
+    ],
+)
+def test_limits_of_priors_and_likelihoods_are_heeded(tmp_path, share, noise, message):
+    (tmp_path / "spikes.yaml").write_text(SPIKES.format(share=share, noise=noise))
+    with pytest.raises(InputError, match=re.escape(message)):
+        plan(load_benchmark(str(tmp_path / "spikes.yaml")), splits=[0])

@@ -6,19 +6,23 @@ import torch
 from bdl.errors import InputError
 from bdl.posteriors import (
     DiagonalGaussian,
+    Dropout,
+    Empirical,
     FactorAnalysis,
     FullGaussian,
+    FullPrecision,
     KroneckerGaussian,
+    LastLayer,
     LowRankPrecision,
+    Point,
+    Scaled,
+    StudentT,
+    Weighted,
     kl_divergence,
 )
 
 ONE, TWO, THREE = torch.ones(1), torch.ones(2), torch.ones(3)
-BAD = torch.tensor([1.0, 0.0])
-
-
-def test_valid_posteriors_are_returned_as_they_are(posterior):
-    assert posterior.check() is posterior
+BAD, UNITS = torch.tensor([1.0, 0.0]), torch.tensor([0, 1])
 
 
 @pytest.mark.parametrize(
@@ -51,6 +55,32 @@ def test_valid_posteriors_are_returned_as_they_are(posterior):
         (FullGaussian(TWO, torch.eye(3)), r"scale_tril has shape \(3, 3\): give it shape \(2, 2\)"),
         (FullGaussian(TWO, -torch.eye(2)), "the diagonal of scale_tril must be positive"),
         (FullGaussian(TWO, torch.ones(2, 2)), "scale_tril is not lower triangular"),
+        (FullPrecision(TWO, torch.ones(2, 2)), "precision_tril is not lower triangular"),
+        (Dropout(TWO, UNITS, BAD), r"rate must be in \[0, 1\): it ranges from 0 to 1"),
+        (Dropout(TWO, UNITS, -ONE), r"rate must be in \[0, 1\): it ranges from -1 to -1"),
+        (Dropout(TWO, UNITS, ONE * torch.nan), r"rate must be in \[0, 1\)"),
+        (Dropout(TWO, UNITS, torch.tensor(0.5)), r"rate has shape \(\): give one vector"),
+        (Dropout(THREE, UNITS, 0 * ONE), r"source has shape \(2,\): give it shape \(3,\)"),
+        (Dropout(TWO, UNITS + 1, 0 * ONE), "source must be in 0 to 1, the number of units"),
+        (Dropout(TWO, UNITS - 1, 0 * ONE), "source must be in 0 to 1, the number of units"),
+        (Empirical(THREE), r"draws has shape \(3,\): give it shape \(S, D\)"),
+        (Empirical(torch.ones(0, 3)), r"draws has shape \(0, 3\)"),
+        (Empirical(ONE.unsqueeze(0) * torch.nan), "draws has values that are not finite"),
+        (Point(torch.ones(1, 1)), r"loc has shape \(1, 1\): give one vector"),
+        (Point(ONE * torch.inf), "loc has values that are not finite"),
+        (LastLayer(ONE, torch.eye(2)), "precision_root must be a Cholesky factor"),
+        (LastLayer(TWO, -torch.eye(2)), "precision_root must be a Cholesky factor"),
+        (Scaled(TWO, TWO, ONE, ONE, UNITS.unsqueeze(0) + 1), "source must be in 0 to 1, the number of scales"),
+        (Scaled(TWO, TWO, ONE, -ONE, UNITS.unsqueeze(0)), "log_var must be positive"),
+        (Scaled(TWO, TWO, ONE, ONE, UNITS), r"source has shape \(2,\): give it shape \(2, 2\)"),
+        (StudentT(TWO, TWO, torch.tensor(0.0)), "degrees must be positive"),
+        (StudentT(TWO, -TWO, torch.tensor(3.0)), "scale must be positive"),
+        (StudentT(TWO, ONE, torch.tensor(3.0)), r"scale has shape \(1,\): give it shape \(2,\)"),
+        (Weighted(torch.ones(0, 3), torch.ones(0)), r"draws has shape \(0, 3\)"),
+        (Weighted(torch.ones(1, 1) * torch.nan, ONE), "draws has values that are not finite"),
+        (Weighted(torch.ones(2, 3), THREE), r"log_weights has shape \(3,\): give it shape \(2,\)"),
+        (Weighted(torch.ones(2, 3), TWO * torch.nan), "log_weights has values that are not finite"),
+        (Weighted(torch.ones(2, 3), -TWO * torch.inf), "log_weights has values that are not finite"),
     ],
 )
 def test_invalid_posteriors_are_refused(posterior, message):

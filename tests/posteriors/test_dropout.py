@@ -6,7 +6,6 @@ import math
 import pytest
 import torch
 
-from bdl.errors import InputError
 from bdl.posteriors import Dropout
 
 EXACT = {"rtol": 1e-12, "atol": 1e-14}
@@ -89,36 +88,3 @@ def test_units_are_dropped_as_often_as_the_rate_says_and_independently(rate):
     assert ((dropped.mean(0) - rate).abs() < 4.5 * (variance / n) ** 0.5).all()
     together = ((dropped[:, 0] - rate) * (dropped[:, 1] - rate)).mean()
     assert abs(together) < 4.5 * variance / n**0.5
-
-
-def test_many_at_once_equal_a_loop(posterior):
-    loc, rate = torch.stack([posterior.loc, 2 * posterior.loc]), torch.stack([RATE, 0.5 * RATE])
-    noise = torch.randn(2, 5, UNITS, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-
-    def verbs(loc, rate, noise):
-        q = Dropout(loc, SOURCE, rate)
-        theta = q.sample(noise)
-        return theta, q.log_prob(theta), q.mean(), q.variance(), q.covariance(), q.entropy()
-
-    mapped = torch.func.vmap(verbs)(loc, rate, noise)
-    looped = [torch.stack(parts) for parts in zip(*map(verbs, loc, rate, noise), strict=True)]
-    for one, other in zip(mapped, looped, strict=True):
-        torch.testing.assert_close(one, other, **EXACT)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"rate": torch.tensor([0.0, 0.1, 0.2, 1.0])}, r"rate must be in \[0, 1\): it ranges from 0 to 1"),
-        ({"rate": torch.tensor([0.0, 0.1, 0.2, -0.5])}, r"rate must be in \[0, 1\): it ranges from -0.5 to 0.2"),
-        ({"rate": torch.full((4,), torch.nan)}, r"rate must be in \[0, 1\)"),
-        ({"rate": torch.tensor(0.5)}, r"rate has shape \(\): give one vector"),
-        ({"loc": torch.ones(8)}, r"source has shape \(9,\): give it shape \(8,\)"),
-        ({"source": torch.full((9,), 5)}, "source must be in 0 to 4"),
-        ({"source": torch.full((9,), -1)}, "source must be in 0 to 4"),
-    ],
-)
-def test_check(posterior, change, message):
-    assert posterior.check() is posterior
-    with pytest.raises(InputError, match=message):
-        posterior._replace(**change).check()

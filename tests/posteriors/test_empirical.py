@@ -1,12 +1,10 @@
 """The distribution of draws against numpy, and against the law of the index that picks them."""
 
 import numpy as np
-import pytest
 import torch
 from scipy import stats
 
-from bdl.errors import InputError
-from bdl.posteriors import Empirical, Gaussian
+from bdl.posteriors import Empirical
 
 
 def draws(count: int, dim: int = 3) -> torch.Tensor:
@@ -36,35 +34,3 @@ def test_equally_probable_noise_picks_each_draw_in_turn():
     assert q.sample(noise).squeeze(-1).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     assert q.sample(torch.tensor([[-40.0], [40.0]])).squeeze(-1).tolist() == [0, 3]
     assert q.sample(torch.zeros(2, 5, 1)).shape == (2, 5, 1)
-
-
-def test_vmap_picks_from_each_set():
-    sets, noise = torch.stack([draws(4), draws(4) + 10]), torch.tensor([[[-2.0]], [[2.0]]])
-    picked = torch.func.vmap(lambda q, noise: q.sample(noise))(Empirical(sets), noise)
-    assert torch.equal(picked[:, 0], torch.stack([sets[0, 0], sets[1, 3]]))
-
-
-def test_there_is_no_density():
-    q = Empirical(draws(4))
-    for verb in (q.entropy, lambda: q.log_prob(q.mean())):
-        with pytest.raises(InputError, match="draws have no density: leave out metrics"):
-            verb()
-    assert not isinstance(q, Gaussian)
-
-
-@pytest.mark.parametrize(
-    ("draws", "message"),
-    [
-        (torch.ones(3), r"draws has shape \(3,\): give it shape \(S, D\)"),
-        (torch.ones(0, 3), r"draws has shape \(0, 3\)"),
-        (torch.tensor([[torch.nan]]), "draws has values that are not finite"),
-    ],
-)
-def test_invalid_draws_are_refused(draws, message):
-    with pytest.raises(InputError, match=message):
-        Empirical(draws).check()
-
-
-def test_valid_draws_are_returned_as_they_are():
-    q = Empirical(draws(2))
-    assert q.check() is q

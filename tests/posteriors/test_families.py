@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributions import LowRankMultivariateNormal, MultivariateNormal
 
 from bdl.posteriors import DiagonalGaussian, FactorAnalysis, FullGaussian, LowRankPrecision
@@ -39,10 +38,6 @@ def test_mean_and_dimensions(posterior):
     assert posterior.noise_dim == (9 if isinstance(posterior, FactorAnalysis) else 6)
 
 
-def test_variance_is_the_diagonal_of_the_covariance(posterior):
-    torch.testing.assert_close(posterior.variance(), posterior.covariance().diagonal(), **EXACT)
-
-
 def test_log_det_and_precision_diagonal(posterior):
     covariance = posterior.covariance()
     torch.testing.assert_close(posterior.log_det(), torch.linalg.slogdet(covariance).logabsdet, **EXACT)
@@ -51,7 +46,7 @@ def test_log_det_and_precision_diagonal(posterior):
 
 
 def test_gain_is_precision_times_factors(build):
-    q = build("factor")
+    q = build("factor-analysis")
     torch.testing.assert_close(q.gain(), torch.linalg.solve(q.covariance(), q.factors), **EXACT)
 
 
@@ -65,7 +60,7 @@ def test_log_prob(posterior, shape):
 
 @pytest.mark.parametrize("rank", [1, 3, 6])
 def test_factor_analysis_of_every_rank_matches_torch(build, rank):
-    q = build("factor", rank=rank)
+    q = build("factor-analysis", rank=rank)
     oracle = LowRankMultivariateNormal(q.loc, q.factors, q.diag)
     theta = normal(5, q.dim)
     torch.testing.assert_close(q.log_prob(theta), oracle.log_prob(theta), **EXACT)
@@ -83,29 +78,8 @@ def test_entropy_formula(posterior):
     torch.testing.assert_close(posterior.entropy(), dense(posterior).entropy(), **EXACT)
 
 
-def test_entropy_is_minus_the_expected_log_density(posterior):
-    n = 50_000
-    log_q = posterior.log_prob(posterior.sample(normal(n, posterior.noise_dim)))
-    standard_error = math.sqrt(posterior.dim / 2 / n)  # log q is -chi^2_D / 2 plus a constant
-    assert abs(posterior.entropy() + log_q.mean()) < 4 * standard_error
-
-
-def test_samples_have_the_declared_mean_and_covariance(posterior):
-    n = 100_000
-    theta = posterior.sample(normal(n, posterior.noise_dim))
-    assert theta.shape == (n, posterior.dim)
-    covariance, variance = posterior.covariance(), posterior.variance()
-    centred = theta - posterior.mean()
-    mean_z = centred.mean(0) / (variance / n).sqrt()
-    # Var of the product of two jointly Gaussian entries: S_ii S_jj + S_ij^2.
-    covariance_error = ((torch.outer(variance, variance) + covariance.square()) / n).sqrt()
-    covariance_z = (centred.mT @ centred / n - covariance) / covariance_error
-    assert mean_z.abs().max() < 4.5
-    assert covariance_z.abs().max() < 4.5
-
-
 def test_factor_analysis_noise_is_h_then_z(build):
-    q = build("factor")
+    q = build("factor-analysis")
     rows = q.sample(torch.eye(q.noise_dim, dtype=torch.float64)) - q.loc
     expected = torch.cat([q.factors.mT, q.diag.sqrt().diag()])
     torch.testing.assert_close(rows, expected, **EXACT)
@@ -122,7 +96,7 @@ def test_whiten_inverts_sample_by_the_shortest_noise(posterior):
 
 @pytest.mark.parametrize("rank", [1, 3, 6])
 def test_low_rank_precision_of_every_rank_matches_torch(build, rank):
-    q = build("precision", rank=rank)
+    q = build("low-rank-precision", rank=rank)
     oracle = MultivariateNormal(q.loc, precision_matrix=q.factors @ q.factors.T + q.diag.diag())
     theta = normal(5, q.dim)
     torch.testing.assert_close(q.log_prob(theta), oracle.log_prob(theta), **EXACT)
@@ -135,7 +109,7 @@ def test_low_rank_precision_of_every_rank_matches_torch(build, rank):
 @pytest.mark.parametrize("rank", [1, 3, 6])
 def test_low_rank_precision_samples_by_a_root_of_the_covariance(build, rank):
     """Exactly, without a sampling error: the rows of sample(I) are A^T, and A A^T is the covariance."""
-    q = build("precision", rank=rank)
+    q = build("low-rank-precision", rank=rank)
     rows = q.sample(torch.eye(q.noise_dim, dtype=torch.float64)) - q.loc
     torch.testing.assert_close(rows.T @ rows, q.covariance(), **EXACT)
 
@@ -143,7 +117,7 @@ def test_low_rank_precision_samples_by_a_root_of_the_covariance(build, rank):
 @pytest.mark.parametrize("n_zero", [1, 3])
 def test_low_rank_precision_with_zero_columns(build, n_zero):
     """As where SLANG starts: a column of zeros adds nothing."""
-    q = build("precision", rank=3)
+    q = build("low-rank-precision", rank=3)
     padded = q._replace(factors=torch.cat([q.factors[:, n_zero:], torch.zeros_like(q.factors[:, :n_zero])], 1))
     bare = FullGaussian.from_covariance(
         q.loc, torch.linalg.inv(q.factors[:, n_zero:] @ q.factors[:, n_zero:].T + q.diag.diag())
@@ -169,19 +143,7 @@ def test_low_rank_precision_solves_in_float32():
 
 
 def test_from_covariance_is_inverse_of_covariance(build):
-    covariance = build("factor").covariance()
+    covariance = build("factor-analysis").covariance()
     q = FullGaussian.from_covariance(torch.zeros(6, dtype=torch.float64), covariance)
     torch.testing.assert_close(q.covariance(), covariance, **EXACT)
     assert q.check() is q
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_dtype_and_device_are_kept(posterior, dtype, device):
-    """Fake tensors refuse to mix devices, and need none: they carry shapes only."""
-    with FakeTensorMode():
-        q = type(posterior)(*(torch.empty(tensor.shape, dtype=dtype, device=device) for tensor in posterior))
-        noise = torch.empty(q.noise_dim, dtype=dtype, device=device)
-        results = [q.mean(), q.variance(), q.covariance(), q.entropy(), q.log_det(), q.precision_diagonal()]
-        results += [q.sample(noise), q.log_prob(q.loc), q.whiten(q.loc), q.trace_solve(q)]
-    assert {(result.dtype, result.device.type) for result in results} == {(dtype, device)}

@@ -58,7 +58,7 @@ def test_is_never_negative_near_its_minimum(build, family):
 def test_high_dimension_stays_low_rank(build):
     """Independent blocks add up; a D x D matrix of this size would take 80 GB."""
     extra = 100_000
-    small_q, small_p = build("factor", seed=1), build("factor", seed=2, rank=2)
+    small_q, small_p = build("factor-analysis", seed=1), build("factor-analysis", seed=2, rank=2)
     wide_q, wide_p = build("diagonal", seed=3, dim=extra), build("diagonal", seed=4, dim=extra)
 
     def join(small, wide):
@@ -83,7 +83,7 @@ def test_gradients_match_finite_differences(build, family, other_family):
 
 def test_gradient_with_respect_to_the_factors_is_closed_form(build):
     """With p = N(0, I / a), KL = a/2 tr(S) - log|S|/2 + ..., so dKL/dF = a F - S^{-1} F."""
-    q, precision = build("factor"), 2.5
+    q, precision = build("factor-analysis"), 2.5
     p = DiagonalGaussian(torch.zeros(6, dtype=torch.float64), torch.full((6,), 1 / precision, dtype=torch.float64))
     factors = q.factors.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(kl_divergence(q._replace(factors=factors), p), factors)

@@ -4,8 +4,7 @@ import pytest
 import torch
 from scipy import stats
 
-from bdl.errors import InputError
-from bdl.posteriors import DiagonalGaussian, StudentT, from_tensors, to_tensors
+from bdl.posteriors import DiagonalGaussian, StudentT
 
 
 def posterior(degrees: float) -> StudentT:
@@ -45,21 +44,3 @@ def test_many_degrees_of_freedom_are_a_gaussian():
     theta = q.loc + q.scale * torch.tensor([[0.1, -1.0, 2.0]], dtype=torch.float64)
     torch.testing.assert_close(q.log_prob(theta), gaussian.log_prob(theta), rtol=1e-6, atol=0)
     torch.testing.assert_close(q.entropy(), gaussian.entropy(), rtol=1e-6, atol=0)
-
-
-def test_as_tensors_and_under_vmap():
-    q = posterior(3.0)
-    name, tensors = to_tensors(q)
-    assert name == "student-t"
-    assert all(torch.equal(a, b) for a, b in zip(from_tensors(name, tensors), q, strict=True))
-    noise = torch.randn(2, 6, dtype=torch.float64)
-    stacked = StudentT(*(torch.stack([leaf, leaf]) for leaf in q))
-    together = torch.func.vmap(lambda one, z: one.sample(z))(stacked, noise)
-    torch.testing.assert_close(together, q.sample(noise))
-
-
-def test_bad_values_are_refused():
-    q = posterior(3.0)
-    for bad in (q._replace(degrees=torch.tensor(0.0)), q._replace(scale=-q.scale), q._replace(scale=q.scale[:2])):
-        with pytest.raises(InputError):
-            bad.check()

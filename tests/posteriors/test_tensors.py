@@ -8,22 +8,12 @@ import torch
 
 from bdl.errors import InputError
 from bdl.posteriors import (
-    FAMILIES,
     Dropout,
-    Empirical,
-    Gaussian,
-    LastLayer,
-    Point,
-    Scaled,
-    StudentT,
-    Weighted,
     from_tensors,
     to_tensors,
 )
 from bdl.posteriors.tensors import as_type
 from bdl.registry import Registry
-
-from .conftest import build
 
 
 class Stranger(NamedTuple):
@@ -33,41 +23,6 @@ class Stranger(NamedTuple):
 
 
 DROPOUT = Dropout(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0, 1, 1]), torch.tensor([0.5]))
-ALL = {
-    "diagonal": build("diagonal"),
-    "factor-analysis": build("factor"),
-    "full": build("full"),
-    "full-precision": build("full-precision"),
-    "low-rank-precision": build("precision"),
-    "kronecker": build("kronecker"),
-    "point": Point(torch.ones(2)),
-    "last-layer": LastLayer(torch.ones(3), torch.eye(2)),
-    "dropout": DROPOUT,
-    "empirical": Empirical(torch.ones(2, 3)),
-    "scaled": Scaled(*torch.ones(4, 2), torch.tensor([[0, 1]])),
-    "student-t": StudentT(torch.zeros(2), torch.ones(2), torch.tensor(3.0)),
-    "weighted": Weighted(torch.ones(2, 3), torch.zeros(2)),
-}
-
-
-def test_every_registered_family_is_tried_here():
-    assert set(FAMILIES.names()) == set(ALL)
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_round_trip(name):
-    family, tensors = to_tensors(ALL[name])
-    assert family == name
-    again = from_tensors(family, tensors)
-    assert type(again) is type(ALL[name])
-    assert all(one is other for one, other in zip(again, ALL[name], strict=True))
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_gaussians_are_told_by_their_verbs(name):
-    assert isinstance(ALL[name], Gaussian) == (
-        name not in {"dropout", "empirical", "last-layer", "point", "scaled", "student-t", "weighted"}
-    )
 
 
 def test_other_families_are_named_by_their_place():

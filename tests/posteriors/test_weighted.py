@@ -7,8 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from bdl.errors import InputError
-from bdl.posteriors import Empirical, Gaussian, Weighted
+from bdl.posteriors import Empirical, Weighted
 
 
 def draws(count: int, dim: int = 3) -> torch.Tensor:
@@ -59,52 +58,3 @@ def test_noise_picks_by_the_sums_of_the_weights():
     assert q.sample(torch.tensor([[-40.0], [40.0]])).squeeze(-1).tolist() == [1, 4]
     assert q.sample(torch.zeros(2, 5, 1)).shape == (2, 5, 1)
     assert q._replace(draws=q.draws.float(), log_weights=q.log_weights.float()).sample(noise.float()).shape == (6, 1)
-
-
-def test_samples_have_the_declared_mean():
-    """Within 4.5 standard errors."""
-    q = of_weights([3, 1, 2, 4, 2])
-    noise = torch.randn(40_000, 1, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    errors = (q.variance() / len(noise)).sqrt()
-    assert ((q.sample(noise).mean(0) - q.mean()) / errors).abs().max() < 4.5
-
-
-def test_vmap_equals_the_loop():
-    both = [of_weights([1, 2, 3, 4]), of_weights([4, 3, 2, 1])]
-    stacked = Weighted(*map(torch.stack, zip(*both, strict=True)))
-    noise = torch.linspace(-2, 2, 5, dtype=torch.float64).unsqueeze(-1)
-
-    def verbs(q):
-        return q.mean(), q.covariance(), q.effective_size(), q.log_evidence(), q.sample(noise)
-
-    for mapped, *looped in zip(torch.func.vmap(verbs)(stacked), *map(verbs, both), strict=True):
-        torch.testing.assert_close(mapped, torch.stack(looped), rtol=1e-12, atol=1e-14)
-
-
-def test_there_is_no_density():
-    q = of_weights([1, 2])
-    for verb in (q.entropy, lambda: q.log_prob(q.mean())):
-        with pytest.raises(InputError, match="draws have no density: leave out metrics"):
-            verb()
-    assert not isinstance(q, Gaussian)
-
-
-@pytest.mark.parametrize(
-    ("draws", "log_weights", "message"),
-    [
-        (torch.ones(0, 3), torch.ones(0), r"draws has shape \(0, 3\)"),
-        (torch.tensor([[torch.nan]]), torch.zeros(1), "draws has values that are not finite"),
-        (torch.ones(2, 3), torch.zeros(3), r"log_weights has shape \(3,\): give it shape \(2,\)"),
-        (torch.ones(2, 3), torch.tensor([0.0, torch.nan]), "log_weights has values that are not finite"),
-        (torch.ones(2, 3), torch.tensor([0.0, -torch.inf]), "log_weights has values that are not finite"),
-    ],
-)
-def test_invalid_weights_are_refused(draws, log_weights, message):
-    with pytest.raises(InputError, match=message) as caught:
-        Weighted(draws, log_weights).check()
-    assert "\n" not in str(caught.value)
-
-
-def test_valid_weights_are_returned_as_they_are():
-    q = of_weights([1, 2])
-    assert q.check() is q

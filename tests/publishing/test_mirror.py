@@ -4,6 +4,7 @@ import json
 import logging
 import math
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -18,8 +19,10 @@ import pytest
 from bdl.errors import InputError
 from bdl.plan.planning import cells_of
 from bdl.publishing.mirror import measurements, mirror
-from bdl.publishing.tracking import connection, database, open_ui
+from bdl.publishing.names import check_names, mirrored
+from bdl.publishing.tracking import bring_along, connection, database, open_ui
 from bdl.spec import load_benchmark
+from bdl.spec.labels import MetricName
 from bdl.store.rows import Outcome, Reading, Row
 from bdl.store.store import Store
 
@@ -551,9 +554,124 @@ def test_a_cell_whose_fits_all_failed_is_failed_and_says_why(store, client, load
     assert run.data.tags["bdl.failures"] == "3 x diverged"
 
 
-def test_a_question_mark_in_a_path_is_refused_before_the_work():
-    with pytest.raises(InputError, match="'\\?' ends a path in its addresses"):
-        database("sqlite:////tmp/out 2?/mlflow.db")
+@pytest.mark.parametrize("folder", ["job%2Fx", "a b#c?d", "q'\"é:x", "p%20q"])
+def test_a_folder_of_any_name_has_its_mirror(folder, store, load, tmp_path, monkeypatch):
+    """Database and artifacts are in the folder of that name, where MLflow finds them, and nothing is beside it."""
+    place = tmp_path / folder
+    (place / "results").mkdir(parents=True)
+    monkeypatch.chdir(place)
+    before = set(tmp_path.iterdir())
+    fill(store)
+    (table := place / "table.md").write_text("rows")
+    address, root = f"sqlite:///{place}/results/mlflow.db", place / "results" / "mlartifacts"
+    cells = [cell for cell in cells_of(load()) if cell.dataset == "yacht"]
+    (run_id,) = mirror(load(), store, cells, tracking_uri=address, artifact_root=root, tags={}, artifacts=[table])
+    assert {path.name for path in place.rglob("*")} >= {"mlflow.db", "table.md"}
+    assert len(list(root.rglob("table.md"))) == 1
+    with connection(address) as connected:
+        assert Path(connected.download_artifacts(run_id, "table.md")).read_text() == "rows"
+    assert set(tmp_path.iterdir()) - before <= {tmp_path / "benchmark.yaml"}
+
+
+MIRROR = """
+import sys, time
+from pathlib import Path
+from bdl.publishing.tracking import connection
+folder, ready = map(Path, sys.argv[1:])
+import mlflow
+ready.touch()
+while len(list(folder.glob("ready*"))) < 2:
+    time.sleep(0.001)
+with connection(f"sqlite:///{folder}/mlflow.db") as client:
+    client.create_experiment(ready.name)
+"""
+
+
+def test_two_commands_make_one_database(tmp_path):
+    """Both start in the same moment; what one has written is there when the other is through."""
+    commands = [[sys.executable, "-c", MIRROR, str(tmp_path), str(tmp_path / f"ready{n}")] for n in range(2)]
+    running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
+    assert [process.communicate()[1] for process in running] == ["", ""]
+    assert [process.returncode for process in running] == [0, 0]
+    with connection(f"sqlite:///{tmp_path}/mlflow.db") as connected:
+        assert {"ready0", "ready1"} <= {found.name for found in connected.search_experiments()}
+
+
+def test_results_that_moved_are_written_to_where_they_are(store, load, tmp_path):
+    fill(store)
+    cells = [cell for cell in cells_of(load()) if cell.dataset == "yacht"]
+    (table := tmp_path / "table.md").write_text("rows")
+
+    def write(place):
+        options = {"tracking_uri": f"sqlite:///{place}/mlflow.db", "artifact_root": place / "mlartifacts"}
+        return mirror(load(), store, cells, tags={}, artifacts=[table], **options)[0]
+
+    (old := tmp_path / "old").mkdir()
+    first = write(old)
+    new = old.rename(tmp_path / "new %2F place")
+    assert write(new) == first
+    table.write_text("more rows")
+    second = write(new)
+    assert second != first
+    assert not old.exists()
+    with connection(f"sqlite:///{new}/mlflow.db") as connected:
+        found = [Path(connected.download_artifacts(run, "table.md")).read_text() for run in (first, second)]
+    assert found == ["rows", "more rows"]
+
+
+def test_a_database_elsewhere_keeps_its_places(store, load, send, client, tmp_path):
+    """It is shared by several folders of results: the first of them has the files."""
+    fill(store)
+    send(load())
+    before = client.get_experiment_by_name(load().name).artifact_location
+    bring_along(f"sqlite:///{tmp_path}/none.db", tmp_path / "mlartifacts")
+    append(store, final(5, {"nmll": 5.0, "rmse": 5.0}))
+    send(load(), artifact_root=tmp_path / "other" / "mlartifacts")
+    assert client.get_experiment_by_name(load().name).artifact_location == before
+
+
+def odd_names():
+    """Names that are odd each in a way of its own, and 500 of random characters."""
+    odd = ["misses_1e+06", "misses_1e_06", "a/../b", "a/b", ".", "..", "/a", "/", "a//b", "a:b", "a\nb", "é", "x" * 300]
+    letters = [*map(chr, range(256)), "漢", "\u2028", "\U0001f600"]
+    rng = random.Random(0)
+    return [*odd, "x" * 301, *("".join(rng.choices(letters, k=rng.randint(1, 300))) for _ in range(500))]
+
+
+def test_mlflow_takes_every_name():
+    names = list(dict.fromkeys(odd_names()))
+    from mlflow.utils.validation import _validate_metric_name, _validate_param_name
+
+    found = [mirrored(name) for name in names]
+    for name in found:
+        _validate_metric_name(f"splits/hyper/{name}_median")
+        _validate_param_name(name)
+    assert len(set(found)) == len(names)
+
+
+def test_a_name_that_mlflow_takes_stays():
+    assert [mirrored(name) for name in ("nmll", "training.batch_size", "splits/rmse")] == [
+        "nmll",
+        "training.batch_size",
+        "splits/rmse",
+    ]
+
+
+@pytest.mark.parametrize("metrics", [["ece", "ece_median"], ["rmse", "trials"]])
+def test_numbers_that_would_have_one_name_are_refused(metrics):
+    with refused(f"'{metrics[1]}' is the name of another number", "label"):
+        check_names(metrics)
+    check_names(metrics[:1])
+
+
+def test_a_run_with_odd_names_is_mirrored(store, load, send, client, monkeypatch):
+    benchmark = load()
+    benchmark = benchmark.model_copy(update={"metrics": ("nmll", MetricName("ece_1e+06", "ece"))})
+    store.claim(("yacht", "searched", "{}"), "f00d")
+    append(store, final(0, {"nmll": 1.0, "ece_1e+06": 0.5}, hyper={"a+b": 2.0}))
+    found = client.get_run(send(benchmark)[0]).data.metrics
+    assert found[mirrored("ece_1e+06")] == 0.5
+    assert found[f"splits/hyper/{mirrored('a+b')}"] == 2.0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

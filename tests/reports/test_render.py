@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from bdl.errors import InputError
 from bdl.registry import Label
@@ -14,10 +15,11 @@ from bdl.reports import compare, render
 from bdl.reports.compare import Cell
 from bdl.reports.layout import chance, heading, quantity, sections
 from bdl.reports.papers import Printed
+from bdl.reports.render import rich_table
 
 KEYS = [
     *("benchmark", "dataset", "method", "metric", "statistic", "ours", "ours_se", "n_trials", "n_failed"),
-    *("paper", "paper_se", "paper_source", "mc_se", "floor", "z", "df", "p"),
+    *("paper", "paper_se", "paper_source", "mc_se", "floor", "z", "df", "p", "low", "high", "margin"),
     *("failed_as_worst", "verdict", "note", "point"),
 ]
 
@@ -105,14 +107,17 @@ def test_notes_of_a_csv_line_stay_on_it(cells):
 
 def test_markdown_row(cells):
     lines = render(cells, "markdown").splitlines()
-    assert lines[0] == "**uci-nn: NMLL (nats per test point), ↓ lower is better**"
+    assert lines[0] == "**uci-nn: NMLL (nats per test point), ↓ lower is better; a match is within 0.05**"
+    assert any(
+        line.endswith("RMSE (target units), ↓ lower is better; a match is within 10% of the print**") for line in lines
+    )
     median = "Median (failed as worst)"
     assert lines[2].startswith(
         f"| Dataset | Method | Mean ± SE | Paper ± SE | z | Verdict | {median} | Paper | Verdict |"
     )
-    # Mean: z = -0.02 / sqrt(0.01^2 + 0.02^2) = -0.89. Median of all: halfway between the second and the third of four.
-    start = "| energy | vifa-nn¹ | 2.510 ± 0.010 | 2.53 ± 0.02 | -0.9 | undecided | 2.510 (2.519) | 2.54 | undecided² |"
-    assert f"{start} 4 (1) |" in lines
+    # Mean: z = -0.015 / sqrt(0.01^2 + 0.02^2) = -0.67. Median of all: halfway between the second and the third of four.
+    start = "| energy | vifa-nn¹ | 2.510 ± 0.010 | 2.53 ± 0.02 | -0.7 | no difference shown | 2.510 (2.519) | 2.54 |"
+    assert f"{start} no difference shown² | 4 (1) |" in lines
     assert lines[-1].startswith("Tests at the level of 5%: 8. Differences beyond it: 4;")
     assert "if no number differed, 0.4." in lines[-1]
 
@@ -140,7 +145,7 @@ def test_markdown_escapes_and_lists_each_note_once(cells):
     text = render(cells, "markdown")
     assert text.count(r"For one\_method \| 100%.") == 1
     assert text.count("Timed elsewhere.") == 1
-    assert "**uci-nn: Runtime (minutes per split), ↓ shorter is better⁴**" in text
+    assert "**uci-nn: Runtime (minutes per split), ↓ shorter is better⁵**" in text
 
 
 def test_rich_shows_every_dataset_method_verdict_and_note(cells):
@@ -195,10 +200,10 @@ def test_standard_errors_are_written_as_their_values_are(cells, ours, error, tex
 def test_notes_are_marked_where_they_hold(cells):
     nmll, rmse, runtime = sections(cells)
     assert [row[1] for row in nmll.rows] == ["vifa-lr", "vifa-nn¹", "vifa-lr³", "vifa-nn"]
-    assert nmll.rows[1][5] == "undecided"
+    assert nmll.rows[1][5] == "no difference shown"
     assert nmll.rows[1][8].endswith("²")
     assert [row[1] for row in rmse.rows] == ["vifa-lr", "vifa-nn¹", "vifa-lr³", "vifa-nn"]
-    assert runtime.title.endswith("⁴")
+    assert runtime.title.endswith("⁵")
     assert [row[1] for row in runtime.rows] == ["vifa-lr", "vifa-nn", "vifa-lr³", "vifa-nn"]
 
 
@@ -280,3 +285,20 @@ def test_medians_have_verdicts_only_where_the_paper_prints_one(cells, sampled):
 )
 def test_headings_say_what_is_better_and_the_settings(metric, text):
     assert heading(metric) == text
+
+
+def test_withheld_verdicts_leave_the_printed_values_alone(make_benchmark, make_trials):
+    """No column of z or verdict, of means or medians, and the printed values dim."""
+    failed = make_trials("energy", "vifa-lr", [np.nan], status=["failed"])
+    rows = pd.concat([make_trials("energy", "vifa-nn", three(2.51)), failed])
+    withheld = compare(make_benchmark(), rows, protocol=False)
+    nmll, _, runtime = sections(withheld)
+    assert [column.title for column in nmll.columns[2:]] == [
+        "Mean ± SE", "Paper ± SE", "Median", "Paper", "n (failed)",
+    ]  # fmt: skip
+    assert [column.title for column in runtime.columns[2:]] == ["Mean ± SE", "Paper ± SE", "n (failed)"]
+    assert nmll.title == "uci-nn: NMLL (nats per test point), ↓ lower is better"
+    assert chance(withheld) is None
+    table = rich_table(nmll)
+    assert {text.style for text in table.columns[2].cells if isinstance(text, Text)} == {"dim"}
+    assert "withheld" not in render(withheld, "markdown") + render(withheld, "latex")

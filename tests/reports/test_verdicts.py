@@ -1,25 +1,25 @@
-"""The rules of ``docs/verdicts.md``, one example a line, many of them published cells; and the published verdicts."""
+"""The rules of ``docs/verdicts.md``: its examples, every border, how often they err; and the published verdicts."""
 
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from bdl.metrics.base import MetricInfo
+from bdl.metrics import METRICS, info
+from bdl.metrics.base import RELATIVE, MetricInfo
 from bdl.reports.papers import PaperValue, Printed
 from bdl.reports.verdicts import (
     COARSE,
-    DIGITS,
     FEW,
     NO_SPREAD,
-    ROUNDED_AWAY,
-    VACUOUS,
-    WIDE,
+    NOT_SHOWN,
+    PERHAPS_SMALL,
+    REAL,
     Difference,
-    Judgement,
     Ours,
     difference,
     judge,
@@ -27,8 +27,10 @@ from bdl.reports.verdicts import (
 )
 
 RESULTS = Path(__file__).parents[2] / "results"
-LOWER = MetricInfo("Loss", "nats", "lower", "predictive")
-HIGHER = MetricInfo("Accuracy", "1", "higher", "predictive")
+PAGE = (Path(__file__).parents[2] / "docs/verdicts.md").read_text("utf-8")
+NATS = MetricInfo("Loss", "nats", "lower", "predictive", margin=0.05)
+HIGHER = MetricInfo("Accuracy", "1", "higher", "predictive", margin=0.05)
+SHARE = MetricInfo("Distance", "1", "lower", "distance")
 BIAS = MetricInfo("Mean of the bias", "1", "none", "posterior")
 RUNTIME = MetricInfo("Runtime", "minutes", "ratio", "time")
 
@@ -37,76 +39,155 @@ def printed(text, stderr=None, n=20):
     return PaperValue(Printed(text), Printed(stderr) if stderr else None, "a paper", n == 1, None, n)
 
 
-def verdict(ours, paper, about=LOWER, in_error=False):
-    found = difference(ours, paper) if paper else None
-    return judge(ours, paper, about, found, in_error)
+def told(*arguments, **options):
+    return judge(*arguments, **options)[:2]
+
+
+def rows(heading):
+    """Read the table below a heading of the page, without its head."""
+    lines = PAGE.partition(f"## {heading}\n")[2].partition("\n## ")[0].splitlines()
+    table = [re.split(r" *\| *", line.strip("| ")) for line in lines if line.startswith("|")]
+    return table[2:]
+
+
+def number(text):
+    """Read ``2.52 ± 0.02 (20)``: value, standard error, and count."""
+    value, error, count = re.fullmatch(r"(\S+)(?: ± (\S+))? \((\d+)\)", text).groups()
+    return value, error, int(count)
+
+
+@pytest.mark.parametrize(("metric", "own", "paper", "expected", "_"), rows("Examples"))
+def test_examples_of_the_page(metric, own, paper, expected, _):
+    value, error, count = number(own)
+    ours = Ours(float(value), float(error) if error else None, count)
+    assert judge(ours, printed(*number(paper)), info(metric)).verdict == expected
+
+
+def test_every_kind_of_verdict_has_an_example():
+    words = {line[3] for line in rows("Examples")}
+    assert words >= {"match", NOT_SHOWN, "better", "worse", "differs", "undecided"}
+
+
+def test_margins_are_those_of_the_page():
+    """Every metric with a margin of its own is listed; the others have a share of the printed number."""
+    listed = {name: float(cell[0]) for cell in rows("Margins")[:-1] for name in re.findall(r"`(\w+)`", cell[2])}
+    assert listed == {name: info(name).margin for name in METRICS.names() if info(name).margin is not None}
+    assert rows("Margins")[-1][0] == f"{RELATIVE:.0%}"
 
 
 @pytest.mark.parametrize(
-    ("ours", "paper", "about", "expected", "note"),
+    ("value", "half", "expected"),
     [
-        # Twenty splits each: |z| of 2.02 is the limit, not 2.
-        (Ours(2.52, 0.027, 20), printed("2.53", "0.02"), LOWER, "match", None),
-        (Ours(2.60, 0.02, 20), printed("2.53", "0.02"), LOWER, "worse", None),
-        (Ours(2.46, 0.02, 20), printed("2.53", "0.02"), LOWER, "better", None),
-        (Ours(2.587, 0.02, 20), printed("2.53", "0.02"), LOWER, "match", None),  # z = 2.015
-        (Ours(0.97, 0.01, 20), printed("0.90", "0.01"), HIGHER, "better", None),
-        (Ours(0.83, 0.01, 20), printed("0.90", "0.01"), HIGHER, "worse", None),
-        (Ours(0.6, 0.01, 20), printed("0.50", "0.01"), BIAS, "differs", None),
-        # Ours at the printed digits, whatever the spread.
-        (Ours(2.5349, 1e-6, 20), printed("2.53", "0.02"), LOWER, "match", None),
-        (Ours(2.5349, None, 1), printed("2.53"), LOWER, "match", None),
-        # Three splits are few, but they are what the test is for: t needs 4.3 here.
-        (Ours(1.3, 0.1, 3), printed("1.00"), LOWER, "match", None),
-        # No standard error in print: the spread is taken to be ours.
-        (Ours(2.4, 0.02, 20), printed("2.53"), LOWER, "better", None),
-        # One split or two: energy and yacht of `slang-online-eig-uci`, kin8nm of `slang-uci`.
-        (Ours(1.381, None, 1), printed("1.20", "0.05"), LOWER, "match", FEW),
-        (Ours(1.982, 0.164, 2), printed("1.55", "0.03"), LOWER, "undecided", FEW),
-        (Ours(1.806, 0.061, 2), printed("1.99", "0.02"), LOWER, "undecided", FEW),
-        (Ours(-1.076, 0.010, 2), printed("-1.06", "0.00"), LOWER, "undecided", NO_SPREAD),
-        (Ours(0.0816, 0.0003, 2), printed("0.08", "0.00"), LOWER, "match", None),
-        (Ours(1.063, 0.055, 2), printed("1.07", "0.08"), LOWER, "undecided", WIDE),
-        # One run each: a1a of `slang-logistic`, and the bias of split 0.
-        (Ours(0.37656, None, 1), printed("0.3766", "0.0000", 1), LOWER, "match", None),
-        (Ours(0.37649, None, 1), printed("0.3766", "0.0000", 1), LOWER, "undecided", NO_SPREAD),
-        (Ours(0.33870, None, 1), printed("0.3386", "0.0000", 1), LOWER, "undecided", NO_SPREAD),
-        (Ours(1.180, None, 1), printed("1.17", None, 1), BIAS, "differs", DIGITS),
-        (Ours(1.174, None, 1), printed("1.17", None, 1), BIAS, "match", None),
-        # Vacuous: energy and yacht of `uci-regression`.
-        (Ours(1.138, 0.010, 20), printed("2.13e7", "2.01e7"), LOWER, "uninformative", VACUOUS),
-        (Ours(4.244e17, 4.244e17, 20), printed("2.13e7", "2.01e7"), LOWER, "uninformative", VACUOUS),
-        (Ours(5.335, 2.873, 20), printed("8.03", "4.58"), LOWER, "uninformative", VACUOUS),
-        (Ours(1.144, 4.8e14, 20), printed("1.19"), LOWER, "uninformative", VACUOUS),
-        # Too wide to call a match: boston of the same.
-        (Ours(19.35, 8.108, 20), printed("15.87", "4.36"), LOWER, "undecided", WIDE),
-        # A printed zero: naval of `slang-uci`, and a divergence from itself.
-        (Ours(0.0018, None, 1), printed("0.00", "0.00"), LOWER, "uninformative", ROUNDED_AWAY),
-        (Ours(3e-9, 1e-9, 20), printed("0.0000", "0.0000"), LOWER, "match", None),
-        # Failures: what flatters is undecided, what does not stands.
-        (Ours(2.52, 0.02, 18, failed=2), printed("2.53", "0.02"), LOWER, "undecided", None),
-        (Ours(2.533, 0.02, 18, failed=2), printed("2.53", "0.02"), LOWER, "undecided", None),
-        (Ours(2.40, 0.02, 18, failed=2), printed("2.53", "0.02"), LOWER, "undecided", None),
-        (Ours(2.70, 0.02, 18, failed=2), printed("2.53", "0.02"), LOWER, "worse", None),
-        (Ours(0.60, 0.01, 18, failed=2), printed("0.50", "0.01"), BIAS, "differs", None),
-        # A sampled truth: a1a and breast cancer of `logistic-posterior`.
-        (Ours(0.0127, 0.0002, 10, shared=0.0004), printed("0.0204", None, 1), LOWER, "undecided", COARSE),
-        (Ours(0.2508, 0.0080, 10, shared=0.003), printed("0.1729", None, 1), LOWER, "worse", None),
-        # Nothing to judge.
-        (Ours(2.6, 0.1, 20), None, LOWER, "no paper value", None),
-        (Ours(None, None, 0, failed=3), printed("2.53"), LOWER, "failed", None),
-        (Ours(None, None, 0), None, LOWER, "failed", None),
-        (Ours(None, None, 0), printed("22.59"), RUNTIME, "failed", None),
-        # Durations are ratios.
-        (Ours(0.4, 0.1, 20), printed("21.2"), RUNTIME, "53x faster", None),
-        (Ours(8.0, None, 1), printed("22.0"), RUNTIME, "2.8x faster", None),
-        (Ours(44.0, None, 1), printed("22.0"), RUNTIME, "2.0x slower", None),
-        (Ours(300.0, None, 1), printed("20"), RUNTIME, "15x slower", None),
-        (Ours(22.0, None, 1), printed("22.0"), RUNTIME, "1.0x faster", None),
+        (0.0, 0.049, ("match", None)),
+        (0.0, 0.051, (NOT_SHOWN, None)),
+        (0.02, 0.029, ("match", None)),
+        (0.02, 0.031, (NOT_SHOWN, None)),
+        (-0.02, 0.029, ("match", None)),
+        (-0.02, 0.031, (NOT_SHOWN, None)),
+        (0.03, 0.019, ("match", REAL)),
+        (-0.03, 0.019, ("match", REAL)),
+        (0.03, 0.021, ("worse", PERHAPS_SMALL)),
+        (0.04, 0.039, ("worse", PERHAPS_SMALL)),
+        (0.04, 0.041, (NOT_SHOWN, None)),
+        (-0.04, 0.039, ("better", PERHAPS_SMALL)),
+        (0.08, 0.031, ("worse", PERHAPS_SMALL)),
+        (0.08, 0.029, ("worse", None)),
+        (-0.08, 0.029, ("better", None)),
     ],
 )
-def test_rules(ours, paper, about, expected, note):
-    assert verdict(ours, paper, about) == Judgement(expected, note)
+def test_the_four_borders(value, half, expected):
+    """Zero and the margin of 0.05, each beside either end of the interval, which is of t with 38 degrees of freedom."""
+    se = half / (stats.t.ppf(0.975, 38) * math.sqrt(2))
+    paper = PaperValue(Printed("2.500000000"), Printed(f"{se:.12f}"), "a paper", n=20)
+    for shift in (0.0, 1e-4, -1e-4):  # well within the distance of each example from its border
+        assert told(Ours(2.5 + value + shift, float(paper.stderr), 20), paper, NATS) == expected
+
+
+def test_each_pair_of_numbers_has_exactly_one_place():
+    """Zero inside or not, and the interval inside the margin or not."""
+    rng = np.random.default_rng(0)
+    words = {(True, True): "match", (False, True): "match", (True, False): NOT_SHOWN}
+    found = set()
+    for value, se, t in zip(rng.normal(0, 0.06, 500), *rng.uniform(0.001, 0.03, (2, 500)), strict=True):
+        paper = PaperValue(Printed("1.0000000"), Printed(f"{t:.9f}"), "a paper", n=10)
+        df = (se**2 + t**2) ** 2 / (se**4 / 19 + t**4 / 9)
+        half = stats.t.ppf(0.975, df) * math.hypot(se, t)
+        place = (abs(value) <= half, abs(value) + half <= 0.05)
+        expected = words.get(place, "worse" if value > 0 else "better")
+        assert judge(Ours(1 + value, se, 20), paper, NATS).verdict == expected
+        found.add((place, expected))
+    assert len(found) == 5
+
+
+def test_rounding_widens_the_printed_number():
+    """A printed 3 is between 2.5 and 3.5: 2.6 +- 2.0 is no match of it, nor is 2.6 +- 0.001, and neither differs."""
+    for se in (2.0, 0.001):
+        assert told(Ours(2.6, se, 20), printed("3"), SHARE) == (NOT_SHOWN, None)
+    assert told(Ours(3.0, 0.001, 20), printed("3.0"), SHARE) == ("match", None)
+    assert told(Ours(3.51, 0.001, 20), printed("3"), SHARE) == ("worse", PERHAPS_SMALL)
+    found = difference(Ours(2.4, 0.02, 20), printed("2.5", "0.02"))
+    assert found.z == pytest.approx(-0.05 / math.hypot(0.02, 0.02))
+    assert found.half == pytest.approx(stats.t.ppf(0.975, 38) * math.hypot(0.02, 0.02) + 0.05)
+    assert difference(Ours(2.54, 0.02, 20), printed("2.5", "0.02")).z == 0
+
+
+@pytest.mark.parametrize(
+    ("ours", "paper", "about", "expected"),
+    [
+        # More is better, or neither.
+        (Ours(0.97, 0.001, 20), printed("0.90", "0.001"), HIGHER, ("better", None)),
+        (Ours(0.83, 0.001, 20), printed("0.90", "0.001"), HIGHER, ("worse", None)),
+        (Ours(0.6, 0.001, 20), printed("0.50", "0.001"), BIAS, ("differs", None)),
+        (Ours(0.56, 0.001, 20), printed("0.500", "0.001"), BIAS, ("differs", None)),
+        (Ours(0.551, 0.001, 20), printed("0.500", "0.001"), BIAS, ("differs", PERHAPS_SMALL)),
+        # Two splits take the spread of the paper; three are what the test is for.
+        (Ours(2.54, 0.001, 2), printed("2.53", "0.001"), NATS, ("match", FEW)),
+        (Ours(1.982, 0.164, 2), printed("1.55", "0.03"), NATS, ("undecided", FEW)),
+        (Ours(1.381, None, 1), printed("1.20", "0.05"), NATS, (NOT_SHOWN, FEW)),
+        (Ours(1.982, 0.03, 3), printed("1.55", "0.03"), NATS, ("worse", None)),
+        (Ours(0.9, 0.001, 2), printed("0.50", "0.001"), BIAS, ("undecided", FEW)),
+        # No spread at all: one run each, or a printed error of 0.00 beside fewer than three splits.
+        (Ours(0.37656, None, 1), printed("0.3766", "0.0000", 1), NATS, ("match", NO_SPREAD)),
+        (Ours(0.37649, None, 1), printed("0.3766", "0.0000", 1), NATS, ("undecided", NO_SPREAD)),
+        (Ours(-1.076, 0.010, 2), printed("-1.06", "0.00"), NATS, ("undecided", NO_SPREAD)),
+        (Ours(1.18, None, 1), printed("1.17", None, 1), BIAS, ("undecided", NO_SPREAD)),
+        (Ours(0.0278, None, 1), printed("0.03", None, 1), BIAS, ("undecided", NO_SPREAD)),
+        (Ours(0.10001, None, 1), printed("0.10", None, 1), SHARE, ("match", NO_SPREAD)),
+        (Ours(0.0900, None, 1), printed("0.09", None, 1), SHARE, ("undecided", NO_SPREAD)),
+        # A printed zero has no share.
+        (Ours(0.0018, None, 1), printed("0.00", "0.00"), SHARE, ("undecided", NO_SPREAD)),
+        (Ours(0.0018, 1e-5, 20), printed("0.00", "0.00"), SHARE, (NOT_SHOWN, None)),
+        (Ours(0.0018, 1e-5, 20), printed("0.00", "0.00"), NATS, ("match", None)),
+        # One fit that blew up shows nothing.
+        (Ours(1.144, 4.8e14, 20), printed("1.19"), SHARE, (NOT_SHOWN, None)),
+        (Ours(1.138, 0.010, 20), printed("2.13e7", "2.01e7"), SHARE, (NOT_SHOWN, None)),
+        # Failures: what flatters is undecided, what does not stands.
+        (Ours(2.53, 0.002, 18, failed=2), printed("2.53", "0.002"), NATS, ("undecided", None)),
+        (Ours(2.53, None, 1, failed=1), printed("2.53", None, 1), NATS, ("undecided", NO_SPREAD)),
+        (Ours(2.40, 0.02, 18, failed=2), printed("2.53", "0.02"), NATS, ("undecided", None)),
+        (Ours(2.70, 0.02, 18, failed=2), printed("2.53", "0.02"), NATS, ("worse", None)),
+        (Ours(2.55, 0.02, 18, failed=2), printed("2.53", "0.02"), NATS, (NOT_SHOWN, None)),
+        (Ours(0.60, 0.01, 18, failed=2), printed("0.500", "0.001"), BIAS, ("differs", None)),
+        # A sampled truth: a1a and breast cancer of `logistic-posterior`.
+        (Ours(0.0127, 0.0002, 10, shared=0.0004), printed("0.0204", None, 1), SHARE, ("undecided", COARSE)),
+        (Ours(0.2508, 0.0080, 10, shared=0.003), printed("0.1729", None, 1), SHARE, ("worse", None)),
+        # Nothing to judge.
+        (Ours(2.6, 0.1, 20), None, NATS, ("no paper value", None)),
+        (Ours(None, None, 0, failed=3), printed("2.53"), NATS, ("failed", None)),
+        (Ours(None, None, 0), None, NATS, ("failed", None)),
+        (Ours(None, None, 0), printed("22.59"), RUNTIME, ("failed", None)),
+        # Durations are ratios, to two digits from 9.95 on.
+        (Ours(0.4, 0.1, 20), printed("21.2"), RUNTIME, ("53x faster", None)),
+        (Ours(8.0, None, 1), printed("22.0"), RUNTIME, ("2.8x faster", None)),
+        (Ours(1.0, None, 1), printed("9.95"), RUNTIME, ("10x faster", None)),
+        (Ours(1.0, None, 1), printed("9.94"), RUNTIME, ("9.9x faster", None)),
+        (Ours(44.0, None, 1), printed("22.0"), RUNTIME, ("2.0x slower", None)),
+        (Ours(300.0, None, 1), printed("20"), RUNTIME, ("15x slower", None)),
+        (Ours(22.0, None, 1), printed("22.0"), RUNTIME, ("1.0x faster", None)),
+    ],
+)
+def test_rules(ours, paper, about, expected):
+    assert told(ours, paper, about) == expected
 
 
 @pytest.mark.parametrize(
@@ -114,19 +195,74 @@ def test_rules(ours, paper, about, expected, note):
     [
         (Ours(2.40, 0.02, 20), "print in error"),
         (Ours(2.70, 0.02, 20), "print in error"),
-        (Ours(2.52, 0.02, 20), "match"),  # its error is less than chance: nothing to explain
+        (Ours(2.52, 0.020, 20), NOT_SHOWN),  # less than chance: nothing to explain
+        (Ours(2.53, 0.002, 20), "match"),
         (Ours(1.00, None, 1), "undecided"),
         (Ours(2.40, 0.02, 20, shared=0.001), "print in error"),
     ],
 )
 def test_a_print_in_error_explains_a_difference_and_nothing_else(ours, expected):
-    assert verdict(ours, printed("2.53", "0.02"), in_error=True).verdict == expected
+    assert judge(ours, printed("2.53", "0.02"), NATS, in_error=True).verdict == expected
+
+
+def test_a_print_in_error_without_a_spread_has_other_digits():
+    one = printed("0.3766", "0.0000", 1)
+    assert told(Ours(0.37649, None, 1), one, NATS, in_error=True) == ("print in error", NO_SPREAD)
+    assert told(Ours(0.37656, None, 1), one, NATS, in_error=True) == ("match", NO_SPREAD)
+    assert told(Ours(0.0278, None, 1), printed("0.03", None, 1), BIAS, in_error=True) == ("undecided", NO_SPREAD)
+
+
+@pytest.mark.parametrize("about", [NATS, BIAS, RUNTIME])
+def test_nothing_follows_where_ours_is_not_the_protocol(about):
+    found = judge(Ours(9.0, 0.02, 20), printed("2.53", "0.02"), about, in_error=True, protocol=False)
+    assert found == ("withheld", None, None)
+    assert judge(Ours(9.0, 0.02, 20), None, about, protocol=False).verdict == "no paper value"
+    assert judge(Ours(None, None, 0), printed("2.53"), about, protocol=False).verdict == "failed"
+
+
+def verdicts(shift, n, se, count, seed):
+    """Count verdicts over simulated pairs of n normal splits, whose means differ by a shift, in margins of NATS."""
+    rng = np.random.default_rng(seed)
+    sd = 0.05 * se * math.sqrt(n)
+    ours, theirs = rng.normal([[[0.05 * shift]], [[0.0]]], sd, (2, count, n))
+    errors = (values.std(axis=1, ddof=1) / math.sqrt(n) for values in (ours, theirs))
+    for a, s, b, t in zip(ours.mean(axis=1), next(errors), theirs.mean(axis=1), next(errors), strict=True):
+        paper = PaperValue(Printed(f"{b:.9f}"), Printed(f"{t:.9f}"), "a paper", n=n)
+        yield judge(Ours(float(a), float(s), n), paper, NATS).verdict
+
+
+def share(words, count, *arguments):
+    return sum(verdict in words for verdict in verdicts(*arguments)) / count
+
+
+def near(found, expected, count, exact=0.0):
+    """Return whether a share is what is expected, within four of its standard errors."""
+    return abs(found - expected) < 4 * math.sqrt(expected * (1 - expected) / count) + exact
+
+
+def test_error_rates():
+    """Five per cent of equal means differ, and 2.5 % match that are a margin apart, with 20 splits each."""
+    count = 8000
+    assert near(share(("better", "worse"), count, 0.0, 20, 0.5, count, 1), 0.05, count)
+    assert near(share(("better",), count, 0.0, 20, 0.5, count, 2), 0.025, count)
+    assert near(share(("match",), count, 1.0, 20, 0.1, count, 3), 0.025, count)
+    assert near(share(("match",), count, -1.0, 20, 0.1, count, 4), 0.025, count)
+
+
+@pytest.mark.parametrize("line", rows("Power"), ids=lambda line: line[0])
+def test_power_is_that_of_the_page(line):
+    """Of equal means, by the ratio of a standard error to the margin; two digits are printed."""
+    n, *powers = map(float, line)
+    count = 1500
+    for ratio, expected in zip((0.1, 0.15, 0.2, 0.25, 0.3, 0.4), powers, strict=True):
+        found = share(("match",), count, 0.0, int(n), ratio, count, int(n))
+        assert near(found, expected, count, exact=0.005), (ratio, found)
 
 
 def test_welch_is_that_of_scipy():
     """Unequal standard errors over 10 and 20 splits."""
     s, t, n, m = 0.03, 0.02, 10, 20
-    found = difference(Ours(2.60, s, n), printed("2.53", "0.02", m))
+    found = difference(Ours(2.60, s, n), printed("2.53", "0.02", m))._replace(rounding=0.0)
     expected = stats.ttest_ind_from_stats(2.60, s * math.sqrt(n), n, 2.53, t * math.sqrt(m), m, equal_var=False)
     assert (found.z, found.p) == pytest.approx((expected.statistic, expected.pvalue), rel=1e-12)
     assert found.df == pytest.approx(1.69e-6 / (81e-8 / 9 + 16e-8 / 19), rel=1e-12)
@@ -138,10 +274,11 @@ def test_the_spread_of_ours_stands_for_that_of_the_paper():
     values = np.array([0.04, 0.05, 0.06, 0.07])
     ours = Ours(values.mean(), stats.sem(values), 4)
     run = difference(ours, printed("0.0468", None, 1))
-    assert run.z == pytest.approx((ours.value - 0.0468) / (values.std(ddof=1) * math.sqrt(1 + 1 / 4)), rel=1e-12)
+    assert run.se == pytest.approx(values.std(ddof=1) * math.sqrt(1 + 1 / 4), rel=1e-12)
     many = difference(ours, printed("0.0468", None, 16))
     assert many.se == pytest.approx(values.std(ddof=1) * math.sqrt(1 / 4 + 1 / 16), rel=1e-12)
     assert run.df == many.df == 3
+    assert difference(ours, printed("0.0468", None, None)) == run, "of an unknown number of runs: one"
 
 
 def test_the_spread_of_the_paper_stands_for_ours_below_three_splits():
@@ -158,6 +295,15 @@ def test_an_error_of_both_truths_is_known():
     own, theirs, both = 0.004**2, 0.003**2, 2 * 0.01**2
     assert found.se == pytest.approx(math.sqrt(own + theirs + both), rel=1e-12)
     assert found.df == pytest.approx((own + theirs + both) ** 2 / (own**2 / 9 + theirs**2 / 9), rel=1e-12)
+
+
+def test_three_splits_have_a_spread_and_a_printed_zero_has_none():
+    assert difference(Ours(1.3, 0.1, 3), printed("1.00")).df == pytest.approx(2)
+    zero = difference(Ours(2.6, 0.02, 20), printed("2.53", "0.00"))
+    assert (zero.se, zero.df) == (pytest.approx(0.02 * math.sqrt(2)), pytest.approx(19))
+    assert (
+        told(Ours(0.5, None, 1), printed("0.5", None, 1), MetricInfo("", "", "none", "time", margin=0.1))[0] == "match"
+    )
 
 
 def test_no_spread():
@@ -195,7 +341,8 @@ def test_none_of_the_seventeen_is_better():
         ("online-fa", "print in error"): 10,
         ("logistic-posterior", "print in error"): 1,
         ("uci-linear-posterior", "print in error"): 1,
-        ("logistic-posterior", "undecided"): 5,
+        ("logistic-posterior", "undecided"): 3,
+        ("logistic-posterior", "match"): 2,  # shorter by less than the margin
     }
     assert {metric for _, metric in found["online-fa", "print in error"]} == {"scaled_w2"}
     assert found["logistic-posterior", "print in error"] == [("australian", "scaled_w2")]

@@ -69,7 +69,7 @@ def test_settings_are_resolved():
         ("vifa", "entries.searched.method: should be a mapping with a name, one of: vifa"),
         (
             {"name": "vifa", "rank": 1, "latent": 2},
-            "entries.searched.method: unknown setting of method 'vifa' 'rank'; allowed: latent_dim,",
+            "entries.searched.method: unknown setting of method 'vifa' 'rank'; allowed: initial_scale, latent_dim,",
         ),
         (
             {"name": "vifa", "latent_dim": 0},
@@ -120,3 +120,12 @@ def test_component_of_a_file(tmp_path):
         ModelComponent.model_validate({"name": f"{path}:Plain"})
     with pytest.raises(ValueError, match=r"Half' lacks dim, initial; see bdl\.models\.base:Model"):
         ModelComponent.model_validate({"name": f"{path}:Half"})
+
+
+def test_a_setting_that_is_gone_may_stand_in_stored_specs_at_its_default():
+    bare = MethodComponent.model_validate({"name": "bbb"})
+    assert (
+        MethodComponent.model_validate({"name": "bbb", "local_reparametrisation": False, "optimizer": "adam"}) == bare
+    )
+    with pytest.raises(ValueError, match="unknown setting of method 'bbb'"):
+        MethodComponent.model_validate({"name": "bbb", "local_reparametrisation": True})

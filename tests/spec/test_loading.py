@@ -8,6 +8,7 @@ import pytest
 
 from bdl.errors import InputError
 from bdl.spec import list_benchmarks, load_benchmark
+from bdl.spec.yaml_text import parse_yaml
 
 
 def test_profile_is_laid_over_the_file(load, text):
@@ -93,7 +94,7 @@ def test_search_replaced_by_fixed_values(load, text):
         ("entries.fixed.hyper.lr=1", "entries.fixed.hyper: unknown field 'lr'"),
         (
             "entries.fixed.method.rank=1",
-            "entries.fixed.method: unknown field 'rank'; allowed: name, latent_dim,",
+            "entries.fixed.method: unknown field 'rank'; allowed: name, initial_scale, latent_dim,",
         ),
         ("seed.x=1", "--set seed.x=1: seed: Input should be a valid integer"),
         ("seed=-1", "--set seed=-1: seed: Input should be greater than or equal to 0 (got -1)"),
@@ -155,9 +156,22 @@ def test_unknown_profile(load, text):
         (
             "seed: !!python/name:os.system",
             ", line 1, column 7",
-            "could not determine a constructor for the tag",
+            "!!python/name:os.system is a tag that benchmarks do not use: remove it",
         ),
         ("seed: 1e999", ", line 1, column 7", "1e999 is not a finite number"),
+        ("seed: !!int abc", ", line 1, column 7", "'abc' is no int: correct it, or remove the tag"),
+        ("seed: !!float abc", ", line 1, column 7", "'abc' is no float: correct it, or remove the tag"),
+        ("seed: !!bool abc", ", line 1, column 7", "'abc' is no bool: correct it, or remove the tag"),
+        ("seed: !!timestamp abc", ", line 1, column 7", "!!timestamp is a tag that benchmarks do not use: remove it"),
+        ("seed: !!binary abc", ", line 1, column 7", "!!binary is a tag that benchmarks do not use: remove it"),
+        ("seed: &a [*a]", ", line 1, column 7", "an anchor within itself: write the values out"),
+        ("seed: 9223372036854775808", ", line 1, column 7", "9223372036854775808 is too large: integers go to 9,223,"),
+        (f"seed: {'9' * 5000}", ", line 1, column 7", f"{'9' * 60} ... {'9' * 15} is too large: integers go to"),
+        ('seed: "a\\0b"', ", line 1, column 7", "a text has a character that is none"),
+        ('seed: "\\ud800"', ", line 1, column 7", "a text has a character that is none"),
+        ("seed: {<<: 1}", ", line 1, column 12", "expected a mapping or list of mappings for merging"),
+        (f"seed: {'[' * 60}{']' * 60}", ", line 1, column 57", "too many levels, one within another"),
+        (f"seed: {'[' * 5000}", "", "too many levels, one within another"),
         ("seed: \x00", "", "unacceptable character"),
     ],
 )
@@ -221,3 +235,66 @@ def test_import_is_light():
     code = f"import sys, bdl.spec; sys.exit(' '.join({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr.strip() == ""
+
+
+def test_what_is_anchored_is_not_written_out_beyond_measure(load):
+    """Each line has the one before it ten times: ten million values in eight lines."""
+    lines = ["a0: &a0 [1, 2]", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 8))]
+    with pytest.raises(InputError, match=r"line 6, column 5: more than 200,000 values"):
+        load("\n".join(lines) + "\n")
+
+
+def test_mappings_are_merged():
+    """A merge key gives way to keys beside it, the first of several to none; it takes what was merged before."""
+    text = """
+    base: &base {epochs: 2, batch_size: 10}
+    more: &more {<<: *base, epochs: 3}
+    both: {batch_size: 20, <<: [*more, {dtype: float64, epochs: 4}]}
+    """
+    found = parse_yaml(text, "text")
+    assert found["more"] == {"epochs": 3, "batch_size": 10}
+    assert found["both"] == {"epochs": 3, "batch_size": 20, "dtype": "float64"}
+
+
+def test_a_benchmark_may_merge_entries(load, text):
+    entry = load(text).entries["fixed"]
+    merged = text.replace("  fixed:\n", "  fixed: &fixed\n").replace(
+        "\nmetrics:", "\n  again: {<<: *fixed, hyper: {learning_rate: 0.5, prior_precision: 1}}\nmetrics:", 1
+    )
+    assert merged != text
+    again = load(merged).entries["again"]
+    assert again.hyper["learning_rate"] == 0.5
+    assert again.training == entry.training
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("splits=1000000001", "splits: Input should be less than or equal to 1000000000"),
+        ("splits=1e20", "splits: Input should be a valid integer (got 1e+20)"),
+        ("seed=9223372036854775808", "too large: integers go to 9,223,372,036,854,775,807"),
+        (f"seed={'9' * 5000}", "too large"),
+        ("title=!!timestamp abc", "!!timestamp is a tag that benchmarks do not use"),
+        ("evaluation.samples=1000000000000", "evaluation.samples: Input should be less than or equal to"),
+        ("entries.fixed.training.epochs=1000000000000", "entries.fixed.training.epochs: Input should be less than"),
+        (
+            "entries.fixed.hyper.prior_precision=1e300",
+            "1e+300 cannot be meant: numbers go from 1e-100 to 1e+100 in size",
+        ),
+        ("entries.fixed.hyper.prior_precision=1e-300", "1e-300 cannot be meant"),
+        ("entries.fixed.prior.bias_precision=1e300", "prior.bias_precision: 1e+300 cannot be meant"),
+        ("entries.fixed.method.gradients_per_update=1000000000000", "1000000000000 cannot be meant: integers go to"),
+        ("limits.minutes=1e300", "limits.minutes: Input should be less than or equal to 1000000000"),
+        (f"title={{{'x' * 3000}: 1}}", "x ... "),
+        (f"nmll={'x' * 3000}", "unknown field 'nmll'"),
+        (f"{'x' * 3000}=1", "unknown field 'xxx"),
+        (f"datasets=[{'x' * 3000}]", "unknown dataset 'xxx"),
+        (f"splits={'x' * 3000}", "splits: Input should be a valid integer"),
+    ],
+)
+def test_values_that_cannot_be_meant_are_refused_in_a_short_line(load, text, override, message):
+    with pytest.raises(InputError) as caught:
+        load(text, overrides=[override])
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 700

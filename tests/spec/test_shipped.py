@@ -227,7 +227,7 @@ def test_online_fa_learns_from_the_sgd_of_swag(estimator, profile):
     assert other.model_dump(exclude={"method"}) == swag.model_dump(exclude={"method"})
     method, descent = other.method.build(), swag.method.build()
     assert (method.estimator, method.latent_dim) == (estimator, 10)
-    for field in ("warmup_epochs", "prior_decay", "initial_scale"):
+    for field in ("warmup_epochs", "initial_scale"):
         assert getattr(method, field) == getattr(descent, field)
 
 

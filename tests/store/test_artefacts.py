@@ -90,14 +90,14 @@ def test_a_damaged_file_is_refused_and_mended_by_writing_again(tmp_path, damage)
     sha = write(tmp_path, content)
     file = tmp_path / f"{sha}.safetensors"
     file.write_bytes(damage(content))
-    with pytest.raises(InputError, match=f"{sha}.safetensors is damaged; start anew with --fresh"):
+    with pytest.raises(InputError, match=f"{sha}.safetensors is damaged; run again, which makes"):
         read(tmp_path, sha)
     write(tmp_path, content)
     assert type(read(tmp_path, sha)[0]) is DiagonalGaussian
 
 
 def test_a_missing_file_is_told(tmp_path):
-    with pytest.raises(InputError, match="No such file or directory; start anew with --fresh"):
+    with pytest.raises(InputError, match="No such file or directory; run again, which makes this fit"):
         read(tmp_path, "0" * 64)
 
 

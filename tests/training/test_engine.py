@@ -12,7 +12,8 @@ from torch.utils._pytree import tree_leaves
 
 from bdl.data import folds, load
 from bdl.methods.base import MinibatchMethod
-from bdl.methods.vifa import Vifa, VifaState
+from bdl.methods.descent import DescentState
+from bdl.methods.vifa import Vifa
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Mlp
 from bdl.models.problem import Batch, Problem
@@ -31,7 +32,7 @@ from bdl.training.trials import Pool, Trials, View
 from .toy import HYPER, fitted, pick, toy, toy_program, toy_trials
 
 
-def looped(program: Program, trials: Trials, index: int) -> VifaState:
+def looped(program: Program, trials: Trials, index: int) -> DescentState:
     """Train one trial by a plain loop: no vmap, no pool, inputs standardised by scikit-learn."""
     method, problem, schedule, data = program.method, program.problem, program.schedule, program.dataset
     own, identity = trials.rows[index], [trials.identities[index]]

@@ -46,7 +46,7 @@ def verdicts(cells: Sequence[Cell]) -> Counter[str]:
 
 def comparison(found: Found) -> list[Cell]:
     """Compare what has rows with the printed values."""
-    return compared(found.benchmark, found.rows)
+    return compared(found)
 
 
 def paired(found: Found) -> list[Section]:

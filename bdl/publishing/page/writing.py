@@ -66,7 +66,7 @@ def _filled(found: Found, place: Path, source: Path) -> dict[str, Any]:
     pictures = content.pictures(place, benchmark.name)
     return {
         "benchmark": benchmark,
-        "remark": found.remark,
+        "remark": found.head,
         "command": f"bdl-bench run {found.made.asked}",
         "counts": content.verdicts(cells),
         "tables": sections(cells),

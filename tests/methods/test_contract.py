@@ -1,9 +1,10 @@
-"""What every registered method with minibatches must do; a new method is tested here without a new line.
+"""What every registered method must do; a new method is tested here without a new line.
 
 Only a hyper-parameter with a new name needs its usual value in HYPER.
 """
 
 import dataclasses
+import inspect
 
 import pytest
 import torch
@@ -11,11 +12,17 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
 from bdl.errors import InputError
-from bdl.methods import METHODS
+from bdl.methods import METHODS, base
 from bdl.methods.hierarchical_vadam import HierarchicalVadam
+from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
+from bdl.models.modules import Module
+from bdl.models.networks import Linear, Mlp
+from bdl.models.priors import GaussianPrior
+from bdl.models.problem import Problem
 from bdl.posteriors import Empirical, LastLayer, Point
+from bdl.spec.components import MethodComponent
 
-from .targets import advance, linear_gaussian, normals, repeat
+from .targets import advance, fit, linear_gaussian, normals, repeat
 
 HYPER = {"learning_rate": 0.1, "dropout_rate": 0.01, "kl_weight": 1.0}
 """A value with which each method should train on standardised data."""
@@ -26,9 +33,140 @@ SETTINGS = {
 """What methods need that count epochs: here each update is one, far into the fit."""
 
 
+DIRECT = [name for name in METHODS.names() if hasattr(METHODS.get(name), "fit") and name != "teacher"]
+"""Methods without minibatches that learn; the teacher has data sets of its own."""
+VADAM = ("vadam", "vprop", "vprop-root", "vogn")
+SLANG = ("slang", "slang-online-eig")
+BAD = [
+    (("bbb", "cholesky-vi", *VADAM, *SLANG), {"samples": 0}, "greater than or equal to 1"),
+    (("bbb", "cholesky-vi", *VADAM, "adam"), {"betas": [0.9, 1.0]}, "less than 1"),
+    (("bbb",), {"betas": [-0.1, 0.9]}, "greater than or equal to 0"),
+    (("bbb", "cholesky-vi", "adam"), {"initial_scale": -1.0}, "greater than or equal to 0"),
+    (("cholesky-vi",), {"initial_std": 0.0}, "greater than 0"),
+    (VADAM, {"curvature": "hessian"}, "'mean', 'total' or 'examples'"),
+    (VADAM, {"denominator": "squared"}, "'root' or 'plain'"),
+    ((*VADAM, *SLANG), {"initial_precision": 0.0}, "greater than 0"),
+    (SLANG, {"rank": 0}, "greater than or equal to 1"),
+    (SLANG, {"momentum": 1.0}, "less than 1"),
+    (SLANG, {"momentum": -0.1}, "greater than or equal to 0"),
+    (("noisy-adam",), {"betas": [1.0, 0.9]}, "less than 1"),
+    (("noisy-adam", "noisy-kfac"), {"damping": -0.1}, "greater than or equal to 0"),
+    (("noisy-adam",), {"samples": 4}, "unknown setting"),
+    (("noisy-kfac",), {"statistics_every": 0}, "greater than or equal to 1"),
+    (("noisy-kfac",), {"inverses_every": 0}, "greater than or equal to 1"),
+    (("noisy-kfac",), {"statistics_weight": 0.0}, "greater than 0"),
+    (("noisy-kfac",), {"statistics_weight": 1.5}, "less than or equal to 1"),
+    (("adam",), {"prior_share": -1.0}, "greater than or equal to 0"),
+    (("adam",), {"eps": 0.0}, "greater than 0"),
+    (("mc-dropout",), {"gradients_per_update": 0}, "greater than or equal to 1"),
+    (("mc-dropout",), {"initial_scale": 0.0}, "greater than 0"),
+    (("mc-dropout",), {"decay": "none"}, "'corrected' or 'published'"),
+    (("importance-sampling",), {"samples": 1}, "greater than or equal to 2"),
+    (("importance-sampling",), {"degrees": 0}, "greater than or equal to 1"),
+    (("importance-sampling",), {"proposal": "posterior"}, "'laplace', 'variational' or 'prior'"),
+]
+
+
+class Cubic:
+    """A model that has parameters but no layers."""
+
+
+LINEAR, BIASED = Problem(Linear(), Gaussian(), 2), Problem(Linear(), Gaussian(), 2, prior=GaussianPrior(0.1))
+NETWORK, ODD = Problem(Mlp((2,)), Gaussian(), 2), Problem(Cubic(), Gaussian(), 2)
+UNFIT = [
+    ("vifa", {"latent_dim": 4}, LINEAR, "latent_dim 4 exceeds the 3 parameters"),
+    ("vifa-two-stage", {"latent_dim": 4}, LINEAR, "latent_dim 4 exceeds the 3 parameters"),
+    ("fa-optimum", {"latent_dim": 4}, LINEAR, "latent_dim 4 exceeds the 3 parameters"),
+    ("slang", {"rank": 4}, LINEAR, "rank 4 exceeds the 3 parameters"),
+    ("swag", {"rank": 4}, LINEAR, "rank 4 exceeds the 3 parameters"),
+    ("iterates-fa", {"latent_dim": 3}, LINEAR, "latent_dim 3 does not suit 3 dimensions: give one of 1 to 2"),
+    ("sgd-iterates", {}, Problem(Linear(), Gaussian(), 2000), "2001 parameters are too many .* use swag"),
+    ("conjugate", {}, NETWORK, "no closed form"),
+    ("conjugate", {}, Problem(Linear(), Bernoulli(), 2), "no closed form"),
+    ("fa-optimum", {}, NETWORK, "no closed form"),
+    ("fa-optimum", {}, Problem(Linear(), Bernoulli(), 2), "no closed form"),
+    ("noisy-kfac", {}, ODD, "needs a model of dense layers, not Cubic; use linear or mlp"),
+    ("noisy-kfac", {"statistics_every": 30}, NETWORK, "inverses_every 100 is no multiple of statistics_every 30: in"),
+    ("noisy-kfac", {"inverses_every": 15}, NETWORK, "inverses_every 15 is no multiple of statistics_every 10: inv"),
+    ("noisy-kfac", {}, BIASED, "needs one prior precision for all parameters: leave out bias_precision"),
+    ("hierarchical-vadam", {}, BIASED, "leave the prior out"),
+    ("hierarchical-vadam", {"shared": "leaving"}, Problem(Module("torch.nn:Linear"), Gaussian(), 2), "dense layers"),
+    ("mc-dropout", {}, ODD, "model Cubic is not made of dense layers: use linear or mlp"),
+    ("last-layer-laplace", {}, Problem(Linear(), Categorical(), 1001, 10), "10020 parameters"),
+    ("last-layer-laplace", {}, ODD, "Cubic is not made of dense layers"),
+]
+"""Settings that do not suit a problem."""
+FIT = [
+    ("vifa", {"latent_dim": 3}, LINEAR),
+    ("fa-optimum", {"latent_dim": 3}, LINEAR),
+    ("slang", {"rank": 3}, LINEAR),
+    ("swag", {"rank": 3}, LINEAR),
+    ("iterates-fa", {"latent_dim": 2}, LINEAR),
+    ("sgd-iterates", {}, Problem(Linear(), Gaussian(), 1999)),
+    ("noisy-kfac", {}, NETWORK),
+]
+"""The last that do."""
+
+
 @pytest.fixture(params=[name for name in METHODS.names() if hasattr(METHODS.get(name), "step")])
 def method(request):
     return METHODS.get(request.param)(**SETTINGS.get(request.param, {}))
+
+
+@pytest.mark.parametrize(("names", "settings", "message"), BAD)
+def test_bad_settings_are_refused(names, settings, message):
+    for name in names:
+        with pytest.raises(ValueError, match=message):
+            MethodComponent.model_validate({"name": name, **settings})
+
+
+@pytest.mark.parametrize(("name", "settings", "problem", "message"), UNFIT)
+def test_what_does_not_fit_is_refused(name, settings, problem, message):
+    with pytest.raises(InputError, match=message) as error:
+        METHODS.get(name)(**settings).check(problem)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("name", "settings", "problem"), FIT)
+def test_what_just_fits_is_taken(name, settings, problem):
+    METHODS.get(name)(**settings).check(problem)
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_settings_are_frozen_and_hashable(name):
+    method = METHODS.get(name)()
+    assert dataclasses.is_dataclass(method)
+    assert hash(method) == hash(dataclasses.replace(method))
+    assert isinstance(method.version, int)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        method.version = 2
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_what_no_contract_documents_is_documented(name):
+    kind = METHODS.get(name)
+    protocols = (base.Method, base.MinibatchMethod, base.DirectMethod, base.ExternalMethod, base.StreamMethod)
+    contract = {member for protocol in protocols for member in vars(protocol)}
+    settings = {field.name for field in dataclasses.fields(kind)}
+    for member in dir(kind):
+        if not member.startswith("_") and member not in {*contract, *settings, "version"}:
+            assert inspect.getdoc(getattr(kind, member)), f"{kind.__name__}.{member}"
+
+
+@pytest.mark.parametrize("name", DIRECT)
+def test_direct_methods_find_the_posterior(name):
+    method, target = METHODS.get(name)(), linear_gaussian()
+    method.check(target.problem)
+    first, again = fit(method, target), fit(method, target)
+    first.check()
+    assert first.mean().dtype == torch.float64
+    assert torch.equal(first.mean(), again.mean())
+    assert torch.equal(first.covariance(), again.covariance())
+    if not method.deterministic:  # at least half of its 10,000 draws count, for each of three parameters
+        assert target.posterior.whiten(first.mean() - target.posterior.mean()).abs().max() < 4.5 * 5000**-0.5
+        return
+    rtol = 1e-6 if name == "fa-elbo" else 1e-10  # its mean comes from a numerical search
+    torch.testing.assert_close(first.mean(), target.posterior.mean(), rtol=rtol, atol=1e-12)
 
 
 def at(tree, index):
@@ -71,13 +209,6 @@ class Case:
             state = step(state, self.batches, self.hyper if hyper is None else hyper, noise, update)
             path.append(state)
         return path
-
-
-def test_settings_are_frozen_and_hashable(method):
-    assert dataclasses.is_dataclass(method)
-    assert hash(method) == hash(dataclasses.replace(method))
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        setattr(method, dataclasses.fields(method)[0].name, None)
 
 
 def test_declarations(method):

@@ -1,0 +1,138 @@
+"""Components from outside the package are called once before anything is trained, so that a slip in one costs nothing.
+
+Those of the package are not: its tests call them, and numbers that a posterior has before training prove little.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from torch.utils._pytree import tree_leaves
+
+from bdl.errors import InputError, in_one_line
+from bdl.execution.groups import estimated
+from bdl.execution.scoring import Buffers, computed, evaluation, score
+from bdl.metrics import METRICS
+from bdl.metrics.evaluation import Evaluation, Examples
+from bdl.plan.cell import Cell
+from bdl.plan.fingerprint import outside_files
+from bdl.plan.initial_check import ends, rows_at_once
+from bdl.plan.programs import final_fitting, program
+from bdl.posteriors.base import Posterior
+from bdl.registry import outside_file, outside_place
+from bdl.search.study import Setting
+from bdl.spec.labels import MetricName
+from bdl.training.fitting import EvaluationSchedule, Fitting
+
+_FEW = 100
+"""Training rows of a method without minibatches, and observations of one that learns from a stream."""
+_SAMPLES = 2
+"""Posterior samples of a prediction."""
+
+
+class _Begun(NamedTuple):
+    """What a method has made after its first update."""
+
+    posterior: Posterior
+    buffers: Buffers
+    hyper: Setting
+
+
+def rehearse(cells: Iterable[Cell]) -> None:
+    """Call each method and score once, in cells that have a component from outside the package.
+
+    The method makes one update on the first split (one without minibatches is fitted to a few rows), and the scores are
+    those of what it has made by then. Equal components are called for one cell alone.
+
+    Parameters
+    ----------
+    cells
+        The plan, with its references.
+
+    Raises
+    ------
+    InputError
+        If one raises, with the file and the line where it does.
+    """
+    called = set[object]()
+    for cell in cells:
+        entry, outside = cell.settings, outside_files(cell)
+        steering = [entry.search.metric] if entry.search else []
+        metrics = [own for own in [*computed(cell), *steering] if outside or outside_file(METRICS.get(own.name))]
+        parts = [part and part.name for part in (entry.method, entry.model, entry.likelihood, entry.prior)]
+        asked = {metric.key: metric for metric in metrics if (*parts, metric.key) not in called}
+        if not asked and (not outside or tuple(parts) in called):
+            continue
+        called |= {tuple(parts), *((*parts, key) for key in asked)}
+        _call(cell, list(asked.values()), bool(outside))
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Let an error of a component that was given as a file be one line, with the place that it comes from."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        if (where := outside_place(error)) is None:
+            raise
+        raise InputError(f"{where}: {in_one_line(error)}") from None
+
+
+def _call(cell: Cell, metrics: Iterable[MetricName], outside: bool) -> None:
+    """Begin a fit of a cell, and compute scores; a fit with components of the package alone may not come about."""
+    begun = None
+    with _raising(f"entries.{cell.entry}", cell) if outside else suppress(Exception):
+        begun = _begin(cell)
+    if begun is None or not all(bool(leaf.isfinite().all()) for leaf in tree_leaves(begun.posterior)):
+        return
+    for metric in metrics:
+        with _raising(f"metric '{metric.name}'", cell):
+            score(_few(cell, evaluation(cell, cell.splits[0], *begun)), metric)
+
+
+@contextmanager
+def _raising(what: str, cell: Cell) -> Iterator[None]:
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        where = outside_place(error)
+        place = f" ({where})" if where else ""
+        told = f"{what} on {cell.dataset}: {in_one_line(error)}{place}; mend it: nothing was trained yet"
+        raise InputError(told) from None
+
+
+def _begin(cell: Cell) -> _Begun:
+    """Make the first update of a cell's first split, at the lower ends of what is searched."""
+    split = cell.splits[0]
+    hyper = {**ends(cell)[0], **estimated(cell, split)}
+    fitting: Fitting
+    if cell.settings.streams:
+        fitting, evaluations = final_fitting([(cell, split)], [hyper], False), EvaluationSchedule("observations", _FEW)
+    else:
+        shared, rows = program(cell), cell.rows(split).train
+        few = rows[:_FEW] if shared.schedule is None else rows
+        fitting, evaluations = (
+            shared.fitting(shared.trials([(*cell.identity, "start")], [few], [hyper])),
+            EvaluationSchedule("updates", 1),
+        )
+    snapshot = next(iter(fitting.run(evaluations)))
+    buffers = {name: value[0] for name, value in snapshot.buffers.items()}
+    return _Begun(fitting.posterior(snapshot, 0), buffers, hyper)
+
+
+def _few(cell: Cell, whole: Evaluation) -> Evaluation:
+    """Leave out rows where there are many, and most samples."""
+    if whole.problem is None:
+        return whole
+    most = rows_at_once(whole.problem)
+    test, training = (partial(_first, part, most) for part in (whole.test, whole.training))
+    return replace(whole, test=test, training=training, samples=_SAMPLES)
+
+
+def _first(part: Callable[[], Examples], most: int) -> Examples:
+    found = part()
+    return found._replace(x=found.x[:most], y=found.y[:most])

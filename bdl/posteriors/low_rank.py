@@ -1,0 +1,214 @@
+"""Gaussians of low rank plus diagonal, in the covariance or in the precision, never formed densely."""
+
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from bdl.errors import InputError
+from bdl.posteriors.base import Gaussian, GaussianFamily, check_positive, check_shape, check_vector
+
+
+class _Fields(NamedTuple):
+    loc: Tensor
+    factors: Tensor
+    diag: Tensor
+
+
+class _LowRank(_Fields, GaussianFamily):
+    _rank_name: ClassVar[str]
+
+    @property
+    def rank(self) -> int:
+        """Number of columns of the factors."""
+        return self.factors.shape[-1]
+
+    def _cholesky(self) -> Tensor:
+        """Return the Cholesky factor that the verbs need.
+
+        Unlike `cholesky`, `cholesky_ex` does not raise: under vmap a diverged posterior (NaN) then stays
+        alone with its NaN instead of ending the whole batch.
+        """
+        raise NotImplementedError
+
+    def _validate(self) -> None:
+        check_vector("loc", self.loc)
+        if self.factors.ndim != 2 or len(self.factors) != self.dim:
+            wanted = f"({self.dim}, {self._rank_name})"
+            raise InputError(f"factors has shape {tuple(self.factors.shape)}: give it shape {wanted}")
+        if self.rank > self.dim:
+            raise InputError(f"{self.rank} factors for {self.dim} parameters: use at most {self.dim} factors")
+        check_shape("diag", self.diag, self.dim)
+        check_positive("diag", self.diag)
+
+
+class FactorAnalysis(_LowRank):
+    """N(loc, F F^T + diag(psi)), the law of theta = loc + F h + psi^{1/2} o z with standard-normal h and z.
+
+    Every verb but `covariance` costs O(D K^2) or less, by the Woodbury identity with the K x K matrix
+    I + F^T diag(psi)^{-1} F. The noise of a sample is (h, z), of K + D values.
+
+    Parameters
+    ----------
+    loc
+        Mean, shape (D,).
+    factors
+        F, shape (D, K), K <= D.
+    diag
+        psi, positive, shape (D,).
+
+    References
+    ----------
+    Bishop (2006), Pattern Recognition and Machine Learning, section 12.2.4 (factor analysis) and
+    equation C.7 (Woodbury).
+    """
+
+    _rank_name = "K"
+
+    @property
+    def noise_dim(self) -> int:
+        return self.rank + self.dim
+
+    def variance(self) -> Tensor:
+        return self.factors.square().sum(-1) + self.diag
+
+    def covariance(self) -> Tensor:
+        return self.factors @ self.factors.mT + self.diag.diag_embed()
+
+    def sample(self, noise: Tensor) -> Tensor:
+        h, z = torch.split(noise, [self.rank, self.dim], dim=-1)
+        return self.loc + h @ self.factors.mT + self.diag.sqrt() * z
+
+    def gain(self) -> Tensor:
+        """Return S^{-1} F, shape (D, K), which regresses the factors on theta: E[h | theta] = gain^T (theta - loc)."""
+        return self.factors / self.diag.unsqueeze(-1) @ torch.cholesky_inverse(self._cholesky())
+
+    def log_det(self) -> Tensor:
+        # log |I + F^T diag(psi)^{-1} F| + sum log psi
+        return 2 * self._cholesky().diagonal(dim1=-2, dim2=-1).log().sum() + self.diag.log().sum()
+
+    def whiten(self, delta: Tensor) -> Tensor:
+        """Return (m, psi^{-1/2} o (delta - F m)) with m = gain^T delta, shape (..., D) -> (..., K + D).
+
+        The shortest noise is the ridge regression of delta on F, hence m is the posterior mean of h. A
+        rounding error in m changes the squared norm only to second order.
+        """
+        m = delta @ self.gain()
+        return torch.cat([m, (delta - m @ self.factors.mT) / self.diag.sqrt()], dim=-1)
+
+    def precision_diagonal(self) -> Tensor:
+        """Return (1 - leverage) / psi with leverage_i = F_i . gain_i, below 1; shape (D,).
+
+        Where psi_i is far below the other noise the leverage nears 1 and the difference loses as many
+        digits as psi_i is below 1 / S^{-1}_ii; float64 bears nine decades of psi.
+        """
+        return (1 - (self.factors * self.gain()).sum(-1)) / self.diag
+
+    def trace_solve(self, other: Gaussian) -> Tensor:
+        return other.whiten(self.factors.mT).square().sum() + self.diag @ other.precision_diagonal()
+
+    def _cholesky(self) -> Tensor:
+        eye = torch.eye(self.rank, dtype=self.factors.dtype, device=self.factors.device)
+        inner = eye + self.factors.mT @ (self.factors / self.diag.unsqueeze(-1))
+        factor: Tensor = torch.linalg.cholesky_ex(inner).L
+        return factor
+
+
+class LowRankPrecision(_LowRank):
+    """N(loc, P^{-1}) with P = U U^T + diag(d).
+
+    With W = diag(d)^{-1/2} U and the Cholesky factor R R^T = I + W^T W, of size L x L, a square root of the
+    covariance and its inverse are
+
+        A = diag(d)^{-1/2} (I - W R^{-T} (I + R)^{-1} W^T),    A^{-1} = (I + W (I + R^T)^{-1} W^T) diag(d)^{1/2}.
+
+    Every verb but `covariance` costs O(D L^2) or less.
+
+    Parameters
+    ----------
+    loc
+        Mean, shape (D,).
+    factors
+        U, shape (D, L), L <= D; columns may be zero.
+    diag
+        d, positive, shape (D,).
+
+    Notes
+    -----
+    Mishkin et al. (2018), SLANG, appendix A.2, sample with another such root, which divides by the Cholesky
+    factor of U^T diag(d)^{-1} U and so needs U of full rank; their print has I + V^T V for I + A^T A.
+    """
+
+    _rank_name = "L"
+
+    def variance(self) -> Tensor:
+        """Return (1 - leverage) / d with leverage_i = |R^{-1} W_i|^2, below 1; shape (D,).
+
+        Where d_i is far below the precision P_ii given the others, the difference loses as many digits;
+        float64 bears nine decades of d.
+        """
+        return (1 - self._leverage_root().square().sum(-1)) / self.diag
+
+    def covariance(self) -> Tensor:
+        root = self._leverage_root() * self.diag.rsqrt().unsqueeze(-1)
+        return self.diag.reciprocal().diag_embed() - root @ root.mT
+
+    def sample(self, noise: Tensor) -> Tensor:
+        return self.loc + self._shrink(noise, self._core()) * self.diag.rsqrt()
+
+    def solve(self, vector: Tensor) -> Tensor:
+        """Return P^{-1} vector, shape (..., D) -> (..., D), as A A^T vector.
+
+        Woodbury's formula takes a difference that leaves 1 / (1 + |W|^2) of a component along W; each of the
+        two roots leaves the square root of that, which costs half as many digits.
+        """
+        core, scale = self._core(), self.diag.rsqrt()
+        inner = self._shrink(vector * scale, core.mT)
+        return self._shrink(inner, core) * scale
+
+    def log_det(self) -> Tensor:
+        return -2 * self._cholesky().diagonal(dim1=-2, dim2=-1).log().sum() - self.diag.log().sum()
+
+    def whiten(self, delta: Tensor) -> Tensor:
+        plus = _plus_identity(self._cholesky())
+        inner: Tensor = torch.linalg.solve_triangular(plus, self._scaled().mT, upper=False)
+        return delta * self.diag.sqrt() + delta @ self.factors @ inner
+
+    def precision_diagonal(self) -> Tensor:
+        return self.factors.square().sum(-1) + self.diag
+
+    def trace_solve(self, other: Gaussian) -> Tensor:
+        # the difference of what diag(d)^{-1} gives and what U takes away
+        root = self._leverage_root() * self.diag.rsqrt().unsqueeze(-1)
+        return (other.precision_diagonal() / self.diag).sum() - other.whiten(root.mT).square().sum()
+
+    def _shrink(self, rows: Tensor, core: Tensor) -> Tensor:
+        """Apply I - W core W^T to each row, shape (..., D) -> (..., D)."""
+        scaled = self._scaled()
+        return rows - rows @ scaled @ core.mT @ scaled.mT
+
+    def _core(self) -> Tensor:
+        """Return R^{-T} (I + R)^{-1}, shape (L, L)."""
+        root = self._cholesky()
+        eye = torch.eye(self.rank, dtype=root.dtype, device=root.device)
+        inner = torch.linalg.solve_triangular(root + eye, eye, upper=False)
+        core: Tensor = torch.linalg.solve_triangular(root.mT, inner, upper=True)
+        return core
+
+    def _scaled(self) -> Tensor:
+        """Return W, shape (D, L)."""
+        return self.factors * self.diag.rsqrt().unsqueeze(-1)
+
+    def _cholesky(self) -> Tensor:
+        scaled = self._scaled()
+        factor: Tensor = torch.linalg.cholesky_ex(_plus_identity(scaled.mT @ scaled)).L
+        return factor
+
+    def _leverage_root(self) -> Tensor:
+        """Return W R^{-T}, shape (D, L): the covariance is d^{-1/2} (I - its square) d^{-1/2}."""
+        root: Tensor = torch.linalg.solve_triangular(self._cholesky().mT, self._scaled(), upper=True, left=False)
+        return root
+
+
+def _plus_identity(matrix: Tensor) -> Tensor:
+    return matrix + torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)

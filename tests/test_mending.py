@@ -1,0 +1,362 @@
+"""What goes wrong in a component from outside, or on the disk, costs that part alone, and is mended by a command."""
+
+import json
+import os
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import bdl
+from bdl.errors import InputError
+from bdl.execution.groups import FinalGroup, SearchGroup
+
+TINY = """
+name: tiny
+title: A tiny benchmark
+datasets: [diabetes]
+splits: 2
+entries:
+  plain:
+    model: {name: linear}
+    likelihood: {name: gaussian}
+    method: {name: METHOD}
+    training: {epochs: 1, batch_size: 10}
+    hyper: {learning_rate: 0.01, noise_precision: 0.001}
+    search: {sampler: random, trials: 2, folds: 3, metric: nmll, space: {prior_precision: {low: 0.1, high: 1}}}
+evaluation: {samples: 5}
+metrics: [rmse, METRIC]
+"""
+SCORE = """from dataclasses import dataclass
+from typing import ClassVar
+from bdl.metrics import MetricInfo
+
+@dataclass(frozen=True)
+class Own:
+    info: ClassVar[MetricInfo] = MetricInfo("Own", "fraction", "lower", "predictive", "regression")
+
+    def __call__(self, evaluation):
+        return BODY
+"""
+METHOD = """from dataclasses import dataclass
+from bdl.methods.bbb import BayesByBackprop
+
+@dataclass(frozen=True)
+class Own(BayesByBackprop):
+    def due(self, counters):
+        if FAULT:
+            raise ValueError("boom")
+        return super().due(counters)
+"""
+DIRECT = """from dataclasses import dataclass
+from bdl.methods.conjugate import Conjugate
+
+@dataclass(frozen=True)
+class Own(Conjugate):
+    def fit(self, problem, x, y, hyper, seed):
+        return super().fit(problem, x.nothing, y, hyper, seed)
+"""
+FIXED = """    method: {name: METHOD}
+    hyper: {prior_precision: 1, noise_precision: 0.001}
+"""
+STEPPING = """from dataclasses import dataclass
+from bdl.methods.vifa import Vifa
+
+@dataclass(frozen=True)
+class Own(Vifa):
+    def step(self, *args, **kwargs):
+        return super().stop(*args, **kwargs)
+"""
+LATE = "1 / 0 if evaluation.samples > 2 else 0.5"
+"""Of a score that raises after training alone: before it there are few samples."""
+STORED = Path("results/tiny")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def run(invoke):
+    def call(*words):
+        return invoke("run", "tiny.yaml", "--no-compile", "--tracking", "none", *words)
+
+    return call
+
+
+def write(method="bbb", metric="nmll", text=TINY):
+    Path("tiny.yaml").write_text(text.replace("METHOD", method).replace("METRIC", metric), "utf-8")
+
+
+def write_direct(method="conjugate", metric="nmll", more=""):
+    head, tail = TINY[: TINY.index("    method:")], TINY[TINY.index("evaluation:") :]
+    write(method, metric, head + FIXED + more + tail)
+
+
+def write_score(body):
+    write(metric="'score.py:Own'")
+    Path("score.py").write_text(SCORE.replace("BODY", body), "utf-8")
+
+
+def write_method(fault):
+    write(method="method.py:Own")
+    Path("method.py").write_text(METHOD.replace("FAULT", fault), "utf-8")
+
+
+def rows(stage="final"):
+    table = pd.read_parquet(STORED / "trials.parquet")
+    return table[table.stage == stage].reset_index(drop=True)
+
+
+def posteriors():
+    return {path: path.read_bytes() for path in (STORED / "posteriors").glob("*.safetensors")}
+
+
+def searched_alone(monkeypatch):
+    """Let no search be made."""
+    monkeypatch.delattr(SearchGroup, "run")
+
+
+def refusal(result):
+    code, out, err = result
+    assert (code, out, err.count("\n")) == (2, "", 1), out + err
+    return err
+
+
+def test_a_score_with_a_slip_is_refused_before_anything_is_trained(run):
+    write_score("evaluation.predicitons")
+    err = refusal(run())
+    assert "metric 'score.py:Own' on diabetes: AttributeError: 'Evaluation' object has no attribute" in err
+    assert f"({Path('score.py').resolve()}, line 10)" in err
+    assert not STORED.exists()
+
+
+@pytest.mark.parametrize("metric", ["score.py:Own", "sys.py:Own"])
+def test_what_a_score_raises_of_any_kind_is_told_before_training(run, metric):
+    write(metric=f"'{metric}'")
+    body = "__import__('sys').exit(0)" if metric == "sys.py:Own" else "[][0]"
+    Path(metric.partition(":")[0]).write_text(SCORE.replace("BODY", body), "utf-8")
+    assert ("SystemExit: 0" if "sys" in metric else "IndexError: list index") in refusal(run())
+
+
+def test_a_method_with_a_slip_is_refused_before_anything_is_trained(run):
+    write_method("mising")
+    err = refusal(run())
+    assert "entries.plain on diabetes: NameError: name 'mising' is not defined" in err
+    assert f"({Path('method.py').resolve()}, line 7)" in err
+
+
+def test_an_update_of_a_method_is_made_before_the_search(run):
+    write(method="method.py:Own")
+    Path("method.py").write_text(STEPPING, "utf-8")
+    err = refusal(run())
+    assert "AttributeError: 'super' object has no attribute 'stop'" in err
+    assert "method.py, line 7)" in err
+    assert not STORED.exists()
+
+
+def test_a_method_without_minibatches_is_called_too(run):
+    write_direct("method.py:Own")
+    Path("method.py").write_text(DIRECT, "utf-8")
+    assert "AttributeError: 'Tensor' object has no attribute 'nothing'" in refusal(run())
+
+
+def test_an_error_of_a_component_while_the_run_is_laid_out_is_one_line(run):
+    write(method="method.py:Own")
+    slip = METHOD.replace("FAULT", "False") + "\n    def check(self, problem):\n        problem.nothing()\n"
+    Path("method.py").write_text(slip, "utf-8")
+    err = refusal(run())
+    assert "method.py, line 12: AttributeError: 'Problem' object has no attribute 'nothing'" in err
+
+
+def test_a_score_that_raises_empties_its_column_and_is_computed_when_it_is_mended(run, invoke, monkeypatch):
+    write_score(LATE)
+    code, out, err = run()
+    assert (code, err) == (1, "")
+    assert "Everything is in the store" not in out
+    last = out.splitlines()[-1]
+    assert last.startswith("2 scores could not be computed (own: ZeroDivisionError: division by zero (")
+    assert last.endswith("mend it, and compute them without training by: bdl-bench run tiny.yaml")
+    before, kept = rows(), posteriors()
+    assert list(before.status) == ["ok", "ok"]
+    assert before.rmse.notna().all()
+    assert before.own.isna().all()
+    assert len(kept) == 2
+    assert "not computed: own: ZeroDivisionError" in (STORED / "table.md").read_text("utf-8")
+    assert "final, 2 fits of splits 0, 1: own: ZeroDivisionError" in invoke("failures", "tiny.yaml")[1]
+
+    code, out, _ = run()
+    assert code == 1, "the same command again still says so"
+    assert "Nothing is left to train, but 2 of 2 final fits lack scores." in out
+    Path("score.py").write_text(SCORE.replace("BODY", "0.25"), "utf-8")
+    with monkeypatch.context() as patch:
+        for group in (SearchGroup, FinalGroup):
+            patch.delattr(group, "run")
+        code, out, _ = run()
+    assert code == 0
+    after = rows()
+    assert list(after.own) == [0.25, 0.25]
+    assert after.reason.isna().all()
+    assert list(after.rmse) == list(before.rmse)
+    assert posteriors() == kept
+    assert "not computed" not in (STORED / "table.md").read_text("utf-8")
+    assert "Everything is in the store already." in run()[1]
+
+
+def test_a_score_whose_file_changed_is_computed_again(run, monkeypatch):
+    write_score("0.5")
+    assert run()[0] == 0
+    assert list(rows().own) == [0.5, 0.5]
+    Path("score.py").write_text(SCORE.replace("BODY", "0.7"), "utf-8")
+    monkeypatch.delattr(FinalGroup, "run")
+    assert run()[0] == 0
+    assert list(rows().own) == [0.7, 0.7]
+
+
+def test_fits_that_failed_are_made_again_and_their_search_is_kept(run, monkeypatch):
+    """Fits of folds make 26 updates, final ones 39, and a rehearsal one."""
+    write_method("counters.updates > 30")
+    code, out, err = run()
+    assert (code, err) == (1, "")
+    last = out.splitlines()[-1]
+    assert last.startswith("2 fits failed (ValueError: boom); to see where: bdl-bench failures tiny.yaml --traceback; ")
+    assert last.endswith("mend it, and make them again by: bdl-bench run tiny.yaml --retry-failed")
+    search = rows("search")
+    assert list(search.status) == ["ok"] * 12
+
+    code, out, _ = run()
+    assert code == 1
+    assert "Nothing is left to do, but 2 of 2 final fits failed." in out
+    assert "Everything" not in out
+    assert "--retry-failed" in out.splitlines()[-1]
+
+    write_method("False")
+    searched_alone(monkeypatch)
+    code, out, err = run("--retry-failed")
+    assert (code, err) == (0, "")
+    assert "fits that failed and are made again: 2" in out
+    assert "method.py has changed since 12 of the fits in the store were made with it: they are kept;" in out
+    assert list(rows().status) == ["ok", "ok"]
+    same = ["split", "trial", "fold", "status", "hyper_prior_precision", "nmll", "seconds"]
+    pd.testing.assert_frame_equal(rows("search")[same], search[same])
+
+
+def test_a_search_that_raised_is_made_again_too(run):
+    write_method("counters.updates > 20")
+    assert run()[0] == 1
+    write_method("False")
+    assert run("--retry-failed")[0] == 0
+    assert list(rows("search").status) == ["ok"] * 12
+    assert list(rows().status) == ["ok", "ok"]
+
+
+def test_dry_runs_make_nothing_again(run):
+    write()
+    assert "--dry-run --retry-failed" in refusal(run("--dry-run", "--retry-failed"))
+
+
+def test_a_first_run_of_a_direct_method_does_not_say_that_all_is_there(run):
+    write_direct()
+    code, out, _ = run()
+    assert code == 0
+    assert "in the store already" not in out
+    assert "Everything is in the store already." in run()[1]
+
+
+def test_a_method_whose_file_changed_is_told_and_its_fits_are_kept(run):
+    write_method("False")
+    assert run()[0] == 0
+    before = rows()
+    write_method("0 > 1")
+    code, out, _ = run()
+    assert code == 0
+    assert "method.py has changed since 14 of the fits in the store were made with it: they are kept; " in out
+    assert "--fresh" in out
+    pd.testing.assert_frame_equal(rows(), before)
+    assert run("--fresh")[0] == 0
+    assert "has changed since" not in run()[1]
+
+
+@pytest.mark.parametrize("harm", ["missing", "empty", "short", "text"])
+def test_a_posterior_that_is_lost_is_noticed_and_its_fit_alone_is_made_again(run, harm, monkeypatch):
+    write()
+    assert run()[0] == 0
+    before, kept, search = rows(), posteriors(), rows("search")
+    path, content = next(iter(kept.items()))
+    changed = {"empty": b"", "short": content[:-1], "text": b"no posterior at all" * 9}
+    path.unlink() if harm == "missing" else path.write_bytes(changed[harm])
+    made = []
+    original = FinalGroup.run
+    monkeypatch.setattr(FinalGroup, "run", lambda self, report: made.append(self.members) or original(self, report))
+    searched_alone(monkeypatch)
+    code, out, err = run()
+    assert (code, err) == (0, "")
+    assert "posteriors missing or damaged: 1; these fits are made again, with the search that is kept" in out
+    assert [len(members) for members in made] == [1]
+    assert posteriors() == kept
+    pd.testing.assert_frame_equal(rows("search"), search)
+    times = ["seconds", "width", "runtime"]  # of a group of one split
+    pd.testing.assert_frame_equal(rows().drop(columns=times), before.drop(columns=times))
+
+
+def test_a_posterior_of_which_a_byte_changed_is_noticed_when_it_is_read(run):
+    write()
+    assert run()[0] == 0
+    kept = posteriors()
+    path, content = next(iter(kept.items()))
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert run()[0] == 0, "of the size that it had: it is not read"
+    write(metric="nmll, joint_nll")
+    code, out, err = run()
+    assert (code, err) == (0, "")
+    assert "posteriors missing or damaged: 1;" in out
+    assert posteriors() == kept
+    assert rows().joint_nll.notna().all()
+
+
+def test_readers_of_a_damaged_posterior_say_to_run_again_which_mends_it(run):
+    write()
+    assert run()[0] == 0
+    kept = posteriors()
+    for path, content in kept.items():
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    results = bdl.results("tiny.yaml")
+    with pytest.raises(InputError, match="is damaged; run again, which makes this fit alone"):
+        results.posterior("diabetes", "plain", 0)
+    assert run()[0] == 0
+    assert results.posterior("diabetes", "plain", 0).posterior.mean().isfinite().all()
+
+
+def test_a_figure_that_finds_a_posterior_damaged_has_its_fit_made_again(run, monkeypatch):
+    """Figures of a posterior read those of split 0 at the end of a run."""
+    write_direct(metric="rel_mean_dist", more="    reference: {name: conjugate}\n")
+    assert run()[0] == 0
+    kept = posteriors()
+    for path, content in kept.items():
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    code, out, err = run()
+    assert (code, err) == (0, ""), out
+    assert "posteriors missing or damaged: 1;" in out
+    assert sum(posteriors().get(path) == content for path, content in kept.items()) == 1
+
+
+def test_a_component_is_the_content_of_its_file_whatever_its_time(tmp_path):
+    """A cache of bytecode would take a file of the same size and second for what it was."""
+    from bdl.registry import Registry, outside_file
+
+    path = tmp_path / "own.py"
+    registry = Registry("thing", {})
+    found = []
+    for text in ("value = 1\n", "value = 2\n"):
+        path.write_text(text, "utf-8")
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+        found.append(registry.get(f"{path}:value"))
+    assert found == [1, 2]
+    assert outside_file(FinalGroup) is None
+    path.write_text("class Own:\n    pass\n", "utf-8")
+    own = registry.get(f"{path}:Own")
+    import hashlib
+
+    assert outside_file(own) == ("own.py", hashlib.sha256(path.read_bytes()).hexdigest()) == outside_file(own())
+    assert json.dumps(outside_file(own))
