@@ -3,13 +3,13 @@
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from annotated_types import Ge, Len
+from annotated_types import Ge
 
 from bdl.data.dataset import Dataset
 from bdl.data.files import data_directory
-from bdl.data.table_settings import TableSettings
+from bdl.data.table_settings import CsvSettings, TableSettings
 from bdl.errors import InputError
 
 if TYPE_CHECKING:
@@ -40,44 +40,10 @@ class Table(TableSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Csv(Table):
-    """A file of text with a line a row.
+class Csv(CsvSettings, Table):
+    """A file of text with a line a row."""
 
-    Parameters
-    ----------
-    path
-        The file, relative to the working directory.
-    target
-        Name of the column that is predicted.
-    separator
-        What stands between values; None for that of comma, semicolon, tab and bar that the first line has most of.
-    decimal
-        Decimal point.
-    thousands
-        What stands between groups of three digits: ``,`` in 1,234.5; None if nothing does.
-    gaps
-        Texts that stand for a gap, as ``NA``; None for those of `pandas.read_csv`, of which words such as ``NA`` and
-        ``None`` are refused among categories, as they may be one.
-    encoding
-        How the text is encoded, as Python names it: ``utf-8``, ``latin-1``, ``utf-16``.
-    header
-        Whether the first line has the names of the columns; without it they are called 0, 1, 2, ...
-    """
-
-    path: str
-    target: str
     comes: ClassVar[str] = "your file"
-    separator: Annotated[str, Len(1, 1)] | None = None
-    decimal: Literal[".", ","] = "."
-    thousands: Literal[",", ".", "'", " "] | None = None
-    gaps: tuple[str, ...] | None = None
-    encoding: str = "utf-8"
-    header: bool = True
-
-    @property
-    def called(self) -> str:
-        """The file's name without its ending."""
-        return Path(self.path).stem
 
     def read(self) -> "tuple[pd.DataFrame, str]":
         """Read the columns, and name the target."""

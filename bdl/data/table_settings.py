@@ -2,9 +2,10 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from annotated_types import Gt, Lt
+from annotated_types import Gt, Len, Lt
 
 from bdl.data.dataset import Task
 from bdl.errors import InputError
@@ -64,3 +65,43 @@ class TableSettings(ABC):
     @abstractmethod
     def called(self) -> str:
         """What tables and figures call it, unless a benchmark gives it a label."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CsvSettings(TableSettings):
+    """How a file of text with a line a row is read.
+
+    Parameters
+    ----------
+    path
+        The file, relative to the working directory.
+    target
+        Name of the column that is predicted.
+    separator
+        What stands between values; None for that of comma, semicolon, tab and bar that the first line has most of.
+    decimal
+        Decimal point.
+    thousands
+        What stands between groups of three digits: ``,`` in 1,234.5; None if nothing does.
+    gaps
+        Texts that stand for a gap, as ``NA``; None for those of `pandas.read_csv`, of which words such as ``NA`` and
+        ``None`` are refused among categories, as they may be one.
+    encoding
+        How the text is encoded, as Python names it: ``utf-8``, ``latin-1``, ``utf-16``.
+    header
+        Whether the first line has the names of the columns; without it they are called 0, 1, 2, ...
+    """
+
+    path: str
+    target: str
+    separator: Annotated[str, Len(1, 1)] | None = None
+    decimal: Literal[".", ","] = "."
+    thousands: Literal[",", ".", "'", " "] | None = None
+    gaps: tuple[str, ...] | None = None
+    encoding: str = "utf-8"
+    header: bool = True
+
+    @property
+    def called(self) -> str:
+        """The file's name without its ending."""
+        return Path(self.path).stem
