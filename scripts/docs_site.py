@@ -78,7 +78,7 @@ def made(config: MkDocsConfig) -> Iterator[tuple[str, str | bytes]]:
     for folder, title in published():
         table = (ROOT / f"results/{folder}/table.md").read_text("utf-8")
         pictures = [f"![{Path(path).stem}]({path}){{ loading=lazy }}" for path in figures(folder)]
-        whole = ["[All of it on one page](report.html)"] if folder == REPORTED else []
+        whole = ["[Report with figures, failures and errata](report.html)"] if folder == REPORTED else []
         yield f"results/{folder}/table.md", "\n\n".join([f"# {folder}", title, *whole, table, *pictures])
     yield f"results/{REPORTED}/report.html", report()
     yield from notebook(json.loads((ROOT / "docs/tour.ipynb").read_text("utf-8")))
@@ -115,7 +115,7 @@ def methods() -> str:
         f"[{', '.join(target.partition(':')[2] for target in targets)}]\n"
         for module, targets in sorted(modules.items(), key=lambda item: names[item[1][0]])
     ]
-    return "# Methods\n\nEach with its formula and its source, as its file says.\n\n" + "\n".join(sections)
+    return "# Methods\n\nEvery method with its formula and source.\n\n" + "\n".join(sections)
 
 
 def benchmarks() -> str:
@@ -127,8 +127,8 @@ def benchmarks() -> str:
         f"| {', '.join(f'[{folder}](results/{folder}/table.md)' for folder in links[name]) or name} | {title} |"
         for name, title in list_benchmarks()
     ]
-    about = "Links lead to published results. `bdl-bench run NAME` runs one, `bdl-bench describe NAME` tells more."
-    return "\n".join(["# Benchmarks", "", about, "", "| Name | What |", "|---|---|", *rows, ""])
+    about = "Links lead to published results. `bdl-bench run NAME` runs one, `bdl-bench describe NAME` describes it."
+    return "\n".join(["# Benchmarks", "", about, "", "| Name | Title |", "|---|---|", *rows, ""])
 
 
 def notebook(content: dict[str, Any]) -> Iterator[tuple[str, str | bytes]]:

@@ -3,7 +3,9 @@
 The final fit of one split of each cell is made again under its published setting, and its scores are held against the
 published ones; where a curve is published, up to the first tenth of the fit, and the scores there. A cell whose scores
 come out the same, but for what rounding does on another processor (docs/bits.md), gets today's identity. Another one
-has none in its provenance, and a note below its table, until it is made again. What is checked is not checked again:
+has none in its provenance, and a note below its table, until it is made again. What is checked is not checked again,
+unless `--again` asks for what came out otherwise: chaotic fits differ by some per cent with the instructions of the
+processor, and may be the same under others (`ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2`).
 
     python scripts/stamp_published.py check results/uci-regression --out results/versions.jsonl --minutes 5
     python scripts/stamp_published.py stamp results/uci-regression --out results/versions.jsonl
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
 
 from bdl.execution.groups import Chosen, FinalGroup
 from bdl.execution.scoring import computed, evaluation, scores
@@ -50,32 +53,41 @@ def main() -> None:
     parser.add_argument(
         "--minutes", type=float, default=math.inf, help="leave out cells that took longer when published"
     )
+    parser.add_argument("--again", action="store_true", help="check again what came out otherwise")
     given = parser.parse_args()
     for folder in given.folders:
-        (check if given.action == "check" else stamp)(folder, given.out, given.minutes)
+        if given.action == "stamp":
+            stamp(folder, given.out)
+        else:
+            check(folder, given.out, given.minutes, again=given.again)
 
 
-def check(folder: Path, out: Path, minutes: float) -> None:
+def check(folder: Path, out: Path, minutes: float, *, again: bool) -> None:
     """Make one split of each cell again."""
     known = _checks(out)
     points = read_frames(folder)[1]
     for cell, rows in _cells(folder):
         label = f"{folder}: {cell.label}"
-        if label in known:
+        if label in known and (not again or _is_same(known[label])):
             continue
         first = rows.sort_values("split").iloc[0]
         cost = first.seconds * (1 if pd.isna(first.get("width")) else first["width"]) / 60
         if cost > minutes:
             continue
         start = time.monotonic()
-        found = {"cell": label, **_again(cell, first, _curve(cell, points, int(first.split)))}
+        instructions = torch.backends.cpu.get_cpu_capability()
+        found = {
+            "cell": label,
+            "instructions": instructions,
+            **_again(cell, first, _curve(cell, points, int(first.split))),
+        }
         found["minutes"] = round((time.monotonic() - start) / 60, 2)
         with out.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(found) + "\n")
         print(f"{label}: {found.get('off')} {found.get('error', '')}", flush=True)
 
 
-def stamp(folder: Path, out: Path, minutes: float) -> None:
+def stamp(folder: Path, out: Path) -> None:
     """Write today's identities of the cells that came out the same, and mark the others."""
     known, path = _checks(out), folder / "provenance.json"
     content = json.loads(path.read_text("utf-8"))
@@ -92,8 +104,12 @@ def stamp(folder: Path, out: Path, minutes: float) -> None:
 
 
 def _checks(out: Path) -> dict[str, dict[str, Any]]:
-    lines = out.read_text("utf-8").splitlines() if out.exists() else []
-    return {found["cell"]: found for found in map(json.loads, lines)}
+    """Read the last check of each cell, or one that came out the same."""
+    known: dict[str, dict[str, Any]] = {}
+    for found in map(json.loads, out.read_text("utf-8").splitlines() if out.exists() else ()):
+        if not _is_same(known.get(found["cell"], {"error": "not checked"})):
+            known[found["cell"]] = found
+    return known
 
 
 def _cells(folder: Path) -> Iterator[tuple[Cell, pd.DataFrame]]:

@@ -1,6 +1,8 @@
 """The README, and what the pages of `docs/` say that can be checked."""
 
+import json
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,20 @@ def test_results_are_the_published_ones():
     vifa = [row for row in published if row.split("|")[2].strip().startswith("vifa-")]
     assert len(vifa) == 8
     assert printed == [re.sub("[¹²³⁴-⁹⁰]+", "", row) for row in [*published[:2], *vifa]]
+
+
+def test_verdicts_are_counted_by_source():
+    """A row for each source: values, match, better, worse, differs, print in error, open; durations are left out."""
+    words = ("match", "better", "worse", "differs", "print in error", "no difference shown", "undecided")
+    counts: dict[str, Counter[str]] = {}
+    for path in ROOT.glob("results/*/table.json"):
+        for row in json.loads(path.read_text("utf-8")):
+            if row["paper"] is not None and row["verdict"] in words:
+                counts.setdefault(row["paper_source"].split()[0], Counter())[row["verdict"]] += 1
+    columns = ([count.total(), *(count[word] for word in words)] for count in counts.values())
+    rows = re.findall(r"^\|.*?((?: \| \d+){7}) \|$", README, re.MULTILINE)
+    counted = sorted([int(number) for number in row.split(" | ")[1:]] for row in rows)
+    assert counted == sorted([*numbers[:-2], sum(numbers[-2:])] for numbers in columns)
 
 
 def test_adding_a_component_touches_two_places_at_most():
