@@ -8,6 +8,7 @@ import importlib
 import json
 import sys
 import traceback
+from abc import ABCMeta
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from functools import cached_property, lru_cache
@@ -15,7 +16,7 @@ from hashlib import sha256
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 from zlib import crc32
 
 from bdl.errors import InputError, unknown
@@ -35,16 +36,25 @@ class Registry:
         Name to ``"module:attribute"``.
     contracts
         Protocols, ``"module:attribute"``; every component follows one of them, if there are any.
+    bases
+        Base classes, ``"module:attribute"``; every component is derived from one of them, if there are any.
 
     Notes
     -----
     Entry points of the group ``bdl.<kind>s`` join the built-in names; a built-in name cannot be replaced.
     """
 
-    def __init__(self, kind: str, builtin: dict[str, str], contracts: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        kind: str,
+        builtin: dict[str, str],
+        contracts: tuple[str, ...] = (),
+        bases: tuple[str, ...] = (),
+    ) -> None:
         self.kind = kind
         self.builtin = builtin
         self.contracts = contracts
+        self.bases = bases
 
     @cached_property
     def targets(self) -> dict[str, str]:
@@ -129,7 +139,18 @@ class Registry:
 
     def lacking(self, component: type) -> str | None:
         """Describe what a dataclass lacks of the contract that it is nearest to; None if it follows one."""
+        if self.bases:
+            return self._unfinished(component)
         return _lacking(self.kind, self.contracts, component)
+
+    def _unfinished(self, component: type) -> str | None:
+        """Describe what a class lacks of the base class that it is derived from; None if nothing."""
+        for base in self.bases:
+            module, _, name = base.partition(":")
+            if issubclass(component, getattr(_load(self.kind, module), name)):
+                missing = sorted(cast(ABCMeta, component).__abstractmethods__)
+                return f"{', '.join(missing)}; see {base}" if missing else None
+        return f"a base class: derive it from {' or '.join(self.bases)}"
 
 
 class Label(str):
@@ -181,7 +202,7 @@ def _made(component: type, settings: str) -> Any:
 
 @lru_cache(maxsize=512)
 def _lacking(kind: str, contracts: tuple[str, ...], component: type) -> str | None:
-    known = {*dir(component), *getattr(component, "__dataclass_fields__", ())}
+    known = {*dir(component), *vars(component).get("__dataclass_fields__", ())}
     gaps = [(sorted(_members(kind, contract) - known), contract) for contract in contracts]
     missing, contract = min(gaps, key=lambda gap: len(gap[0]), default=([], ""))
     return f"{', '.join(missing)}; see {contract}" if missing else None

@@ -5,12 +5,14 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 
 SPINS = "2000"
 """Turns that a thread waits awake, some ten microseconds."""
 
 _KEPT = 2**31 - 1
-_OPTIONS = {-4: 0, -1: _KEPT}  # M_MMAP_MAX and M_TRIM_THRESHOLD of glibc's malloc.h
+_MMAP_MAX, _MMAP_THRESHOLD, _TRIM_THRESHOLD = -4, -3, -1  # malloc.h of glibc
+_LARGEST_MMAP_THRESHOLD = 32 << 20
 _VARIABLES = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(_KEPT), "THP_MEM_ALLOC_ENABLE": "1"}
 """The same for processes to come; the last makes torch ask for pages of 2 MB."""
 
@@ -27,10 +29,31 @@ def keep_pages() -> None:
     if told or not sys.platform.startswith("linux"):
         return
     os.environ.update({name: os.environ.get(name, value) for name, value in _VARIABLES.items()})
-    library = ctypes.CDLL(None)
-    if hasattr(library, "mallopt"):
-        for option, value in _OPTIONS.items():
-            library.mallopt(option, value)
+    _mallopt({_MMAP_MAX: 0, _TRIM_THRESHOLD: _KEPT})
+
+
+@lru_cache(maxsize=1)
+def keep_freed_memory() -> bool:
+    """Let the C library's allocator keep what is freed, for the rest of the process.
+
+    An update frees and takes the same few megabytes every millisecond. By default glibc gives them back to the system
+    each time, and half of the time of an update goes into page faults.
+
+    Returns
+    -------
+    bool
+        False where the C library is not glibc; nothing is changed then.
+    """
+    return _mallopt({_MMAP_THRESHOLD: _LARGEST_MMAP_THRESHOLD, _TRIM_THRESHOLD: _KEPT})
+
+
+def _mallopt(options: dict[int, int]) -> bool:
+    """Set options of glibc's allocator; return whether it took them all."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, TypeError, AttributeError):
+        return False
+    return all(bool(mallopt(option, value)) for option, value in options.items())
 
 
 def wait_briefly() -> None:

@@ -46,7 +46,7 @@ from peers.command import number, verdict
 from rich.console import Console
 from rich.table import Table
 
-from bdl.training.compiling import compiler_found
+from bdl.training.programs import compiler_found
 
 PARTS = ("methods", "gradients", "scaling")
 DIMS, EXAMPLES = (500, 5_000, 50_000, 500_000, 5_000_000), (10, 50, 200)

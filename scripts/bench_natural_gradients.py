@@ -45,7 +45,7 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from bdl.training.compiling import compiler_found
+from bdl.training.programs import compiler_found
 
 PARTS = ("updates", "sharing")
 DATASETS = ("australian", "a1a", "usps_3v5")

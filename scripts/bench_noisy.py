@@ -35,7 +35,7 @@ from torch import nn
 
 from bdl.data import Dataset
 from bdl.methods import METHODS
-from bdl.methods.base import Method
+from bdl.methods.base import MinibatchMethod
 from bdl.models.likelihoods import Categorical
 from bdl.models.networks import Mlp
 from bdl.models.problem import Problem
@@ -87,7 +87,7 @@ def rows(updates: int) -> tuple[np.ndarray, np.ndarray]:
     return np.maximum(x, 0), labels
 
 
-def digits(method: Method, updates: int) -> Workload[Method]:
+def digits(method: MinibatchMethod, updates: int) -> Workload[MinibatchMethod]:
     """Make one trial."""
     x, labels = rows(updates)
     dataset = Dataset("digits", x, labels.astype(np.float64), task="classification")

@@ -8,7 +8,7 @@ Three parts, all or some of them (``--parts``), all with K = 10; batch fits work
   Each should take at most 60 s (D = 100) and 240 s (D = 1000). Drawing the observations is timed apart.
 - ``large``: one stream with D = 11,000,000. Seconds per update, which should be at most 1, and peak memory in arrays of
   D K numbers, of which an estimator should need a few whatever D is. For online-px-em also an observation of a block
-  of 10. Each is measured before and after `bdl.training.memory.keep_freed_memory` (``kept``).
+  of 10. Each is measured before and after `bdl.runtime.keep_freed_memory` (``kept``).
 - ``batch``: the estimators, scikit-learn's FactorAnalysis (randomised SVD, on the whole sample, as published) and the
   batch fits from moments ``batch-svd`` and ``batch-exact`` on the same 100,000 observations of one stream, D = 100, and
   1000 with ``--all``: seconds, peak memory, and the relative distance to the covariance that they are drawn from.

@@ -41,7 +41,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bdl.methods.vifa import Vifa
-from bdl.training.compiling import compiler_found
+from bdl.training.programs import compiler_found
 
 COMPILED, EAGER, JAX = "engine, compiled", "engine, eager", "JAX"
 LOOP, TUNED_LOOP = "plain loop", "plain loop, tuned"

@@ -189,7 +189,7 @@ def test_a_new_name_has_no_digits_until_they_are_recorded(copy):
     edit(
         copy / "bdl/training/schedule.py",
         '"warmup": "bdl',
-        '"again": "bdl.training.rates:Warmup",\n        "warmup": "bdl',
+        '"again": "bdl.training.schedule:Warmup",\n        "warmup": "bdl',
     )
     done = run(copy, "--check", "again")
     assert done.stdout == "again has no golden digits: run `python scripts/golden.py --record`\n"

@@ -1,7 +1,7 @@
 """Factor-analysis models drawn at random, and observations from them (Brownlie 2022, section 4.4.1, Algorithm 3)."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -9,12 +9,13 @@ from torch import Tensor
 from bdl.errors import InputError
 from bdl.posteriors import FactorAnalysis
 
-if TYPE_CHECKING:
-    from bdl.data.streams import Scaling
-
 
 def factor_model(
-    seed: int, dim: int, latent_dim: int, spectrum: tuple[float, float], scaling: "Scaling" = "rows"
+    seed: int,
+    dim: int,
+    latent_dim: int,
+    spectrum: tuple[float, float],
+    scaling: Literal["rows", "columns"] = "rows",
 ) -> FactorAnalysis:
     """Draw a model N(c, F F^T + diag(psi)), float32.
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from bdl.posteriors import FactorAnalysis
 
-Scaling = Literal["rows", "columns"]
-
 FACTORS, LENGTH = 10, 100_000
 """Rank of the models, and observations that are drawn from each."""
 
@@ -40,7 +38,7 @@ class Stream:
 
     dim: Annotated[int, Ge(FACTORS + 1)]
     top: Annotated[float, Ge(1)]
-    scaling: Scaling = "rows"
+    scaling: Literal["rows", "columns"] = "rows"
     length: Annotated[int, Ge(1), Le(LENGTH)] = LENGTH
     splits: Annotated[int, Ge(1)] = 10
 

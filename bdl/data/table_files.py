@@ -7,22 +7,20 @@ import warnings
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pandas as pd
 
 from bdl.data import notation
 from bdl.data.conversion import short
+from bdl.data.table_settings import CsvSettings
 from bdl.errors import InputError
-
-if TYPE_CHECKING:
-    from bdl.data.local import Csv
 
 Frame = pd.DataFrame
 Column = pd.Series
 
 
-def read_csv(how: "Csv") -> Frame:
+def read_csv(how: CsvSettings) -> Frame:
     """Read a file of text.
 
     Raises
@@ -131,7 +129,7 @@ def _header(path: Path, file: Iterable[str], separator: str) -> list[str]:
     return names
 
 
-def _doubtful(how: "Csv", column: Column) -> bool:
+def _doubtful(how: CsvSettings, column: Column) -> bool:
     """Return whether the text of a column in the file has to be looked at as well."""
     if column.name in how.leave_out:
         return False
@@ -140,7 +138,7 @@ def _doubtful(how: "Csv", column: Column) -> bool:
     return how.gaps is None and bool(column.isna().any()) and pd.api.types.infer_dtype(column, skipna=True) == "string"
 
 
-def _check_read(how: "Csv", column: Column, raw: Column) -> None:
+def _check_read(how: CsvSettings, column: Column, raw: Column) -> None:
     """Refuse what pandas reads without a word: marks that do not stand between thousands, and words that are gaps."""
     raw = raw.str.strip()
     if pd.api.types.is_numeric_dtype(column):

@@ -40,10 +40,9 @@ METHODS = Registry(
         "importance-sampling": "bdl.methods.importance_sampling:ImportanceSampling",
         "moment-matching": "bdl.methods.moment_matching:MomentMatching",
     },
-    contracts=(
-        "bdl.methods.base:Method",
-        "bdl.methods.base:DirectMethod",
-        "bdl.methods.base:ExternalMethod",
+    bases=(
+        "bdl.methods.base:MinibatchMethod",
         "bdl.methods.base:StreamMethod",
+        "bdl.methods.base:ExternalMethod",
     ),
 )

@@ -1,11 +1,16 @@
-"""The method contracts, and base classes with what most methods answer alike.
+"""The contract of methods: two kinds, with a default for whatever a method need not say.
 
-A minibatch method is pure functions for ONE model, which the engine batches with `torch.func.vmap`.
+- A **stepped** method (`MinibatchMethod`, `StreamMethod`) is pure functions of tensors, which the engine calls once for
+  each update: with minibatches of rows, or with a stream of observations as its minibatches.
+- A method that **yields posteriors** (`ExternalMethod`) trains by itself. `Direct` is one that yields a single one.
+
+Every method is a frozen dataclass whose fields are its static YAML settings.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge
 from torch import Tensor
@@ -19,65 +24,23 @@ Noise = Mapping[str, Tensor]
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-class Method(Protocol):
-    """A minibatch method: a frozen dataclass whose fields are its static YAML settings.
-
-    The state is any pytree of tensors (a NamedTuple). Nothing is modified in place, nothing draws its own
-    random numbers, nothing branches on the value of a tensor. `MinibatchMethod` answers most of this, and declares
-    what a method may say more: `due`, `phase`, `groups`, `hyper_below` and `hyper_above`.
-    """
-
-    def __hash__(self) -> int:
-        """Hash by the settings, as a frozen dataclass does: compiled programs are kept by it."""
-        ...
-
-    @property
-    def hyper(self) -> tuple[str, ...]:
-        """Names of the per-trial hyper-parameters it needs beside those of the problem."""
-        ...
-
-    @property
-    def batches_per_step(self) -> int:
-        """Minibatches that one `step` consumes, L."""
-        ...
-
-    def check(self, problem: Problem) -> None:
-        """Raise `InputError` if the settings do not fit the problem."""
-        ...
-
-    def init_noise(self, problem: Problem) -> Shapes:
-        """Name and shape the standard normals that `init` needs."""
-        ...
-
-    def init(self, problem: Problem, noise: Noise) -> Any:
-        """Make the initial state."""
-        ...
-
-    def step_noise(self, problem: Problem) -> Shapes:
-        """Name and shape the standard normals that one `step` needs."""
-        ...
-
-    def step(self, state: Any, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Any:
-        """Update the state from L minibatches: `batches.x` is (L, M, d_in), `batches.y` is (L, M)."""
-        ...
-
-    def posterior(self, state: Any) -> Posterior:
-        """Return the approximate posterior over the flat parameter vector."""
-        ...
-
-
 @dataclass(frozen=True)
-class MinibatchMethod:
-    """Answers that most minibatch methods share: one learning rate, one minibatch an update, any problem will do."""
+class Method(ABC):
+    """What all methods declare; compiled programs are kept by the hash of their settings."""
 
     version: ClassVar[int] = 1
     """Version of what it computes; `bdl.versions` says when it goes up."""
     retired: ClassVar[Mapping[str, Any]] = {}
     """Settings that are gone, and the value of each that stored specs may still have: what was its default."""
+    source: ClassVar[Literal["minibatches", "observations", "rows"]]
+    """What it learns from: minibatches, a stream of observations, or all rows at once."""
+    course: ClassVar[bool] = True
+    """Whether there are posteriors to look at before the last one."""
 
     @property
     def hyper(self) -> tuple[str, ...]:
-        return ("learning_rate",)
+        """Names of the per-trial hyper-parameters it needs beside those of the problem."""
+        return ()
 
     @property
     def hyper_below(self) -> Mapping[str, float]:
@@ -89,8 +52,29 @@ class MinibatchMethod:
         """Limits that hyper-parameters must stay above."""
         return {}
 
+    def check(self, problem: Problem) -> None:  # noqa: B027  # most methods fit any problem
+        """Raise `InputError` if the settings do not fit the problem."""
+
+
+@dataclass(frozen=True)
+class MinibatchMethod(Method):
+    """A method for ONE model that the engine steps by minibatches, batched over trials with `torch.func.vmap`.
+
+    The state is any pytree of tensors (a NamedTuple). Nothing is modified in place, nothing draws its own random
+    numbers, nothing branches on the value of a tensor. By default there is one learning rate and one minibatch an
+    update, and any problem will do.
+    """
+
+    source = "minibatches"
+
+    @property
+    def hyper(self) -> tuple[str, ...]:
+        """Names of the per-trial hyper-parameters it needs beside those of the problem."""
+        return ("learning_rate",)
+
     @property
     def batches_per_step(self) -> int:
+        """Minibatches that one `step` consumes, L."""
         return 1
 
     @property
@@ -101,22 +85,38 @@ class MinibatchMethod:
         """
         return ()
 
-    def check(self, problem: Problem) -> None:
-        pass
+    @property
+    def idle_epochs(self) -> int:
+        """Epochs of a warm-up from which nothing is kept; training has to be longer."""
+        return 0
 
     def init_noise(self, problem: Problem) -> Shapes:
+        """Name and shape the standard normals that `init` needs."""
         return {"theta": (problem.dim,)}
 
+    @abstractmethod
+    def init(self, problem: Problem, noise: Noise) -> Any:
+        """Make the initial state."""
+
     def step_noise(self, problem: Problem) -> Shapes:
+        """Name and shape the standard normals that one `step` needs."""
         return {}
+
+    @abstractmethod
+    def step(self, state: Any, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Any:
+        """Update the state from L minibatches: `x` is (L, M, d_in) and `y` (L, M), without the axis L where it is 1."""
 
     def phase(self, counters: StepCounters) -> str:
         """Name the function that makes this update; it has the arguments of `step`, and returns the new state."""
         return "step"
 
     def due(self, counters: StepCounters) -> tuple[str, ...]:
-        """Name functions, like `step`, that are applied in order after this update."""
+        """Name functions, like `step`, that are applied in order after this update; other updates pay nothing."""
         return ()
+
+    @abstractmethod
+    def posterior(self, state: Any) -> Posterior:
+        """Return the approximate posterior over the flat parameter vector."""
 
     def rates(self, hyper: Hyper) -> dict[str, Tensor]:
         """Return the learning rate of each group."""
@@ -155,103 +155,90 @@ class WeightedDivergence(StartedMethod):
         return {"kl_weight": 0.0}
 
 
-def only(batches: Batch) -> Batch:
-    """Return the minibatch of an update that takes one, `x` (M, d_in) and `y` (M,)."""
-    return batches._replace(x=batches.x[0], y=batches.y[0])
-
-
 def check_rank(name: str, rank: int, problem: Problem) -> None:
     """Raise `InputError` if the setting of this name asks for more factors than there are parameters."""
     if rank > problem.dim:
         raise InputError(f"{name} {rank} exceeds the {problem.dim} parameters of the model; lower it")
 
 
-class DirectMethod(Protocol):
-    """A method without minibatches: a frozen dataclass whose fields are its static YAML settings."""
-
-    @property
-    def hyper(self) -> tuple[str, ...]:
-        """Names of the hyper-parameters it needs beside those of the problem."""
-        ...
-
-    @property
-    def deterministic(self) -> bool:
-        """Whether `fit` ignores its seed; fits of the same rows and hyper-parameters are then made once."""
-        ...
-
-    def check(self, problem: Problem) -> None:
-        """Raise `InputError` if the settings do not fit the problem."""
-        ...
-
-    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int) -> Posterior:
-        """Return the posterior for training data as the model sees them, float64, (n, d) and (n,).
-
-        Hyper-parameters are in the unit of `y`; `seed`, of 31 bits, is the trial's own.
-        """
-        ...
-
-
-class ExternalMethod(Protocol):
-    """A method that trains by itself, with another library say, and shows its posterior as it goes."""
-
-    @property
-    def hyper(self) -> tuple[str, ...]:
-        """Names of the hyper-parameters it needs beside those of the problem."""
-        ...
-
-    def check(self, problem: Problem) -> None:
-        """Raise `InputError` if the settings do not fit the problem."""
-        ...
-
-    def fits(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int) -> Iterator[tuple[int, Posterior]]:
-        """Yield updates made and the posterior after them, as often as it likes; the last is the result.
-
-        Arguments are those of `DirectMethod.fit`.
-        """
-        ...
+def stacked(batches: Batch, count: int) -> Batch:
+    """Return L minibatches with the axis L, (L, M, ...), which the engine leaves out where L is 1."""
+    return batches._replace(x=batches.x.unsqueeze(0), y=batches.y.unsqueeze(0)) if count == 1 else batches
 
 
 @dataclass(frozen=True)
-class Direct:
-    """Answers that most direct methods share: no hyper-parameters of their own, any problem will do."""
-
-    deterministic: ClassVar[bool] = False
-    """Whether `fit` ignores its seed."""
-    version: ClassVar[int] = 1
-    """Version of what it computes; `bdl.versions` says when it goes up."""
-
-    @property
-    def hyper(self) -> tuple[str, ...]:
-        return ()
-
-    def check(self, problem: Problem) -> None:
-        pass
-
-
-class StreamMethod(Protocol):
-    """A method that learns from a stream of parameter vectors: a frozen dataclass of its static YAML settings.
+class StreamMethod(Method):
+    """A method that the engine steps by blocks of observations of a stream of parameter vectors; it needs no model.
 
     The state is a NamedTuple of tensors, and its first field is ``seen``, the observations seen, of shape (). All other
-    tensors may have the streams as leading dimensions, (..., D) for a vector of parameters.
+    tensors may have the streams as leading dimensions, (..., D) for a vector of parameters: the engine gives all
+    streams at once.
     """
 
+    source = "observations"
+
+    @abstractmethod
     def check_dim(self, dim: int) -> None:
         """Raise `InputError` if the settings do not fit parameter vectors of length D."""
-        ...
 
+    @abstractmethod
     def init_noise(self, dim: int) -> Shapes:
         """Name and shape the standard normals that `init` needs, for one stream."""
-        ...
 
+    @abstractmethod
     def init(self, noise: Noise) -> Any:
         """Make the state before the first observation; `noise` also has ``seed``, integers of shape (...), for
         libraries with random numbers of their own."""
-        ...
 
+    @abstractmethod
     def update_block(self, state: Any, observations: Tensor) -> Any:
         """Learn from consecutive observations, (..., B, D)."""
-        ...
 
+    @abstractmethod
     def posterior(self, state: Any) -> Posterior:
         """Return the estimate of one stream."""
-        ...
+
+
+@dataclass(frozen=True)
+class ExternalMethod(Method):
+    """A method that trains by itself, with another library say, and yields its posterior as it goes."""
+
+    source = "rows"
+    deterministic: ClassVar[bool] = False
+    """Whether `fits` ignores its seed; fits of the same rows and hyper-parameters are then made once."""
+
+    @property
+    def draws(self) -> int:
+        """Parameter vectors that it holds in memory at once."""
+        return 0
+
+    @abstractmethod
+    def fits(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int) -> Iterator[tuple[int, Posterior]]:
+        """Yield updates made and the posterior after them, as often as it likes; the last is the result.
+
+        Parameters
+        ----------
+        problem
+            Model, likelihood and prior.
+        x, y
+            Training data as the model sees them, float64, (n, d) and (n,).
+        hyper
+            Hyper-parameters in the unit of `y`, float64 scalars.
+        seed
+            Of 31 bits, the trial's own.
+        """
+
+
+@dataclass(frozen=True)
+class Direct(ExternalMethod):
+    """A method that yields one posterior, which `fit` returns."""
+
+    course = False
+
+    @abstractmethod
+    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int) -> Posterior:
+        """Return the posterior; arguments as for `ExternalMethod.fits`."""
+
+    def fits(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int) -> Iterator[tuple[int, Posterior]]:
+        """Yield the posterior that `fit` returns, after no updates."""
+        yield 0, self.fit(problem, x, y, hyper, seed)

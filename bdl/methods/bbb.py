@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from bdl.errors import InputError
-from bdl.methods.base import Noise, Shapes, only
+from bdl.methods.base import Noise, Shapes
 from bdl.methods.descent import Descent, sample_gradients
 from bdl.methods.optim import Adam, Decay, Optimizer, OptimState, Params
 from bdl.models.priors import ExpectedPrior, PrecisionPrior, ScaledPrior
@@ -93,8 +93,7 @@ class BayesByBackprop(Descent):
     def step_noise(self, problem: Problem) -> Shapes:
         return {"z": (self.samples, problem.latent_dim * (1 if self.degrees is None else 2))}
 
-    def gradients(self, state: BbbState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Params:
-        batch = only(batches)
+    def gradients(self, state: BbbState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Params:
         if self.degrees is None and isinstance(problem.prior, PrecisionPrior):
             return elbo_gradients(state.params, batch, hyper, noise["z"], problem)
         grads: Params = torch.func.grad(self._negative_elbo)(state.params, batch, hyper, noise["z"], problem)

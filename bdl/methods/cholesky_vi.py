@@ -23,7 +23,7 @@ import torch
 from annotated_types import Ge, Gt
 from torch import Tensor
 
-from bdl.methods.base import Noise, Shapes, only
+from bdl.methods.base import Noise, Shapes
 from bdl.methods.descent import Descent, DescentState, sample_gradients
 from bdl.methods.optim import Adam, Decay, Optimizer, Params
 from bdl.models.problem import Batch, Hyper, Problem
@@ -65,8 +65,8 @@ class CholeskyVi(Descent):
     def step_noise(self, problem: Problem) -> Shapes:
         return {"z": (self.samples, problem.dim)}
 
-    def gradients(self, state: DescentState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Params:
-        return elbo_gradients(state.params, only(batches), hyper, noise["z"], problem)
+    def gradients(self, state: DescentState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Params:
+        return elbo_gradients(state.params, batch, hyper, noise["z"], problem)
 
     def posterior(self, state: DescentState) -> FullGaussian:
         return FullGaussian(state.params["m"], factor(state.params["A"]))

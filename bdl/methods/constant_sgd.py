@@ -19,7 +19,7 @@ import torch
 from annotated_types import Ge, Gt
 from torch import Tensor
 
-from bdl.methods.base import Noise, StartedMethod, only
+from bdl.methods.base import Noise, StartedMethod
 from bdl.models.problem import Batch, Hyper, Problem
 
 VARIANCE_FLOOR = 1e-12
@@ -44,28 +44,31 @@ class ConstantSgd(StartedMethod):
     initial_scale: Annotated[float, Gt(0)] | None = 0.1
     warmup_epochs: Annotated[int, Ge(0)] = 500
 
+    @property
+    def idle_epochs(self) -> int:
+        return self.warmup_epochs
+
     def decay(self, hyper: Hyper, n: Tensor, problem: Problem) -> Tensor:
         """Return the weight decay lambda = alpha / N: a scalar, or (D,) when the biases have their own prior."""
         return problem.prior_precision(hyper) / n
 
-    def step(self, state: Any, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Any:
-        return state._replace(theta=descend(state.theta, hyper, self.decay, batches, problem))
+    def step(self, state: Any, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Any:
+        return state._replace(theta=descend(state.theta, hyper, self.decay, batch, problem))
 
 
 def descend(
     theta: Tensor,
     hyper: Hyper,
     decay: Callable[[Hyper, Tensor, Problem], Tensor],
-    batches: Batch,
+    batch: Batch,
     problem: Problem,
 ) -> Tensor:
     """Make one SGD step on E from parameters theta (D,) and a minibatch; `decay` gives the weight decay lambda."""
-    batch = only(batches)
 
     def cost(theta: Tensor) -> Tensor:
         return -problem.log_likelihoods(theta, batch, hyper).mean()
 
-    gradient: Tensor = torch.func.grad(cost)(theta) + decay(hyper, batches.n, problem) * theta
+    gradient: Tensor = torch.func.grad(cost)(theta) + decay(hyper, batch.n, problem) * theta
     return theta - hyper["learning_rate"] * gradient
 
 

@@ -54,7 +54,7 @@ class DeepEnsemble(StartedMethod):
     def step(self, state: EnsembleState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> EnsembleState:
         def one(number: int) -> DescentState:
             own: DescentState = tree_map(lambda leaf: leaf[number], state.members)
-            part = batches._replace(x=batches.x[number : number + 1], y=batches.y[number : number + 1])
+            part = batches._replace(x=batches.x[number], y=batches.y[number])
             moved: DescentState = self._member.step(own, part, hyper, {}, problem)
             return moved
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from bdl.methods.base import Noise, StartedMethod
+from bdl.methods.base import Noise, StartedMethod, stacked
 from bdl.methods.optim import Adam, Optimizer, OptimState, Params
 from bdl.models.problem import Batch, Hyper, Problem
 
@@ -57,6 +57,8 @@ def sample_gradients(theta: Tensor, batch: Batch, hyper: Hyper, problem: Problem
 
 def batch_gradients(theta: Tensor, batches: Batch, hyper: Hyper, problem: Problem) -> Tensor:
     """Return the same at parameters (L, D), from a minibatch for each of them; (L, D)."""
+
+    batches = stacked(batches, len(theta))
 
     def cost(theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
         return -problem.log_likelihood(theta, batches._replace(x=x, y=y), hyper)

@@ -47,6 +47,11 @@ class ImportanceSampling(Direct):
     proposal: Literal["laplace", "variational", "prior"] = "laplace"
     degrees: Annotated[int, Ge(1)] = 10
 
+    @property
+    def draws(self) -> int:
+        """Parameter vectors that it holds in memory at once."""
+        return self.samples
+
     def check(self, problem: Problem) -> None:
         if self.proposal != "prior":
             _METHODS[self.proposal].check(problem)

@@ -56,7 +56,7 @@ class LastLayerLaplace(StartedMethod):
         return Adam(initial_scale=self.initial_scale)
 
     @property
-    def warmup_epochs(self) -> int:
+    def idle_epochs(self) -> int:
         """Epochs after which there must be another."""
         return self.descent_epochs
 
@@ -89,7 +89,7 @@ class LastLayerLaplace(StartedMethod):
         self, state: LastLayerState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> LastLayerState:
         """Add the matrix of a minibatch."""
-        inputs = _inputs(problem, state.point.params["theta"], batches.x[0])
+        inputs = _inputs(problem, state.point.params["theta"], batches.x)
         n_in, n_out, bias = problem.layout.last_layer
         weight, *shift = torch.split(state.point.params["theta"][-len(state.prior) :], [n_in * n_out, *[n_out] * bias])
         f = inputs[:, :n_in] @ weight.view(n_out, n_in).T + sum(shift)

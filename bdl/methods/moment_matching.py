@@ -38,6 +38,11 @@ class MomentMatching(Direct):
     degrees: Annotated[int, Ge(1)] = 10
 
     @property
+    def draws(self) -> int:
+        """Parameter vectors that it holds in memory at once."""
+        return self.samples
+
+    @property
     def _sampling(self) -> ImportanceSampling:
         return ImportanceSampling(self.samples, self.proposal, self.degrees)
 

@@ -20,7 +20,7 @@ from annotated_types import Ge
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.base import Noise, only
+from bdl.methods.base import Noise
 from bdl.methods.natural import Factor, NaturalGradientMethod
 from bdl.models.gradients import example_gradients, example_hessians, one_output
 from bdl.models.problem import Batch, Hyper, Problem
@@ -64,9 +64,9 @@ class NaturalGradient(NaturalGradientMethod):
         return self._state(mu, P.diag() if self.structure == "full" else P)
 
     def step(
-        self, state: NaturalGradientState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+        self, state: NaturalGradientState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> NaturalGradientState:
-        batch, (alpha, beta) = only(batches), self.steps(hyper)
+        alpha, beta = self.steps(hyper)
         prior = problem.prior_precision(hyper).expand(problem.dim)
 
         differentiate = example_hessians if self.curvature == "hessian" else example_gradients

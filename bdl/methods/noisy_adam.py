@@ -21,7 +21,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from bdl.methods.base import Noise, Shapes, WeightedDivergence, only
+from bdl.methods.base import Noise, Shapes, WeightedDivergence
 from bdl.methods.natural import MomentsMethod, MomentsState
 from bdl.methods.optim import Decay
 from bdl.models.problem import Batch, Hyper, Problem
@@ -47,8 +47,8 @@ class NoisyAdam(MomentsMethod, WeightedDivergence):
     def step_noise(self, problem: Problem) -> Shapes:
         return {"theta": (problem.dim,)}
 
-    def step(self, state: MomentsState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> MomentsState:
-        batch, (b1, b2) = only(batches), self.betas
+    def step(self, state: MomentsState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> MomentsState:
+        b1, b2 = self.betas
         share = hyper["kl_weight"] / batch.n
         gin = share * problem.prior_precision(hyper)
         theta = state.mu + (share / (state.s + gin)).sqrt() * noise["theta"]

@@ -170,12 +170,12 @@ def _seen(state: NoisyKfacState, W: Blocks, batches: Batch, hyper: Hyper, proble
     The first layer gets turned inputs and weights, its bias among the weights. The others are turned back.
     """
     bias, (first, *others) = _layered(problem).bias, state.axes
-    a = _ones(batches.x[0], bias)
+    a = _ones(batches.x, bias)
     turned, entry = a @ first.U, first.V @ W[0]
     blocks = [torch.cat([entry, torch.zeros_like(entry[:, : int(bias)])], 1)]
     blocks += [axes.V @ block @ axes.U.mT for block, axes in zip(W[1:], others, strict=True)]
     theta = from_blocks(blocks, (a.shape[1], *_widths(problem)[1:]))
-    (_, e), *rest = problem.layers(theta, batches._replace(x=turned, y=batches.y[0]), hyper)
+    (_, e), *rest = problem.layers(theta, batches._replace(x=turned), hyper)
     inputs = [_ones(a, bias) for a, _ in rest]
     later = zip(inputs, others, rest, strict=True)
     return [_Seen(a, turned, e), *(_Seen(a, a @ axes.U, e) for a, axes, (_, e) in later)]

@@ -14,16 +14,17 @@ Correction to the print: line 5 of Algorithms 1 and 2 has the new mean on both s
 bracket, mean_t = mean_{t-1} + (theta_t - mean_{t-1}) / t.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from annotated_types import Ge
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.base import Noise, Shapes
+from bdl.methods.base import Noise, Shapes, StreamMethod
 from bdl.posteriors import FactorAnalysis
 
 _SLICE = 1 << 13
@@ -31,7 +32,7 @@ _SLICE = 1 << 13
 
 
 @dataclass(frozen=True)
-class FactorEstimator:
+class FactorEstimator(StreamMethod):
     """A method that learns a factor-analysis posterior from a stream.
 
     Parameters
@@ -41,8 +42,6 @@ class FactorEstimator:
     """
 
     latent_dim: Annotated[int, Ge(1)] = 10
-    version: ClassVar[int] = 1
-    """Version of what it computes; `bdl.versions` says when it goes up."""
 
     def check_dim(self, dim: int) -> None:
         if not 1 <= self.latent_dim < dim:
@@ -64,12 +63,9 @@ class OnlineEstimator(FactorEstimator):
     def init_noise(self, dim: int) -> Shapes:
         return {"F": (dim, self.latent_dim)}
 
-    def init(self, noise: Noise) -> Any:
-        raise NotImplementedError
-
+    @abstractmethod
     def update(self, state: Any, observation: Tensor) -> Any:
         """Learn from one observation, (..., D)."""
-        raise NotImplementedError
 
     def update_block(self, state: Any, observations: Tensor) -> Any:
         for observation in observations.unbind(-2):

@@ -17,7 +17,7 @@ from annotated_types import Ge, Gt
 from torch import Tensor
 
 from bdl.methods import optim
-from bdl.methods.base import Noise
+from bdl.methods.base import Noise, stacked
 from bdl.methods.descent import Descent, DescentState
 from bdl.methods.optim import Decay, Optimizer, Params, clip_by_norm
 from bdl.models.problem import Batch, Hyper, Problem
@@ -55,7 +55,7 @@ class Sgd(Descent):
         return DescentState(params, self._optimizer.init(params))
 
     def gradients(self, state: DescentState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Params:
-        theta = state.params["theta"]
+        theta, batches = state.params["theta"], stacked(batches, self.batches_per_step)
 
         def cost(theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
             return -problem.log_likelihoods(theta, batches._replace(x=x, y=y), hyper).mean()

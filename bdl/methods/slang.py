@@ -21,7 +21,7 @@ import torch
 from annotated_types import Ge, Gt, Lt
 from torch import Tensor
 
-from bdl.methods.base import Noise, check_rank, only
+from bdl.methods.base import Noise, check_rank
 from bdl.methods.natural import NaturalGradientMethod
 from bdl.methods.spectrum import top_eigenvectors
 from bdl.models.gradients import example_gradients
@@ -85,8 +85,8 @@ class Slang(NaturalGradientMethod):
         d = zero + (1.0 if self.initial_precision is None else self.initial_precision)
         return SlangState(mu, zero.unsqueeze(1).repeat(1, self.rank), d, zero, zero[0])
 
-    def step(self, state: SlangState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> SlangState:
-        batch, (alpha, beta) = only(batches), self.steps(hyper)
+    def step(self, state: SlangState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> SlangState:
+        alpha, beta = self.steps(hyper)
         prior = problem.prior_precision(hyper)
         if self.initial_precision is None:
             state = state._replace(d=torch.where(state.updates == 0, hyper["initial_precision"], state.d))

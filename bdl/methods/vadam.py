@@ -31,7 +31,7 @@ import torch
 from annotated_types import Ge, Gt
 from torch import Tensor
 
-from bdl.methods.base import Noise, Shapes, only
+from bdl.methods.base import Noise, Shapes
 from bdl.methods.natural import MomentsMethod, MomentsState
 from bdl.methods.optim import Decay
 from bdl.models.gradients import example_gradients
@@ -73,8 +73,8 @@ class Vadam(MomentsMethod):
     def step_noise(self, problem: Problem) -> Shapes:
         return {"theta": (self.samples, problem.dim)}
 
-    def step(self, state: MomentsState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> MomentsState:
-        batch, (b1, b2) = only(batches), self.betas
+    def step(self, state: MomentsState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> MomentsState:
+        b1, b2 = self.betas
         prior = problem.prior_precision(hyper)
         c = torch.ones_like(batch.n) if self.curvature == "total" else batch.n
         s = torch.where(state.updates == 0, (self.initial_precision - prior).clamp(min=0) / c, state.s)

@@ -22,7 +22,7 @@ import torch
 from annotated_types import Ge, Gt, Le
 from torch import Tensor
 
-from bdl.methods.base import Noise, Shapes, StartedMethod, check_rank, only
+from bdl.methods.base import Noise, Shapes, StartedMethod, check_rank
 from bdl.methods.counters import StepCounters
 from bdl.methods.optim import Adam, OptimState, Params, clip_by_norm
 from bdl.methods.vifa import with_divergence
@@ -101,9 +101,8 @@ class TwoStageVifa(StartedMethod):
         moves = (stage,) if counters.updates % self.gradients_per_update == 0 else ()
         return (*moves, "next_epoch") if counters.ended else moves
 
-    def step(self, state: TwoStageState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> TwoStageState:
+    def step(self, state: TwoStageState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> TwoStageState:
         params, h, z, keep = state.params, noise["h"], noise["z"], 1 - state.fresh
-        batch = only(batches)
         theta = params["c"] + params["F"] @ h + (0.5 * params["gamma"]).exp() * z
         G = torch.func.grad(lambda theta: -problem.log_likelihood(theta, batch, hyper))(theta)
         terms = {"c": G, "F": G.unsqueeze(1) * h, "gamma": G * z}
@@ -111,7 +110,7 @@ class TwoStageVifa(StartedMethod):
         return state._replace(sums=sums, fresh=torch.zeros_like(keep))
 
     def move_mean(
-        self, state: TwoStageState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+        self, state: TwoStageState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> TwoStageState:
         """Move c by the averaged gradients, and let the sums begin anew."""
         c = state.params["c"]
@@ -121,7 +120,7 @@ class TwoStageVifa(StartedMethod):
         moved, optim = _ADAM.move(state.params, clipped, state.mean_optim, rates)
         return state._replace(params=state.params | moved, fresh=torch.ones_like(state.fresh), mean_optim=optim)
 
-    def move(self, state: TwoStageState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> TwoStageState:
+    def move(self, state: TwoStageState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> TwoStageState:
         """Move c, F and gamma."""
         fit = {name: value / self.gradients_per_update for name, value in state.sums.items()}
         fit["gamma"] = (0.5 * state.params["gamma"]).exp() * state.sums["gamma"] / self.gradients_per_update
@@ -130,11 +129,11 @@ class TwoStageVifa(StartedMethod):
         eta = hyper["learning_rate"]
         rate = (eta if self.ramp == "printed" else eta.square()) * torch.sigmoid(state.epoch - self.mean_epochs)
         spread, optim = _ADAM.move(state.params, clipped, state.spread_optim, dict.fromkeys(_SPREAD, rate))
-        moved = self.move_mean(state, batches, hyper, noise, problem)
+        moved = self.move_mean(state, batch, hyper, noise, problem)
         return moved._replace(params=moved.params | spread, spread_optim=optim)
 
     def next_epoch(
-        self, state: TwoStageState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
+        self, state: TwoStageState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
     ) -> TwoStageState:
         """Count an epoch."""
         return state._replace(epoch=state.epoch + 1)

@@ -7,7 +7,7 @@ from typing import cast
 import torch
 
 from bdl.errors import InputError
-from bdl.methods.base import StreamMethod
+from bdl.methods.base import MinibatchMethod, StreamMethod
 from bdl.models import LIKELIHOODS
 from bdl.plan.cell import Cell
 from bdl.plan.cost import updates
@@ -37,7 +37,7 @@ def check(cell: Cell) -> None:
                 "use batch_norm: recompute"
             )
         return
-    warmup = getattr(cell.settings.method.build(), "warmup_epochs", 0)
+    warmup = cast(MinibatchMethod, cell.settings.method.build()).idle_epochs
     if cell.settings.training and cell.settings.training.epochs <= warmup:
         raise InputError(
             f"entries.{cell.entry}.training.epochs: {cell.settings.training.epochs} epochs leave nothing after a "

@@ -6,7 +6,7 @@ from bdl.plan.effort import effort
 from bdl.plan.programs import schedule
 from bdl.plan.slot_batches import batches_per_step, fits_of_split, side_by_side, splits_of
 from bdl.store.rows import Stage
-from bdl.training.compiling import worthwhile
+from bdl.training.programs import worthwhile
 
 
 def updates(cell: Cell, rows: int) -> int:

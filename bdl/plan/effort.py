@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -13,14 +13,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from bdl.methods.base import Method, Shapes
+from bdl.methods.base import MinibatchMethod, Shapes
 from bdl.methods.counters import StepCounters
 from bdl.models.problem import Problem
 from bdl.plan.cell import Cell
 from bdl.plan.programs import schedule
-from bdl.training.noise import pairs, shaped
-from bdl.training.programs import Halves, occasion, programs
-from bdl.training.schedule import Precision, groups_of
+from bdl.training.programs import Halves, occasion, pairs, programs, shaped
+from bdl.training.schedule import Precision
 from bdl.training.trials import View
 
 log = logging.getLogger(__name__)
@@ -64,14 +63,14 @@ def effort(cell: Cell) -> Effort:
     plan = schedule(cell)
     if cell.settings.streams or plan is None:
         return Effort(operations=32, numbers=20 * cell.stream.dim if cell.settings.streams else 0)
-    method = cell.settings.method.build()
-    groups = 0 if plan.constant else len(groups_of(method))
+    method = cast(MinibatchMethod, cell.settings.method.build())
+    groups = 0 if plan.constant else len(method.groups)
     return _counted(method, cell.problem, (plan.batch_size, cell.data.x[0].size), plan.dtype, cell.data.images, groups)
 
 
 @lru_cache(maxsize=256)
 def _counted(
-    method: Method, problem: Problem, shape: tuple[int, int], precision: Precision, images: bool, groups: int
+    method: MinibatchMethod, problem: Problem, shape: tuple[int, int], precision: Precision, images: bool, groups: int
 ) -> Effort:
     """Count the operations of the first update of one fit; of what needs values, guess by its parameters."""
     problem.buffers()  # what is kept of a model must not be made of shapes alone
@@ -83,7 +82,7 @@ def _counted(
 
 
 def _traced(
-    method: Method, problem: Problem, shape: tuple[int, int], precision: Precision, images: bool, groups: int
+    method: MinibatchMethod, problem: Problem, shape: tuple[int, int], precision: Precision, images: bool, groups: int
 ) -> Effort:
     size, inputs = shape
     empty = partial(torch.empty, dtype=getattr(torch, precision), device="meta")

@@ -7,9 +7,10 @@ evaluated. No source is hashed: golden trials see to it that numbers do not move
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, get_args, get_type_hints
 
+from bdl.methods.base import Direct, Method, MinibatchMethod, StreamMethod
 from bdl.metrics import METRICS
 from bdl.plan.cell import Cell
 from bdl.registry import outside_file
@@ -93,10 +94,15 @@ def _score_version(metric: MetricName) -> int:
     return version_of(METRICS.get(metric.name))
 
 
-def _families(method: object) -> list[type]:
+def _families(method: Method) -> list[type]:
     """List the families of posteriors that a method says it gives, by the annotation of what returns them."""
-    maker = getattr(type(method), "posterior", None) or getattr(type(method), "fit", None)
-    returned = get_type_hints(maker).get("return") if maker else None
+    if isinstance(method, Direct):
+        maker: Callable[..., Any] = type(method).fit
+    elif isinstance(method, MinibatchMethod | StreamMethod):
+        maker = type(method).posterior
+    else:
+        return []
+    returned = get_type_hints(maker).get("return")
     found = get_args(returned) or (returned,)
     return sorted((kind for kind in found if isinstance(kind, type)), key=lambda kind: kind.__name__)
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.base import Method
+from bdl.methods.base import MinibatchMethod
 from bdl.metrics.predictions import SHARED_STATISTICS
 from bdl.models.problem import Hyper, Problem
 from bdl.plan.cell import Cell
@@ -78,7 +78,7 @@ def _finite(starts: Sequence[tuple[Cell, Setting]]) -> list[bool]:
     identities = [(*own.identity, "start") for own, _ in starts]
     trials = shared.trials(identities, [rows] * len(starts), [hyper for _, hyper in starts])
     _check_range(starts, trials, pool.dtype)
-    state = initial_state(cast(Method, shared.method), shared.problem, trials, pool.device, pool.dtype)
+    state = initial_state(cast(MinibatchMethod, shared.method), shared.problem, trials, pool.device, pool.dtype)
 
     def likelihood(state: Any, view: View, values: Hyper) -> Tensor:
         posterior = shared.posterior(state)

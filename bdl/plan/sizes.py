@@ -14,6 +14,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from bdl.errors import InputError
+from bdl.methods.base import ExternalMethod
 from bdl.models.base import LayeredModel
 from bdl.models.problem import Problem
 from bdl.plan import machine
@@ -118,8 +119,9 @@ def _fit_memory(cell: Cell) -> int:
     """Estimate the bytes that a fit takes while it trains."""
     plan, size = schedule(cell), 8 if cell.settings.streams else 4
     if cell.settings.streams or plan is None:
-        samples = int(getattr(cell.settings.method.build(), "samples", 0))
-        return 3 * _state(cell) + 8 * samples * _dim(cell)
+        method = cell.settings.method.build()
+        draws = method.draws if isinstance(method, ExternalMethod) else 0
+        return 3 * _state(cell) + 8 * draws * _dim(cell)
     size = 8 if plan.dtype == "float64" else 4
     problem = cell.problem
     layers = sum(problem.model.widths(problem.d_in, problem.d_out)) if isinstance(problem.model, LayeredModel) else 0

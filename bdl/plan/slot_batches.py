@@ -6,6 +6,7 @@ and no wider than that, so that one split by itself costs little more than its s
 
 from math import prod
 
+from bdl.methods.base import MinibatchMethod
 from bdl.models.base import LayeredModel
 from bdl.plan.cell import Cell
 from bdl.store.rows import Stage
@@ -81,13 +82,17 @@ def load(cell: Cell) -> int:
     """Count the numbers that an update of one fit goes through: parameters of its minibatches, or its normals."""
     if cell.settings.streams:
         return cell.stream.dim
-    noise = cell.settings.method.build().step_noise(cell.problem) if cell.settings.training else {}
-    return max(batches_per_step(cell) * cell.problem.dim, sum(map(prod, noise.values())))
+    method = cell.settings.method.build()
+    if not isinstance(method, MinibatchMethod):
+        return cell.problem.dim
+    noise = method.step_noise(cell.problem)
+    return max(method.batches_per_step * cell.problem.dim, sum(map(prod, noise.values())))
 
 
 def batches_per_step(cell: Cell) -> int:
-    """Minibatches of an update; 1 for a method that has none."""
-    return 1 if cell.settings.training is None else cell.settings.method.build().batches_per_step
+    """Count the minibatches of an update; 1 for a method that has none."""
+    method = cell.settings.method.build()
+    return method.batches_per_step if isinstance(method, MinibatchMethod) else 1
 
 
 def splits_of(cell: Cell) -> int:

@@ -1,7 +1,7 @@
 """One entry of a benchmark file: model, likelihood, prior, method, training, hyper-parameters and their search."""
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from pydantic import Field, PrivateAttr, model_validator
 
@@ -19,6 +19,9 @@ from bdl.spec.labels import DatasetLabel
 from bdl.spec.merging import applicable, overlay
 from bdl.spec.search import Search
 from bdl.spec.training import Record, Training
+
+if TYPE_CHECKING:
+    from bdl.methods.base import MinibatchMethod
 
 
 class Evaluation(Settings):
@@ -74,17 +77,17 @@ class Entry(Settings):
     @property
     def streams(self) -> bool:
         """Whether the method learns from a stream of parameter vectors, and needs no model."""
-        return hasattr(self.method.build(), "update_block")
+        return self.method.build().source == "observations"
 
     @property
     def direct(self) -> bool:
         """Whether the method works without minibatches."""
-        return self.external or hasattr(self.method.build(), "fit")
+        return self.method.build().source == "rows"
 
     @property
-    def external(self) -> bool:
-        """Whether the method is one without minibatches that gives estimates on its way."""
-        return hasattr(self.method.build(), "fits")
+    def course(self) -> bool:
+        """Whether the method has estimates to look at before the last one."""
+        return self.method.build().course
 
     def on(self, dataset: str) -> "Entry":
         """Return the entry as it is on one data set."""
@@ -154,7 +157,7 @@ class Entry(Settings):
         if self.training is None:
             return self
         try:
-            self.training.build().check(self.method.build())
+            self.training.build().check(cast("MinibatchMethod", self.method.build()))
         except InputError as error:
             raise ValueError(f"training: {error}") from None
         return self
@@ -164,7 +167,7 @@ class Entry(Settings):
         if self.record and self.streams != (self.record.unit == "observations"):
             wanted = "observations" if self.streams else "epochs or updates"
             raise ValueError(f"record.unit: method '{self.method.name}' counts {wanted}, not {self.record.unit}")
-        if self.record and self.direct and not self.external:
+        if self.record and not self.course:
             raise ValueError(f"method '{self.method.name}' has no course to look at: remove record")
         return self
 

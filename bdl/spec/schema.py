@@ -243,7 +243,7 @@ class Benchmark(Settings):
             given = None
         if settings.streams:
             return given or STREAM_RECORD
-        return None if settings.direct and not settings.external else given
+        return given if settings.course else None
 
     def fit_part(self, dataset: str, entry: str) -> dict[str, Any]:
         """List everything here that decides the fits of an entry on a data set; see `bdl.spec.parts.fit_part`."""

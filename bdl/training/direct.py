@@ -1,10 +1,10 @@
-"""Fits by methods without minibatches, and the data that they and reference posteriors see."""
+"""Fits by methods that yield posteriors themselves, and the data that they and reference posteriors see."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map
 from bdl.data import Dataset
 from bdl.data.splits import Rows
 from bdl.errors import InputError
-from bdl.methods.base import DirectMethod, ExternalMethod
+from bdl.methods.base import ExternalMethod
 from bdl.methods.counters import StepCounters
 from bdl.models.problem import Problem
 from bdl.posteriors.base import Posterior
@@ -21,11 +21,8 @@ from bdl.rng import trial_keys
 from bdl.runtime import one_thread
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.fitting import EvaluationSchedule, Progress, Snapshot, silent
-from bdl.training.states import stacked_buffers
-from bdl.training.trials import Trials, fitted_scaling
-
-if TYPE_CHECKING:
-    from bdl.training.program import Program
+from bdl.training.states import TrainingState, stacked_buffers
+from bdl.training.trials import Pool, Trials, fitted_scaling
 
 
 class TrainingData(NamedTuple):
@@ -68,12 +65,14 @@ class TrainingData(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class DirectFitting:
-    """Fit every trial, one after the other, by a direct or an external method.
+    """Fit every trial, one after the other, by a method that yields its posteriors.
 
     Parameters
     ----------
-    program
-        What is fitted, and to what.
+    dataset, pool
+        The data in original units, and on the device.
+    problem, method
+        What is fitted.
     trials
         Rows, hyper-parameters and identities; each trial's seed is made of its identity.
 
@@ -83,7 +82,10 @@ class DirectFitting:
     begins again: there is no checkpoint.
     """
 
-    program: "Program"
+    dataset: Dataset
+    pool: Pool
+    problem: Problem
+    method: ExternalMethod
     trials: Trials
 
     def run(
@@ -92,11 +94,11 @@ class DirectFitting:
         progress: Progress = silent,
         checkpoint: Checkpoint | None = None,
     ) -> Iterator[Snapshot]:
-        """Yield each trial as it is done, and where it shows itself before that and a look is due."""
+        """Yield each trial as it is done, and where it yields a posterior before that and an evaluation is due."""
         made: dict[object, Posterior] = {}  # replicates on the same rows have the same posterior
         for index, rows in enumerate(self.trials.rows):
             values = {name: float(value[index]) for name, value in self.trials.hyper.items()}
-            key = (rows.tobytes(), *values.values()) if getattr(self.program.method, "deterministic", False) else index
+            key = (rows.tobytes(), *values.values()) if self.method.deterministic else index
             if key in made:
                 yield self._snapshot(index, 0, made[key], last=True)
                 continue
@@ -106,10 +108,10 @@ class DirectFitting:
                 updates, posterior = found
                 if later is None:
                     made[key] = posterior
-                if later is None or (evaluations and evaluations.due(_clock(updates))):
+                if later is None or (evaluations and evaluations.due(_counters(updates))):
                     yield self._snapshot(index, updates, posterior, last=later is None)
             if key not in made:
-                raise InputError(f"method {type(self.program.method).__name__} showed no posterior: let fits yield one")
+                raise InputError(f"method {type(self.method).__name__} showed no posterior: let fits yield one")
 
     def posterior(self, snapshot: Snapshot, position: int) -> Posterior:
         """Return the posterior of the trial at a position of the snapshot's `index`."""
@@ -117,22 +119,17 @@ class DirectFitting:
         return posterior
 
     def _shown(self, index: int, rows: Rows, values: Mapping[str, float]) -> Iterator[tuple[int, Posterior]]:
-        """Return the updates made and the posterior, as often as the method does."""
-        data, problem = TrainingData.of(self.program.dataset, rows), self.program.problem
-        seed = seed_of(self.trials, index)
-        given = problem, data.x, data.y, data.hyper(values, problem), seed
+        """Yield the updates made and the posterior, as often as the method does."""
+        data = TrainingData.of(self.dataset, rows)
         with one_thread():
-            if hasattr(self.program.method, "fits"):
-                yield from cast(ExternalMethod, self.program.method).fits(*given)
-            else:
-                yield 0, cast(DirectMethod, self.program.method).fit(*given)
+            hyper, seed = data.hyper(values, self.problem), seed_of(self.trials, index)
+            yield from self.method.fits(self.problem, data.x, data.y, hyper, seed)
 
     def _snapshot(self, index: int, updates: int, posterior: Posterior, last: bool) -> Snapshot:
-        pool = self.program.pool
-        state = tree_map(lambda leaf: leaf.unsqueeze(0).to(pool.device), posterior)
-        count = torch.tensor([updates], device=pool.device)
-        buffers = stacked_buffers(self.program.problem, 1, pool)
-        return Snapshot(_clock(updates), (index,), state, buffers, torch.zeros_like(count), count, last)
+        state = tree_map(lambda leaf: leaf.unsqueeze(0).to(self.pool.device), posterior)
+        diverged = torch.zeros(1, dtype=torch.int64, device=self.pool.device)
+        fitted = TrainingState(state, stacked_buffers(self.problem, 1, self.pool), diverged, updates)
+        return fitted.snapshot(_counters(updates), [index], last=last)
 
 
 def seed_of(trials: Trials, index: int) -> int:
@@ -140,5 +137,5 @@ def seed_of(trials: Trials, index: int) -> int:
     return int(trial_keys([trials.identities[index]], "fit")[0, 0]) & 0x7FFFFFFF
 
 
-def _clock(updates: int) -> StepCounters:
+def _counters(updates: int) -> StepCounters:
     return StepCounters(updates, 0, True, 0.0)

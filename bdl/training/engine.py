@@ -1,24 +1,40 @@
 """The engine: trains R trials as one program, by `vmap` of a method's single-model step."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
 
+import torch
+from torch import Tensor
 from torch.utils._pytree import tree_map
 
+from bdl.data import Dataset
 from bdl.errors import InputError
-from bdl.methods.base import Method
+from bdl.methods.base import MinibatchMethod
+from bdl.methods.counters import StepCounters
+from bdl.models.problem import Hyper, Problem
 from bdl.posteriors.base import Posterior
+from bdl.posteriors.tensors import as_type
+from bdl.rng import trial_keys
+from bdl.runtime import keep_freed_memory
+from bdl.training.batches import minibatches
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.fitting import EvaluationSchedule, Progress, Snapshot, silent
-from bdl.training.memory import keep_freed_memory
+from bdl.training.programs import Halves, Occasion, Programs, compiler_found, generators, occasion, pairs, programs
 from bdl.training.schedule import Schedule
-from bdl.training.slots import SlotBatch
-from bdl.training.together import Together
-from bdl.training.trials import Trials
+from bdl.training.slots import Part, SlotBatch
+from bdl.training.states import TrainingState, finite, initial_state, settled, stacked_buffers
+from bdl.training.trials import Pool, Trials
 
-if TYPE_CHECKING:
-    from bdl.training.program import Program
+_SHARE = 1 / 8
+"""Of the updates of a fit; rarer occasions are not worth the ten seconds that a compilation takes."""
+
+_MANY = 500_000
+"""Pairs of normals an update of one trial from which their generator is compiled in any case: for eleven million
+parameters it takes 0.02 s so, and 0.5 s otherwise, twice as long as a gradient of ResNet-18 on small images."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,21 +43,27 @@ class MinibatchFitting:
 
     Parameters
     ----------
-    program
-        What is trained, and on what.
+    dataset, pool
+        The data in original units, and on the device.
+    problem, method, schedule
+        What is trained, and for how long.
     trials
         Rows, scalings, hyper-parameters and identities.
     compile
-        Use `torch.compile`; `bdl.training.compiling.worthwhile` says when it pays.
-    slot batch
-        Where the trials stand among those that may train beside them; None for these trials alone, in their order.
+        Use `torch.compile`; `bdl.training.programs.worthwhile` says when it pays.
+    slot_batch
+        Where the trials current among those that may train beside them; None for these trials alone, in their order.
 
     Notes
     -----
     A diverged trial has non-finite numbers in its state and leaves the others alone.
     """
 
-    program: "Program"
+    dataset: Dataset
+    pool: Pool
+    problem: Problem
+    method: MinibatchMethod
+    schedule: Schedule
     trials: Trials
     compile: bool = False
     slot_batch: SlotBatch | None = None
@@ -54,7 +76,7 @@ class MinibatchFitting:
     ) -> Iterator[Snapshot]:
         """Train trials of as many minibatches together, and those of each other number after them.
 
-        See `bdl.training.fitting.Fitting.run`. A look after an epoch finds the updates that are complete by then.
+        See `bdl.training.fitting.Fitting.run`. An evaluation after an epoch finds the updates made by then.
 
         Raises
         ------
@@ -63,15 +85,192 @@ class MinibatchFitting:
         """
         if evaluations is not None and evaluations.unit == "observations":
             raise InputError("evaluations: observations are those of streams; count updates or epochs")
-        schedule, method = cast(Schedule, self.program.schedule), cast(Method, self.program.method)
-        schedule.check(method)
-        if self.program.pool.device.type == "cpu":
+        self.schedule.check(self.method)
+        if self.pool.device.type == "cpu":
             keep_freed_memory()
         slot_batch = self.slot_batch or SlotBatch([len(rows) for rows in self.trials.rows], range(len(self.trials)))
-        for part in slot_batch.parts(schedule):
-            together = Together(self.program, self.trials.take(part.standing), self.compile, part)
-            yield from together.run(evaluations, progress, checkpoint)
+        for part in slot_batch.parts(self.schedule):
+            yield from Together(self, part).run(evaluations, progress, checkpoint)
 
     def posterior(self, snapshot: Snapshot, position: int) -> Posterior:
         """Return the posterior of the trial at a position of the snapshot's `index`."""
-        return self.program.posterior(tree_map(lambda leaf: leaf[position], snapshot.state))
+        return self.method.posterior(tree_map(lambda leaf: leaf[position], snapshot.state))
+
+
+class Together:
+    """Trials with the same minibatches an epoch, which train as one program, from a checkpoint on if there is one.
+
+    Parameters
+    ----------
+    fitting
+        What is trained, and how.
+    part
+        Which of its trials current at the places of the program, which of them are fitted, and the number that
+        checkpoints have.
+    """
+
+    def __init__(self, fitting: MinibatchFitting, part: Part) -> None:
+        self.part, self.compile = part, fitting.compile
+        self.dataset, self.pool = fitting.dataset, fitting.pool
+        self.problem, self.method, self.schedule = fitting.problem, fitting.method, fitting.schedule
+        self.trials = fitting.trials.take(part.standing)
+
+    def run(
+        self, evaluations: EvaluationSchedule | None, progress: Progress, checkpoint: Checkpoint | None
+    ) -> Iterator[Snapshot]:
+        """Train, and yield where evaluations are due and in the end."""
+        begun = current = self._begin(checkpoint)
+        width, total = len(self.part.fitted) * self.method.batches_per_step, self._total
+        if begun.updates:
+            progress(begun.updates * width)
+        for epoch, updates in self._minibatches(begun.updates):
+            for left, rows in zip(range(len(updates) - 1, -1, -1), updates, strict=True):
+                counters = self._counters(current.updates + 1, epoch if left == 0 else epoch - 1, left == 0)
+                current = self._update(current, rows, counters)
+                if counters.updates < total and _due(evaluations, "updates", counters):
+                    yield self._snapshot(current, counters)
+                if left and checkpoint and checkpoint.due:
+                    current.save(checkpoint, self.part.number)
+            if epoch <= begun.epochs:  # it had ended before the interruption
+                continue
+            current = self._end_epoch(current, epoch, bool(updates))
+            progress(len(updates) * width)
+            counters = self._counters(current.updates, epoch, True)
+            if epoch < self.schedule.epochs and _due(evaluations, "epochs", counters):
+                yield self._snapshot(current, counters)
+            if checkpoint and checkpoint.due:
+                current.save(checkpoint, self.part.number)
+        yield self._snapshot(current, self._counters(current.updates, self.schedule.epochs, True), last=True)
+
+    def _snapshot(self, current: TrainingState, counters: StepCounters, last: bool = False) -> Snapshot:
+        return current.snapshot(counters, self.part.fitted, self.part.places, last=last)
+
+    @cached_property
+    def _rows(self) -> int:
+        return min(len(rows) for rows in self.trials.rows)
+
+    @cached_property
+    def _total(self) -> int:
+        return self.schedule.updates(self._rows, self.method.batches_per_step)
+
+    def _counters(self, updates: int, epochs: int, ended: bool) -> StepCounters:
+        return StepCounters(updates, epochs, ended, self.schedule.batches(self._rows) / self.method.batches_per_step)
+
+    @cached_property
+    def _keys(self) -> dict[str, Tensor]:
+        device, streams = self.pool.device, ("noise", "shuffle", "track", "augment")
+        return {stream: trial_keys(self.trials.identities, stream).to(device) for stream in streams}
+
+    @cached_property
+    def _generators(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        many = self._pairs >= _MANY and compiler_found()
+        return generators(self.pool.dtype, self.compile or many)
+
+    @cached_property
+    def _programs(self) -> Programs:
+        if self.compile:  # one program for data sets of any length
+            torch._dynamo.maybe_mark_dynamic(self.pool.x, 0)
+            torch._dynamo.maybe_mark_dynamic(self.pool.y, 0)
+        return programs(self.method, self.problem, self.dataset.augment, self.dataset.augment_noise, self.compile)
+
+    @cached_property
+    def _fused(self) -> frozenset[Occasion]:
+        """Occasions so frequent that a compiled program of their own pays where that of most updates does."""
+        if not self.compile:
+            return frozenset()
+        per_epoch, per_step = self.schedule.batches(self._rows), self.method.batches_per_step
+        ends = [epoch * per_epoch // per_step for epoch in range(self.schedule.epochs + 1)]
+        count = Counter(
+            occasion(self.method, self._counters(update, epoch + (update == end), update == end))
+            for epoch, (begin, end) in enumerate(pairwise(ends))
+            for update in range(begin + 1, end + 1)
+        )
+        return frozenset(names for names, often in count.items() if often >= _SHARE * count.total())
+
+    def _minibatches(self, done: int) -> Iterator[tuple[int, tuple[Tensor, ...]]]:
+        return minibatches(
+            self.trials.rows,
+            self._keys["shuffle"],
+            self.schedule,
+            batches_per_step=self.method.batches_per_step,
+            done=done,
+            bits=self._generators[1],
+        )
+
+    # ---- an update
+
+    @cached_property
+    def _pairs(self) -> int:
+        return pairs(self.method.step_noise(self.problem))
+
+    @cached_property
+    def _track_pairs(self) -> int:
+        state = self._initial(self.trials.take([0]))
+        return (self.method.posterior(tree_map(lambda leaf: leaf[0], state)).noise_dim + 1) // 2
+
+    def _update(self, current: TrainingState, rows: Tensor, counters: StepCounters) -> TrainingState:
+        """Make the update that `counters` counts last, whose rows are (R, L, M)."""
+        pool, view, count = self.pool, self.trials.view, current.updates
+        extra = self._extra(rows, count)
+        state, noise, hyper = current.state, self._noise("noise", count, self._pairs), self._hyper(counters)
+        for function in self._programs.parts(occasion(self.method, counters), self._fused):
+            state = function(state, noise, extra, rows, pool.x, pool.y, view, hyper)
+        state, buffers = settled(state), current.buffers
+        if buffers:
+            drawn = self._noise("track", count, self._track_pairs)
+            buffers = settled(self._programs.track()(state, buffers, drawn, extra, rows, pool.x, pool.y, view))
+        return current._replace(state=state, buffers=buffers, updates=count + 1)
+
+    def _noise(self, stream: str, count: int, n_pairs: int) -> Halves:
+        """Draw the normals of an update from a stream of the trials, two tensors (R, pairs)."""
+        keys = self._keys[stream]
+        if n_pairs == 0:
+            return (keys.new_empty(len(keys), 0, dtype=self.pool.dtype),)
+        normals: Callable[..., Halves] = self._generators[0]
+        return normals(keys, torch.tensor(count, dtype=torch.int32, device=keys.device), n_pairs)
+
+    def _extra(self, rows: Tensor, count: int) -> Halves:
+        """Draw what changes the inputs of an update at random."""
+        if self.dataset.augment is None:
+            return ()
+        return self._noise("augment", count, (rows[0].numel() * self.dataset.augment_noise + 1) // 2)
+
+    @cached_property
+    def _values(self) -> Hyper:
+        """Hyper-parameters as they train, which is where float64 ends."""
+        return as_type(dict(self.trials.hyper), self.pool.dtype)
+
+    def _hyper(self, counters: StepCounters) -> Hyper:
+        """Return the hyper-parameters of an update, the learning rate multiplied by the schedule's factors."""
+        hyper = dict(self._values)
+        if not self.schedule.constant:
+            groups, rate = self.method.groups, hyper["learning_rate"]
+            factors = self.schedule.factors(counters, groups)
+            hyper["learning_rate"] = rate.unsqueeze(1) * rate.new_tensor(factors) if groups else rate * factors[0]
+        return hyper
+
+    def _end_epoch(self, current: TrainingState, epoch: int, moved: bool) -> TrainingState:
+        """Look for trials that diverged."""
+        diverged = current.diverged
+        if moved:
+            diverged = torch.where((diverged == 0) & ~finite(current.state), epoch, diverged)
+        return current._replace(diverged=diverged, epochs=epoch)
+
+    # ---- where it starts, and what is kept
+
+    def _initial(self, trials: Trials) -> Any:
+        return initial_state(self.method, self.problem, trials, self.pool.device, self.pool.dtype)
+
+    def _begin(self, checkpoint: Checkpoint | None) -> TrainingState:
+        """Start, or go on from the checkpoint if it has something."""
+        count, device = len(self.trials), self.pool.device
+        state = tree_map(torch.clone, self._initial(self.trials))  # parts may be one tensor, and later ones are not
+        buffers = stacked_buffers(self.problem, count, self.pool)
+        start = TrainingState(state, buffers, torch.zeros(count, dtype=torch.int64, device=device))
+        found = start.restored(checkpoint, self.part.number)
+        state, buffers, diverged = settled(found[:3])
+        return found._replace(state=state, buffers=buffers, diverged=diverged)
+
+
+def _due(evaluations: EvaluationSchedule | None, unit: str, counters: StepCounters) -> bool:
+    return evaluations is not None and evaluations.unit == unit and evaluations.due(counters) is not None

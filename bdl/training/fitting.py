@@ -23,18 +23,18 @@ def silent(done: int) -> None:
 
 @dataclass(frozen=True)
 class EvaluationSchedule:
-    """When a fit is looked at while it runs, beside its end.
+    """When a fit is evaluated while it runs, beside its end.
 
     Parameters
     ----------
     unit
         What is counted; observations are those of a stream.
     every
-        EvaluationSchedule are this far apart; None with `log`.
+        Distance of two evaluations; None with `log`.
     log
-        EvaluationSchedule are at 1, 2, 5, 10, 20, 50 and so on.
+        Evaluations are at 1, 2, 5, 10, 20, 50 and so on.
     first
-        The first look of those that `log` gives.
+        The first evaluation of those that `log` gives.
 
     Raises
     ------
@@ -52,7 +52,7 @@ class EvaluationSchedule:
             raise InputError("evaluations: give either every, or log: true")
 
     def due(self, counters: StepCounters) -> int | None:
-        """Return the place on the axis if a look is due, else None."""
+        """Return the place on the axis if an evaluation is due, else None."""
         if self.unit == "epochs" and not counters.ended:
             return None
         place = self.place(counters)
@@ -100,7 +100,7 @@ class Fitting(Protocol):
         progress: Progress = silent,
         checkpoint: Checkpoint | None = None,
     ) -> Iterator[Snapshot]:
-        """Fit, and yield the trials whenever a look is due, and in the end.
+        """Fit, and yield the trials whenever an evaluation is due, and in the end.
 
         Parameters
         ----------
@@ -120,7 +120,7 @@ class Fitting(Protocol):
 
 
 def finished(fitting: Fitting, progress: Progress = silent, checkpoint: Checkpoint | None = None) -> Snapshot:
-    """Run to the end, and give all trials in their order; `counters` is that of those that were finished last."""
+    """Run to the end, and return all trials in their order; `counters` is that of those that were finished last."""
     parts = [part for part in fitting.run(None, progress, checkpoint) if part.last]
     if len(parts) == 1:
         return parts[0]

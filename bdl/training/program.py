@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from bdl.data import Dataset
 from bdl.data.splits import Rows
-from bdl.methods.base import DirectMethod, ExternalMethod, Method
+from bdl.methods.base import ExternalMethod, Method, MinibatchMethod
 from bdl.models.problem import Problem
 from bdl.posteriors.base import Posterior
 from bdl.training.direct import DirectFitting
@@ -34,7 +34,7 @@ class Program:
     dataset: Dataset
     pool: Pool
     problem: Problem
-    method: Method | DirectMethod | ExternalMethod
+    method: Method
     schedule: Schedule | None
     samples: int = 100
 
@@ -49,13 +49,14 @@ class Program:
 
     def fitting(self, trials: Trials, *, compile: bool = False, slot_batch: SlotBatch | None = None) -> Fitting:
         """Describe how they are fitted; compilation and slot batches concern minibatches alone."""
-        return (
-            DirectFitting(self, trials)
-            if self.schedule is None
-            else MinibatchFitting(self, trials, compile, slot_batch)
-        )
+        shared = self.dataset, self.pool, self.problem
+        if isinstance(self.method, ExternalMethod):
+            return DirectFitting(*shared, self.method, trials)
+        assert isinstance(self.method, MinibatchMethod), "streams have a fitting of their own"
+        assert self.schedule is not None, "minibatches need a schedule"
+        return MinibatchFitting(*shared, self.method, self.schedule, trials, compile, slot_batch)
 
     def posterior(self, state: Any) -> Posterior:
         """Return the posterior of one trial's state; that of a direct fit is its state."""
-        posterior: Posterior = state if self.schedule is None else cast(Method, self.method).posterior(state)
+        posterior: Posterior = self.method.posterior(state) if isinstance(self.method, MinibatchMethod) else state
         return posterior

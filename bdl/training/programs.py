@@ -1,19 +1,24 @@
-"""The programs of a fit: a method's functions for one model, mapped over trials and compiled."""
+"""The programs of a fit: the functions of a method for one model, mapped over trials, and compiled where that pays."""
 
+import itertools
+import logging
+import os
+import shutil
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from bdl.methods.base import Method
+from bdl.methods.base import MinibatchMethod, Shapes
 from bdl.methods.counters import StepCounters
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.rng import random_bits, random_normals
-from bdl.training.compiling import compiled
-from bdl.training.noise import shaped
 from bdl.training.trials import View
+
+log = logging.getLogger(__name__)
 
 Halves = tuple[Tensor, ...]
 """Normals as the generator gives them, or nothing."""
@@ -21,11 +26,30 @@ Augment = Callable[[Tensor, Tensor], Tensor]
 Occasion = tuple[str, ...]
 """Names of the functions that make one update, the first of which descends."""
 
+_MODELS_PER_CACHE = 64
+"""Compiled variants of one function before the compiler gives up and runs it eagerly (its default is 8)."""
 
-def occasion(method: Method, counters: StepCounters) -> Occasion:
+# Measured on two cores (scripts/bench_training.py): an eager update costs about 3 ms of launches and 25 ns a
+# parameter of each model-minibatch, a compiled one a fifth of that; compiling a program takes 10 s.
+_EAGER_LAUNCH, _EAGER_PARAMETER, _COMPILE = 3e-3, 25e-9, 10.0
+
+
+def occasion(method: MinibatchMethod, counters: StepCounters) -> Occasion:
     """Name the functions that make the update which `counters` counts last."""
-    phase, due = getattr(method, "phase", None), getattr(method, "due", None)
-    return (phase(counters) if phase else "step", *(due(counters) if due else ()))
+    return (method.phase(counters), *method.due(counters))
+
+
+def pairs(shapes: Shapes) -> int:
+    """Count the generator's pairs that fill these shapes."""
+    return (sum(map(prod, shapes.values())) + 1) // 2
+
+
+def shaped(halves: Halves, shapes: Shapes) -> dict[str, Tensor]:
+    """Cut one trial's normals, tensors of one axis end to end, into named tensors."""
+    sizes = [prod(shape) for shape in shapes.values()]
+    flat = torch.cat(halves)[: sum(sizes)]
+    parts = torch.split(flat, sizes)
+    return {name: part.view(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
 
 
 class Programs:
@@ -42,10 +66,10 @@ class Programs:
     """
 
     def __init__(
-        self, method: Method, problem: Problem, augment: Augment | None, augment_noise: int, compile: bool
+        self, method: MinibatchMethod, problem: Problem, augment: Augment | None, augment_noise: int, compile: bool
     ) -> None:
         self.method, self.problem, self.augment, self.augment_noise = method, problem, augment, augment_noise
-        self.compile = compile
+        self.compile, self._single = compile, method.batches_per_step == 1
         self._made: dict[Occasion, Callable[..., Any]] = {}
 
     def parts(self, names: Occasion, fused: Iterable[Occasion]) -> list[Callable[..., Any]]:
@@ -80,12 +104,14 @@ class Programs:
         return self._made[names]
 
     def _batches(self, extra: Halves, rows: Tensor, x: Tensor, y: Tensor, view: View) -> Batch:
-        """Gather L minibatches, rows (L, M), and change their inputs at random."""
+        """Gather L minibatches, rows (L, M), and change their inputs at random; without the axis L where that is 1."""
+        rows = rows[0] if self._single else rows
         batches = view.batch(x, y, rows)
         if self.augment is None:
             return batches
         noise = shaped(extra, {"rows": (*rows.shape, self.augment_noise)})["rows"]
-        return batches._replace(x=torch.func.vmap(self.augment)(batches.x, noise))
+        augment = self.augment if self._single else torch.func.vmap(self.augment)
+        return batches._replace(x=augment(batches.x, noise))
 
     def track(self) -> Callable[..., Any]:
         """Return what moves the running statistics on, by the first minibatch under one sample of the posterior."""
@@ -96,8 +122,9 @@ class Programs:
             ) -> Any:
                 posterior = self.method.posterior(state)
                 theta = posterior.sample(torch.cat(noise)[: posterior.noise_dim])
-                inputs = self._batches(extra, rows, x, y, view).x[0]
-                return self.problem.track(theta, inputs, buffers)
+                inputs = self._batches(extra, rows, x, y, view).x
+                first = inputs if self._single else inputs[0]
+                return self.problem.track(theta, first, buffers)
 
             mapped = torch.func.vmap(one, in_dims=(0, 0, 0, 0, 0, None, None, 0))
             self._made[()] = compiled(mapped) if self.compile else mapped
@@ -105,7 +132,9 @@ class Programs:
 
 
 @lru_cache(maxsize=64)
-def programs(method: Method, problem: Problem, augment: Augment | None, augment_noise: int, compile: bool) -> Programs:
+def programs(
+    method: MinibatchMethod, problem: Problem, augment: Augment | None, augment_noise: int, compile: bool
+) -> Programs:
     """Return the programs of a kind of fit, made once; arguments as for `Programs`."""
     return Programs(method, problem, augment, augment_noise, compile)
 
@@ -120,3 +149,72 @@ def generators(dtype: torch.dtype, compile: bool) -> tuple[Callable[..., Any], C
     # quarter of the time; left to itself it repeats rounds within rounds.
     options = {"realize_opcount_threshold": 28}
     return compiled(normals, dynamic=True, options=options), compiled(random_bits, dynamic=True, options=options)
+
+
+def compiler_found() -> bool:
+    """Return whether the C++ compiler that `torch.compile` needs on a CPU is installed."""
+    return shutil.which(os.environ.get("CXX", "g++")) is not None or shutil.which("clang++") is not None
+
+
+def worthwhile(updates: int, width: int, dim: int) -> bool:
+    """Return whether a program runs long enough to repay its compilation.
+
+    Parameters
+    ----------
+    updates
+        Updates the program will make in all its calls.
+    width
+        Model-minibatches in an update, R x L.
+    dim
+        Parameters of a model, D.
+    """
+    eager = updates * (_EAGER_LAUNCH + _EAGER_PARAMETER * width * dim)
+    return compiler_found() and eager > 2 * _COMPILE
+
+
+def compiled(
+    function: Callable[..., Any], *, dynamic: bool = False, options: dict[str, Any] | None = None
+) -> Callable[..., Any]:
+    """Compile a function; if the compiler fails, say so once and run it eagerly.
+
+    Parameters
+    ----------
+    function
+        A function of tensors.
+    dynamic
+        Compile once for all shapes rather than once a shape.
+    options
+        Settings of the compiler, as `torch.compile` takes them.
+    """
+    torch._dynamo.config.recompile_limit = _MODELS_PER_CACHE
+    fast, broken = torch.compile(_apart(function), dynamic=dynamic, options=options), False
+
+    def call(*args: Any) -> Any:
+        nonlocal broken
+        if not broken:
+            try:
+                return fast(*args)
+            except torch._dynamo.exc.TorchDynamoException as error:
+                broken = True
+                reason = str(error).strip().splitlines()[0]
+                log.warning("torch.compile failed, going on without it (slower): %s", reason)
+        return function(*args)
+
+    return call
+
+
+def _apart(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function in code of its own.
+
+    The compiler keeps its variants by code object, and every mapped step is the same code of `vmap`: it would look
+    for the hyper-parameters of one method in the arguments of another, and fail.
+    """
+
+    def call(*args: Any) -> Any:
+        return function(*args)
+
+    call.__code__ = call.__code__.replace(co_name=f"call_{next(_PROGRAMS)}")
+    return call
+
+
+_PROGRAMS = itertools.count()

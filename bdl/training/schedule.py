@@ -1,16 +1,18 @@
 """How long, in what pieces and at what rates a fit trains."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
+
+from annotated_types import Ge, Gt, Le
 
 from bdl.errors import InputError, unknown
 from bdl.methods.counters import StepCounters
 from bdl.registry import Registry
-from bdl.training.rates import Constant
 
 if TYPE_CHECKING:
-    from bdl.methods.base import Method
+    from bdl.methods.base import MinibatchMethod
 
 Sampling = Literal["without_replacement", "with_replacement"]
 Incomplete = Literal["drop", "keep"]
@@ -19,12 +21,12 @@ Precision = Literal["float32", "float64"]
 RATES = Registry(
     "rate",
     {
-        "constant": "bdl.training.rates:Constant",
-        "decay": "bdl.training.rates:Decay",
-        "power": "bdl.training.rates:Power",
-        "exponential": "bdl.training.rates:Exponential",
-        "ramp": "bdl.training.rates:Ramp",
-        "warmup": "bdl.training.rates:Warmup",
+        "constant": "bdl.training.schedule:Constant",
+        "decay": "bdl.training.schedule:Decay",
+        "power": "bdl.training.schedule:Power",
+        "exponential": "bdl.training.schedule:Exponential",
+        "ramp": "bdl.training.schedule:Ramp",
+        "warmup": "bdl.training.schedule:Warmup",
     },
     contracts=("bdl.training.schedule:Rate",),
 )
@@ -36,6 +38,101 @@ class Rate(Protocol):
     def factor(self, counters: StepCounters) -> float:
         """Return what the learning rate is multiplied by in the update that `counters` counts last."""
         ...
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The rate as it is given."""
+
+    def factor(self, counters: StepCounters) -> float:
+        """Return 1."""
+        return 1.0
+
+
+@dataclass(frozen=True)
+class Decay:
+    """1 / (1 + t^p) in the number t of the update, from 1.
+
+    Parameters
+    ----------
+    power
+        The p above; the larger, the faster the rate falls.
+    """
+
+    power: Annotated[float, Gt(0)] = 0.51
+
+    def factor(self, counters: StepCounters) -> float:
+        """Return 1 / (1 + t^p)."""
+        return 1 / (1 + math.pow(counters.updates, self.power))
+
+
+@dataclass(frozen=True)
+class Power:
+    """t^-p in the number t of the update, from 1.
+
+    Parameters
+    ----------
+    power
+        The p above; the larger, the faster the rate falls.
+    """
+
+    power: Annotated[float, Gt(0)]
+
+    def factor(self, counters: StepCounters) -> float:
+        """Return t^-p."""
+        return math.pow(counters.updates, -self.power)
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """A factor once more after each epoch: b^e in the number e of the epoch, from 0.
+
+    Parameters
+    ----------
+    base
+        The b above, by which the rate is multiplied after each epoch.
+    """
+
+    base: Annotated[float, Gt(0), Le(1)]
+
+    def factor(self, counters: StepCounters) -> float:
+        """Return b^e."""
+        return self.base**counters.epoch
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """A smooth rise, sigmoid(e - centre) in the number e of the epoch, from 0 (VIFA paper 2023).
+
+    Parameters
+    ----------
+    centre
+        Epoch in which the factor is 1/2.
+    """
+
+    centre: Annotated[float, Ge(0)] = 2.0
+
+    def factor(self, counters: StepCounters) -> float:
+        """Return sigmoid(e - centre), of less than 0.5 by way of exp, which does not overflow there."""
+        rise = math.exp(-abs(counters.epoch - self.centre))
+        return (1.0 if counters.epoch >= self.centre else rise) / (1 + rise)
+
+
+@dataclass(frozen=True)
+class Warmup:
+    """A straight rise to 1 over the first epochs.
+
+    Parameters
+    ----------
+    epochs
+        Length of the rise; its last update has the whole rate.
+    """
+
+    epochs: Annotated[float, Gt(0)] = 1.0
+
+    def factor(self, counters: StepCounters) -> float:
+        """Return t / (epochs x updates of an epoch) in the number t of the update, at most 1."""
+        return min(1.0, counters.updates / (self.epochs * counters.per_epoch))
 
 
 @dataclass(frozen=True)
@@ -78,7 +175,7 @@ class Schedule:
         """Whether the learning rates stay as they are."""
         return all(isinstance(rate, Constant) for rate in self.rates.values())
 
-    def check(self, method: "Method") -> None:
+    def check(self, method: "MinibatchMethod") -> None:
         """Hold it against a method.
 
         Raises
@@ -86,10 +183,9 @@ class Schedule:
         InputError
             If the method has no such group of parameters, has no learning rate, or cannot take incomplete minibatches.
         """
-        groups = groups_of(method)
         for name in self.rates:
-            if name and name not in groups:
-                raise unknown("group of parameters", name, groups)
+            if name and name not in method.groups:
+                raise unknown("group of parameters", name, method.groups)
         if not self.constant and "learning_rate" not in method.hyper:
             raise InputError(f"{type(method).__name__} has no learning_rate: remove the schedule of the rate")
         if self.incomplete == "keep" and method.batches_per_step > 1:
@@ -103,9 +199,3 @@ class Schedule:
         default = self.rates.get("")
         rates = [self.rates.get(group, default) for group in groups or ("",)]
         return tuple(1.0 if rate is None else rate.factor(counters) for rate in rates)
-
-
-def groups_of(method: "Method") -> tuple[str, ...]:
-    """Name the groups of parameters to which a method gives learning rates of their own."""
-    groups: tuple[str, ...] = getattr(method, "groups", ())
-    return groups

@@ -1,9 +1,9 @@
-"""Lanes: a trial trains at a place of its own in a batch of a fixed width, whoever trains beside it.
+"""Slots: a trial trains at a fixed place in a batch of a fixed width, whoever trains beside it.
 
 Kernels round differently in batches of another width, and at another place of a batch; what stands at the other places
-is nothing to them. Places at which nothing is fitted are filled up with copies, which are thrown away. On a CPU there
-are two places at least, since the sums of a single trial are split among threads, and rounded accordingly; one for fits
-so large that a copy would cost more than that is worth, and on a GPU.
+does not matter. Places at which nothing is fitted are filled with copies, which are thrown away. On a CPU there are two
+places at least, since the sums of a single trial are split among threads, and rounded accordingly. There is one for
+fits so large that a copy would cost more than that is worth, and on a GPU.
 """
 
 from collections.abc import Iterator, Sequence

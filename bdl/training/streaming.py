@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+from torch.utils._pytree import tree_map
 
 from bdl.data import Stream, draw
 from bdl.errors import InputError
@@ -18,6 +18,7 @@ from bdl.posteriors.base import Posterior
 from bdl.runtime import one_thread
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.fitting import EvaluationSchedule, Progress, Snapshot, silent
+from bdl.training.states import TrainingState
 
 _DRAWN, _LEARNT = 100, 1000
 """Observations that are drawn, and that are learnt from, at a time; the second is a multiple of the first."""
@@ -60,8 +61,8 @@ class StreamFitting:
     ) -> Iterator[Snapshot]:
         """Learn, and yield all streams where evaluations are due and in the end; `updates` counts observations.
 
-        Observations are learnt from a thousand at a time. A look between two thousands learns from the part on the side
-        and forgets it again, so that it finds what a stream of that length gives, and leaves no trace.
+        Observations are learnt from a thousand at a time. An evaluation between two thousands learns from the part on
+        the side and forgets it again: it finds what a stream of that length gives, and leaves no trace.
 
         Raises
         ------
@@ -77,40 +78,38 @@ class StreamFitting:
         self, evaluations: EvaluationSchedule | None, progress: Progress, checkpoint: Checkpoint | None
     ) -> Iterator[Snapshot]:
         length = self.trials[0].stream.length
-        state, done = self._begin(checkpoint)
-        progress(done * len(self.trials))
-        for seen, observations in self._observations(done):
-            after = seen + observations.shape[1]
+        begun = current = self._start().restored(checkpoint, 0)
+        progress(begun.updates * len(self.trials))
+        for observations in self._observations(begun.updates):
+            seen, after = current.updates, current.updates + observations.shape[1]
             for place in evaluations.within(seen, min(after, length - 1)) if evaluations else ():
-                part = observations[:, : place - seen]
-                yield self._snapshot(self.method.update_block(state, part), place, last=False)
-            state = self.method.update_block(state, observations)
+                yield self._snapshot(self._update(current, observations[:, : place - seen]))
+            current = self._update(current, observations)
             progress(observations.shape[1] * len(self.trials))
             if checkpoint and checkpoint.due:
-                checkpoint.save(0, {str(i): leaf for i, leaf in enumerate(tree_leaves(state))}, {"seen": after})
-        yield self._snapshot(state, length, last=True)
+                current.save(checkpoint, 0)
+        yield self._snapshot(current, last=True)
 
     def posterior(self, snapshot: Snapshot, position: int) -> Posterior:
         """Return the estimate of the stream at a position of the snapshot's `index`."""
         return self.method.posterior(tree_map(lambda leaf: leaf[position] if leaf.ndim else leaf, snapshot.state))
 
-    def _begin(self, checkpoint: Checkpoint | None) -> tuple[Any, int]:
-        state = self.method.init(self._noise())
-        kept = checkpoint.load(0) if checkpoint else None
-        if kept is None:
-            return state, 0
-        leaves, tree = tree_flatten(state)
-        return tree_unflatten([kept.tensors[str(i)] for i in range(len(leaves))], tree), kept.numbers["seen"]
+    def _start(self) -> TrainingState:
+        return TrainingState(self.method.init(self._noise()), {}, torch.zeros(len(self.trials), dtype=torch.int64))
 
-    def _observations(self, done: int) -> Iterator[tuple[int, Tensor]]:
-        """Yield the number drawn before and the observations, (R, up to 1000, D), after those that are done."""
+    def _update(self, current: TrainingState, observations: Tensor) -> TrainingState:
+        state = self.method.update_block(current.state, observations)
+        return current._replace(state=state, updates=current.updates + observations.shape[1])
+
+    def _observations(self, done: int) -> Iterator[Tensor]:
+        """Yield the observations, (R, up to 1000, D), after those that are done."""
         seen, waiting = 0, list[Tensor]()
         for blocks in zip(*self._drawn(), strict=True):
             waiting.append(torch.cat(blocks))
             drawn = sum(block.shape[1] for block in waiting)
             if drawn >= _LEARNT or seen + drawn == self.trials[0].stream.length:
                 if seen >= done:
-                    yield seen, torch.cat(waiting, 1)
+                    yield torch.cat(waiting, 1)
                 seen += drawn
                 waiting.clear()
 
@@ -126,12 +125,9 @@ class StreamFitting:
             name: torch.stack([noise[name] for noise in drawn]) for name in drawn[0]
         }
 
-    def _snapshot(self, state: Any, seen: int, last: bool) -> Snapshot:
-        count = len(self.trials)
-        updates = torch.full((count,), seen)
-        return Snapshot(
-            StepCounters(seen, 0, True, 0.0), tuple(range(count)), state, {}, torch.zeros_like(updates), updates, last
-        )
+    def _snapshot(self, current: TrainingState, last: bool = False) -> Snapshot:
+        counters = StepCounters(current.updates, 0, True, 0.0)
+        return current.snapshot(counters, range(len(self.trials)), last=last)
 
 
 def _normals(shapes: Shapes, seed: int) -> dict[str, Tensor]:

@@ -10,6 +10,7 @@ from torch import Tensor
 from bdl.data import Dataset, Stream
 from bdl.errors import InputError
 from bdl.methods import METHODS
+from bdl.methods.base import Direct, MinibatchMethod, StreamMethod
 from bdl.methods.teacher import TEACHERS
 from bdl.models import LIKELIHOODS, MODELS, PRIORS
 from bdl.models.problem import Problem
@@ -72,13 +73,13 @@ def singles() -> Iterator[Case]:
 def families(method: str) -> list[str]:
     """Name the posterior families that a method says it gives."""
     component = METHODS.get(method)
-    found = get_type_hints(component.posterior if hasattr(component, "posterior") else component.fit)["return"]
+    found = get_type_hints(component.fit if issubclass(component, Direct) else component.posterior)["return"]
     given = get_args(found) or (found,)
     return [f"posterior:{name}" for name in FAMILIES.names() if FAMILIES.get(name) in given]
 
 
 def _streams(method: Settings) -> bool:
-    return hasattr(METHODS.get(method["name"]), "update_block")
+    return issubclass(METHODS.get(method["name"]), StreamMethod)
 
 
 def _build(registry: Any, settings: Settings) -> Any:
@@ -108,7 +109,7 @@ def _fitted(settings: Settings, dtype: Any) -> dict[str, Tensor]:
     problem = problem_of(settings, dataset)
     method.check(problem)
     schedule = None
-    if hasattr(method, "step"):
+    if isinstance(method, MinibatchMethod):
         rates = {group: _build(RATES, rate) for group, rate in (settings.get("rates") or {}).items()}
         sampling, incomplete = settings.get("sampling", "without_replacement"), settings.get("incomplete", "drop")
         schedule = Schedule(EPOCHS, problems.BATCH, rates, sampling, incomplete, dtype)

@@ -12,7 +12,7 @@ from bdl.methods.vifa import Vifa
 from bdl.rng import random_normals, trial_keys
 from bdl.training.batches import minibatches
 from bdl.training.fitting import finished
-from bdl.training.noise import pairs, shaped
+from bdl.training.programs import pairs, shaped
 from bdl.training.schedule import Schedule
 from peers.torch_loop import LoopModel
 from peers.workload import BATCH_SIZE, Setting, Workload

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from bdl.methods.online_stream import FaStream
-from bdl.training.memory import keep_freed_memory
+from bdl.runtime import keep_freed_memory
 from peers.fa_streams import ESTIMATORS, check_finite
 from peers.machine import alone, peak_memory
 
@@ -33,7 +33,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class LargePoint:
-    """One measurement, in a process of its own; ``kept`` is after `bdl.training.memory.keep_freed_memory`."""
+    """One measurement, in a process of its own; ``kept`` is after `bdl.runtime.keep_freed_memory`."""
 
     method: str
     block: int

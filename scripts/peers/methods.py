@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
-from bdl.methods.base import Method
+from bdl.methods.base import MinibatchMethod
 from bdl.methods.bbb import BayesByBackprop
 from bdl.methods.mc_dropout import McDropout
 from bdl.methods.slang import Slang
@@ -19,7 +19,7 @@ from peers.workload import Workload, make
 class Entry(NamedTuple):
     """A method, and what its updates consist of."""
 
-    method: Method
+    method: MinibatchMethod
     gradients: int
     """Gradients of one model on one minibatch that an update evaluates."""
 
@@ -72,7 +72,7 @@ def targets(costs: Mapping[str, Cost]) -> dict[str, Target]:
     return {name: Target(limit, costs[name].ratio, costs[name].ratio <= limit) for name, limit in LIMITS.items()}
 
 
-def _contender(work: Workload[Method], entry: Entry, epochs: int, compile: bool) -> Contender:
+def _contender(work: Workload[MinibatchMethod], entry: Entry, epochs: int, compile: bool) -> Contender:
     """Compile the method, if that is wanted; its unit of cost is a gradient."""
     setup = engine_setup(work) if compile else None
     per_minibatch = entry.gradients / entry.method.batches_per_step

@@ -13,7 +13,7 @@ from bdl.methods.slang import SlangState
 from bdl.rng import random_normals, trial_keys
 from bdl.training.batches import minibatches
 from bdl.training.fitting import EvaluationSchedule
-from bdl.training.noise import pairs, shaped
+from bdl.training.programs import pairs, shaped
 from peers.agreement import difference
 from peers.natural_loop import NaturalState
 from peers.natural_loop import SlangState as SlangLoopState

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bdl.methods import slang
-from bdl.methods.base import Method
+from bdl.methods.base import MinibatchMethod
 from bdl.models.gradients import example_gradients
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.models.products import DenseGradients, ExampleGradients, OuterGradients
@@ -38,7 +38,7 @@ def contenders(work: Regressions, *, compile: bool) -> dict[str, Contender]:
     return found | ({JAX: _jax(work)} if find_spec("jax") else {})
 
 
-def _engine(work: Workload[Method], *, compile: bool) -> Contender:
+def _engine(work: Workload[MinibatchMethod], *, compile: bool) -> Contender:
     first, warm = engine_epochs(work, 2, compile)
     epochs = _filling(warm)
     return Contender(lambda: engine_seconds(work, epochs, compile), float(first - warm) if compile else None)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch.utils._pytree import tree_map
 
-from bdl.methods.base import Method
+from bdl.methods.base import MinibatchMethod
 from bdl.methods.counters import StepCounters
 from bdl.methods.natural_gradient import NaturalGradient
 from bdl.methods.slang import Slang
@@ -16,7 +16,6 @@ from bdl.plan.planning import cells_of
 from bdl.plan.programs import program
 from bdl.spec import load_benchmark
 from bdl.training.engine import MinibatchFitting
-from bdl.training.program import Program
 from bdl.training.schedule import Schedule
 from peers.natural_loop import Algorithm, LoopModel, NaturalLoop, Rows, SlangLoop
 from peers.workload import Workload
@@ -25,7 +24,7 @@ BENCHMARK = "slang-logistic"
 
 
 @dataclass(frozen=True, eq=False)
-class Regressions(Workload[Method]):
+class Regressions(Workload[MinibatchMethod]):
     """Models of one entry on one data set.
 
     Parameters
@@ -39,8 +38,7 @@ class Regressions(Workload[Method]):
     def fitting(self, epochs: int, *, compile: bool) -> MinibatchFitting:
         """Describe the engine's training of all models."""
         schedule = replace(self.schedule, epochs=epochs)
-        shared = Program(self.dataset, self.pool, self.problem, self.method, schedule)
-        return MinibatchFitting(shared, self.trials, compile)
+        return MinibatchFitting(self.dataset, self.pool, self.problem, self.method, schedule, self.trials, compile)
 
     @property
     def per_epoch(self) -> int:
@@ -89,7 +87,7 @@ def make(dataset: str, entry: str, models: int) -> Regressions:
     identities = [(*cell.identity, "bench_natural_gradients", i) for i in range(models)]
     rows = [cell.data.split(split).train for split in splits]
     trials = shared.trials(identities, rows, [cell.settings.hyper] * models)
-    method, schedule = cast(Method, shared.method), cast(Schedule, shared.schedule)
+    method, schedule = cast(MinibatchMethod, shared.method), cast(Schedule, shared.schedule)
     given = method, shared.problem, shared.dataset, shared.pool, trials, schedule.batch_size
     return Regressions(*given, schedule=schedule)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bdl.methods.base import Method
+from bdl.methods.base import MinibatchMethod
 from peers.timing import engine_epochs
 from peers.workload import D_IN, Workload, make
 
@@ -52,13 +52,13 @@ def fitting_trials(dim: int) -> int:
     return int(np.clip(MEMORY / (4 * _COPIES * gradients * dim), 8, 150))
 
 
-def _measure(by: str, work: Workload[Method], compile: bool) -> Point:
+def _measure(by: str, work: Workload[MinibatchMethod], compile: bool) -> Point:
     eager, _ = _steady(work, compile=False)
     compiled, setup = _steady(work, compile=True) if compile else (None, None)
     return Point(by, len(work.trials), work.problem.dim, eager, compiled, setup)
 
 
-def _steady(work: Workload[Method], compile: bool) -> tuple[float, float]:
+def _steady(work: Workload[MinibatchMethod], compile: bool) -> tuple[float, float]:
     """Microseconds per model-minibatch, and seconds of set-up."""
     first, warm = engine_epochs(work, 2, compile)
     epochs = 1 + int(np.clip(_SECONDS / warm, 1, _EPOCHS))

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils._pytree import tree_map
 
-from bdl.methods.base import Method
+from bdl.methods.base import MinibatchMethod
 from bdl.methods.vifa import Vifa
 from bdl.training.fitting import finished
 from peers.torch_loop import LoopModel
@@ -17,7 +17,7 @@ _LOOP_MODELS = 2
 """Models that the plain loop trains, one after the other: its cost per model does not depend on their number."""
 
 
-def engine_epochs(work: Workload[Method], epochs: int, compile: bool) -> NDArray[np.float64]:
+def engine_epochs(work: Workload[MinibatchMethod], epochs: int, compile: bool) -> NDArray[np.float64]:
     """Train with the engine; seconds of each epoch, the first with the set-up and any compilation.
 
     Raises
@@ -33,12 +33,12 @@ def engine_epochs(work: Workload[Method], epochs: int, compile: bool) -> NDArray
     return np.diff(marks)
 
 
-def engine_seconds(work: Workload[Method], epochs: int, compile: bool) -> float:
+def engine_seconds(work: Workload[MinibatchMethod], epochs: int, compile: bool) -> float:
     """Seconds per model-minibatch of the engine."""
     return float(engine_epochs(work, epochs + 1, compile)[1:].mean()) / work.cost_units
 
 
-def engine_setup(work: Workload[Method]) -> float:
+def engine_setup(work: Workload[MinibatchMethod]) -> float:
     """Seconds that compilation takes: the first epoch beyond a warm one."""
     first, warm = engine_epochs(work, 2, compile=True)
     return float(first - warm)

@@ -8,13 +8,12 @@ import torch
 from torch import Tensor
 
 from bdl.data import Dataset
-from bdl.methods.base import Method
+from bdl.methods.base import MinibatchMethod
 from bdl.methods.vifa import Vifa
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Mlp
 from bdl.models.problem import Problem
 from bdl.training.engine import MinibatchFitting
-from bdl.training.program import Program
 from bdl.training.schedule import Schedule
 from bdl.training.states import initial_state
 from bdl.training.trials import Pool, Trials
@@ -25,8 +24,8 @@ TRAINING_ROWS = 364
 
 
 Number = TypeVar("Number")
-Trained = TypeVar("Trained", bound=Method, covariant=True)
-Other = TypeVar("Other", bound=Method)
+Trained = TypeVar("Trained", bound=MinibatchMethod, covariant=True)
+Other = TypeVar("Other", bound=MinibatchMethod)
 
 
 class Setting(NamedTuple, Generic[Number]):
@@ -58,8 +57,7 @@ class Workload(Generic[Trained]):
     def fitting(self, epochs: int, *, compile: bool) -> MinibatchFitting:
         """Describe the engine's training of all trials."""
         schedule = Schedule(epochs, self.batch_size)
-        program = Program(self.dataset, self.pool, self.problem, self.method, schedule)
-        return MinibatchFitting(program, self.trials, compile)
+        return MinibatchFitting(self.dataset, self.pool, self.problem, self.method, schedule, self.trials, compile)
 
     def initial_state(self) -> Any:
         """Return the states that training starts from, stacked."""

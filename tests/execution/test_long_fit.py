@@ -101,7 +101,7 @@ def test_a_round_of_a_search_goes_on_in_its_midst_with_the_same_scores(tmp_path,
     """Cut off after some epochs, and begun again: the rows are those of a round that was left alone."""
     from bdl.plan.planning import plan
     from bdl.spec import load_benchmark
-    from bdl.training import checkpoint, together
+    from bdl.training import checkpoint, engine
 
     changes = ["entries.vifa-lr.training.epochs=6", "entries.vifa-lr.search.trials=2", "splits=1"]
     (cell,) = plan(load_benchmark("uci-regression", "quick", changes).select(entries=["vifa-lr"]), splits=[0])
@@ -116,10 +116,10 @@ def test_a_round_of_a_search_goes_on_in_its_midst_with_the_same_scores(tmp_path,
             raise CutOff
         return end(self, stand, epoch, moved)
 
-    end = together.Together._end_epoch
+    end = engine.Together._end_epoch
     interrupted = groups.SearchGroup(cell, {0: []}, tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(together.Together, "_end_epoch", cut)
+        patch.setattr(engine.Together, "_end_epoch", cut)
         with pytest.raises(CutOff):
             interrupted.run(lambda work: None)
     assert list(tmp_path.iterdir()), "nothing to go on from"

@@ -75,7 +75,9 @@ def fit(method: Any, target: Target) -> Any:
 
 
 def repeat(data: Batch, times: int) -> Batch:
-    """The whole training set as each of several minibatches."""
+    """The whole training set as each of several minibatches; one has no axis of its own."""
+    if times == 1:
+        return data
     return data._replace(x=data.x.expand(times, *data.x.shape), y=data.y.expand(times, *data.y.shape))
 
 

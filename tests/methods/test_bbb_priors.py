@@ -59,7 +59,7 @@ def sparse_regression(prior, draw) -> tuple[Problem, Batch]:
     """Thirty rows, twelve inputs of which two count."""
     x = draw(30, 12)
     y = 2 * x[:, 0] - 3 * x[:, 5] + 0.5 * draw(30)
-    batch = Batch(x.unsqueeze(0), y.unsqueeze(0), torch.tensor(30.0).double(), torch.tensor(1.0).double())
+    batch = Batch(x, y, torch.tensor(30.0).double(), torch.tensor(1.0).double())
     return Problem(Linear(bias=False), Gaussian(), 12, prior=prior), batch
 
 
@@ -109,7 +109,7 @@ def test_a_sparse_prior_shrinks_what_does_not_count_and_leaves_the_rest(draw, pr
     mean, count = q.mean(), torch.tensor([0, 5])
     others = torch.ones(12, dtype=torch.bool).index_fill(0, count, False)
     assert (mean[count] - torch.tensor([2.0, -3.0]).double()).abs().max() < 0.35
-    least_squares = torch.linalg.lstsq(batch.x[0], batch.y[0]).solution
+    least_squares = torch.linalg.lstsq(batch.x, batch.y).solution
     assert mean[others].abs().mean() < 0.4 * least_squares[others].abs().mean()
 
 

@@ -54,7 +54,7 @@ def test_members_are_single_fits():
     after = method.posterior(method.step(method.init(problem, noise), batches, hyper, {}, problem)).draws
     for number, draw in enumerate(after):
         alone = Adam().init(problem, {"theta": noise["theta"][number]})
-        own = batches._replace(x=batches.x[number : number + 1], y=batches.y[number : number + 1])
+        own = batches._replace(x=batches.x[number], y=batches.y[number])
         assert torch.equal(draw, Adam().step(alone, own, hyper, {}, problem).params["theta"])
 
 
@@ -63,12 +63,11 @@ def test_the_last_layer_has_the_gauss_newton_matrix_at_the_point(labels, model):
     """Of two minibatches of 10 of 40 rows, so that the sum counts twice; by autograd, class by class."""
     problem, method = Problem(model, Categorical(), 2, 3), LastLayerLaplace(descent_epochs=1)
     theta = normals({"theta": (problem.dim,)}, torch.Generator().manual_seed(2), torch.float32)
-    batches = labels._replace(x=labels.x.unsqueeze(0), y=labels.y.unsqueeze(0))
-    state = method.step(method.init(problem, theta), batches, HYPER, {}, problem)
+    state = method.step(method.init(problem, theta), labels, HYPER, {}, problem)
     point = state.point.params["theta"]
     for update in (5, 6):
         assert method.phase(StepCounters(update, 1, False, 4.0)) == "look"
-        state = method.look(state, batches, HYPER, {}, problem)
+        state = method.look(state, labels, HYPER, {}, problem)
     posterior = method.posterior(state)
     assert torch.equal(posterior.mean(), point)
     J = torch.autograd.functional.jacobian(lambda own: problem.model(own, labels.x, 3), point)[..., -15:].double()

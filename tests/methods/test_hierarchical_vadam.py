@@ -25,7 +25,7 @@ def regression(draw) -> tuple[Problem, Batch]:
     """Sixty rows, twelve inputs of which two count, noise of standard deviation 0.5."""
     x = draw(60, 12)
     y = 2 * x[:, 0] - 3 * x[:, 5] + 0.5 * draw(60)
-    batch = Batch(x.unsqueeze(0), y.unsqueeze(0), torch.tensor(60.0).double(), torch.tensor(1.0).double())
+    batch = Batch(x, y, torch.tensor(60.0).double(), torch.tensor(1.0).double())
     return Problem(Linear(bias=False), Gaussian(), 12), batch
 
 
@@ -85,7 +85,7 @@ def test_what_does_not_count_is_shrunk_and_the_rest_is_not(draw, optimizer, scal
     method = HierarchicalVadam(scales=scales, optimizer=optimizer, samples=4)
     mean = method.posterior(train(method, problem, batch, draw, 700)).loc
     others = torch.ones(12, dtype=torch.bool).index_fill(0, torch.tensor([0, 5]), False)
-    least_squares = torch.linalg.lstsq(batch.x[0], batch.y[0]).solution
+    least_squares = torch.linalg.lstsq(batch.x, batch.y).solution
     assert (mean[[0, 5]] - torch.tensor([2.0, -3.0]).double()).abs().max() < 0.25
     share = mean[others].abs().mean() / least_squares[others].abs().mean()
     assert shares[0] < share < shares[1]

@@ -115,7 +115,7 @@ def test_a_parameter_that_stands_still_stays_narrow_and_may_move_later(name, n_m
     noise = normals(method.init_noise(problem), generator, torch.float32)
     state = method.init(problem, noise)
     for update, target in enumerate(targets, 1):
-        rows = torch.randperm(12, generator=generator)[None, :4]
+        rows = torch.randperm(12, generator=generator)[:4]
         batch = target.data._replace(x=target.data.x[rows], y=target.data.y[rows])
         state = advance(method, state, update, 3, batch, hyper, {}, problem)
         path.append(state.theta)

@@ -13,7 +13,7 @@ from bdl.models.networks import Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
 from bdl.posteriors import Dropout
-from bdl.training.compiling import compiler_found
+from bdl.training.programs import compiler_found
 
 from .targets import linear_gaussian, normals, repeat
 
@@ -136,7 +136,7 @@ def test_the_posterior_has_the_rate_of_training_and_a_normal_a_unit(draw):
     assert not method.posterior(state).rate.any()
     names = ("learning_rate", "dropout_rate", *NET.hyper)
     hyper = dict(zip(names, torch.tensor([0.1, 0.25, 1.0, 1.0], dtype=torch.float64), strict=True))
-    batch = Batch(draw(1, 5, 2), draw(1, 5), *torch.tensor([5.0, 1.0], dtype=torch.float64))
+    batch = Batch(draw(5, 2), draw(5), *torch.tensor([5.0, 1.0], dtype=torch.float64))
     noise = normals(method.step_noise(NET), torch.Generator().manual_seed(0))
     q = method.posterior(method.step(state, batch, hyper, noise, NET)).check()
     assert q.rate.tolist() == [0.25] * UNITS

@@ -23,8 +23,8 @@ WIDTHS = (2, 4, 3)
 @pytest.fixture
 def batch():
     generator = torch.Generator().manual_seed(3)
-    x = torch.randn(1, 8, 2, generator=generator, dtype=torch.float64)
-    return Batch(x, torch.randint(3, (1, 8), generator=generator).double(), *torch.tensor([40.0, 1.0]).double())
+    x = torch.randn(8, 2, generator=generator, dtype=torch.float64)
+    return Batch(x, torch.randint(3, (8,), generator=generator).double(), *torch.tensor([40.0, 1.0]).double())
 
 
 def given(**values):
@@ -63,13 +63,12 @@ def test_factors_are_those_of_explicit_gradients(batch, problem):
     state, noise = drawn(method, problem)
     theta = method.posterior(state).loc
     after = method.begin(state, batch, hyper, next(noise), problem)
-    alone = batch._replace(x=batch.x[0], y=batch.y[0])
-    gradients = to_blocks(gradient_matrix(problem, theta, alone, hyper), method.posterior(state).units)
-    inputs = [batch.x[0]]
+    gradients = to_blocks(gradient_matrix(problem, theta, batch, hyper), method.posterior(state).units)
+    inputs = [batch.x]
     if problem is NETWORK:
         weights = to_blocks(theta, WIDTHS)[0]
-        hidden = (batch.x[0] @ weights[:, :-1].T + weights[:, -1]).tanh()
-        inputs = [torch.cat([a, torch.ones(8, 1).double()], 1) for a in (batch.x[0], hidden)]
+        hidden = (batch.x @ weights[:, :-1].T + weights[:, -1]).tanh()
+        inputs = [torch.cat([a, torch.ones(8, 1).double()], 1) for a in (batch.x, hidden)]
     for (A, S), G, a in zip(after.factors, gradients, inputs, strict=True):
         e = (G @ a.unsqueeze(-1)).squeeze(-1) / a.square().sum(1, keepdim=True)
         torch.testing.assert_close(e.unsqueeze(-1) * a.unsqueeze(1), G, rtol=1e-10, atol=1e-12)
@@ -86,7 +85,7 @@ def test_factors_are_those_of_curvlinops(batch):
     after = method.begin(state, batch, hyper, next(noise), NETWORK)
     net = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 3)).double()
     nn.utils.vector_to_parameters(method.posterior(state).loc, net.parameters())
-    data = [(batch.x[0], batch.y[0].long())]
+    data = [(batch.x, batch.y.long())]
     kfac = curvlinops.KFACLinearOperator(
         net,
         nn.CrossEntropyLoss(),
@@ -115,7 +114,7 @@ def test_updates_by_hand(batch, damping):
     method = NoisyKfac(statistics_every=2, inverses_every=4, statistics_weight=b, damping=damping)
     hyper = given(prior_precision=alpha, kl_weight=lam, learning_rate=rate)
     state, noises = drawn(method, NETWORK)
-    alone, gin = batch._replace(x=batch.x[0], y=batch.y[0]), lam * alpha / 40
+    gin = lam * alpha / 40
     mu, factors = method.posterior(state).loc, None
     for update in range(1, 9):
         noise = next(noises)
@@ -134,7 +133,7 @@ def test_updates_by_hand(batch, damping):
         if update == 1 or update % 4 == 0:
             solving = torch.linalg.inv(dense([by_hand(A, S, gin + damping) for A, S in factors]))
             covariance = lam / 40 * torch.linalg.inv(dense([by_hand(A, S, gin) for A, S in factors]))
-        V = gradient_matrix(NETWORK, theta, alone, hyper).mean(0) - gin * theta
+        V = gradient_matrix(NETWORK, theta, batch, hyper).mean(0) - gin * theta
         mu = mu + rate * solving @ V
         state = getattr(method, method.phase(StepCounters(update, 0, False, 100.0)))(
             state, batch, hyper, noise, NETWORK
@@ -195,7 +194,7 @@ def test_a_dead_layer_leaves_finite_numbers():
     """Its factor over outputs is zero; damping alone makes the product of both what it should be."""
     assert torch.stack(split(torch.eye(3) * 0.5, torch.zeros(2, 2), torch.tensor(1e-4))).isfinite().all()
     problem = Problem(Mlp(hidden=(2,)), Gaussian(), 2)
-    x, y = torch.ones(1, 4, 2), torch.randn(1, 4, generator=torch.Generator().manual_seed(0))
+    x, y = torch.ones(4, 2), torch.randn(4, generator=torch.Generator().manual_seed(0))
     theta = torch.cat([torch.zeros(4), -torch.ones(2), torch.ones(3)])  # rectifiers that never open
     method = NoisyKfac()
     state = method.init(problem, {"theta": theta})

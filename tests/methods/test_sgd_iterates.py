@@ -37,7 +37,7 @@ def descent(method, target: Target, hyper, n_steps: int, batch_size: int = 4, st
     noise = normals(method.init_noise(problem), generator, data.x.dtype)
     states, batches = [method.init(problem, noise if start is None else {"theta": start})], []
     for update in range(1, n_steps + 1):
-        rows = torch.randperm(len(data.y), generator=generator)[None, :batch_size]
+        rows = torch.randperm(len(data.y), generator=generator)[:batch_size]
         batches.append(data._replace(x=data.x[rows], y=data.y[rows]))
         per_epoch = len(data.y) // batch_size
         states.append(advance(method, states[-1], update, per_epoch, batches[-1], hyper, {}, problem))
@@ -81,7 +81,7 @@ class Recursion:
         signal = self.design @ torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
 
         def step(state, y, update):
-            return advance(method, state, update, 1, data._replace(x=data.x[None], y=y[None]), hyper, {}, problem)
+            return advance(method, state, update, 1, data._replace(y=y), hyper, {}, problem)
 
         shapes = {name: (n_trials, *shape) for name, shape in method.init_noise(problem).items()}
         state = torch.func.vmap(lambda noise: method.init(problem, noise))(normals(shapes, generator))
@@ -170,8 +170,8 @@ def test_steps_are_the_closed_form(bias_precision, prior_decay, separate_warmup)
     alpha = np.array([1.5, 1.5, 1.5 if bias_precision is None else bias_precision])
     theta = states[0].theta.numpy()
     for i, (batch, state) in enumerate(zip(batches, states[1:], strict=True)):
-        X = np.column_stack([batch.x[0].numpy(), np.ones(4)])
-        gradient = 0.4 * 1.3**2 * X.T @ (X @ theta - batch.y[0].numpy()) / 4
+        X = np.column_stack([batch.x.numpy(), np.ones(4)])
+        gradient = 0.4 * 1.3**2 * X.T @ (X @ theta - batch.y.numpy()) / 4
         early = separate_warmup and i < 6
         decay = 0.0 if early else alpha / 12 if prior_decay else RATES["weight_decay"]
         theta = theta - RATES["warmup_learning_rate" if early else "learning_rate"] * (gradient + decay * theta)
@@ -194,7 +194,7 @@ def test_translation_of_the_published_settings():
         early = i < 3
         optimizer = torch.optim.SGD([theta], lr=warmup_eta if early else eta, weight_decay=0 if early else decay)
         optimizer.zero_grad()
-        torch.nn.functional.mse_loss(target.problem.model(theta, batch.x[0], 1)[:, 0], batch.y[0]).backward()
+        torch.nn.functional.mse_loss(target.problem.model(theta, batch.x, 1)[:, 0], batch.y).backward()
         optimizer.step()
         torch.testing.assert_close(state.theta, theta.detach(), rtol=1e-12, atol=0)
 

@@ -13,7 +13,7 @@ from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
 from bdl.models.products import DenseGradients
 from bdl.posteriors import FullGaussian, kl_divergence
-from bdl.training.compiling import compiler_found
+from bdl.training.programs import compiler_found
 
 from .targets import normals
 
@@ -51,8 +51,7 @@ class Run:
         noise = self.normals(self.method.step_noise(self.problem))
         theta = self.method.posterior(self.state).sample(noise["theta"])
         gradients = [gradient_matrix(self.problem, sample, batch, self.hyper) for sample in theta]
-        lone = batch._replace(x=batch.x.unsqueeze(0), y=batch.y.unsqueeze(0))
-        self.state = self.method.step(self.state, lone, self.hyper, noise, self.problem)
+        self.state = self.method.step(self.state, batch, self.hyper, noise, self.problem)
         return torch.cat(gradients), N / (ROWS * len(theta))
 
 
@@ -158,11 +157,10 @@ def test_converges_to_the_exact_posterior():
     method = Slang(rank=dim, samples=2 * dim, momentum=0.5)
     points = dim**0.5 * torch.eye(dim, dtype=torch.float64)
     noise = {"theta": torch.cat([points, -points])}
-    batch = data._replace(x=data.x.unsqueeze(0), y=data.y.unsqueeze(0))
     hyper |= {"learning_rate": torch.tensor(0.1, dtype=torch.float64)}
     state = method.init(problem, normals(method.init_noise(problem), torch.Generator().manual_seed(0)))
     for _ in range(1500):
-        state = method.step(state, batch, hyper, noise, problem)
+        state = method.step(state, data, hyper, noise, problem)
     q, posterior = method.posterior(state), FullGaussian.from_covariance(mean, covariance)
     torch.testing.assert_close(q.loc, mean, rtol=0, atol=1e-10)
     torch.testing.assert_close(q.covariance(), covariance, rtol=0, atol=1e-10)
@@ -202,7 +200,7 @@ def test_compiled_steps_of_several_models_equal_eager_ones(method):
     start = normals({"theta": (3, problem.dim)}, generator)
     state = other = torch.func.vmap(lambda noise: method.init(problem, noise))(start)
     for _ in range(4):
-        drawn = normals({"x": (3, 1, 8, 2), "y": (3, 1, 8), "theta": (3, 4, problem.dim)}, generator)
+        drawn = normals({"x": (3, 8, 2), "y": (3, 8), "theta": (3, 4, problem.dim)}, generator)
         inputs = (drawn["x"], (drawn["y"] > 0).double(), stack, {"theta": drawn["theta"]})
         state, other = eager(state, *inputs), fast(other, *inputs)
         # columns of U may differ in sign

@@ -97,7 +97,7 @@ BUMPS = {
     "bdl.models.networks:Linear": "fit",
     "bdl.models.likelihoods:Gaussian": "fit",
     "bdl.models.priors:GaussianPrior": "fit",
-    "bdl.training.rates:Constant": "fit",
+    "bdl.training.schedule:Constant": "fit",
     "bdl.metrics.likelihoods:Nmll": "both",
     "bdl.metrics.regression:Rmse": "rmse",
     "bdl.posteriors.low_rank:FactorAnalysis": "scores",

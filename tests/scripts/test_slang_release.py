@@ -20,7 +20,7 @@ def test_the_precision_stays_as_it_was_and_the_mean_moves():
     n, unit = torch.tensor([50.0, 1.0], dtype=torch.float64)
     hyper = {name: torch.tensor(value).double() for name, value in (("prior_precision", 2.0), ("learning_rate", 0.1))}
     start = method.init(problem, {"theta": torch.zeros(3, dtype=torch.float64)})
-    found = method.step(start, Batch(x.unsqueeze(0), y.unsqueeze(0), n, unit), hyper, {"theta": theta}, problem)
+    found = method.step(start, Batch(x, y, n, unit), hyper, {"theta": theta}, problem)
     assert torch.equal(found.U, start.U)
     assert torch.equal(found.d, start.d)
 
@@ -31,7 +31,7 @@ def test_the_precision_stays_as_it_was_and_the_mean_moves():
     P = values[-1] * torch.outer(vectors[:, -1], vectors[:, -1]) + (0.9 + A.diagonal() + 0.1 * 2).diag()
     torch.testing.assert_close(found.mu, 0.1 * torch.linalg.solve(P, 50 / 15 * G.sum(0)), rtol=1e-6, atol=0)
     corrected = Slang(rank=1, samples=3, initial_scale=0)
-    other = corrected.step(start, Batch(x.unsqueeze(0), y.unsqueeze(0), n, unit), hyper, {"theta": theta}, problem)
+    other = corrected.step(start, Batch(x, y, n, unit), hyper, {"theta": theta}, problem)
     assert not torch.allclose(other.mu, found.mu, rtol=1e-2)
 
 

@@ -4,8 +4,7 @@ import pytest
 
 from bdl.errors import InputError
 from bdl.spec import Record, load_benchmark
-from bdl.training.rates import Constant, Decay
-from bdl.training.schedule import Schedule
+from bdl.training.schedule import Constant, Decay, Schedule
 
 TRAINING = "entries.fixed.training"
 

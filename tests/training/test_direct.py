@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.methods.base import Direct
+from bdl.methods.base import Direct, ExternalMethod
 from bdl.methods.conjugate import Conjugate
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear
@@ -106,14 +106,11 @@ def test_other_rows_are_standardised_by_the_training_rows():
 
 
 @dataclass(frozen=True)
-class Showing:
+class Showing(ExternalMethod):
     """Another library that shows its posterior after updates 3, 6, 9 and so on: its mean is their number."""
 
     stop: int = 10
     hyper = ("learning_rate",)
-
-    def check(self, problem: Problem) -> None:
-        """Anything will do."""
 
     def fits(self, problem, x, y, hyper, seed) -> Iterator[tuple[int, DiagonalGaussian]]:
         assert set(hyper) == {"learning_rate", "prior_precision", "noise_precision"}

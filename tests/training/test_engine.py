@@ -11,20 +11,20 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from bdl.data import folds, load
+from bdl.methods.base import MinibatchMethod
 from bdl.methods.descent import DescentState
 from bdl.methods.vifa import Vifa
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Mlp
 from bdl.models.problem import Batch, Problem
+from bdl.posteriors import Point
 from bdl.rng import random_normals, trial_keys
-from bdl.training import together
+from bdl.training import engine
 from bdl.training.batches import minibatches
-from bdl.training.compiling import compiled, compiler_found
 from bdl.training.fitting import finished
-from bdl.training.noise import pairs, shaped
 from bdl.training.predict import predict
 from bdl.training.program import Program
-from bdl.training.programs import generators
+from bdl.training.programs import compiled, compiler_found, generators, pairs, shaped
 from bdl.training.schedule import Schedule
 from bdl.training.states import finite, initial_state
 from bdl.training.trials import Pool, Trials, View
@@ -138,7 +138,7 @@ class CountState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Counting:
+class Counting(MinibatchMethod):
     """A method that only counts; its state is infinite after update number ``when``, and finite again later."""
 
     hyper = ("when",)
@@ -156,6 +156,39 @@ class Counting:
         count = state.count + 1
         broken = (count >= hyper["when"]) & (count < hyper["when"] + 5)
         return CountState(count, torch.where(broken, torch.inf, torch.zeros(2)))
+
+    def posterior(self, state):
+        return Point(state.value)
+
+
+@dataclass(frozen=True)
+class Watching(MinibatchMethod):
+    """A method that writes down the axes of its minibatches and the mean of their inputs."""
+
+    batches_per_step: int = 1
+
+    def init(self, problem, noise):
+        return torch.zeros(2), torch.zeros(())
+
+    def step(self, state, batches, hyper, noise, problem):
+        assert batches.x.shape[:-1] == batches.y.shape
+        return torch.tensor([batches.x.ndim, batches.y.ndim]).float(), batches.x.mean()
+
+    def posterior(self, state):
+        return Point(state[0])
+
+
+@pytest.mark.parametrize("augmented", [False, True])
+def test_a_single_minibatch_has_no_axis_of_its_own(augmented):
+    """The same rows in one minibatch of 16 and in two of 8; each row is moved by the first of its normals."""
+    changes = {"augment": lambda x, noise: x + noise[..., :1], "augment_noise": 2} if augmented else {}
+    found = []
+    for batches, size in ((1, 16), (2, 8)):
+        program = toy_program(dataset=toy(**changes), method=Watching(batches), schedule=Schedule(1, size))
+        (axes, mean) = fitted(program, toy_trials(program, [16])).state
+        found.append((axes[0].tolist(), mean))
+    assert [axes for axes, _ in found] == [[2, 1], [3, 2]]
+    torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-5, atol=1e-6)
 
 
 def test_the_first_epoch_with_a_non_finite_state_is_recorded():
@@ -254,8 +287,8 @@ def test_generators_of_many_normals_are_compiled_and_draw_the_same(monkeypatch, 
     program, asked = toy_program(), []
     trials = toy_trials(program, [40, 43])
     eager = fitted(program, trials)
-    monkeypatch.setattr(together, "_MANY", 1)
-    monkeypatch.setattr(together, "generators", lambda *how: asked.append(how) or generators(*how))
+    monkeypatch.setattr(engine, "_MANY", 1)
+    monkeypatch.setattr(engine, "generators", lambda *how: asked.append(how) or generators(*how))
     fast = fitted(program, trials)
     assert asked == [(torch.float32, True)]
     for ours, theirs in zip(pick(fast.state, 1), pick(eager.state, 1), strict=True):

@@ -13,9 +13,9 @@ from bdl.methods.iterates_fa import IteratesFa
 from bdl.methods.sgd_iterates import SgdIterates
 from bdl.methods.swag import Swag
 from bdl.methods.vifa import Vifa
+from bdl.posteriors import Point
 from bdl.training import programs as making
-from bdl.training.compiling import compiler_found
-from bdl.training.programs import Programs, occasion
+from bdl.training.programs import Programs, compiler_found, occasion
 from bdl.training.schedule import Schedule
 
 from .toy import fitted, pick, toy_program, toy_trials
@@ -55,6 +55,9 @@ class Logging(MinibatchMethod):
     def epoch(self, state, *given):
         return self._after(state, 4)
 
+    def posterior(self, state):
+        return Point(state.calls)
+
     def _after(self, state, digit):
         here = torch.arange(30) == state.count - 1
         return state._replace(calls=torch.where(here, 10 * state.calls + digit, state.calls))
@@ -87,13 +90,6 @@ def test_occasions_of_the_methods(method, expected):
     """Three updates an epoch."""
     counts = [StepCounters(n, n // 3, n % 3 == 0, 3.0) for n in range(1, len(expected) + 1)]
     assert [" ".join(occasion(method, counters)) for counters in counts] == expected
-
-
-def test_a_method_need_not_know_of_occasions():
-    class Plain:
-        """Only steps."""
-
-    assert occasion(Plain(), StepCounters(3, 1, True, 3.0)) == ("step",)
 
 
 def test_frequent_occasions_have_a_compiled_program_of_their_own(monkeypatch):

@@ -13,8 +13,8 @@ from bdl.methods.base import MinibatchMethod
 from bdl.methods.counters import StepCounters
 from bdl.methods.slang import Slang
 from bdl.methods.vifa import Vifa
-from bdl.training.rates import Constant, Decay, Exponential, Power, Ramp, Warmup
-from bdl.training.schedule import RATES, Schedule
+from bdl.posteriors import Point
+from bdl.training.schedule import RATES, Constant, Decay, Exponential, Power, Ramp, Schedule, Warmup
 
 from .toy import fitted, pick, same, toy_program, toy_trials
 
@@ -78,6 +78,9 @@ class Listening(MinibatchMethod):
         own = self.rates(hyper).values() if self.names else [hyper["learning_rate"]]
         here = (torch.arange(30) == state.count).unsqueeze(1)
         return Heard(torch.where(here, torch.stack(list(own)), state.rates), state.count + 1)
+
+    def posterior(self, state):
+        return Point(state.rates[:, 0])
 
 
 def heard(rates: dict, names: tuple[str, ...] = ()) -> Tensor:

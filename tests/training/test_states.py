@@ -6,8 +6,7 @@ import torch
 from bdl.methods.point_estimate import Adam
 from bdl.methods.swag import Swag
 from bdl.methods.vifa import Vifa
-from bdl.training.compiling import compiler_found
-from bdl.training.programs import generators
+from bdl.training.programs import compiler_found, generators
 from bdl.training.schedule import Schedule
 from bdl.training.slots import SlotBatch
 from bdl.training.states import settled
