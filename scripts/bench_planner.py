@@ -16,11 +16,11 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from bdl.archive.frames import read_frames
 from bdl.errors import InputError
 from bdl.plan.cell import Cell
 from bdl.plan.effort import effort
 from bdl.plan.planning import cells_of
-from bdl.publishing.frames import read_frames
 from bdl.spec import Variant
 
 _QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)

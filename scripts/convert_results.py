@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 
-from bdl.publishing.frames import POINT_COLUMNS
+from bdl.archive.frames import POINT_COLUMNS
 from bdl.publishing.outcome import narrowed
 from bdl.reports import compare, render
 from bdl.spec import load_benchmark

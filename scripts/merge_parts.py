@@ -22,11 +22,13 @@ from typing import Any, NamedTuple
 import pandas as pd
 from rich.console import Console
 
+from bdl.archive.folder import ResultsFolder
+from bdl.archive.frames import read_frames
+from bdl.archive.loading import load
+from bdl.archive.reuse import ORIGIN
 from bdl.errors import InputError
-from bdl.publishing.found import look
-from bdl.publishing.frames import read_frames
 from bdl.publishing.outcome import Pictures, draw, tables
-from bdl.publishing.provenance import ORIGIN, write_provenance
+from bdl.publishing.provenance import write_provenance
 from bdl.spec import load_variant
 
 Splits = dict[str, list[int]]
@@ -107,7 +109,8 @@ def write(merged: Run, folder: Path) -> None:
         if len(table):
             table.to_parquet(folder / f"{name}.parquet", compression="zstd", index=False)
     write_provenance({**merged.origin, **asked.dump()}, folder)
-    found = look(folder, asked)
+    with ResultsFolder(folder, asked) as here:
+        found = load(here)
     for format, name in (("markdown", "table.md"), ("json", "table.json")):
         (folder / name).write_text(str(tables(found, format)), encoding="utf-8")
     draw(found, Pictures(), folder)

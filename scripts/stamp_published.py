@@ -23,6 +23,7 @@ from typing import Any
 import pandas as pd
 import torch
 
+from bdl.archive.frames import read_frames
 from bdl.execution.groups import Chosen, FinalGroup
 from bdl.execution.scoring import computed, evaluation, scores
 from bdl.plan.cell import Cell
@@ -30,7 +31,6 @@ from bdl.plan.cost import compiles
 from bdl.plan.fingerprint import fit_hash, joint_hash, score_hash
 from bdl.plan.planning import cells_of
 from bdl.plan.programs import evaluations, final_fitting
-from bdl.publishing.frames import read_frames
 from bdl.publishing.provenance import write_provenance
 from bdl.spec import Variant, load_variant
 

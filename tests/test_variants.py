@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 import torch
 
+from bdl.archive.protocol import remark
 from bdl.publishing import mirror
-from bdl.publishing.found import remark
 from bdl.spec import load_variant
 
 TINY = """
@@ -138,12 +138,12 @@ def test_the_protocol_says_nothing_of_the_kind(published, tiny, invoke):
     assert origin["compiled"] == {"diabetes/fixed": []}
 
 
-def test_the_whole_takes_over_what_parts_have_done(tiny, run):
+def test_the_whole_reuses_the_fits_of_parts(tiny, run):
     assert run(tiny, "--splits", "1-1")[0] == 0
     part = pd.read_parquet(newest() / "trials.parquet")
     code, out, _ = run(tiny)
     assert code == 0
-    assert "final fits taken over from other runs of tiny: 1" in out
+    assert "final fits reused from other runs of tiny: 1" in out
     whole = pd.read_parquet("results/tiny/trials.parquet")
     pd.testing.assert_frame_equal(whole[whole.split == 1].reset_index(drop=True), part)
     code, out, _ = run(tiny, *FASTER)

@@ -75,7 +75,7 @@ class Benchmark:
         changed
             Whether to start anew what another spec, data or code made; a copy of the store is kept.
         published
-            Whether to take over published fits that today's spec, data and code made.
+            Whether to import published fits that today's spec, data and code made.
         retry_failed
             Whether to make fits again that failed; what their search found is kept.
         results

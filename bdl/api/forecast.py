@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from bdl.archive.loading import timings
 from bdl.data import status
 from bdl.execution.estimate import Estimate, estimate, left_of
 from bdl.plan import machine
@@ -11,7 +12,6 @@ from bdl.plan.cell import Cell
 from bdl.plan.planning import first_of
 from bdl.plan.sizes import most_jobs
 from bdl.plan.truths import sampled
-from bdl.publishing.measured import measured
 from bdl.references.cache import state
 from bdl.spec import Variant, list_profiles
 from bdl.spec.variant import there
@@ -46,10 +46,10 @@ def forecast(
     jobs
         Processes; 0 for as many as memory and cores allow, but one where that is done within a minute.
     elsewhere
-        Splits of a cell that the run will take over from others.
+        Splits of a cell that the run copies from others, or imports.
     """
     left = [left_of(cell, store, (elsewhere or {}).get(cell.key, ())) for cell in cells]
-    known = list(measured(asked, results)) if any(own.splits for own in left) else []
+    known = timings(asked, results) if any(own.splits for own in left) else []
     if jobs:
         return estimate(left, jobs, known)
     alone = estimate(left, 1, known)

@@ -10,16 +10,13 @@ import pandas as pd
 
 from bdl.api.checking import checked
 from bdl.api.fitted import Fitted
-from bdl.errors import InputError, unknown
-from bdl.execution.queue import check_hashes
+from bdl.archive.folder import ResultsFolder
+from bdl.archive.loading import LoadedResults, load, load_results
+from bdl.errors import unknown
 from bdl.plan.cell import Cell
 from bdl.plan.planning import cells_of
-from bdl.publishing.found import Found, find, holds, look, made_with
 from bdl.publishing.outcome import compared
 from bdl.spec import Point, Variant, load_variant
-from bdl.store import artefacts
-from bdl.store.folder import folder
-from bdl.store.store import Store
 
 Names = str | Sequence[str]
 """One name, or several."""
@@ -29,7 +26,7 @@ Splits = int | str | Sequence[int] | None
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """Rows of a run.
+    """Results of a run.
 
     Parameters
     ----------
@@ -40,7 +37,7 @@ class Results:
     """
 
     place: Path
-    found: Found = field(repr=False)
+    found: LoadedResults = field(repr=False)
 
     @property
     def rows(self) -> pd.DataFrame:
@@ -60,7 +57,7 @@ class Results:
 
     @property
     def remark(self) -> str:
-        """In what the rows are not the protocol; empty if they are."""
+        """How the rows differ from the protocol; empty if they do not."""
         return self.found.remark
 
     def posterior(self, dataset: str, entry: str, split: int = 0, at: Mapping[str, Any] | None = None) -> Fitted:
@@ -80,26 +77,11 @@ class Results:
         Raises
         ------
         InputError
-            If there is no such fit, it failed or was taken over as published, or spec, data or code have changed since.
+            If there is no such fit, it failed or was imported from published rows, or spec, data or code have changed.
         """
         cell = self._cell(dataset, entry, Point(at or {}))
-        path = self.place / "store.sqlite"
-        if not path.exists():
-            raise InputError(
-                f"{self.place} has published rows alone, without posteriors; they come with: "
-                f"bdl-bench run {self.found.made.asked}"
-            )
-        with Store(path) as store:
-            check_hashes([cell], store)
-            rows = {row.split: row for row in store.rows("final", cell.key)}
-            if split not in rows:
-                there = f"there are {', '.join(map(str, rows))}" if rows else "there is none"
-                raise InputError(f"{cell.label} has no fit of split {split}; {there}")
-            row = rows[split]
-            if row.artefact is None:
-                published = f"it was taken over as published; make it by: bdl-bench run {self.found.made.asked} --fresh"
-                raise InputError(f"{cell.label}, split {split} has no posterior: {row.reason or published}")
-            posterior, buffers = artefacts.read(store.posteriors, row.artefact)
+        with ResultsFolder(self.place, self.found.made, latest=True) as here:
+            posterior, buffers, row = here.posterior(cell, split)
         return Fitted(cell.with_splits((split,)), split, posterior, buffers, row.hyper)
 
     def _cell(self, dataset: str, entry: str, point: Point) -> Cell:
@@ -144,10 +126,12 @@ def results(
         If there are none, or a file is damaged.
     """
     place = Path(name_or_path)
-    if holds(place):
-        return Results(place, look(place, made_with(place)))
+    with ResultsFolder(place) as here:
+        if here.has_rows:
+            return Results(place, load(here))
     asked = asked_for(str(name_or_path), profile, set, datasets, methods, splits)
-    return Results(folder(Path(results), asked), find(asked, Path(results), within=True))
+    found = load_results(asked, Path(results))
+    return Results(found.place, found)
 
 
 @checked

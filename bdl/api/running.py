@@ -12,18 +12,17 @@ from typer import Exit
 
 from bdl.api import forecast as forecasts
 from bdl.api.progress import Display
+from bdl.archive.loading import check_overwrite
+from bdl.archive.reuse import PublishedFits, copy_fits, published_fits, reusable, reuse_fits
 from bdl.errors import InputError
 from bdl.execution.cluster import worker_pool_for
 from bdl.execution.queue import changed, check, forget_failed, prepare
 from bdl.execution.queue import run as run_cells
 from bdl.execution.rehearsal import explained, rehearse
-from bdl.execution.reuse import reusable, reuse_fits
 from bdl.plan import initial_check, planning, truths
 from bdl.plan.cell import Cell
 from bdl.plan.truths import Reference
-from bdl.publishing.keeping import check_published
 from bdl.publishing.outcome import mirror_run, publish, tables
-from bdl.publishing.taking import Published, gather
 from bdl.reports.papers import paper_values
 from bdl.spec import Variant
 from bdl.spec.variant import there
@@ -44,7 +43,7 @@ class RunSettings(NamedTuple):
     fresh: bool
     changed: bool
     published: bool
-    """Take over what is published under today's hashes."""
+    """Import published fits of today's identities."""
     retry: bool = False
     """Make fits again that failed."""
     executor: str = ""
@@ -104,10 +103,8 @@ def forecast(asked: Variant, settings: RunSettings, console: Console) -> None:
     cells = _plan(asked, settings, console, dry=True)
     with empty() if settings.fresh else looked_at(settings.results, asked) as store:
         check(cells, store)
-        elsewhere = {} if settings.fresh else reusable(cells, store, siblings(folder(settings.results, asked)))
-        for published in _published(asked, settings):
-            for key, splits in published.reusable(cells, store).items():
-                elsewhere[key] = elsewhere.get(key, set()) | splits
+        others = [] if settings.fresh else siblings(folder(settings.results, asked))
+        elsewhere = reusable(cells, store, others, _published(asked, settings))
         found = forecasts.forecast(asked, cells, store, settings.results, settings.jobs, elsewhere)
     _say(
         [*forecasts.read(cells), *forecasts.lines(found, asked, settings.results), *forecasts.references(cells)],
@@ -143,7 +140,7 @@ def _plan(asked: Variant, settings: RunSettings, console: Console, *, dry: bool 
             compile=settings.compile,
             jobs=settings.jobs or 1,
         )
-        check_published(asked, cells, settings.results)
+        check_overwrite(asked, cells, settings.results)
         if not dry:
             sample_references(truths.sampled(cells), console)
             truths.check(cells)
@@ -164,9 +161,9 @@ def _work(asked: Variant, cells: list[Cell], store: Store, settings: RunSettings
             console.print(f"fits that failed and are made again: {count}")
         store.remember(json.dumps(asked.dump()))
         if not settings.fresh and (count := reuse_fits(cells, store, siblings(store.path.parent))):
-            console.print(f"final fits taken over from other runs of {asked.benchmark.name}: {count}")
-        if count := sum(published.take(cells, store) for published in _published(asked, settings)):
-            console.print(f"final fits taken over as published, without posteriors: {count}")
+            console.print(f"final fits reused from other runs of {asked.benchmark.name}: {count}")
+        if count := copy_fits(cells, store, _published(asked, settings)):
+            console.print(f"final fits imported from published rows, without posteriors: {count}")
         found = forecasts.forecast(asked, cells, store, settings.results, settings.jobs)
         if found.seconds > forecasts.SHORT:
             _say(forecasts.lines(found, asked, settings.results), console)
@@ -180,10 +177,10 @@ def _work(asked: Variant, cells: list[Cell], store: Store, settings: RunSettings
         raise Exit(130) from None
 
 
-def _published(asked: Variant, settings: RunSettings) -> list[Published]:
-    """Read what is published of a benchmark, by this command and by others, if it is to be taken over."""
+def _published(asked: Variant, settings: RunSettings) -> list[PublishedFits]:
+    """Read what is published of a benchmark, by this command and by others, if it is to be imported."""
     place = folder(settings.results, asked)
-    return gather(place, siblings(place)) if settings.published else []
+    return published_fits(place, siblings(place)) if settings.published else []
 
 
 def _hand_over(asked: Variant, store: Store, results: Path, seconds: float, uri: str | None, console: Console) -> None:

@@ -73,7 +73,7 @@ def run(
         bool, typer.Option("--changed", help="Start anew what another spec, data or code made; a copy is kept.")
     ] = False,
     published: Annotated[
-        bool, typer.Option("--published", help="Take over published fits that today's spec, data and code made.")
+        bool, typer.Option("--published", help="Import published fits that today's spec, data and code made.")
     ] = False,
     retry: Annotated[
         bool, typer.Option("--retry-failed", help="Make fits again that failed; what their search found is kept.")
@@ -110,10 +110,10 @@ def table(
     metric: Annotated[list[str], typer.Option("--metric", help="Only this metric (repeatable).")] = [],
 ) -> None:
     """Show a benchmark's numbers beside the printed ones."""
-    from bdl.publishing.found import find
+    from bdl.archive.loading import load_results
     from bdl.publishing.outcome import tables
 
-    rendered = tables(find(selection.asked, selection.results, within=True), format, metric)
+    rendered = tables(load_results(selection.asked, selection.results), format, metric)
     if format == "rich":
         console.print(rendered)
     else:
@@ -127,9 +127,10 @@ def failures(
     traceback: Annotated[bool, typer.Option("--traceback", help="Show where in the code, too.")] = False,
 ) -> None:
     """List the fits that failed, and why."""
-    from bdl.publishing.failures import failures as failed
+    from bdl.archive.loading import open_results
 
-    found = failed(selection.asked, selection.results)
+    with open_results(selection.asked, selection.results, latest=True) as here:
+        found = here.failures()
     for own in found:
         fits = f"{own.fits} fit{'s' if own.fits > 1 else ''} of splits {', '.join(map(str, own.splits))}"
         terminal.write(f"{own.cell}, {own.stage}, {fits}: {own.reason}\n")

@@ -36,9 +36,9 @@ def compare(
     """Compare two runs, split by split; or the entries of one with its baseline, and their ranks over data sets."""
     from rich.console import Console
 
+    from bdl.archive.loading import load_results
     from bdl.errors import InputError
     from bdl.publishing import runs
-    from bdl.publishing.found import find
     from bdl.reports.figures import Shown, draw_figures
     from bdl.spec import load_variant
 
@@ -47,7 +47,7 @@ def compare(
             raise InputError("--baseline and --figures are for one run; leave them out, or give one run")
         told = runs.compare_runs(runs.read_run(name, results), runs.read_run(other, results))
     else:
-        found = find(load_variant(name, profile), results)
+        found = load_results(load_variant(name, profile), results)
         told, ranked = runs.compare_entries(found, baseline)
         if figures:
             draw_figures(Shown(found.benchmark, ranks=ranked), figures)

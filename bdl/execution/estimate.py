@@ -15,7 +15,7 @@ from bdl.plan.cost import compiles, fits, scoring_seconds, updates_of, width
 from bdl.plan.effort import COMPILATION, effort
 from bdl.plan.sizes import ROW_BYTES, memory, posterior_size
 from bdl.plan.slot_batches import side_by_side
-from bdl.store.rows import CellKey, Row, Stage
+from bdl.store.rows import CellKey, Stage
 from bdl.store.store import Store
 
 _STAGES: tuple[Stage, ...] = ("search", "final")
@@ -113,7 +113,7 @@ def left_of(cell: Cell, store: Store, elsewhere: Collection[int] = ()) -> Left:
     store
         What it has is left out.
     elsewhere
-        Splits that other runs of the benchmark have, which this one takes over.
+        Splits that the run copies from others, or imports.
     """
     done = {row.split for row in store.rows("final", cell.key)} | set(elsewhere)
     todo = {split for split in cell.splits if split not in done}
@@ -156,15 +156,6 @@ def estimate(left: Sequence[Left], jobs: int, measured: Iterable[Measured]) -> E
     plan = [(own.cell, own.splits) for own in left if own.splits]
     disk = sum(own.splits * posterior_size(own.cell) + (own.splits + own.search) * ROW_BYTES for own in left)
     return Estimate(tuple(left), max(total / at_once, longest), memory(plan, jobs), disk, basis, jobs)
-
-
-def measured_rows(rows: Iterable[Row], own: bool) -> list[Measured]:
-    """Take from rows of a store what they cost; those that failed before they began say nothing."""
-    return [
-        Measured(row.cell, row.stage, row.seconds, row.details.get("updates") or 0, row.details["width"], own)
-        for row in rows
-        if row.seconds > 0 and "width" in row.details
-    ]
 
 
 def _rates(cells: Mapping[CellKey, Cell], measured: Iterable[Measured]) -> dict[tuple[object, ...], float]:

@@ -17,8 +17,8 @@ def rescore(cell: Cell, store: Store) -> None:
     """Return the stored final rows of a cell the scores that they lack, or that other code has computed.
 
     Fits stay as they are. A score that is not finite, or raises, is stored as None, the second with its reason; it is
-    computed again each time. Rows without a posterior are left alone: those that failed, and those taken over as
-    published, of which `beyond` tells. Rows whose posterior turns out to be damaged are removed.
+    computed again each time. Rows without a posterior are left alone: those that failed, and those that were imported
+    from published rows, which `beyond` lists. Rows whose posterior turns out to be damaged are removed.
     """
     stale, damaged = [], []
     for row, wanted in _stale(cell, store):

@@ -10,13 +10,14 @@ import torch
 from rich.console import RenderableType
 from torch import Tensor
 
+from bdl.archive.folder import ResultsFolder, stored_cells
+from bdl.archive.frames import final_frame, points_frame, write_frames
+from bdl.archive.loading import LoadedResults, load, load_results, open_results
 from bdl.errors import InputError, unknown
 from bdl.plan.cell import Cell
 from bdl.plan.reference import truth
 from bdl.plan.truths import publish_info, sampled
 from bdl.publishing.bands import bands
-from bdl.publishing.found import Found, find, is_part, presented, stored_cells, whereabouts
-from bdl.publishing.frames import final_frame, points_frame, write_frames
 from bdl.publishing.head import headed
 from bdl.publishing.overlap import overlaps
 from bdl.publishing.provenance import provenance, write_provenance
@@ -35,7 +36,8 @@ from bdl.reports.drawing import remarked
 from bdl.reports.posteriors import Array
 from bdl.spec import Benchmark, Variant
 from bdl.store import artefacts
-from bdl.store.folder import folder, looked_at
+from bdl.store.anew import mended
+from bdl.store.folder import folder
 from bdl.store.store import Store
 
 ARTIFACTS = "mlartifacts"
@@ -49,7 +51,7 @@ class Pictures(NamedTuple):
     bands: Sequence[CredibleBand] = ()
 
 
-def compared(found: Found) -> list[TableCell]:
+def compared(found: LoadedResults) -> list[TableCell]:
     """Compare final rows with the printed values; data sets and entries without rows are left out."""
     return compare(narrowed(found.benchmark, found.rows), found.rows, protocol=found.protocol)
 
@@ -70,11 +72,11 @@ def narrowed(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:
     return selected.model_copy(update={"metrics": metrics or benchmark.metrics})
 
 
-def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> tuple[Found, list[Path]]:
+def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> tuple[LoadedResults, list[Path]]:
     """Write rows, provenance, table and figures beside the store.
 
-    Figures that are no longer drawn are removed, unless the store has fits that were taken over as published: without
-    their posteriors some figures cannot be drawn, and all that there are stay.
+    Figures that are no longer drawn are removed, unless the store has fits that were imported from published rows:
+    without their posteriors some figures cannot be drawn, and all that there are stay.
 
     Returns
     -------
@@ -87,7 +89,7 @@ def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> 
     write_provenance(provenance(made, cells, store, wall_seconds), place)
     publish_info(sampled(cells), place)
     rows, points = final_frame(cells, store), points_frame(cells, store)
-    found = Found.of(made, benchmark, rows, points)
+    found = LoadedResults.of(place, made, benchmark, rows, points)
     files = [place / "table.md", place / "table.json"]
     for path, format in zip(files, ("markdown", "json"), strict=True):
         path.write_text(str(tables(found, format)), encoding="utf-8")
@@ -99,7 +101,7 @@ def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> 
     return found, [*files, *drawn]
 
 
-def tables(found: Found, format: str, metrics: Sequence[str] = ()) -> RenderableType:
+def tables(found: LoadedResults, format: str, metrics: Sequence[str] = ()) -> RenderableType:
     """Render our numbers beside the printed ones, with what they are not at the head; all metrics if none is named.
 
     Raises
@@ -112,7 +114,7 @@ def tables(found: Found, format: str, metrics: Sequence[str] = ()) -> Renderable
     for name in metrics:
         if name not in known:
             raise unknown(f"metric of {found.benchmark.name}", name, known)
-    return headed([cell for cell in cells if not metrics or cell.metric in metrics], format, found.head)
+    return headed([cell for cell in cells if not metrics or cell.metric in metrics], format, found.banner)
 
 
 def redraw(asked: Variant, results: Path) -> list[Path]:
@@ -123,28 +125,26 @@ def redraw(asked: Variant, results: Path) -> list[Path]:
     Raises
     ------
     InputError
-        If no fit is finished, or as `find` says.
+        If no fit is finished, or as `load_results` says.
     """
-    found = find(asked, results, within=True)
+    found = load_results(asked, results)
     if found.rows.empty:
         raise InputError(f"no fit of {found.benchmark.name} is finished; go on with: {asked.command('run', results)}")
-    return draw(found, _shown(found, asked, results), folder(results, asked))
+    with mended(asked if found.place == folder(results, asked) else asked.whole, results):
+        shown = _shown(found, asked)
+    return draw(found, shown, folder(results, asked))
 
 
-def _shown(found: Found, asked: Variant, results: Path) -> Pictures:
+def _shown(found: LoadedResults, asked: Variant) -> Pictures:
     """Gather what figures show of posteriors, if the store of the rows is there and is of them."""
-    place = whereabouts(asked, results, within=True)
-    path = place / "store.sqlite"
-    if not path.exists():
-        return Pictures()
-    with looked_at(results, asked if place == folder(results, asked) else asked.whole) as store:
+    with ResultsFolder(found.place, asked, latest=True) as here:
         # an interrupted run may have begun it for other rows than the published ones
-        if store.made is not None and presented(store.made, asked, path).benchmark != found.benchmark:
+        if here.store is None or here.made.benchmark != found.benchmark:
             return Pictures()
-        return pictures([cell for cell in stored_cells(found.benchmark, store) if is_part(cell, asked)], store)
+        return pictures(here.cells, here.store)
 
 
-def draw(found: Found, shown: Pictures, place: Path) -> list[Path]:
+def draw(found: LoadedResults, shown: Pictures, place: Path) -> list[Path]:
     """Draw every figure of a benchmark into ``figures`` of its folder, of what has rows."""
     present = narrowed(found.benchmark, found.rows)
     differences = paired_differences(present, found.rows, overlaps(present) if present.baseline else {})
@@ -161,7 +161,7 @@ def pictures(cells: Sequence[Cell], store: Store) -> Pictures:
 
 
 def _kept(cells: Sequence[Cell], store: Store) -> list[Cell]:
-    """Leave out data sets with fits that were taken over without their posteriors."""
+    """Leave out data sets with fits that were imported without their posteriors."""
     lacking = {
         cell.dataset
         for cell in cells
@@ -190,7 +190,7 @@ def _on_arrays(log_density: Callable[[Tensor], Tensor] | None) -> Callable[[Arra
     return log_density and (lambda points: log_density(torch.from_numpy(points)).numpy())
 
 
-def mirror_run(found: Found, store: Store, uri: str, results: Path, artifacts: Sequence[Path]) -> int:
+def mirror_run(found: LoadedResults, store: Store, uri: str, results: Path, artifacts: Sequence[Path]) -> int:
     """Mirror what a run has left to MLflow; gives the number of runs written.
 
     Raises
@@ -230,17 +230,12 @@ def mirror_run(found: Found, store: Store, uri: str, results: Path, artifacts: S
 def log_again(asked: Variant, uri: str, results: Path) -> int:
     """Mirror an earlier run to MLflow from its store, as what it was made with; errors as in `mirror_run`."""
     place = folder(results, asked)
-    path = place / "store.sqlite"
-    if not path.exists():
-        find(asked, results)  # says so if there is nothing at all
-        again = asked.command("run", results)
-        raise InputError(f"{place} has published rows alone; a store to mirror comes with: {again}")
-    with Store(path) as store:
-        made = presented(store.made, asked, path)
-        rows = final_frame(stored_cells(made.benchmark, store), store)
-        found = Found.of(made, asked.benchmark, rows, rows)
+    with ResultsFolder(place, asked, latest=True) as here:
+        if here.store is None:
+            open_results(asked, results).close()  # says so if there is nothing at all
+            raise InputError(f"{place} has no store to export; one comes with: {asked.command('run', results)}")
         artifacts = sorted([*place.glob("table.*"), *place.glob("figures/*")])
-        return mirror_run(found, store, uri, results, artifacts)
+        return mirror_run(load(here), here.store, uri, results, artifacts)
 
 
 def tracking_uri(given: str, results: Path) -> str | None:

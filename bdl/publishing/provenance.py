@@ -20,19 +20,17 @@ from bdl.spec import Variant
 from bdl.store.rows import Row, Stage
 from bdl.store.store import Store
 
-ORIGIN = ("written", "git_commit", "python", "packages", "machine")
-"""What is kept of the provenance of fits that are taken over as published: where they were made, and with what."""
 _PACKAGES = ("bdl-bench", "torch", "numpy", "scipy", "scikit-learn", "pandas", "optuna", "pydantic", "mlflow")
 
 
 def provenance(made: Variant, cells: Sequence[Cell], store: Store, wall_seconds: float) -> dict[str, Any]:
     """Describe where the rows came from: spec, overrides, versions, seeds, machine, wall time of the last command.
 
-    Fits that were taken over as published stand under ``taken_from``; machine, packages, commit and minutes of work are
-    those of the others.
+    Fits that were imported from published rows are listed under ``taken_from``; machine, packages, commit and minutes
+    of work are those of the others.
     """
     benchmark = made.benchmark
-    rows = [row for cell in cells for row in store.rows("final", cell.key) if not taken(row)]
+    rows = [row for cell in cells for row in store.rows("final", cell.key) if not row.imported]
     return {
         "benchmark": benchmark.name,
         "profile": benchmark.profile,
@@ -57,7 +55,7 @@ def provenance(made: Variant, cells: Sequence[Cell], store: Store, wall_seconds:
             "threads": torch.get_num_threads(),
         },
         "compiled": {cell.label: _compiled(cell, store) for cell in cells},
-        "taken_from": _taken_from(cells, store),
+        "taken_from": _imported_from(cells, store),
         **made.dump(),
     }
 
@@ -74,17 +72,13 @@ def write_provenance(content: dict[str, Any], folder: Path) -> Path:
     return path
 
 
-def taken(row: Row) -> bool:
-    """Return whether a final row was taken over as published."""
-    return "origin" in row.details
-
-
-def _taken_from(cells: Sequence[Cell], store: Store) -> list[dict[str, Any]]:
-    """Describe each origin of fits that were taken over which they are, and the minutes that they took there."""
+def _imported_from(cells: Sequence[Cell], store: Store) -> list[dict[str, Any]]:
+    """Return each origin of imported fits, which fits they are, and the minutes that they took there."""
     rows: dict[str, list[tuple[str, Row]]] = {}
     for cell in cells:
-        for row in filter(taken, store.rows("final", cell.key)):
-            rows.setdefault(json.dumps(row.details.get("origin", {})), []).append((cell.label, row))
+        for row in store.rows("final", cell.key):
+            if row.imported:
+                rows.setdefault(json.dumps(row.details["origin"]), []).append((cell.label, row))
     found = []
     for origin, own in rows.items():
         splits: dict[str, list[int]] = {}

@@ -11,10 +11,11 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from bdl.archive.folder import ResultsFolder
+from bdl.archive.frames import axes_of
+from bdl.archive.loading import LoadedResults
 from bdl.errors import InputError, unknown
 from bdl.metrics import info
-from bdl.publishing.found import Found, holds, stored_cells
-from bdl.publishing.frames import final_frame, read_frames
 from bdl.publishing.outcome import compared, narrowed
 from bdl.publishing.overlap import overlaps
 from bdl.reports.axes import short
@@ -24,9 +25,8 @@ from bdl.reports.paired import paired_differences
 from bdl.reports.paired_tables import paired_sections, tally
 from bdl.reports.ranks import Ranks, rank_section, ranks
 from bdl.reports.render import markdown, markdown_table, rich_table
-from bdl.spec import Benchmark, Variant, differences, list_benchmarks, load_benchmark
+from bdl.spec import Benchmark, differences, list_benchmarks, load_benchmark
 from bdl.spec.variant import plain
-from bdl.store.store import Store
 
 INDEPENDENT = "The data are not at hand: intervals take splits as independent, and are too short where they are not."
 RENDERINGS = ("text", "markdown", "json")
@@ -68,8 +68,8 @@ class Run(NamedTuple):
 
     @property
     def axes(self) -> list[str]:
-        """Paths of the axes of its sweep: columns between the entry and the stage."""
-        return [str(name) for name in self.rows.columns[2 : self.rows.columns.get_loc("stage")]]
+        """Paths of the axes of its sweep."""
+        return axes_of(self.rows)
 
     @property
     def metrics(self) -> list[str]:
@@ -87,18 +87,13 @@ def read_run(given: str, results: Path) -> Run:
     InputError
         If there is none, or a file is damaged.
     """
-    place = next((path for path in (Path(given), results / given) if holds(path)), None)
-    if place is None:
-        raise InputError(f"no results in {given} or {results / given}: give a folder that has trials.parquet")
-    if (place / "trials.parquet").exists():
-        rows, _, text = read_frames(place)
-        made = Variant.parse(text, str(place)).benchmark if text else None
-        return Run(place, rows[rows["stage"] == "final"], made)
-    with Store(place / "store.sqlite") as store:
-        if not store.made:
-            raise InputError(f"{place} does not say what it was made with; finish the run first")
-        made = Variant.parse(store.made, str(place)).benchmark
-        return Run(place, final_frame(stored_cells(made, store), store), made)
+    for place in (Path(given), results / given):
+        with ResultsFolder(place) as here:
+            if here.has_rows:
+                if not (here.published or here.spec):
+                    raise InputError(f"{place} does not say what it was made with; finish the run first")
+                return Run(place, here.finals, here.spec.benchmark if here.spec else None)
+    raise InputError(f"no results in {given} or {results / given}: give a folder of a run or of published rows")
 
 
 def compare_runs(first: Run, second: Run) -> Told:
@@ -137,7 +132,7 @@ def compare_runs(first: Run, second: Run) -> Told:
     return Told(lines, sections, content)
 
 
-def compare_entries(found: Found, baseline: str | None) -> tuple[Told, list[Ranks]]:
+def compare_entries(found: LoadedResults, baseline: str | None) -> tuple[Told, list[Ranks]]:
     """Hold the entries of a run against one of them, split by split, and rank them over data sets.
 
     Raises
@@ -166,7 +161,7 @@ def compare_entries(found: Found, baseline: str | None) -> tuple[Told, list[Rank
     return Told([*remarks, *lines, *missing], sections if pairs else sections[1:], content), ranked
 
 
-def _ranked(found: Found) -> tuple[list[Ranks], list[str]]:
+def _ranked(found: LoadedResults) -> tuple[list[Ranks], list[str]]:
     """Rank by each score with a better and a worse; without the library, say what to install."""
     cells = compared(found)
     metrics = [

@@ -78,6 +78,11 @@ class Row:
         return self.reason or REFUSALS.join(f"{metric}: {why}" for metric, why in self.refused.items()) or None
 
     @property
+    def imported(self) -> bool:
+        """Whether it is a final row that was imported from published ones."""
+        return "origin" in self.details
+
+    @property
     def cell(self) -> CellKey:
         """The cell that it belongs to."""
         return self.dataset, self.entry, self.point

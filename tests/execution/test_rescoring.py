@@ -132,7 +132,7 @@ def test_rows_that_failed_are_left_alone(store):
 
 
 def test_rows_without_posteriors_are_refused_if_their_scores_are_not_todays(store, monkeypatch):
-    """What was taken over as published; rows that failed have no scores."""
+    """Imported rows are such; rows that failed have no scores."""
     before = cells(["rmse", "nmll"])
     known = {str(metric): score_hash(before[0], metric) for metric in before[0].benchmark.metrics}
     scored = row(1, metrics={"rmse": 3.0, "nmll": None}, codes=known)

@@ -10,7 +10,16 @@ from bdl.spec import load_benchmark
 
 @pytest.fixture
 def rows():
-    return pd.DataFrame({"dataset": ["boston"], "entry": ["vifa-nn"], "nmll": [2.7], "rmse": [np.nan]})
+    return pd.DataFrame(
+        {
+            "dataset": ["boston"],
+            "entry": ["vifa-nn"],
+            "nmll": [2.7],
+            "rmse": [np.nan],
+            "status": ["ok"],
+            "reason": [None],
+        }
+    )
 
 
 def test_what_no_row_has_is_left_out(rows):

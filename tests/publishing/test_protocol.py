@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from bdl.publishing.found import NO_VERDICTS, Found, find
+from bdl.archive.loading import NO_VERDICTS, LoadedResults, load_results
 from bdl.publishing.outcome import compared, tables
 from bdl.publishing.page import write_page
 from bdl.spec import load_variant
@@ -19,7 +19,7 @@ def made(*arguments, **options):
     scores = {"rmse": 3.0, "joint_nll": 2.5, "nmll": 2.5, "runtime": 1.0}
     place = {"dataset": asked.benchmark.datasets[0], "entry": "slang", "split": 0, "status": "ok"}
     rows = pd.DataFrame([place | scores])
-    return Found.of(asked, asked.benchmark, rows, rows)
+    return LoadedResults.of(RESULTS, asked, asked.benchmark, rows, rows)
 
 
 @pytest.mark.parametrize(
@@ -38,17 +38,17 @@ def test_a_part_is_the_protocol_and_what_is_changed_is_not(options, protocol):
     found = made(**options)
     words = {cell.verdict for cell in compared(found) if cell.paper is not None and cell.ours is not None}
     assert (found.protocol, words == {"withheld"}) == (protocol, not protocol)
-    assert found.head.endswith(NO_VERDICTS) is not protocol
+    assert found.banner.endswith(NO_VERDICTS) is not protocol
 
 
 def test_rows_of_another_file_are_not_the_protocol():
     before = load_variant("slang-uci")
     now = load_variant("slang-uci", overrides=["entries.slang.training.epochs=3"]).benchmark
-    assert not Found.of(before, now, pd.DataFrame(), pd.DataFrame(), known=False).protocol
+    assert not LoadedResults.of(RESULTS, before, now, pd.DataFrame(), pd.DataFrame(), known=False).protocol
 
 
 def test_the_published_table_of_a_profile_has_no_verdicts():
-    found = find(load_variant("mnist-slang", "cpu"), RESULTS)
+    found = load_results(load_variant("mnist-slang", "cpu"), RESULTS)
     text = tables(found, "markdown")
     assert text.startswith("**Not the protocol: profile cpu")
     assert NO_VERDICTS in text.splitlines()[0]

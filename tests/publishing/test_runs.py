@@ -23,7 +23,7 @@ def both(published, tmp_path):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["nowhere", "neither"], "give a folder that has trials.parquet"),
+        (["nowhere", "neither"], "give a folder of a run or of published rows"),
         (["{a}", "{b}", "--format", "xml"], "unknown format 'xml'"),
         (["{a}", "{b}", "--baseline", "one"], "--baseline and --figures are for one run"),
     ],

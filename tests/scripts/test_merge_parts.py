@@ -9,7 +9,7 @@ import merge_parts
 import pandas as pd
 import pytest
 
-from bdl.publishing.frames import read_frames
+from bdl.archive.frames import read_frames
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "slang-uci"
 CELL = ("yacht", "bbb")
@@ -82,7 +82,7 @@ def test_the_provenance_names_both_machines_and_every_cell_once(published, part)
 
 
 def test_a_cell_of_two_machines_has_the_splits_of_each(published, part):
-    """As a run with ``--published`` leaves it: some splits are taken over, and the rest is made."""
+    """As a run with ``--published`` leaves it: some splits are imported, and the rest is made."""
     origin = json.loads((part / "provenance.json").read_text())
     earlier = {**origin, "machine": {**origin["machine"], "processor": "a third"}, "cells": {"yacht/bbb": [0, 4, 7]}}
     (part / "provenance.json").write_text(json.dumps({**origin, "taken_from": [earlier]}))

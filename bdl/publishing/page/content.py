@@ -1,6 +1,5 @@
 """What a page shows, gathered from rows, figures and provenance."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -8,10 +7,10 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
+from bdl.archive.folder import ResultsFolder
+from bdl.archive.loading import LoadedResults
 from bdl.errors import InputError
 from bdl.metrics import info
-from bdl.publishing.found import Found, part
-from bdl.publishing.frames import read_frames
 from bdl.publishing.outcome import compared, narrowed
 from bdl.publishing.overlap import overlaps
 from bdl.reports import Cell
@@ -26,12 +25,12 @@ def verdicts(cells: Sequence[Cell]) -> Counter[str]:
     return Counter(cell.verdict for cell in cells if info(cell.metric).direction != "ratio")
 
 
-def comparison(found: Found) -> list[Cell]:
+def comparison(found: LoadedResults) -> list[Cell]:
     """Compare what has rows with the printed values."""
     return compared(found)
 
 
-def paired(found: Found) -> list[Section]:
+def paired(found: LoadedResults) -> list[Section]:
     """Lay out the differences from the baseline and who wins how often; nothing without a baseline or its data."""
     benchmark = narrowed(found.benchmark, found.rows)
     if benchmark.baseline is None:
@@ -53,9 +52,10 @@ def pictures(place: Path, benchmark: str) -> dict[str, list[Path]]:
     return {kind.heading: groups[kind.heading] for kind in KINDS if kind.heading in groups}
 
 
-def every_row(found: Found, place: Path) -> pd.DataFrame:
-    """Read the rows of the search as well, where they are published."""
-    return part(read_frames(place)[0], found.made) if (place / "trials.parquet").exists() else found.rows
+def every_row(found: LoadedResults) -> pd.DataFrame:
+    """Read the rows of the search as well."""
+    with ResultsFolder(found.place, found.made) as here:
+        return here.rows()
 
 
 def failures(rows: pd.DataFrame) -> Section | None:
@@ -95,13 +95,8 @@ def _spread(values: "pd.Series[float]") -> tuple[str, str, str]:
 
 def provenance(place: Path) -> dict[str, str]:
     """Read where the rows came from, for people; empty where nothing says so."""
-    path = place / "provenance.json"
-    if not path.exists():
-        return {}
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        raise InputError(f"{path} is damaged; remove it and run again") from None
+    with ResultsFolder(place) as here:
+        content = here.provenance
     hidden = ("spec", "fit_hashes", "fingerprints")
     return {name: _told(value) for name, value in content.items() if name not in hidden and value not in (None, {}, [])}
 
@@ -112,6 +107,6 @@ def _told(value: object) -> str:
     return ", ".join(map(_told, value)) if isinstance(value, list) else str(value)
 
 
-def spec(found: Found) -> str:
+def spec(found: LoadedResults) -> str:
     """Write the benchmark that the rows were made with as YAML, with every default."""
     return yaml.safe_dump(found.benchmark.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=110)

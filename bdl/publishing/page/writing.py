@@ -7,9 +7,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from bdl.archive.loading import LoadedResults, load_results
 from bdl.errors import InputError
 from bdl.publishing.errata import errata
-from bdl.publishing.found import Found, find, whereabouts
 from bdl.publishing.outcome import redraw
 from bdl.publishing.page import content
 from bdl.reports.layout import below, sections
@@ -30,7 +30,7 @@ def write_page(asked: Variant, results: Path, target: Path | None = None) -> Pat
     Parameters
     ----------
     asked
-        Which run, as `bdl.publishing.found.find` takes it; also a part of the whole.
+        Which run, as `load_results` takes it.
     results
         Folder of results.
     target
@@ -44,29 +44,25 @@ def write_page(asked: Variant, results: Path, target: Path | None = None) -> Pat
     Raises
     ------
     InputError
-        As `find` says; if no fit is finished; or if the file cannot be written.
+        As `load_results` says; if no fit is finished; or if the file cannot be written.
     """
-    found, place, source = (
-        find(asked, results, within=True),
-        folder(results, asked),
-        whereabouts(asked, results, within=True),
-    )
+    found, place = load_results(asked, results), folder(results, asked)
     redraw(asked, results)  # refused if no fit is finished
     path = target or place / "report.html"
     try:
-        path.write_text(_page(_filled(found, place, source)), encoding="utf-8")
+        path.write_text(_page(_filled(found, place)), encoding="utf-8")
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}; choose another --output") from None
     return path
 
 
-def _filled(found: Found, place: Path, source: Path) -> dict[str, Any]:
-    """Return what the template names: figures of one folder, and rows of another if they are a part of those there."""
-    cells, rows, benchmark = content.comparison(found), content.every_row(found, source), found.benchmark
+def _filled(found: LoadedResults, place: Path) -> dict[str, Any]:
+    """Return what the template names: results, and the figures of a folder."""
+    cells, rows, benchmark = content.comparison(found), content.every_row(found), found.benchmark
     pictures = content.pictures(place, benchmark.name)
     return {
         "benchmark": benchmark,
-        "remark": found.head,
+        "remark": found.banner,
         "command": f"bdl-bench run {found.made.asked}",
         "counts": content.verdicts(cells),
         "tables": sections(cells),
@@ -75,7 +71,7 @@ def _filled(found: Found, place: Path, source: Path) -> dict[str, Any]:
         "pictures": {kind: [(path.stem, _embedded(path)) for path in own] for kind, own in pictures.items()},
         "failures": content.failures(rows),
         "hypers": content.hypers(found.rows, benchmark.axes),
-        "provenance": content.provenance(source),
+        "provenance": content.provenance(found.place),
         "errata": _html(errata(paper.paper for paper in benchmark.papers)),
         "spec": content.spec(found),
     }

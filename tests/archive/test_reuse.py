@@ -1,4 +1,4 @@
-"""Published rows as the beginning of a store: what is the same is not made again."""
+"""Published rows as the beginning of a store: fits of the same identity are not made again."""
 
 import json
 import shutil
@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 
 import bdl
+from bdl.archive.loading import timings
+from bdl.archive.reuse import ORIGIN, PublishedFits, copy_fits, published_fits, reusable
 from bdl.errors import InputError
 from bdl.execution.queue import check
 from bdl.plan.fingerprint import fit_hash
 from bdl.plan.planning import cells_of
 from bdl.publishing import provenance
-from bdl.publishing.measured import measured
-from bdl.publishing.taking import Published, gather
 from bdl.spec import load_variant
 from bdl.store.folder import empty
 from bdl.store.store import Store
@@ -51,7 +51,7 @@ evaluation: {samples: 5}
 metrics: [nmll, rmse, runtime]
 """
 FINALS = 2 * 2 * 3  # entries, values of the sweep, splits
-TAKEN = "final fits taken over as published, without posteriors: {}"
+IMPORTED = "final fits imported from published rows, without posteriors: {}"
 
 
 @pytest.fixture(scope="module")
@@ -77,13 +77,13 @@ def run(file, invoke):
     return lambda *words: invoke("run", file, "--no-compile", "--tracking", "none", *words)
 
 
-def test_what_is_taken_over_is_what_the_store_had(file, original):
+def test_imported_fits_are_those_of_the_store(file, original):
     """All of it, but the posteriors."""
     cells = cells_of(load_variant(str(file), "paper").benchmark)
     with empty() as store, Store(original / "results/small/store.sqlite") as own:
         for cell in cells:
             store.claim(cell.key, str(own.fit_hash(cell.key)))
-        assert Published(Path("results/small")).take(cells, store) == FINALS
+        assert copy_fits(cells, store, published()) == FINALS
         for cell in cells:
             assert store.readings(cell.key) == own.readings(cell.key) != []
             for stage in ("search", "final"):
@@ -96,21 +96,21 @@ def test_what_is_taken_over_is_what_the_store_had(file, original):
                 assert all(row.artefact is None for row in found)
 
 
-def test_a_clone_takes_over_what_is_published_if_told_so(run):
+def test_a_clone_imports_published_fits_if_told_so(run):
     rows = pd.read_parquet("results/small/trials.parquet")
     figures = sorted(Path("results/small/figures").iterdir())
     code, out, _ = run("--published")
     assert code == 0
-    assert TAKEN.format(FINALS) in out
+    assert IMPORTED.format(FINALS) in out
     assert "Everything is in the store already" in out
     pd.testing.assert_frame_equal(pd.read_parquet("results/small/trials.parquet"), rows)
     assert sorted(Path("results/small/figures").iterdir()) == figures
     code, out, _ = run("--published")
-    assert (code, "taken over" in out) == (0, False)
+    assert (code, "imported" in out) == (0, False)
 
 
 def test_a_clone_makes_every_fit_itself_if_not(run):
-    assert "taken over" not in run()[1]
+    assert "imported" not in run()[1]
     assert list(Path("results/small/posteriors").iterdir())
 
 
@@ -129,7 +129,7 @@ def test_what_is_missing_is_made(file, run):
     assert "fits: 0 of the search and 6 final" in run("--published", "--dry-run")[1]
     code, out, _ = run("--published")
     assert code == 1, "two have failed"
-    assert TAKEN.format(FINALS) in out
+    assert IMPORTED.format(FINALS) in out
     again = pd.read_parquet(path)
     assert again[again.stage == "final"].groupby("entry").size().to_dict() == {"fixed": 6, "own": 6, "searched": 6}
     both = again[again.status == "ok"].merge(rows, on=["entry", "stage", "split", "trial", "fold", "training.epochs"])
@@ -137,18 +137,16 @@ def test_what_is_missing_is_made(file, run):
 
 
 @pytest.mark.parametrize(
-    ("changed", "left"),
+    ("changed", "number"),
     [
         (("batch_size: 50", "batch_size: 40"), 6),  # of one entry
         (("samples: 5", "samples: 6"), 0),
         (("metrics: [nmll,", "metrics: [nll,"), 0),
     ],
 )
-def test_other_fits_and_other_scores_are_not_taken_over(file, changed, left):
+def test_other_fits_and_other_scores_are_not_imported(file, changed, number):
     file.write_text(SPEC.replace(*changed, 1), "utf-8")
-    cells = cells_of(load_variant(str(file), "paper").benchmark)
-    with empty() as store:
-        assert sum(map(len, Published(Path("results/small")).reusable(cells, store).values())) == left
+    assert left(file) == number
 
 
 def test_scores_that_need_posteriors_are_refused_rather_than_left_as_they_were(file, run):
@@ -168,14 +166,18 @@ def test_scores_that_need_posteriors_are_refused_rather_than_left_as_they_were(f
     assert rows[rows.stage == "final"].mse_at_mean.notna().all()
 
 
+def published():
+    return [PublishedFits(Path("results/small"))]
+
+
 def cells(file):
     return cells_of(load_variant(str(file), "paper").benchmark)
 
 
 def left(file):
-    """How many final fits would be taken over."""
+    """How many final fits would be imported."""
     with empty() as store:
-        return sum(map(len, Published(Path("results/small")).reusable(cells(file), store).values()))
+        return sum(map(len, reusable(cells(file), store, [], published()).values()))
 
 
 def rewrite(name, change):
@@ -195,16 +197,16 @@ def test_fits_without_the_curves_that_are_recorded_are_left(file):
     assert left(file) == 0
 
 
-def test_a_score_that_is_not_finite_is_taken_over_as_one(file):
+def test_a_score_that_is_not_finite_is_imported_as_one(file):
     rewrite("trials.parquet", lambda rows: rows.assign(rmse=rows.rmse.mask(rows.stage == "final")))
     with empty() as store:
-        assert Published(Path("results/small")).take(cells(file), store) == FINALS
+        assert copy_fits(cells(file), store, published()) == FINALS
         rows = [row for cell in cells(file) for row in store.rows("final", cell.key)]
         assert {row.metrics["rmse"] for row in rows} == {None}
         check(cells(file), store)
 
 
-def test_where_fits_were_made_is_kept_however_often_they_are_taken_over(file, original):
+def test_where_fits_were_made_is_kept_however_often_they_are_imported(file, original):
     place, made = Path("results/small"), load_variant(str(file), "paper")
     known = json.loads((place / "provenance.json").read_text("utf-8"))
     known |= {"machine": {"processor": "Abacus"}, "git_commit": "c0ffee", "written": "1985-10-26", "work_minutes": 42.0}
@@ -214,10 +216,10 @@ def test_where_fits_were_made_is_kept_however_often_they_are_taken_over(file, or
         with empty() as store:
             for cell in cells(file):
                 store.claim(cell.key, known["fit_hashes"][cell.label])
-            Published(place).take(cells(file), store)
+            copy_fits(cells(file), store, [PublishedFits(place)])
             again = provenance.provenance(made, cells(file), store, 0.0)
         (found,) = again["taken_from"]
-        assert {name: found[name] for name in provenance.ORIGIN} == {name: known[name] for name in provenance.ORIGIN}
+        assert {name: found[name] for name in ORIGIN} == {name: known[name] for name in ORIGIN}
         assert (found["cells"], found["work_minutes"] > 0, again["work_minutes"]) == (labels, True, 0)
         assert again["machine"]["processor"] != "Abacus"
         provenance.write_provenance(again, place)
@@ -226,35 +228,37 @@ def test_where_fits_were_made_is_kept_however_often_they_are_taken_over(file, or
     assert (here["taken_from"], here["work_minutes"]) == ([], found["work_minutes"])
 
 
-def test_what_fits_took_that_were_taken_over_is_not_this_machines(file, original):
+def test_timings_of_imported_fits_are_not_this_machines(file, original):
     asked = load_variant(str(file), "paper")
     with Store(Path("results/small/store.sqlite")) as store:
         store.remember(json.dumps(asked.dump()))
-        Published(Path("results/small")).take(cells(file), store)
-    taken, own = measured(asked, Path("results")), measured(asked, original / "results")
-    assert {one.own for one in taken} == {False}
+        copy_fits(cells(file), store, published())
+    imported, own = timings(asked, Path("results")), timings(asked, original / "results")
+    assert {one.own for one in imported} == {False}
     assert {one.own for one in own} == {True}
-    assert sorted(one._replace(own=True) for one in taken) == sorted(own)
+    assert sorted(one._replace(own=True) for one in imported) == sorted(own)
 
 
 def test_a_posterior_that_is_not_published_comes_with_a_new_start(file):
     with Store(Path("results/small/store.sqlite")) as store:
         for cell in cells(file):
             store.claim(cell.key, fit_hash(cell))
-        Published(Path("results/small")).take(cells(file), store)
+        copy_fits(cells(file), store, published())
     again = f"bdl-bench run {file} --fresh"
-    with pytest.raises(InputError, match=f"split 0 has no posterior: it was taken over as published; .*: {again}$"):
+    with pytest.raises(
+        InputError, match=f"split 0 has no posterior: it was imported from published rows; .*: {again}$"
+    ):
         bdl.benchmark(file).results().posterior("diabetes", "fixed", at={"training.epochs": 2})
 
 
-def test_other_folders_are_taken_from_as_far_as_they_can_be_read(file, run):
+def test_other_folders_are_imported_as_far_as_they_can_be_read(file, run):
     place, other = Path("results/small"), Path("results/small/variants/other")
     shutil.copytree(place, other, ignore=shutil.ignore_patterns("variants"))
     for text in ("{", "[]", '{"fit_hashes": []}'):
         (other / "provenance.json").write_text(text, "utf-8")
-        assert len(gather(place, [other])) == 1
-        with pytest.raises(InputError, match=r"cannot read .*other/provenance.json .*run without --published"):
-            gather(other, [place])
+        assert len(published_fits(place, [other])) == 1
+        with pytest.raises(InputError, match=r"cannot read .*other/provenance.json .*remove it and run again"):
+            published_fits(other, [place])
     for name in ("trials.parquet", "points.parquet", "provenance.json"):
         (place / name).unlink()
     code, out, _ = run("--published", "--dry-run")
@@ -274,7 +278,7 @@ def test_what_cannot_be_read_is_told_in_one_line(run):
     code, out, err = run("--published")
     assert (code, out) == (2, "")
     assert err.startswith("bdl-bench: cannot read results/small/provenance.json")
-    assert err.endswith("run without --published\n")
+    assert err.endswith("remove it and run again\n")
 
 
 def test_a_run_begins_with_what_is_published_or_anew(file, run):

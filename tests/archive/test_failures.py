@@ -4,14 +4,20 @@ from pathlib import Path
 
 import pytest
 
+from bdl.archive.folder import Failure
+from bdl.archive.frames import write_frames
+from bdl.archive.loading import open_results
 from bdl.errors import InputError
 from bdl.plan.planning import cells_of
-from bdl.publishing.failures import Failure, failures
-from bdl.publishing.frames import write_frames
 from bdl.spec import load_variant
 from bdl.store.folder import folder
 from bdl.store.rows import Outcome, Row
 from bdl.store.store import Store
+
+
+def failures(asked, results):
+    with open_results(asked, results, latest=True) as here:
+        return here.failures()
 
 
 def failed(cell, stage: str, split: int, reason: str, trace: str = "") -> Outcome:

@@ -1,25 +1,52 @@
 """Rows of a run as tables, and the parquet files that are published: ``trials.parquet`` and ``points.parquet``."""
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Collection, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from bdl.errors import InputError
 from bdl.plan.cell import Cell
-from bdl.store.rows import Row
+from bdl.spec import Point
+from bdl.store.rows import STAGES, CellKey, Stage
 from bdl.store.store import Store
+
+TRIALS, POINTS = "trials.parquet", "points.parquet"
 
 COLUMNS = ["dataset", "entry", "stage", "split", "trial", "fold", "status", "reason", "seconds"]
 _MADE = "made"
-_APART = ("traceback", "origin", "files")
-"""Details of a row that are told elsewhere: with failures, and in the provenance."""
+_APART = {"traceback", "origin", "files"}
+"""Details of a row that are published elsewhere: with failures, and in the provenance."""
 POINT_COLUMNS = ["dataset", "entry", "split", "axis", "at", "metric", "value"]
 
 
-def frame(cells: Sequence[Cell], rows: Iterable[tuple[Cell, Row]]) -> pd.DataFrame:
-    """Lay rows out as a table: a column an axis of the sweep and a metric, ``hyper_<name>`` and the details."""
+class Frames(NamedTuple):
+    """Published rows."""
+
+    rows: pd.DataFrame
+    """One row a fit, folds of the search as well."""
+    points: pd.DataFrame
+    """Scores at recorded counts."""
+    made: str | None
+    """JSON of what the rows were made with; None for rows of earlier versions, which do not say so."""
+
+
+def frame(cells: Sequence[Cell], store: Store, stages: Sequence[Stage], details: Collection[str] = ()) -> pd.DataFrame:
+    """Return rows as a table: a column for each axis of the sweep and each metric, ``hyper_<name>``, and the details.
+
+    Parameters
+    ----------
+    cells, stages
+        Which rows, in this order.
+    store
+        Where they are.
+    details
+        More details that become columns, such as ``traceback``, which is not published.
+    """
+    apart = _APART.difference(details)
     records = [
         {
             **{name: getattr(row, name) for name in ("dataset", "entry")},
@@ -28,23 +55,25 @@ def frame(cells: Sequence[Cell], rows: Iterable[tuple[Cell, Row]]) -> pd.DataFra
             "reason": row.problem,
             **{f"hyper_{name}": value for name, value in row.hyper.items()},
             **{name: float("nan") if value is None else value for name, value in row.metrics.items()},
-            **{name: value for name, value in row.details.items() if name not in _APART},
+            **{name: value for name, value in row.details.items() if name not in apart},
         }
-        for cell, row in rows
+        for cell in cells
+        for stage in stages
+        for row in store.rows(stage, cell.key)
     ]
-    columns = [*COLUMNS[:2], *axes(cells), *COLUMNS[2:]]
+    columns = [*COLUMNS[:2], *_axes(cells), *COLUMNS[2:]]
     return pd.DataFrame(records) if records else pd.DataFrame(columns=columns)
 
 
 def final_frame(cells: Sequence[Cell], store: Store) -> pd.DataFrame:
-    """Lay out the final rows of the cells, with a column for each metric of the benchmark."""
-    table = frame(cells, ((cell, row) for cell in cells for row in store.rows("final", cell.key)))
+    """Return the final rows of the cells as a table, with a column for each metric of the benchmark."""
+    table = frame(cells, store, ["final"])
     wanted = cells[0].benchmark.metrics if cells else ()
     return table.reindex(columns=[*table.columns, *(str(name) for name in wanted if name not in table.columns)])
 
 
 def points_frame(cells: Sequence[Cell], store: Store) -> pd.DataFrame:
-    """Lay out the scores at recorded counts, one row a score."""
+    """Return the scores at recorded counts as a table, one row a score."""
     records: list[dict[str, Any]] = [
         {
             **dict(zip(("dataset", "entry"), cell.key, strict=False)),
@@ -55,23 +84,22 @@ def points_frame(cells: Sequence[Cell], store: Store) -> pd.DataFrame:
         for cell in cells
         for split, reading in store.readings(cell.key)
     ]
-    columns = [*POINT_COLUMNS[:2], *axes(cells), *POINT_COLUMNS[2:]]
+    columns = [*POINT_COLUMNS[:2], *_axes(cells), *POINT_COLUMNS[2:]]
     return pd.DataFrame(records, columns=columns)
 
 
 def write_frames(cells: Sequence[Cell], store: Store, folder: Path, made: str | None = None) -> list[Path]:
-    """Write every row of the cells, search folds too, to ``trials.parquet``, and what was recorded beside it.
+    """Write every row of the cells to ``trials.parquet``, folds of the search as well, and the points beside it.
 
     What they were made with is in the metadata of ``trials.parquet``, so that one is never without the other.
     """
-    rows = ((cell, row) for cell in cells for stage in ("search", "final") for row in store.rows(stage, cell.key))
-    tables = {"trials": frame(cells, rows), "points": points_frame(cells, store)}
+    tables = {TRIALS: frame(cells, store, STAGES), POINTS: points_frame(cells, store)}
     if made is not None:
-        tables["trials"].attrs[_MADE] = made
+        tables[TRIALS].attrs[_MADE] = made
     paths = []
     for name, table in tables.items():
-        path = folder / f"{name}.parquet"
-        if len(table) or name == "trials":
+        path = folder / name
+        if len(table) or name == TRIALS:
             new = path.with_name(f".{path.name}.new")
             try:
                 table.to_parquet(new, compression="zstd", index=False)
@@ -84,18 +112,34 @@ def write_frames(cells: Sequence[Cell], store: Store, folder: Path, made: str | 
     return paths
 
 
-def read_frames(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame, str | None]:
-    """Read published rows, scores at recorded counts, and what they were made with if they say so.
+def read_frames(folder: Path) -> Frames:
+    """Read published rows.
 
     Raises
     ------
     InputError
         If a file is damaged.
     """
-    rows = _read(folder / "trials.parquet", COLUMNS)
-    recorded = folder / "points.parquet"
+    rows, recorded = _read(folder / TRIALS, COLUMNS), folder / POINTS
     points = _read(recorded, POINT_COLUMNS) if recorded.exists() else pd.DataFrame(columns=POINT_COLUMNS)
-    return rows, points, rows.attrs.pop(_MADE, None)
+    return Frames(rows, points, rows.attrs.pop(_MADE, None))
+
+
+def axes_of(rows: pd.DataFrame) -> list[str]:
+    """Return the paths of the axes of a sweep: the columns between the entry and the stage."""
+    return [str(name) for name in rows.columns[2 : rows.columns.get_loc("stage")]]
+
+
+def cell_keys(rows: pd.DataFrame) -> list[CellKey]:
+    """Return the key of each row's cell."""
+    axes = axes_of(rows)
+
+    @cache
+    def point(*texts: str) -> str:
+        return Point({path: json.loads(text) for path, text in zip(axes, texts, strict=True)}).text
+
+    own = rows[["dataset", "entry", *axes]].itertuples(index=False, name=None)
+    return [(dataset, entry, point(*texts)) for dataset, entry, *texts in own]
 
 
 def _read(path: Path, columns: Sequence[str]) -> pd.DataFrame:
@@ -108,6 +152,5 @@ def _read(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     return table
 
 
-def axes(cells: Sequence[Cell]) -> list[str]:
-    """Name the axes of the sweep."""
+def _axes(cells: Sequence[Cell]) -> list[str]:
     return list(cells[0].point.texts) if cells else []

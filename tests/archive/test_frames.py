@@ -4,9 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bdl.archive.folder import stored_cells
+from bdl.archive.frames import final_frame, points_frame, write_frames
+from bdl.archive.loading import load_results
 from bdl.plan.planning import cells_of
-from bdl.publishing.found import find, stored_cells
-from bdl.publishing.frames import final_frame, points_frame, write_frames
 from bdl.spec import Variant, load_benchmark
 from bdl.store.folder import folder
 from bdl.store.rows import Outcome, Reading, Row
@@ -86,7 +87,8 @@ def test_tables_of_nothing_have_their_columns(store):
 
 def found(asked, results):
     """Final rows and recorded scores."""
-    return find(asked, results)[1:3]
+    loaded = load_results(asked, results)
+    return loaded.rows, loaded.points
 
 
 @pytest.mark.parametrize("overrides", [[], [SWEEP]])

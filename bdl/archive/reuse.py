@@ -1,0 +1,208 @@
+"""Fits that are not made again: those of other runs of the benchmark, and published ones.
+
+Equal identities mean equal spec, data and versions. A fit is copied with its search, or not at all.
+"""
+
+from collections.abc import Hashable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from bdl.archive.folder import HASHES, ResultsFolder
+from bdl.archive.frames import COLUMNS
+from bdl.errors import InputError
+from bdl.execution.scoring import codes, computed
+from bdl.plan.cell import Cell
+from bdl.plan.fingerprint import fit_hash, joint_hash, score_hash
+from bdl.plan.programs import evaluations
+from bdl.store import artefacts
+from bdl.store.anew import Damaged
+from bdl.store.rows import STAGES, CellKey, Outcome, Reading, Row
+from bdl.store.store import Store
+
+ORIGIN = ("written", "git_commit", "python", "packages", "machine")
+"""What is kept of the provenance of imported fits: where they were made, and with what."""
+_HYPER = "hyper_"
+_DETAILS = {"width": int, "device": str, "compiled": bool, "updates": int}
+
+
+class StoredFits:
+    """Fits of another store that succeeded, with their posteriors."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def splits(self, cell: Cell) -> set[int]:
+        """Return the splits of a cell with a fit of today's identity."""
+        if self._store.fit_hash(cell.key) != fit_hash(cell):
+            return set()
+        rows, posteriors = self._store.rows("final", cell.key), self._store.posteriors
+        return {row.split for row in rows if row.artefact and artefacts.is_whole(posteriors, row.artefact)}
+
+    def outcomes(self, cell: Cell, split: int) -> list[Outcome]:
+        """Return such a fit with its search; raise `Damaged` if its posterior cannot be read."""
+        row = next(row for row in self._store.rows("final", cell.key) if row.split == split)
+        folds = [Outcome(fold) for fold in self._store.rows("search", cell.key) if fold.split == split]
+        readings = tuple(reading for at, reading in self._store.readings(cell.key) if at == split)
+        return [*folds, Outcome(row, readings, artefacts.content(self._store.posteriors, str(row.artefact)))]
+
+
+class PublishedFits:
+    """Published fits whose identities, of the fit and of every score, are those of today's spec, data and versions.
+
+    A fit is imported with the curves that the benchmark records, or not at all; one that failed is a result like any
+    other. Posteriors are not published: what needs them, a score that is added later or a figure, needs the fit anew.
+
+    Parameters
+    ----------
+    place
+        Folder of published rows; no matter if it has none.
+
+    Raises
+    ------
+    InputError
+        If what is there cannot be read.
+    """
+
+    def __init__(self, place: Path) -> None:
+        self._known: dict[str, Any] = {}
+        with ResultsFolder(place) as here:
+            if here.published:
+                self._rows, self._points, self._known = here.rows(), here.points, here.provenance
+
+    def splits(self, cell: Cell) -> set[int]:
+        """Return the splits of a cell with a fit of today's identity."""
+        if not _same(cell, self._known):
+            return set()
+        own = _of(cell, self._rows)
+        whole = (own.status == "failed") | own.reason.isna()  # of which all scores were computed
+        good = set(own.split[(own.stage == "final") & whole])
+        if evaluations(cell) is not None:
+            good &= set(_of(cell, self._points).split) | set(own.split[own.status == "failed"])
+        return good
+
+    def outcomes(self, cell: Cell, split: int) -> list[Outcome]:
+        """Return such a fit with its search."""
+        own, points = (_of(cell, table[table.split == split]) for table in (self._rows, self._points))
+        origin = _origin(self._known, cell, split)
+        rows = [_row(cell, values, origin) for values in own.to_dict("records")]
+        readings = tuple(Reading(*values) for values in points[list(Reading._fields)].itertuples(index=False))
+        return [Outcome(row, readings if row.stage == "final" else ()) for row in rows]
+
+
+def published_fits(place: Path, siblings: Iterable[Path]) -> list[PublishedFits]:
+    """Read what is published in a folder, and in others as far as it can be read.
+
+    Raises
+    ------
+    InputError
+        If what is in the first cannot be read.
+    """
+    found = [PublishedFits(place)]
+    for path in siblings:
+        with suppress(InputError):
+            found.append(PublishedFits(path))
+    return found
+
+
+def reuse_fits(cells: Sequence[Cell], store: Store, folders: Iterable[Path]) -> int:
+    """Copy fits from the stores of other folders.
+
+    Parameters
+    ----------
+    cells
+        The plan, which the store has claimed.
+    store
+        Where rows go. A split of which it holds anything stays as it is.
+    folders
+        Folders of other runs. What cannot be read is left where it is, and made here.
+
+    Returns
+    -------
+    int
+        How many final fits were copied.
+    """
+    count = 0
+    for path in folders:
+        with suppress(InputError), ResultsFolder(path) as other:
+            count += copy_fits(cells, store, [StoredFits(other.store)]) if other.store else 0
+    return count
+
+
+def copy_fits(cells: Sequence[Cell], store: Store, sources: Iterable[StoredFits | PublishedFits]) -> int:
+    """Copy fits from sources that are read already; otherwise as `reuse_fits`."""
+    count = 0
+    for source in sources:
+        for cell in cells:
+            for split in sorted(_wanted(cell, store, source)):
+                with suppress(Damaged):  # it is made here
+                    store.append(source.outcomes(cell, split))
+                    count += 1
+    return count
+
+
+def reusable(
+    cells: Sequence[Cell], store: Store, folders: Iterable[Path], published: Iterable[PublishedFits]
+) -> dict[CellKey, set[int]]:
+    """Return the splits of each cell that `reuse_fits` would copy from folders, and `copy_fits` from published ones."""
+    found: dict[CellKey, set[int]] = {cell.key: set() for cell in cells}
+
+    def add(source: StoredFits | PublishedFits) -> None:
+        for cell in cells:
+            found[cell.key] |= _wanted(cell, store, source)
+
+    for path in folders:
+        with suppress(InputError), ResultsFolder(path) as other:
+            if other.store:
+                add(StoredFits(other.store))
+    for source in published:
+        add(source)
+    return found
+
+
+def _wanted(cell: Cell, store: Store, source: StoredFits | PublishedFits) -> set[int]:
+    """Return the splits of the plan that a source has, and of which the store holds nothing."""
+    splits = source.splits(cell).intersection(cell.splits)
+    return splits - {row.split for stage in STAGES for row in store.rows(stage, cell.key)} if splits else splits
+
+
+def _origin(known: dict[str, Any], cell: Cell, split: int) -> dict[str, Any]:
+    """Return where a fit was made, and with what: where it was imported from, or otherwise where it is published."""
+    earlier = (one for one in known.get("taken_from", ()) if split in one["cells"].get(cell.label, ()))
+    made = next(earlier, known)
+    return {name: made[name] for name in ORIGIN if name in made}
+
+
+def _same(cell: Cell, known: dict[str, Any]) -> bool:
+    """Return whether the hashes with which a cell was published are today's."""
+    scores = [score_hash(cell, metric) for metric in computed(cell)]
+    today = fit_hash(cell), joint_hash(scores) if scores else None
+    return today == tuple(known.get(name, {}).get(cell.label) for name in HASHES)
+
+
+def _of(cell: Cell, table: pd.DataFrame) -> pd.DataFrame:
+    keys = {"dataset": str(cell.dataset), "entry": cell.entry, **cell.point.texts}
+    return table[(table.reindex(columns=list(keys)) == pd.Series(keys)).all(axis=1)]
+
+
+def _row(cell: Cell, values: dict[Hashable, Any], origin: dict[str, Any]) -> Row:
+    """Return a published row as the store has it, without the columns of which it has no value."""
+    given = {str(name): value for name, value in values.items() if not pd.isna(value)}
+    hyper = {name.removeprefix(_HYPER): value for name, value in given.items() if name.startswith(_HYPER)}
+    details: dict[str, Any] = {name: kind(given[name]) for name, kind in _DETAILS.items() if name in given}
+    metrics: dict[str, float | None]
+    if given["stage"] == "search":
+        score = str(cell.settings.search and cell.settings.search.metric)
+        metrics, hashes = {score: given.get(score)}, {}
+    else:
+        other = {*COLUMNS, *cell.point.texts, *_DETAILS, *(_HYPER + name for name in hyper)}
+        known = {*given, *map(str, computed(cell))}  # of which one that is not finite has no number
+        scored = map(str, values) if given["status"] == "ok" else ()
+        metrics = {name: given.get(name) for name in scored if name in known and name not in other}
+        hashes, details = codes(cell, metrics), details | {"origin": origin}
+    stage, status, reason = given["stage"], given["status"], given.get("reason")
+    split, trial, fold = (int(given[name]) for name in ("split", "trial", "fold"))
+    key = *cell.key, stage, split, trial, fold
+    return Row(*key, status, reason, hyper, metrics, given["seconds"], details, hashes)
