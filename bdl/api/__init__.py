@@ -2,8 +2,19 @@
 
 from bdl.api.arrays import fit
 from bdl.api.benchmarks import Benchmark, benchmark
-from bdl.api.fitted import Fitted
+from bdl.api.estimators import Classifier, Regressor
+from bdl.api.fitted import Fitted, load
 from bdl.api.reading import Results, posterior, results
-from bdl.api.regressor import Regressor
 
-__all__ = ["Benchmark", "Fitted", "Regressor", "Results", "benchmark", "fit", "posterior", "results"]
+__all__ = [
+    "Benchmark",
+    "Classifier",
+    "Fitted",
+    "Regressor",
+    "Results",
+    "benchmark",
+    "fit",
+    "load",
+    "posterior",
+    "results",
+]

@@ -1,20 +1,27 @@
 """Fits of arrays of one's own."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-from pydantic import ValidationError
+from pydantic import PlainValidator, ValidationError
+from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from bdl.api import automatic
 from bdl.api.checking import checked
 from bdl.api.fitted import Fitted
 from bdl.data import Dataset, Split, Standardise
-from bdl.data.conversion import check_aligned, columns_of, inputs, targets
+from bdl.data.conversion import Array, Inputs, check_aligned, columns_of, inputs, targets
 from bdl.errors import InputError
+from bdl.models.base import Model
+from bdl.models.likelihoods import Likelihood
+from bdl.models.modules import GivenModule
+from bdl.models.problem import Problem
 from bdl.plan.cell import Cell
 from bdl.plan.checks import check, check_device
 from bdl.plan.cost import compiles
@@ -22,6 +29,7 @@ from bdl.plan.initial_check import check as check_start
 from bdl.plan.programs import final_fitting
 from bdl.search.crossval import failure
 from bdl.spec import Benchmark
+from bdl.spec.components import LikelihoodComponent, MethodComponent, PriorComponent
 from bdl.spec.explain import explain
 from bdl.spec.labels import DatasetName
 from bdl.training.fitting import finished
@@ -29,29 +37,46 @@ from bdl.training.fitting import finished
 Component = str | Mapping[str, Any]
 """A registered name, or a mapping with a name and settings, as in a benchmark file."""
 
+
+def _read_hyper(given: Any) -> Any:
+    if not isinstance(given, Mapping) and not (isinstance(given, str) and given == "auto"):
+        raise ValueError("should be a mapping of names to numbers, or 'auto'")
+    return given
+
+
+HyperParameters = Annotated[Mapping[str, Any] | Literal["auto"], PlainValidator(_read_hyper)]
+"""Numbers by name, in original units, or ``"auto"`` for what is chosen."""
+
 _NAME = "arrays"
 
 
 @dataclass(frozen=True, eq=False)
 class ArrayCell(Cell):
-    """A cell whose data set is at hand."""
+    """A cell whose data set is at hand, and perhaps its model."""
 
     arrays: Dataset = field(kw_only=True)
+    network: Model | None = field(kw_only=True, default=None)
 
     @property
     def data(self) -> Dataset:
         """The data set."""
         return self.arrays
 
+    @cached_property
+    def problem(self) -> Problem:
+        """Model, likelihood and prior."""
+        found = super().problem
+        return found if self.network is None else replace(found, model=self.network)
+
 
 @checked
 def fit(
     method: Component,
-    model: Component,
+    model: Component | nn.Module,
     likelihood: Component,
     X: Any,
     y: Any,
-    hyper: Mapping[str, float],
+    hyper: HyperParameters = "auto",
     *,
     prior: Component = "gaussian",
     training: Mapping[str, Any] | None = None,
@@ -68,7 +93,8 @@ def fit(
     method
         A component as in an entry of a benchmark file: ``"vifa"``, or ``{"name": "vifa", "latent_dim": 3}``.
     model
-        The model, likewise.
+        The model, likewise; or a `torch.nn.Module` that maps (n, d) to (n, outputs), of which a copy is taken. Its
+        parameters start as `bdl.models.modules.Module` says.
     likelihood
         The likelihood, likewise; it says whether targets are numbers or labels.
     X
@@ -77,11 +103,12 @@ def fit(
     y
         Targets in original units, or labels 0 to C - 1; (n,) or (n, 1).
     hyper
-        Every hyper-parameter by name, in original units.
+        Every hyper-parameter by name, in original units; ``"auto"`` for one, or for all, is chosen on the rows of `X`:
+        by the evidence for a linear model, else by a short search.
     prior
         The prior, as the method.
     training
-        ``{"epochs": ..., "batch_size": ...}``; None for a method without minibatches.
+        ``{"epochs": ..., "batch_size": ...}``; None for a method without minibatches, and else for some 500 updates.
     standardise
         What is scaled for the model: inputs and targets, the inputs alone, or nothing.
     samples
@@ -98,21 +125,96 @@ def fit(
     InputError
         If something is missing or does not fit together, or the fit diverges.
     """
-    entry = {"method": method, "model": model, "likelihood": likelihood, "prior": prior}
-    named = {name: {"name": given} if isinstance(given, str) else dict(given) for name, given in entry.items()}
-    spec = _spec({**named, "training": training, "hyper": dict(hyper)}, samples, seed)
-    data = _data(X, y, spec, standardise)
-    cell = ArrayCell(spec, spec.datasets[0], _NAME, (0,), device=device, compile=compile, arrays=data)
     check_device(device)
-    check(cell)
-    check_start([cell])
-    work = final_fitting([(cell, 0)], [dict(hyper)], compiles(cell, "final"))
+    x, numbers = _rows(X, y)
+    named = {"method": method, "likelihood": likelihood, "prior": prior}
+    entry: dict[str, Any] = {
+        kind: {"name": given} if isinstance(given, str) else dict(given) for kind, given in named.items()
+    }
+    given = dict.fromkeys(hyper_names(method, likelihood, prior), "auto") if isinstance(hyper, str) else dict(hyper)
+    wanted = [name for name, value in given.items() if isinstance(value, str) and value == "auto"]
+    automatic.check_names(wanted)
+    entry |= {"model": _model(model), "hyper": given | dict.fromkeys(wanted, 1.0)}
+    entry["training"] = _training(entry["method"], len(x)) if training is None else training
+    with _plain_words():
+        spec = _spec(entry, samples, seed)
+        data = _data(x, numbers, columns_of(X), spec, standardise)
+        own = spec, spec.datasets[0], _NAME, (0,)
+        cell = ArrayCell(*own, device=device, compile=compile, arrays=data, network=_network(model, data))
+        check(cell)
+        if wanted:
+            kept = {name: value for name, value in cell.settings.hyper.items() if name not in wanted}
+            entry["hyper"] = automatic.choose(cell, kept, wanted)
+            cell = replace(cell, benchmark=_spec(entry, samples, seed))
+            check(cell)
+        check_start([cell])
+        return _fitted(cell)
+
+
+def hyper_names(method: Component, likelihood: Component, prior: Component = "gaussian") -> tuple[str, ...]:
+    """Name the hyper-parameters of components; none where a component is wrong, which `fit` tells."""
+    names: list[str] = []
+    for kind, given in ((MethodComponent, method), (PriorComponent, prior), (LikelihoodComponent, likelihood)):
+        try:
+            built = kind.model_validate({"name": given} if isinstance(given, str) else dict(given)).build()
+        except (ValidationError, InputError, TypeError, ValueError):
+            return ()
+        names += getattr(built, "hyper", ())  # a method that learns from a stream has none
+    return tuple(names)
+
+
+def likelihood_of(given: Component) -> Likelihood | None:
+    """Return the likelihood; None where it is wrong, which `fit` tells."""
+    try:
+        return LikelihoodComponent.model_validate({"name": given} if isinstance(given, str) else dict(given)).build()
+    except (ValidationError, InputError, TypeError, ValueError):
+        return None
+
+
+def _fitted(cell: ArrayCell) -> Fitted:
+    hyper = cell.settings.hyper
+    work = final_fitting([(cell, 0)], [hyper], compiles(cell, "final"))
     end = finished(work)
     posterior = work.posterior(end, 0)
     finite = all(bool(torch.isfinite(leaf).all()) for leaf in tree_leaves(posterior))
     if reason := failure(int(end.diverged[0]), 0.0 if finite else float("nan")):
         raise InputError(f"the fit failed ({reason}): lower the learning rate, or change other hyper-parameters")
     return Fitted(cell, 0, posterior, {name: value[0] for name, value in end.buffers.items()}, dict(hyper))
+
+
+@contextmanager
+def _plain_words() -> Iterator[None]:
+    """Leave out of messages where a benchmark file would have what is wrong."""
+    try:
+        yield
+    except InputError as error:
+        text = str(error).replace(f"entries.{_NAME}.", "").replace(f"entries.{_NAME}: ", "")
+        if text == str(error):
+            raise
+        raise InputError(text) from None
+
+
+def _training(method: Mapping[str, Any], rows: int) -> dict[str, Any] | None:
+    """Choose a training for a method that needs one; what is wrong with the method is told later."""
+    try:
+        built = MethodComponent.model_validate(method).build()
+    except (ValidationError, InputError):
+        return None
+    return automatic.training_for(rows, built.batches_per_step) if hasattr(built, "step") else None
+
+
+def _model(model: Component | nn.Module) -> dict[str, Any]:
+    """Describe a model as a benchmark file does; a network at hand by its name alone."""
+    if isinstance(model, nn.Module):
+        return {"name": "module", "factory": type(model).__name__}
+    return {"name": model} if isinstance(model, str) else dict(model)
+
+
+def _network(model: Component | nn.Module, data: Dataset) -> Model | None:
+    if not isinstance(model, nn.Module):
+        return None
+    row = data.x.shape[1:]
+    return GivenModule(network=model, shape=((1,) * (3 - len(row)) + row) if data.images else None)
 
 
 def _spec(entry: Mapping[str, Any], samples: int, seed: int) -> Benchmark:
@@ -130,25 +232,29 @@ def _spec(entry: Mapping[str, Any], samples: int, seed: int) -> Benchmark:
     try:
         return Benchmark.model_validate(content)
     except ValidationError as error:
-        raise InputError(explain(error).replace(f"entries.{_NAME}.", "")) from None
+        raise InputError(explain(error)) from None
 
 
-def _data(X: Any, y: Any, spec: Benchmark, standardise: Standardise) -> Dataset:
-    (entry,) = spec.entries.values()
-    assert entry.likelihood is not None, "only streams lack one"
+def _rows(X: Any, y: Any) -> tuple[Inputs, Array]:
     check_aligned(X, y)
     x, numbers = inputs(X, "X"), targets(y, "y")
     if len(x) != len(numbers):
         raise InputError(f"X has {len(x)} rows and y {len(numbers)}: give one target a row")
+    return x, numbers
+
+
+def _data(x: Inputs, y: Array, columns: tuple[str, ...], spec: Benchmark, standardise: Standardise) -> Dataset:
+    (entry,) = spec.entries.values()
+    assert entry.likelihood is not None, "only streams lack one"
     return Dataset(
         _NAME,
         x,
-        numbers,
+        y,
         "regression" if entry.likelihood.build().fits(0) else "classification",
         splits=1,
-        published=partial(_all_rows, len(numbers)),
+        published=partial(_all_rows, len(y)),
         standardise=standardise,
-        columns=columns_of(X),
+        columns=columns,
     )
 
 

@@ -1,13 +1,15 @@
 """A fitted posterior with its problem."""
 
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import torch
-from annotated_types import Ge, Le, Lt
+from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.distributions import Categorical, Distribution, MixtureSameFamily
@@ -24,6 +26,39 @@ from bdl.posteriors import Posterior
 from bdl.posteriors.tensors import as_type
 
 Array = NDArray[np.float64]
+
+_HALVINGS = 100
+"""Of a bracket of quantiles, more than float64 has digits."""
+
+
+class Mixture(MixtureSameFamily):
+    """An equal mixture over posterior draws, which has quantiles."""
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """Return quantiles by bisection, the least and the greatest of the components' being on either side.
+
+        Parameters
+        ----------
+        value
+            Probabilities, of a shape that broadcasts with the batch shape (n,).
+
+        Raises
+        ------
+        InputError
+            If the components have none.
+        """
+        value = torch.as_tensor(value, dtype=torch.float64)
+        try:
+            each = self.component_distribution.icdf(value.unsqueeze(-1))
+        except NotImplementedError:
+            name = type(self.component_distribution).__name__
+            raise InputError(f"the likelihood's {name} has no quantiles: take them of samples") from None
+        low, high = each.amin(-1), each.amax(-1)
+        for _ in range(_HALVINGS):
+            middle = low + (high - low) / 2
+            below = self.cdf(middle) < value  # type: ignore[no-untyped-call]
+            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        return low + (high - low) / 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,15 +153,51 @@ class Fitted:
         -------
         torch.distributions.Distribution
             Over targets in original units or classes, batch shape (n,), float64: for numbers the mixture over posterior
-            draws, with ``mean``, ``variance``, ``log_prob``, ``cdf`` and ``sample``; for classes a `Categorical` with
-            ``probs``.
+            draws, with ``mean``, ``variance``, ``log_prob``, ``cdf``, ``icdf`` and ``sample``; for classes a
+            `Categorical` with ``probs``.
         """
         rows = self._examples(x)
         if not self.problem.likelihood.fits(0):
             return Categorical(probs=self.evaluation.predict(rows, self._draws).probabilities.cpu())
         f = self.evaluation.outputs(rows, self._draws)
         each = self.problem.likelihood.predictive(f.movedim(0, 1), tensors_of(self.hyper))
-        return MixtureSameFamily(Categorical(probs=torch.ones(f.shape[1], len(f)).double()), each, validate_args=False)
+        return Mixture(Categorical(probs=torch.ones(f.shape[1], len(f)).double()), each, validate_args=False)
+
+    @checked
+    def predict_interval(self, x: Any, level: Annotated[float, Gt(0), Lt(1)] = 0.9) -> Array:
+        """Return the central interval of each row in original units; the other errors are those of `predict`.
+
+        Parameters
+        ----------
+        x
+            As in `predict`.
+        level
+            Probability within the interval; as much lies below as above.
+
+        Returns
+        -------
+        ndarray
+            Lower and upper ends, (n, 2).
+
+        Raises
+        ------
+        InputError
+            If the targets are labels.
+        """
+        found = self.predict_distribution(x)
+        if not isinstance(found, Mixture):
+            raise InputError("labels have no intervals: use predict_distribution(x).probs")
+        ends = [found.icdf(torch.tensor((1 + sign * level) / 2, dtype=torch.float64)) for sign in (-1, 1)]
+        return torch.stack(ends, -1).numpy()
+
+    @checked
+    def save(self, path: str | Path) -> None:
+        """Write it to a file that `bdl.load` reads: a pickle, data included; `InputError` if that cannot be."""
+        try:
+            content = pickle.dumps(self)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise InputError(f"save: {error}: define the model's class in a module, not in a function") from None
+        Path(path).write_bytes(content)
 
     @property
     def _draws(self) -> Draws:
@@ -144,3 +215,21 @@ class Fitted:
             wanted = ("n", *map(str, data.x.shape[1:]))
             raise InputError(f"x is {given.dtype} of shape {given.shape}: give {data.x.dtype}, ({', '.join(wanted)})")
         return examples(self.cell, self.split, given, np.zeros(len(given)))
+
+
+@checked
+def load(path: str | Path) -> Fitted:
+    """Read what `Fitted.save` wrote. It is a pickle, which may run code: load files that you trust alone.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, or something else in it.
+    """
+    try:
+        found = pickle.loads(Path(path).read_bytes())
+    except (pickle.UnpicklingError, AttributeError, ImportError, EOFError, IndexError, ValueError) as error:
+        raise InputError(f"{path} is not a saved fit, or one of another version ({error}): fit and save it") from None
+    if not isinstance(found, Fitted):
+        raise InputError(f"{path} has {type(found).__name__} in it: give a file that Fitted.save wrote")
+    return found

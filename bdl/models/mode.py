@@ -77,7 +77,10 @@ def laplace(
         else:
             break
     else:
-        raise InputError(f"no mode found in {NEWTON_STEPS} Newton steps: raise prior_precision")
+        raise InputError(
+            f"no mode found in {NEWTON_STEPS} Newton steps: raise prior_precision, or take a smooth activation (tanh), "
+            "since a mode may lie on a kink of relu"
+        )
     if bool((values <= 0).any()):
         raise InputError(f"the posterior has no proper mode at {_shown(theta)}: raise prior_precision")
     return theta, vectors * values.rsqrt()

@@ -1,5 +1,6 @@
 """Any `torch.nn.Module` as a function of a flat parameter vector."""
 
+import copy
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,11 +9,11 @@ from typing import Annotated, Any, Literal
 
 import torch
 from annotated_types import Gt
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 
 from bdl.errors import InputError
-from bdl.models.skeleton import Skeleton, build, factory_of
+from bdl.models.skeleton import Skeleton, build, factory_of, take_apart
 
 ROWS = 128
 """Rows of a minibatch from which statistics are recomputed."""
@@ -173,3 +174,43 @@ class Module:
 def _build(factory: str, settings: str, shape: tuple[int, ...] | None, d_in: int, d_out: int) -> Skeleton:
     """Build once what equal models share."""
     return build(factory, json.loads(settings), shape, d_in, d_out)
+
+
+@dataclass(frozen=True, eq=False)
+class GivenModule(Module):
+    """A network at hand, of which a copy is taken; otherwise as `Module`.
+
+    Parameters
+    ----------
+    network
+        The network, mapping (M, inputs) or (M, *shape) to (M, outputs). It is left as it is.
+    """
+
+    factory: str = ""
+    network: nn.Module = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "network", copy.deepcopy(self.network).float().cpu())
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Keep the network when pickled; what is derived from it is made again."""
+        return _given_module, (self.network, self.shape)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Names of the modules, beside this one, whose code decides what it computes."""
+        return (type(self.network).__module__,)
+
+    def _skeleton(self, d_in: int, d_out: int) -> Skeleton:
+        key = (d_in, d_out)
+        if key not in self._skeletons:
+            name, row = f"model {type(self.network).__name__}", (d_in,) if self.shape is None else self.shape
+            self._skeletons[key] = take_apart(name, copy.deepcopy(self.network), row, d_out)
+        return self._skeletons[key]
+
+
+def _given_module(network: nn.Module, shape: tuple[int, ...] | None) -> GivenModule:
+    return GivenModule(network=network, shape=shape)

@@ -94,23 +94,45 @@ def build(factory: str, settings: Mapping[str, Any], shape: tuple[int, ...] | No
             raise InputError(f"factory '{factory}' fails: {type(error).__name__}: {error}") from error
     if not isinstance(net, nn.Module):
         raise InputError(f"factory '{factory}' gives {type(net).__name__}: let it return a torch.nn.Module")
-    _check_layers(factory, net)
-    return _take_apart(net, _widest(factory, net, (d_in,) if shape is None else shape, d_out))
+    return take_apart(f"factory '{factory}'", net, (d_in,) if shape is None else shape, d_out)
 
 
-def _check_layers(factory: str, net: nn.Module) -> None:
+def take_apart(name: str, net: nn.Module, row: tuple[int, ...], d_out: int) -> Skeleton:
+    """Take a network apart, which is changed by that.
+
+    Parameters
+    ----------
+    name
+        What messages call it.
+    net
+        The network, float32, on the CPU.
+    row
+        Shape of one row.
+    d_out
+        Outputs that it should have.
+
+    Raises
+    ------
+    InputError
+        If it draws random numbers of its own, fails, or has other inputs or outputs.
+    """
+    _check_layers(name, net)
+    return _take_apart(net, _widest(name, net, row, d_out))
+
+
+def _check_layers(owner: str, net: nn.Module) -> None:
     """Refuse layers that need what a pure function has not."""
     for name, part in net.named_modules():
         if isinstance(part, _DropoutNd) and part.p > 0:
-            raise InputError(f"factory '{factory}': {name} draws random numbers of its own; leave dropout to a method")
+            raise InputError(f"{owner}: {name} draws random numbers of its own; leave dropout to a method")
         if isinstance(part, _NormBase) and part.track_running_stats:
             if not isinstance(part, _BatchNorm):
-                raise InputError(f"factory '{factory}': {name} gathers statistics; give track_running_stats=False")
+                raise InputError(f"{owner}: {name} gathers statistics; give track_running_stats=False")
             if part.momentum is None:
-                raise InputError(f"factory '{factory}': {name} averages all minibatches; give it a momentum")
+                raise InputError(f"{owner}: {name} averages all minibatches; give it a momentum")
 
 
-def _widest(factory: str, net: nn.Module, row: tuple[int, ...], d_out: int) -> int:
+def _widest(owner: str, net: nn.Module, row: tuple[int, ...], d_out: int) -> int:
     """Try two rows of zeros and count the values that each layer puts out for one."""
     found = [math.prod(row)]
 
@@ -123,12 +145,12 @@ def _widest(factory: str, net: nn.Module, row: tuple[int, ...], d_out: int) -> i
         with torch.no_grad():
             outputs = net.eval()(torch.zeros(2, *row))
     except Exception as error:
-        raise InputError(f"factory '{factory}': rows of shape {row} fail: {type(error).__name__}: {error}") from error
+        raise InputError(f"{owner}: rows of shape {row} fail: {type(error).__name__}: {error}") from error
     finally:
         for handle in handles:
             handle.remove()
     if outputs.shape != (2, d_out):
-        raise InputError(f"factory '{factory}' gives outputs {tuple(outputs.shape)} for 2 rows: make it (2, {d_out})")
+        raise InputError(f"{owner} gives outputs {tuple(outputs.shape)} for 2 rows: make it (2, {d_out})")
     return max(found)
 
 

@@ -136,6 +136,7 @@ def tries() -> Iterator[tuple[str, Callable[[], Any]]]:
     given: dict[Any, dict[str, Any]] = {
         bdl.fit: {"method": "conjugate", "model": "linear", "likelihood": "gaussian", "X": X, "y": Y, "hyper": EXACT},
         _regressor: {"X": X, "y": Y},
+        _classifier: {"X": X, "y": Y > 3},
         _with_hyper: {"prior_precision": 1.0, "noise_precision": 4.0},
         bdl.benchmark: {"name_or_path": "uci-regression"},
         bdl.results: {"name_or_path": "uci-regression"},
@@ -146,6 +147,7 @@ def tries() -> Iterator[tuple[str, Callable[[], Any]]]:
     estimator = bdl.Regressor().fit(X, Y)
     run = Benchmark("uci-regression", "quick")
     given |= {fitted.predict: {"x": X}, fitted.predict_distribution: {"x": X}, named.predict: {"x": X}}
+    given |= {fitted.predict_interval: {"x": X, "level": 0.9}}
     given |= {fitted.sample: {"n": 1, "seed": 0}, fitted.log_density: {"theta": np.zeros(3)}}
     given |= {estimator.predict: {"X": X}, estimator.predict_distribution: {"X": X}, run.results: {}}
     for function, usual in given.items():
@@ -156,9 +158,19 @@ def tries() -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 def _regressor(
-    X: Any, y: Any, method: Any = "conjugate", hyper: Any = None, training: Any = None, samples: Any = 5, seed: Any = 0
+    X: Any,
+    y: Any,
+    method: Any = "conjugate",
+    hyper: Any = "auto",
+    training: Any = None,
+    samples: Any = 5,
+    seed: Any = 0,
 ) -> Any:
-    return bdl.Regressor(method=method, hyper=hyper, training=training, samples=samples, seed=seed).fit(X, y)
+    return bdl.Regressor(method=method, hyper=hyper, training=training, samples=samples, random_state=seed).fit(X, y)
+
+
+def _classifier(X: Any, y: Any, likelihood: Any = "auto", prior_precision: Any = 1.0) -> Any:
+    return bdl.Classifier(likelihood=likelihood, prior_precision=prior_precision, samples=5).fit(X, y)
 
 
 def _with_hyper(prior_precision: Any, noise_precision: Any) -> Any:

@@ -1,0 +1,272 @@
+"""A regression and a classification as scikit-learn has them: for its pipelines, cross-validation and searches."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.random import RandomState
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from torch import nn
+from torch.distributions import Distribution
+
+from bdl.api.arrays import Component, fit, hyper_names, likelihood_of
+from bdl.api.checking import checked
+from bdl.data.conversion import check_aligned, inputs, targets
+from bdl.errors import InputError
+
+Array = NDArray[np.float64]
+
+
+class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """What both have in common: their parameters, and inputs."""
+
+    def __init__(
+        self,
+        method: Component,
+        model: Component | nn.Module,
+        likelihood: Component,
+        hyper: Mapping[str, Any] | Literal["auto"],
+        prior: Component,
+        training: Mapping[str, Any] | None,
+        samples: int,
+        prior_precision: float | None,
+        noise_precision: float | None,
+        learning_rate: float | None,
+        random_state: int | RandomState | None,
+    ) -> None:
+        self.method = method
+        self.model = model
+        self.likelihood = likelihood
+        self.hyper = hyper
+        self.prior = prior
+        self.training = training
+        self.samples = samples
+        self.prior_precision = prior_precision
+        self.noise_precision = noise_precision
+        self.learning_rate = learning_rate
+        self.random_state = random_state
+
+    def _fit(self, likelihood: Component, values: Any, y: Any) -> None:
+        with _refusing("random_state"):
+            seed = self.random_state
+            if not isinstance(seed, int):
+                seed = int(check_random_state(seed).randint(2**31 - 1))
+        self.fitted_ = fit(
+            self.method,
+            self.model,
+            likelihood,
+            self._named(values),
+            y,
+            self._hyper(likelihood),
+            prior=self.prior,
+            training=self.training,
+            samples=self.samples,
+            seed=seed,
+        )
+
+    def _hyper(self, likelihood: Component) -> Any:
+        """Lay the parameters that are hyper-parameters over `hyper`."""
+        names = ("prior_precision", "noise_precision", "learning_rate")
+        own = {name: value for name in names if (value := getattr(self, name)) is not None}
+        if isinstance(self.hyper, Mapping):
+            return {**self.hyper, **own}
+        if not own or not isinstance(self.hyper, str) or self.hyper != "auto":
+            return self.hyper
+        return dict.fromkeys(hyper_names(self.method, likelihood, self.prior), "auto") | own
+
+    def _inputs(self, X: Any) -> Any:
+        check_is_fitted(self)
+        with _refusing("X"):
+            values = validate_data(self, X, reset=False)
+        _check(X)
+        return self._named(values)
+
+    def _named(self, values: Any) -> Any:
+        """Return numbers under the names that scikit-learn has found, if there are any."""
+        values = np.asarray(values, dtype=np.float64)
+        if not hasattr(self, "feature_names_in_"):
+            return values
+        import pandas as pd  # imported already, with the frame that has the names
+
+        return pd.DataFrame(values, columns=self.feature_names_in_)
+
+
+class Regressor(RegressorMixin, _Estimator):  # type: ignore[misc]
+    """A Bayesian regression; by default the linear model in closed form, with the precisions of highest evidence.
+
+    Parameters
+    ----------
+    method, model, likelihood, hyper, prior, training, samples
+        As `bdl.fit` takes them.
+    prior_precision, noise_precision, learning_rate
+        Hyper-parameters, laid over `hyper`, so that scikit-learn's searches find them; None for what `hyper` says.
+    random_state
+        Seed of every random number; None for another one at each fit.
+
+    Attributes
+    ----------
+    fitted_
+        What `bdl.fit` gave.
+    """
+
+    def __init__(
+        self,
+        method: Component = "conjugate",
+        model: Component | nn.Module = "linear",
+        likelihood: Component = "gaussian",
+        hyper: Mapping[str, Any] | Literal["auto"] = "auto",
+        prior: Component = "gaussian",
+        training: Mapping[str, Any] | None = None,
+        samples: int = 100,
+        prior_precision: float | None = None,
+        noise_precision: float | None = None,
+        learning_rate: float | None = None,
+        random_state: int | RandomState | None = 0,
+    ) -> None:
+        super().__init__(
+            *(method, model, likelihood, hyper, prior, training, samples),
+            *(prior_precision, noise_precision, learning_rate, random_state),
+        )
+
+    def fit(self, X: Any, y: Any, **unknown: Any) -> Self:
+        """Fit the posterior; `InputError` as `bdl.fit` raises it, and for wrong arrays scikit-learn's words in it."""
+        _refuse(unknown)
+        found = likelihood_of(self.likelihood)
+        if found is not None and not found.fits(0):
+            raise WrongArray(f"likelihood: {self.likelihood!r} describes labels: use bdl.Classifier")
+        with _refusing("X, y"):
+            values, numbers = validate_data(self, X, y, y_numeric=True)
+        _check(X, y)
+        self._fit(self.likelihood, values, numbers)
+        return self
+
+    @checked
+    def predict(self, X: Any, return_std: bool = False) -> Array | tuple[Array, Array]:
+        """Return the predictive mean of each row, (n,), and if wanted its standard deviation, noise included."""
+        rows = self._inputs(X)
+        if not return_std:
+            return self.fitted_.predict(rows)
+        found = self.fitted_.predict_distribution(rows)
+        return found.mean.numpy(), found.variance.sqrt().numpy()
+
+    def predict_distribution(self, X: Any) -> Distribution:
+        """Return the predictive distribution of each row, as `bdl.api.Fitted.predict_distribution`."""
+        rows = self._inputs(X)
+        return self.fitted_.predict_distribution(rows)
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> Array:
+        """Return the central interval of each row, as `bdl.api.Fitted.predict_interval`."""
+        rows = self._inputs(X)
+        return self.fitted_.predict_interval(rows, level=level)
+
+
+class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
+    """A Bayesian classification; by default Laplace's method for the linear model, with the best prior precision.
+
+    Parameters
+    ----------
+    method, model, hyper, prior, training, samples, prior_precision, noise_precision, learning_rate, random_state
+        As `Regressor` takes them.
+    likelihood
+        As `bdl.fit` takes it; by default Bernoulli for two classes, and categorical for more.
+
+    Attributes
+    ----------
+    fitted_
+        What `bdl.fit` gave; its classes are 0 to C - 1.
+    classes_
+        The labels, in order, (C,).
+    """
+
+    def __init__(
+        self,
+        method: Component = "laplace",
+        model: Component | nn.Module = "linear",
+        likelihood: Component = "auto",
+        hyper: Mapping[str, Any] | Literal["auto"] = "auto",
+        prior: Component = "gaussian",
+        training: Mapping[str, Any] | None = None,
+        samples: int = 100,
+        prior_precision: float | None = None,
+        noise_precision: float | None = None,
+        learning_rate: float | None = None,
+        random_state: int | RandomState | None = 0,
+    ) -> None:
+        super().__init__(
+            *(method, model, likelihood, hyper, prior, training, samples),
+            *(prior_precision, noise_precision, learning_rate, random_state),
+        )
+
+    def fit(self, X: Any, y: Any, **unknown: Any) -> Self:
+        """Fit the posterior to labels, which may be texts; errors as in `Regressor.fit`."""
+        _refuse(unknown)
+        free = isinstance(self.likelihood, str) and self.likelihood == "auto"
+        found = None if free else likelihood_of(self.likelihood)
+        if found is not None and found.fits(0):
+            raise WrongArray(f"likelihood: {self.likelihood!r} describes numbers: use bdl.Regressor")
+        with _refusing("X, y"):
+            values, labels = validate_data(self, X, column_or_1d(y, warn=True))
+            check_classification_targets(labels)
+        _check(X)
+        check_aligned(X, y)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise WrongArray("y has one class: give two classes or more")
+        chosen = "bernoulli" if len(self.classes_) == 2 else "categorical"
+        self._fit(chosen if free else self.likelihood, values, codes)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable label of each row, (n,)."""
+        best = self.predict_proba(X).argmax(1)
+        labels: NDArray[Any] = self.classes_[best]
+        return labels
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probability of each class, (n, C), in the order of `classes_`."""
+        rows = self._inputs(X)
+        found: Any = self.fitted_.predict_distribution(rows)
+        return np.asarray(found.probs)
+
+
+class WrongArray(InputError, ValueError):
+    """An array that is refused, as scikit-learn's tools expect the error."""
+
+
+class WrongType(InputError, TypeError):
+    """A type that is refused, as scikit-learn's tools expect the error."""
+
+
+@contextmanager
+def _refusing(what: str) -> Iterator[None]:
+    """Tell scikit-learn's errors, and those of the libraries it calls, in one line."""
+    try:
+        yield
+    except Exception as error:
+        text = " ".join(str(error).split())
+        shown = text if len(text) <= 320 else f"{text[:150]} ... {text[-150:]}"  # arrays stand in the middle
+        raise (WrongType if isinstance(error, TypeError) else WrongArray)(f"{what}: {shown}") from None
+
+
+def _refuse(unknown: Mapping[str, Any]) -> None:
+    """Refuse what scikit-learn's tools may hand to `fit`."""
+    if "sample_weight" in unknown:
+        raise WrongType("sample_weight: the methods count every row once: leave it out, or repeat rows")
+    if unknown:
+        raise WrongType(f"fit: unknown argument '{next(iter(unknown))}'; allowed: X, y")
+
+
+def _check(X: Any, y: Any = None) -> None:
+    """Refuse what scikit-learn converts silently: text to numbers, and row labels in another order."""
+    try:
+        inputs(X, "X")
+        if y is not None:
+            targets(y, "y")
+            check_aligned(X, y)
+    except InputError as error:
+        raise WrongArray(str(error)) from None
