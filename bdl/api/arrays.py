@@ -18,6 +18,7 @@ from bdl.api.fitted import Fitted
 from bdl.data import Dataset, Split, Standardise
 from bdl.data.conversion import Array, Inputs, check_aligned, columns_of, inputs, targets
 from bdl.errors import InputError
+from bdl.methods.base import MinibatchMethod
 from bdl.models.base import Model
 from bdl.models.likelihoods import Likelihood
 from bdl.models.modules import GivenModule
@@ -200,7 +201,7 @@ def _training(method: Mapping[str, Any], rows: int) -> dict[str, Any] | None:
         built = MethodComponent.model_validate(method).build()
     except (ValidationError, InputError):
         return None
-    return automatic.training_for(rows, built.batches_per_step) if hasattr(built, "step") else None
+    return automatic.training_for(rows, built.batches_per_step) if isinstance(built, MinibatchMethod) else None
 
 
 def _model(model: Component | nn.Module) -> dict[str, Any]:

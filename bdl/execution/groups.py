@@ -147,9 +147,7 @@ class FinalGroup:
                 checkpoint.text = log.text
         at_once = count if cell.settings.streams else width(cell, "final")
         share, details = log.seconds / max(count, at_once), _details(cell, at_once, compile)
-        return [
-            self._outcome(position, ends[position], log.readings(position), share, details) for position in range(count)
-        ]
+        return [self._outcome(at, ends[at], log.readings(at), share, details) for at in range(count)]
 
     def checkpoint(self) -> Checkpoint | None:
         """Return what long fits go on from after an interruption, by all that decides the fits of the group."""
@@ -196,7 +194,7 @@ class FinalGroup:
 
 
 class _End(NamedTuple):
-    """What a member's fit has left."""
+    """End of a member's fit."""
 
     posterior: Posterior
     buffers: Buffers

@@ -16,7 +16,7 @@ import numpy as np
 from bdl.errors import InputError
 from bdl.plan.cell import Cell
 from bdl.publishing.names import COUNTS, STATISTICS, mirrored
-from bdl.publishing.tracking import bring_along, connection, explained, open_ui
+from bdl.publishing.tracking import bring_along, connection, explained
 from bdl.spec.merging import leaves
 from bdl.store.rows import Reading, Row
 from bdl.store.store import Store
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from bdl.spec import Benchmark
 
-__all__ = ["measurements", "mirror", "open_ui", "parameters"]
+__all__ = ["measurements", "mirror", "parameters"]
 
 T = TypeVar("T")
 Measurement = tuple[str, float, int]

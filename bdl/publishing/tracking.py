@@ -1,19 +1,15 @@
-"""The MLflow database or server: connecting to it, quietly, and showing it in a browser."""
+"""The MLflow database or server: connecting to it, quietly, wherever its folder is."""
 
 import logging
 import os
-import signal
-import socket
 import sqlite3
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from http.client import HTTPException
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import urlopen
@@ -25,16 +21,13 @@ from bdl.errors import InputError
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-_HOST = "127.0.0.1"
-_PRIVATE = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
+PRIVATE = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
 """MLflow sends usage data unless told not to before it is imported."""
 _CALM = {"MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2"}
 """With MLflow's own 7 retries, a server that is not there is noticed after four minutes."""
 _ROOT = "_MLFLOW_SERVER_ARTIFACT_ROOT"
 _PATIENCE = 10
 """Seconds that a server has to answer before a run."""
-_LEAN = {"MLFLOW_LOGGING_LEVEL": "WARNING", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-"""The interface alone: MLflow would start nine more processes for jobs that nobody submits."""
 
 
 @contextmanager
@@ -55,13 +48,13 @@ def connection(tracking_uri: str) -> Iterator["MlflowClient"]:
     path = database(tracking_uri)
     if path is not None:
         _check_writable(path)
-    os.environ.update(_PRIVATE)
+    os.environ.update(PRIVATE)
     for name, value in _CALM.items():
         os.environ.setdefault(name, value)
     before = logging.root.manager.disable
     logging.disable(max(before, logging.INFO))
     try:
-        with _address(tracking_uri) as address:
+        with address_of(tracking_uri) as address:
             with explained(tracking_uri), _alone(path):
                 client = _client(address)
             yield client
@@ -89,13 +82,13 @@ def _create(path: Path) -> None:
     """Make a database beside its place and move it there: a disk that is full half-way leaves none that is broken."""
     with tempfile.TemporaryDirectory(prefix=".mlflow-", dir=path.parent) as folder:
         new = Path(folder) / path.name
-        with explained(str(path)), _address(f"sqlite:///{new}") as address:
+        with explained(str(path)), address_of(f"sqlite:///{new}") as address:
             _client(address)
         new.replace(path)
 
 
 @contextmanager
-def _address(tracking_uri: str) -> Iterator[str]:
+def address_of(tracking_uri: str) -> Iterator[str]:
     """Write the URI as MLflow takes it, until the block ends.
 
     Versions of SQLAlchemy differ on whether ``%`` quotes in the path of a database, and MLflow makes the folder that
@@ -268,64 +261,3 @@ def _writing(path: Path) -> Iterator[sqlite3.Connection]:
         raise InputError(
             f"cannot write the MLflow database {path} ({error}); mend it or choose another tracking URI"
         ) from None
-
-
-def open_ui(tracking_uri: str, port: int) -> None:
-    """Serve MLflow's web interface on this machine until interrupted with Ctrl-C.
-
-    Parameters
-    ----------
-    tracking_uri
-        ``sqlite:///path`` of an existing database.
-    port
-        Port on 127.0.0.1.
-
-    Raises
-    ------
-    InputError
-        If there is no such database, the port cannot be used, or the server stops by itself.
-    """
-    path = database(tracking_uri)
-    if path is None:
-        raise InputError(f"{tracking_uri} is a server already; open this address in a browser")
-    if not path.is_file():
-        raise InputError(f"no MLflow database {path}; mirror a run to it first, with: bdl-bench log NAME")
-    try:
-        socket.create_server((_HOST, port)).close()
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"cannot use port {port} ({reason}); choose another with --port") from None
-    print(f"MLflow UI at http://{_HOST}:{port} (Ctrl-C ends it)", flush=True)
-    with _address(tracking_uri) as address:
-        _serve(address, port)
-
-
-def _serve(tracking_uri: str, port: int) -> None:
-    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", tracking_uri]
-    command += ["--host", _HOST, "--port", str(port), "--workers", "1", "--uvicorn-opts", "--log-level warning"]
-    if code := attended(command, os.environ | _PRIVATE | _LEAN):
-        raise InputError(f"the MLflow UI stopped with exit code {code}; its message stands above")
-
-
-def attended(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a server until it ends or this process is interrupted or terminated, either of which ends it as well.
-
-    Returns
-    -------
-    int
-        Its exit code; 0 where it was ended from here.
-    """
-    with subprocess.Popen(command, env=environment) as server:
-        before = signal.signal(signal.SIGTERM, _interrupt)
-        try:
-            return server.wait()
-        except KeyboardInterrupt:
-            # A terminal interrupts the server too; a signal to this process alone does not.
-            server.terminate()
-            return 0
-        finally:
-            signal.signal(signal.SIGTERM, before)
-
-
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt

@@ -20,7 +20,8 @@ from bdl.errors import InputError
 from bdl.plan.planning import cells_of
 from bdl.publishing.mirror import measurements, mirror
 from bdl.publishing.names import check_names, mirrored
-from bdl.publishing.tracking import bring_along, connection, database, open_ui
+from bdl.publishing.tracking import bring_along, connection, database
+from bdl.publishing.ui import open_ui
 from bdl.spec import load_benchmark
 from bdl.spec.labels import MetricName
 from bdl.store.rows import Outcome, Reading, Row
@@ -520,7 +521,7 @@ def test_ui_serves_the_runs_until_interrupted(store, load, send, uri):
     (run_id,) = send(load())
     port = free_port()
     heard = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)"  # ignored under nohup
-    script = f"{heard}\nfrom bdl.publishing.mirror import open_ui\nopen_ui({uri!r}, {port})"
+    script = f"{heard}\nfrom bdl.publishing.ui import open_ui\nopen_ui({uri!r}, {port})"
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as ui:
         try:
             assert ui.stdout.readline() == f"MLflow UI at http://127.0.0.1:{port} (Ctrl-C ends it)\n"
@@ -680,7 +681,7 @@ def test_a_server_ends_with_the_command(number, tmp_path):
     place = tmp_path / "pid"
     server = f"import os, time; open({str(place)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     script = (
-        "import os, sys; from bdl.publishing.tracking import attended; "
+        "import os, sys; from bdl.publishing.ui import attended; "
         f"sys.exit(attended([sys.executable, '-c', {server!r}], os.environ))"
     )
     with subprocess.Popen([sys.executable, "-c", script]) as command:
