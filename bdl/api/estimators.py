@@ -244,7 +244,7 @@ class WrongType(InputError, TypeError):
 
 @contextmanager
 def _refusing(what: str) -> Iterator[None]:
-    """Tell scikit-learn's errors, and those of the libraries it calls, in one line."""
+    """Raise the errors of scikit-learn, and of the libraries that it calls, as one line."""
     try:
         yield
     except Exception as error:

@@ -33,7 +33,7 @@ from bdl.store.store import Store
 
 
 class RunSettings(NamedTuple):
-    """Say how a benchmark is run, whichever part of it."""
+    """Options of a run, whichever part of a benchmark runs."""
 
     results: Path
     device: str
