@@ -149,7 +149,7 @@ def edit(path, before, after):
     path.write_text(text.replace(before, after), "utf-8")
 
 
-SCORE = '''"regression")
+SCORE = '''"regression", margin=0.05)
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
@@ -218,14 +218,14 @@ def test_a_raised_version_is_written_and_its_digits_are_stored_again(copy, name)
             if not rests:
                 assert kept == before[case_name]
             changed += kept["digits"] != before[case_name]["digits"]
-    assert changed > 5 if name == "vifa" else not changed
+    assert changed > 5 or name == "engine"  # whose digits stay, but for rounding
     assert run(copy, "--check", name).stdout == ""
 
 
 @pytest.mark.parametrize(
     ("owner", "file", "line"),
     [
-        ("posterior:full", "posteriors/full.py", "    version = 2"),  # a NamedTuple, whose annotations are fields
+        ("posterior:full", "posteriors/full.py", "    version: ClassVar[int] = 2"),
         ("dataset:synthetic", "data/synthetic.py", "synthetic.version = 2  # type: ignore[attr-defined]"),
         ("method:slang", "methods/slang.py", "    version: ClassVar[int] = 2"),
         ("model:mlp", "models/networks.py", "    version: ClassVar[int] = 2"),

@@ -246,8 +246,8 @@ def _check_writable(path: Path) -> None:
     """Take SQLite's write lock for a moment: MLflow makes missing folders and retries all else for a minute."""
     if not path.parent.is_dir():
         raise InputError(f"no folder {path.parent} for the MLflow database; make it or choose another tracking URI")
-    with _writing(path):
-        pass
+    with _writing(path) as db:
+        db.execute("ROLLBACK")  # committed, it would leave a database without tables
 
 
 @contextmanager
