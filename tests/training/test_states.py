@@ -49,6 +49,7 @@ def test_a_program_is_compiled_once(method, places, caplog):
     A second variant is an error here, after which the fit goes on uncompiled and says so. Generators of random numbers
     are made anew: those of other fits have variants for other numbers of places.
     """
+    torch._dynamo.reset()  # of what other tests have compiled
     generators.cache_clear()
     program = toy_program(method=method, schedule=Schedule(3, 8))
     trials = toy_trials(program, [40] * places)

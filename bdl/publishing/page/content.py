@@ -44,10 +44,11 @@ def paired(found: LoadedResults) -> list[Section]:
     return [tally(benchmark, differences), *paired_sections(benchmark, differences)]
 
 
-def pictures(place: Path, benchmark: str) -> dict[str, list[Path]]:
-    """Group the figures of a folder by what they show."""
+def pictures(places: Sequence[Path], benchmark: str) -> dict[str, list[Path]]:
+    """Group the figures of folders by what they show; of those with one name, take that of the first folder."""
     groups: dict[str, list[Path]] = {}
-    for path in sorted((place / "figures").glob(f"{benchmark}-*.png")):
+    found = {path.name: path for place in reversed(places) for path in (place / "figures").glob(f"{benchmark}-*.png")}
+    for _, path in sorted(found.items()):
         groups.setdefault(heading_of(path.stem.removeprefix(benchmark)), []).append(path)
     return {kind.heading: groups[kind.heading] for kind in KINDS if kind.heading in groups}
 

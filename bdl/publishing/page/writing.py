@@ -2,9 +2,10 @@
 
 import base64
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from bdl.archive.loading import LoadedResults, load_results
@@ -39,7 +40,7 @@ def write_page(asked: Variant, results: Path, target: Path | None = None) -> Pat
     Returns
     -------
     Path
-        The file. Its figures are drawn again; those of posteriors, which are not published, stay as they are.
+        The file. Its figures are drawn for it; those of posteriors without a store are those of the folder.
 
     Raises
     ------
@@ -47,19 +48,23 @@ def write_page(asked: Variant, results: Path, target: Path | None = None) -> Pat
         As `load_results` says; if no fit is finished; or if the file cannot be written.
     """
     found, place = load_results(asked, results), folder(results, asked)
-    redraw(asked, results)  # refused if no fit is finished
     path = target or place / "report.html"
+    with TemporaryDirectory() as drawn:
+        redraw(asked, results, Path(drawn))  # refused if no fit is finished
+        page = _page(_filled(found, [Path(drawn), place]))
     try:
-        path.write_text(_page(_filled(found, place)), encoding="utf-8")
+        if target is None:
+            place.mkdir(parents=True, exist_ok=True)  # that of a part of the whole may not be there
+        path.write_text(page, encoding="utf-8")
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}; choose another --output") from None
     return path
 
 
-def _filled(found: LoadedResults, place: Path) -> dict[str, Any]:
-    """Return what the template names: results, and the figures of a folder."""
+def _filled(found: LoadedResults, places: Sequence[Path]) -> dict[str, Any]:
+    """Return what the template names: results, and the figures of folders."""
     cells, rows, benchmark = content.comparison(found), content.every_row(found), found.benchmark
-    pictures = content.pictures(place, benchmark.name)
+    pictures = content.pictures(places, benchmark.name)
     return {
         "benchmark": benchmark,
         "remark": found.banner,
