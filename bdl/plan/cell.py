@@ -1,7 +1,7 @@
 """A cell: one entry of a benchmark on one data set at one point of its sweep."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -40,6 +40,10 @@ class Cell:
     point: Point = field(default_factory=Point)
     device: str = "cpu"
     compile: bool | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave what is built behind, as components do."""
+        return {own.name: getattr(self, own.name) for own in fields(self)}
 
     @property
     def key(self) -> CellKey:

@@ -64,6 +64,11 @@ class Component(BaseModel, Generic[T]):
         component: T = self.registry.build(self.name, self.settings)
         return component
 
+    def __getstate__(self) -> dict[Any, Any]:
+        """Leave what is built behind: another process makes it anew, from a file of its own where it is in one."""
+        state = super().__getstate__()
+        return state | {"__dict__": {name: getattr(self, name) for name in type(self).model_fields}}
+
     @model_validator(mode="before")
     @classmethod
     def _resolve(cls, raw: Any) -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bdl.execution import chains, limits, queue
+from bdl.execution import limits, queue, scheduler
 from bdl.execution.executors import worker_pool
 from bdl.execution.groups import attempt
 from bdl.spec.limits import Limits
@@ -132,7 +132,7 @@ def hang(group, report):
 def test_a_group_whose_worker_is_killed_is_done_again_by_another(tiny, store, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     cells = tiny("datasets=[diabetes]", entries=["exact"])
-    monkeypatch.setattr(chains, "attempt", die_once)
+    monkeypatch.setattr(scheduler, "attempt", die_once)
     with worker_pool(2) as workers:
         queue.run(cells, store, workers, Ear())
     assert Path("diabetes.died").exists()
@@ -153,7 +153,7 @@ def test_a_group_that_takes_its_worker_with_it_is_failed_rows_and_the_rest_goes_
     cells = tiny("datasets=[diabetes]", *changes, entries=["exact"])
     with worker_pool(2) as workers:
         with monkeypatch.context() as patch:
-            patch.setattr(chains, "attempt", task)
+            patch.setattr(scheduler, "attempt", task)
             queue.run(cells, store, workers, Ear())
         assert {row.reason for row in store.rows("final", cells[0].key)} == {reason}
         store.forget([cells[0].key])

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from bdl.execution.clock import Stopwatch
 
 from bdl.execution.groups import Chosen, FinalGroup, SearchGroup
+from bdl.execution.stopwatch import Stopwatch
 
 DELAY = 0.5
 COMPILED = []
