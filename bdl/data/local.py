@@ -1,5 +1,6 @@
 """Data of one's own, in files of rows and columns: CSV, Parquet, and the sets of OpenML by number."""
 
+import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,9 +107,11 @@ class OpenML(Table):
         from sklearn.datasets import fetch_openml
 
         try:
-            found = fetch_openml(
-                data_id=self.id, as_frame=True, parser="pandas", data_home=str(data_directory() / "openml")
-            )
+            with warnings.catch_warnings():  # one for each attempt without a network, which the error says once
+                warnings.simplefilter("ignore", UserWarning)
+                found = fetch_openml(
+                    data_id=self.id, as_frame=True, parser="pandas", data_home=str(data_directory() / "openml")
+                )
         except (OSError, ValueError) as error:  # those of HTTP among them
             raise InputError(f"cannot get data set {self.id} of OpenML ({str(error).splitlines()[0]})") from None
         if self.target is None and len(found.target_names) != 1:

@@ -29,6 +29,10 @@ Occasion = tuple[str, ...]
 _MODELS_PER_CACHE = 64
 """Compiled variants of one function before the compiler gives up and runs it eagerly (its default is 8)."""
 
+_VECTOR_BITS = {"AVX2": 256, "AVX512": 512}
+"""Width of a processor's vectors. The compiler's cache tells programs apart by it only where it is a setting: a cache
+that two kinds of processor share would hand one the other's program, which computes garbage there."""
+
 # Measured on two cores (scripts/bench_training.py): an eager update costs about 3 ms of launches and 25 ns a
 # parameter of each model-minibatch, a compiled one a fifth of that; compiling a program takes 10 s.
 _EAGER_LAUNCH, _EAGER_PARAMETER, _COMPILE = 3e-3, 25e-9, 10.0
@@ -187,6 +191,7 @@ def compiled(
         Settings of the compiler, as `torch.compile` takes them.
     """
     torch._dynamo.config.recompile_limit = _MODELS_PER_CACHE
+    options = {"cpp.simdlen": _VECTOR_BITS.get(torch.backends.cpu.get_cpu_capability())} | (options or {})
     fast, broken = torch.compile(_apart(function), dynamic=dynamic, options=options), False
 
     def call(*args: Any) -> Any:

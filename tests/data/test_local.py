@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+import warnings
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -457,8 +458,10 @@ def test_openml_is_read_through_scikit_learn(monkeypatch: pytest.MonkeyPatch, tm
     assert DATASETS.build("openml", {"id": 61, "target": "a", "leave_out": ["kind"]})().task == "regression"
 
 
+@pytest.mark.filterwarnings("error")
 def test_openml_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     def fetch(**arguments: object) -> None:
+        warnings.warn("a network error occurred: retrying", stacklevel=1)
         raise ConnectionError("no route\nto host")
 
     monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch)

@@ -1,5 +1,8 @@
 """Training many trials at once gives each what a plain loop over single trials gives."""
 
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -277,6 +280,24 @@ def test_programs_with_other_arguments_do_not_meet_in_the_compiler(monkeypatch):
     for hyper in ({"a": values.clone(), "b": values.clone()}, {"a": values, "c": values}, {"a": values}):
         step = compiled(torch.func.vmap(lambda x, hyper: x + sum(hyper.values()), in_dims=(0, 0)))
         assert torch.equal(step(values, hyper), (1 + len(hyper)) * values)
+
+
+@pytest.mark.slow
+def test_processors_that_share_a_cache_of_programs_draw_the_same(tmp_path):
+    """Two compilations, one for each kind of processor: the second ran the first one's program, and drew garbage."""
+    if not compiler_found() or torch.backends.cpu.get_cpu_capability() != "AVX512":
+        pytest.skip("needs a C++ compiler, and a processor that can also be one with shorter vectors")
+    code = """
+import torch
+from bdl.rng import random_bits
+from bdl.training.programs import generators
+asked = torch.tensor([[7, 9], [3, 1]], dtype=torch.int32), torch.tensor(3, dtype=torch.int32), 50
+bits = generators(torch.float32, compile=True)[1](*asked)
+assert all(torch.equal(*pair) for pair in zip(bits, random_bits(*asked), strict=True))
+"""
+    for capability in ("avx512", "avx2"):
+        own = {"ATEN_CPU_CAPABILITY": capability, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+        subprocess.run([sys.executable, "-c", code], env=os.environ | own, check=True)
 
 
 @pytest.mark.slow
