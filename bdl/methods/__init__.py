@@ -18,6 +18,7 @@ METHODS = Registry(
         "sgd": "bdl.methods.point_estimate:Sgd",
         "deep-ensemble": "bdl.methods.deep_ensemble:DeepEnsemble",
         "last-layer-laplace": "bdl.methods.last_layer_laplace:LastLayerLaplace",
+        "ivon": "bdl.methods.ivon:Ivon",
         "noisy-adam": "bdl.methods.noisy_adam:NoisyAdam",
         "hierarchical-vadam": "bdl.methods.hierarchical_vadam:HierarchicalVadam",
         "noisy-kfac": "bdl.methods.noisy_kfac:NoisyKfac",
