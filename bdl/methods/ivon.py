@@ -1,7 +1,8 @@
 """IVON: a variational Newton method at the cost of Adam (Shen et al. 2024, Algorithm 1).
 
-q(theta) = N(mu, diag(1 / (N (h + delta)))) with delta = alpha / N for the prior precision alpha. With the mean l of minus
-the log-likelihoods of a minibatch, an update t = 1, 2, ... draws theta_s from q, of standard deviations sigma, and has
+q(theta) = N(mu, diag(1 / (N (h + delta)))) with delta = alpha / N for the prior precision alpha. With l the mean of
+minus the log-likelihoods of a minibatch, an update t = 1, 2, ... draws samples theta_s from q, of deviations sigma, and
+has
 
     g_s   = grad l(theta_s)
     hhat  = mean_s g_s o (theta_s - mu) / sigma^2
@@ -10,13 +11,13 @@ the log-likelihoods of a minibatch, an update t = 1, 2, ... draws theta_s from q
     mu   <- mu - learning_rate (g / (1 - b1^t) + delta mu) / (h + delta)
 
 By Stein's identity hhat estimates the diagonal of E_q[grad^2 l] from gradients alone. It may be negative, and h + delta
-stays positive all the same: with u = (1 - b2) (hhat - h) / (h + delta) an update multiplies it by 1 + u + u^2 / 2 >= 1/2.
-The last term is the correction of Lin, Schmidt and Khan (2020).
+stays positive all the same: with u = (1 - b2) (hhat - h) / (h + delta) an update multiplies it by 1 + u + u^2 / 2, which
+is at least 1/2. The last term is the correction of Lin, Schmidt and Khan (2020).
 
 Where both stand still, E_q[grad l] + delta mu = 0 and h = E_q[diag grad^2 l]: the conditions of the best mean-field
-Gaussian. Of a linear model with Gaussian noise it has the exact mean, and the reciprocal of the precision's diagonal for
-variances. As hhat varies, the correction holds h + delta a factor of about 1 + (1 - b2) Var(hhat) / (2 (h + delta)^2) above
-that: 1.4 % for a b2 of 0.99 there.
+Gaussian. Of a linear model with Gaussian noise it has the exact mean, and the reciprocal of the precision's diagonal
+for variances. While hhat varies, the correction keeps h + delta higher than that, to first order by the factor
+1 + (1 - b2) Var(hhat) / (2 (h + delta)^2).
 """
 
 from dataclasses import dataclass

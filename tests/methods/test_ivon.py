@@ -17,7 +17,10 @@ def test_it_stands_still_at_the_ridge_mean_and_the_diagonal_of_the_precision(bia
     """Noise that has mean 0 and covariance I exactly makes gradients and curvatures those that are expected."""
     target = linear_gaussian(bias_precision=bias_precision)
     noise = {"theta": sigma_points(0, 3)["z"]}
-    method, hyper = Ivon(betas=(0.9, 0.9), samples=6), target.hyper | {"learning_rate": torch.tensor(0.5).double()}
+    method, hyper = (
+        Ivon(betas=(0.9, 0.9), samples=6),
+        target.hyper | {"learning_rate": torch.tensor(0.5, dtype=torch.float64)},
+    )
     state = method.init(target.problem, {"theta": torch.ones(3).double()})
     for _ in range(1000):
         state = method.step(state, target.data, hyper, noise, target.problem)
@@ -32,7 +35,7 @@ def test_updates_are_those_of_the_algorithm():
     generator, n = torch.Generator().manual_seed(3), 12
     b1, b2, rate, delta = 0.9, 0.95, 0.1, 1.5 / n
     method = Ivon(betas=(b1, b2), samples=2, initial_curvature=0.4)
-    hyper = target.hyper | {"learning_rate": torch.tensor(rate).double()}
+    hyper = target.hyper | {"learning_rate": torch.tensor(rate, dtype=torch.float64)}
     state = method.init(problem, normals(method.init_noise(problem), generator))
     m, h, g = state.mu.numpy(), np.full(problem.dim, 0.4), np.zeros(problem.dim)
     for t in (1, 2, 3):
@@ -54,7 +57,7 @@ def test_updates_are_those_of_the_algorithm():
 def test_variances_stay_positive_where_curvatures_are_far_below_zero():
     target, method = linear_gaussian(), Ivon(betas=(0.9, 0.0))
     state = method.init(target.problem, {"theta": torch.full((3,), 50.0).double()})
-    hyper = target.hyper | {"learning_rate": torch.tensor(0.0).double()}
+    hyper = target.hyper | {"learning_rate": torch.zeros((), dtype=torch.float64)}
     signs = torch.ones(1, 3).double()
     for sign in (1, -1, 1, -1):  # far from the mean, the sign of the noise is that of the estimate
         state = method.step(state, target.data, hyper, {"theta": sign * signs}, target.problem)
