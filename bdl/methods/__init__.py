@@ -9,6 +9,7 @@ METHODS = Registry(
         "vifa-two-stage": "bdl.methods.vifa_two_stage:TwoStageVifa",
         "sgd-iterates": "bdl.methods.sgd_iterates:SgdIterates",
         "swag": "bdl.methods.swag:Swag",
+        "multi-swag": "bdl.methods.multi_swag:MultiSwag",
         "iterates-fa": "bdl.methods.iterates_fa:IteratesFa",
         "sgld": "bdl.methods.langevin:Sgld",
         "sghmc": "bdl.methods.langevin:Sghmc",

@@ -11,7 +11,7 @@ has
     mu   <- mu - learning_rate (g / (1 - b1^t) + delta mu) / (h + delta)
 
 By Stein's identity hhat estimates the diagonal of E_q[grad^2 l] from gradients alone. It may be negative; h + delta
-stays positive all the same, since with u = (1 - b2) (hhat - h) / (h + delta) an update multiplies it by 1 + u + u^2 / 2,
+stays positive all the same, since with u = (1 - b2) (hhat - h) / (h + delta) an update multiplies it by 1 + u + u^2/2,
 which is at least 1/2. The last term is the correction of Lin, Schmidt and Khan (2020).
 
 Where both stand still, E_q[grad l] + delta mu = 0 and h = E_q[diag grad^2 l]: the conditions of the best mean-field

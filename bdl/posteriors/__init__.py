@@ -9,6 +9,7 @@ from bdl.posteriors.kl import kl_divergence
 from bdl.posteriors.kronecker import KroneckerGaussian
 from bdl.posteriors.last_layer import LastLayer
 from bdl.posteriors.low_rank import FactorAnalysis, LowRankPrecision
+from bdl.posteriors.mixture import Mixture
 from bdl.posteriors.point import Point
 from bdl.posteriors.scaled import Scaled
 from bdl.posteriors.student_t import StudentT
@@ -26,6 +27,7 @@ __all__ = [
     "KroneckerGaussian",
     "LastLayer",
     "LowRankPrecision",
+    "Mixture",
     "Point",
     "Posterior",
     "Scaled",

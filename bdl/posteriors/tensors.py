@@ -24,6 +24,7 @@ FAMILIES = Registry(
         "last-layer": "bdl.posteriors.last_layer:LastLayer",
         "point": "bdl.posteriors.point:Point",
         "dropout": "bdl.posteriors.dropout:Dropout",
+        "mixture": "bdl.posteriors.mixture:Mixture",
         "empirical": "bdl.posteriors.empirical:Empirical",
         "scaled": "bdl.posteriors.scaled:Scaled",
         "student-t": "bdl.posteriors.student_t:StudentT",
