@@ -126,6 +126,11 @@ class Problem:
             return self.model.predict(theta, x, self.d_out, buffers)
         return self.model(theta, x, self.d_out)
 
+    def linearised(self, mode: Tensor, theta: Tensor, x: Tensor, buffers: Buffers) -> Tensor:
+        """Evaluate f(mode) + J (theta - mode), J being the derivative of `predict` at the mode: as there."""
+        value, change = torch.func.jvp(lambda at: self.predict(at, x, buffers), (mode,), (theta - mode,))  # type: ignore[misc]
+        return value + change
+
     def track(self, theta: Tensor, x: Tensor, buffers: Buffers) -> dict[str, Tensor]:
         """Return the running statistics after one more minibatch of training inputs, (M, d_in)."""
         if isinstance(self.model, BufferedModel):

@@ -4,7 +4,7 @@ from bdl.posteriors.base import Gaussian, Posterior
 from bdl.posteriors.diagonal import DiagonalGaussian
 from bdl.posteriors.dropout import Dropout
 from bdl.posteriors.empirical import Empirical, Weighted
-from bdl.posteriors.full import FullGaussian, FullPrecision
+from bdl.posteriors.full import FullGaussian, FullPrecision, Linearised
 from bdl.posteriors.kl import kl_divergence
 from bdl.posteriors.kronecker import KroneckerGaussian
 from bdl.posteriors.last_layer import LastLayer
@@ -26,6 +26,7 @@ __all__ = [
     "Gaussian",
     "KroneckerGaussian",
     "LastLayer",
+    "Linearised",
     "LowRankPrecision",
     "Mixture",
     "Point",

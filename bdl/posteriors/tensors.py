@@ -18,6 +18,7 @@ FAMILIES = Registry(
         "diagonal": "bdl.posteriors.diagonal:DiagonalGaussian",
         "factor-analysis": "bdl.posteriors.low_rank:FactorAnalysis",
         "full": "bdl.posteriors.full:FullGaussian",
+        "linearised": "bdl.posteriors.full:Linearised",
         "full-precision": "bdl.posteriors.full:FullPrecision",
         "low-rank-precision": "bdl.posteriors.low_rank:LowRankPrecision",
         "kronecker": "bdl.posteriors.kronecker:KroneckerGaussian",

@@ -16,6 +16,7 @@ from bdl.posteriors import (
     Gaussian,
     KroneckerGaussian,
     LastLayer,
+    Linearised,
     LowRankPrecision,
     Mixture,
     Point,
@@ -25,7 +26,7 @@ from bdl.posteriors import (
     Weighted,
 )
 
-GAUSSIANS = ("diagonal", "factor-analysis", "full", "full-precision", "kronecker", "low-rank-precision")
+GAUSSIANS = ("diagonal", "factor-analysis", "full", "full-precision", "kronecker", "linearised", "low-rank-precision")
 
 
 def build(family: str, seed: int = 0, dim: int = 6, rank: int = 3) -> Posterior:
@@ -51,6 +52,7 @@ def build(family: str, seed: int = 0, dim: int = 6, rank: int = 3) -> Posterior:
         "full": lambda: FullGaussian(loc, 0.5 * normal(dim, dim).tril(-1) + positive.diag()),
         "full-precision": lambda: FullPrecision(loc, 0.5 * normal(dim, dim).tril(-1) + positive.diag()),
         "kronecker": kronecker,
+        "linearised": lambda: Linearised(loc, 0.5 * normal(dim, dim).tril(-1) + positive.diag()),
         "low-rank-precision": lambda: LowRankPrecision(loc, normal(dim, rank), positive),
         "dropout": lambda: Dropout(loc, units, 0.1 + 0.4 * normal(2).sigmoid()),
         "empirical": lambda: Empirical(normal(7, dim)),
