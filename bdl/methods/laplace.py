@@ -44,14 +44,14 @@ class Laplace(Direct):
     ----------
     curvature
         ``"hessian"``; ``"ggn"``, the Gauss-Newton matrix; or ``"kronecker"``, that by Kronecker factors for each dense
-        layer.
+        layer; null for the Hessian, and the Gauss-Newton matrix of a network at hand.
     linearised
         Whether predictions are those of the model linearised at the mode.
     climb
         Whether the mode is looked for; if not, the approximation is at the start, the weights of a trained network.
     """
 
-    curvature: Literal["hessian", "ggn", "kronecker"] = "hessian"
+    curvature: Literal["hessian", "ggn", "kronecker"] | None = None
     linearised: bool = False
     climb: bool = True
 
@@ -60,9 +60,10 @@ class Laplace(Direct):
             raise InputError(f"laplace forms the Hessian of {problem.dim} parameters: use a model of {_MOST} at most")
         if not isinstance(problem.prior, PrecisionPrior):
             raise InputError("laplace needs a prior on the parameters themselves: use the prior 'gaussian'")
-        if not self.climb and (self.curvature == "hessian" or not isinstance(problem.model, Module)):
+        curvature = self._curvature(problem)
+        if not self.climb and (curvature == "hessian" or not isinstance(problem.model, Module)):
             raise InputError("climb: false is for a trained network, and not with its Hessian: use curvature: ggn")
-        if self.curvature != "hessian" and problem.recomputes:
+        if curvature != "hessian" and problem.recomputes:
             raise InputError("under batch normalisation no row has an output of its own: use layer normalisation")
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0) -> FullGaussian:
@@ -71,17 +72,20 @@ class Laplace(Direct):
         Raises `InputError` if a value is not finite, or there is no maximum with a definite Hessian.
         """
         density = partial(log_joint, problem=problem, batch=whole(x, y), hyper=hyper)
-        family, given = Linearised if self.linearised else FullGaussian, isinstance(problem.model, GivenModule)
-        glm, theta = is_glm(problem), _start(problem, x, seed)
-        if self.climb and not glm and (given or self.curvature != "hessian"):
+        family, glm = Linearised if self.linearised else FullGaussian, is_glm(problem)
+        curvature, theta = self._curvature(problem), _start(problem, x, seed)
+        if self.climb and not glm and (curvature != "hessian" or isinstance(problem.model, GivenModule)):
             theta = climb(density, theta)
-        if self.curvature == "hessian" or (glm and self.climb):
+        if curvature == "hessian" or glm:
             theta, scale = laplace(density, theta, partial(_slopes, problem, x, y, hyper) if glm else None)
-        if self.curvature == "hessian":
+        if curvature == "hessian":
             return family.from_covariance(theta, scale @ scale.T)
-        H = (gauss_newton if self.curvature == "ggn" else kronecker)(problem, theta, x, hyper)
+        H = (gauss_newton if curvature == "ggn" else kronecker)(problem, theta, x, hyper)
         root = torch.linalg.cholesky(H + prior_precision(problem, hyper).diag())
         return family.from_covariance(theta, torch.cholesky_inverse(root))
+
+    def _curvature(self, problem: Problem) -> str:
+        return self.curvature or ("ggn" if isinstance(problem.model, GivenModule) else "hessian")
 
 
 def _start(problem: Problem, x: Tensor, seed: int) -> Tensor:

@@ -18,7 +18,7 @@ ARMIJO = 1e-4
 RISE = 1e-10
 """Nats that a Newton step must promise, relative to the log-density, for heights to be compared; less is rounding."""
 LEAST_GAIN = 1e-7
-"""Share of the log-density that a step of L-BFGS has to gain. With the network 13-50-1, no nat is left by then."""
+"""Share of the log-density that a step of L-BFGS has to gain; with the network 13-50-1 less than a nat is left then."""
 CHUNK = 64
 """Rows of a Hessian that are differentiated together."""
 
@@ -82,7 +82,7 @@ def laplace(
     else:
         raise InputError(
             f"no mode found in {NEWTON_STEPS} Newton steps: raise prior_precision, or take a smooth activation (tanh), "
-            "since a mode may lie on a kink of relu; the method laplace needs no exact one with curvature: ggn"
+            "since a mode may lie on a kink of relu; laplace needs no exact one with curvature: ggn"
         )
     if bool((values <= 0).any()):
         raise InputError(f"the posterior has no proper mode at {_shown(theta)}: raise prior_precision")

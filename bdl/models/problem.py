@@ -128,8 +128,10 @@ class Problem:
 
     def linearised(self, mode: Tensor, theta: Tensor, x: Tensor, buffers: Buffers) -> Tensor:
         """Evaluate f(mode) + J (theta - mode), J being the derivative of `predict` at the mode: as there."""
-        value, change = torch.func.jvp(lambda at: self.predict(at, x, buffers), (mode,), (theta - mode,))  # type: ignore[misc]
-        return value + change
+        pushed: tuple[Tensor, Tensor] = torch.func.jvp(  # type: ignore[assignment]
+            lambda at: self.predict(at, x, buffers), (mode,), (theta - mode,)
+        )
+        return pushed[0] + pushed[1]
 
     def track(self, theta: Tensor, x: Tensor, buffers: Buffers) -> dict[str, Tensor]:
         """Return the running statistics after one more minibatch of training inputs, (M, d_in)."""
