@@ -95,7 +95,7 @@ def fit(
         A component as in an entry of a benchmark file: ``"vifa"``, or ``{"name": "vifa", "latent_dim": 3}``.
     model
         The model, likewise; or a `torch.nn.Module` that maps (n, d) to (n, outputs), of which a copy is taken. Its
-        parameters start as `bdl.models.modules.Module` says.
+        parameters start as `bdl.models.modules.Module` says, and for ``"laplace"`` where they are.
     likelihood
         The likelihood, likewise; it says whether targets are numbers or labels.
     X

@@ -5,15 +5,15 @@ Each member starts by itself and descends by Adam, on minibatches of its own; it
 members times the data.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from annotated_types import Ge
 from torch.utils._pytree import tree_map
 
-from bdl.methods.base import Noise, Shapes, StartedMethod
-from bdl.methods.descent import DescentState
+from bdl.methods.base import MinibatchMethod, Noise, Shapes, StartedMethod
 from bdl.methods.point_estimate import Adam
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import Empirical
@@ -22,12 +22,12 @@ from bdl.posteriors import Empirical
 class EnsembleState(NamedTuple):
     """What the members have learnt."""
 
-    members: DescentState  # Their states, stacked
+    members: Any  # Their states, stacked
 
 
 @dataclass(frozen=True)
-class DeepEnsemble(StartedMethod):
-    """Settings of deep ensembles.
+class Ensemble(StartedMethod):
+    """Members that start and learn by themselves.
 
     Parameters
     ----------
@@ -42,8 +42,9 @@ class DeepEnsemble(StartedMethod):
         return self.members
 
     @property
-    def _member(self) -> Adam:
-        return Adam(initial_scale=self.initial_scale)
+    def _member(self) -> MinibatchMethod:
+        """The method of a member, which takes one minibatch an update, and no noise."""
+        raise NotImplementedError
 
     def init_noise(self, problem: Problem) -> Shapes:
         return {"theta": (self.members, problem.dim)}
@@ -52,18 +53,37 @@ class DeepEnsemble(StartedMethod):
         return _stacked([self._member.init(problem, {"theta": theta}) for theta in noise["theta"]])
 
     def step(self, state: EnsembleState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> EnsembleState:
-        def one(number: int) -> DescentState:
-            own: DescentState = tree_map(lambda leaf: leaf[number], state.members)
+        return self._each(self._member.step, state, batches, hyper, problem)
+
+    def _each(
+        self, function: Callable[..., Any], state: EnsembleState, batches: Batch, hyper: Hyper, problem: Problem
+    ) -> EnsembleState:
+        """Apply a member's function to all, each with its minibatch."""
+
+        def one(number: int) -> Any:
             part = batches._replace(x=batches.x[number], y=batches.y[number])
-            moved: DescentState = self._member.step(own, part, hyper, {}, problem)
-            return moved
+            return function(member(state, number), part, hyper, {}, problem)
 
         # one after the other: side by side, convolutions are slower and all layers in memory together
         return _stacked([one(number) for number in range(self.members)])
+
+
+@dataclass(frozen=True)
+class DeepEnsemble(Ensemble):
+    """Settings of deep ensembles."""
+
+    @property
+    def _member(self) -> Adam:
+        return Adam(initial_scale=self.initial_scale)
 
     def posterior(self, state: EnsembleState) -> Empirical:
         return Empirical(state.members.params["theta"])
 
 
-def _stacked(states: list[DescentState]) -> EnsembleState:
+def member(state: EnsembleState, number: int) -> Any:
+    """Return the state of one member."""
+    return tree_map(lambda leaf: leaf[number], state.members)
+
+
+def _stacked(states: list[Any]) -> EnsembleState:
     return EnsembleState(tree_map(lambda *leaves: torch.stack(leaves), *states))

@@ -1,6 +1,7 @@
 """What scores need of predictions: sums over posterior samples, made without holding all outputs at once."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from math import log
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from bdl.errors import InputError
 from bdl.models.problem import Buffers, Hyper, Problem
-from bdl.posteriors.base import Posterior, multimodal
+from bdl.posteriors.base import Posterior, linearised, multimodal
 from bdl.posteriors.tensors import as_type
 from bdl.rng import normal_slice
 
@@ -150,8 +151,10 @@ def outputs(
     state = as_type(dict(buffers), torch.float32, device)
     seen = training().to(device, torch.float32) if problem.recomputes and training else None
 
+    evaluate = partial(problem.linearised, posterior.mean()) if linearised(posterior) else problem.predict
+
     def at(theta: Tensor, rows: slice, own: Buffers, mapped: int | None) -> Tensor:
-        f = torch.func.vmap(lambda sample, one: problem.predict(sample, x[rows], one), (0, mapped))(theta, own)
+        f = torch.func.vmap(lambda sample, one: evaluate(sample, x[rows], one), (0, mapped))(theta, own)
         # float32 has no digits left for a spread of 1 about an origin of 1e8
         return problem.likelihood.restore(f.double(), unit, origin)
 

@@ -2,9 +2,9 @@
 
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Annotated, Any, Literal
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from bdl.errors import InputError
+from bdl.models.base import Layers
 from bdl.models.skeleton import Skeleton, build, factory_of, take_apart
 
 ROWS = 128
@@ -146,6 +147,33 @@ class Module:
             raise InputError(f"factory '{self.factory}': the last layer, {last}, is not dense: use another method")
         return weight[1], weight[0], bool(bias)
 
+    def dense_layers(self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]) -> Layers:
+        """Return inputs and errors as `LayeredModel.backpropagate` does, of a network of dense layers; not under vmap.
+
+        Raises
+        ------
+        InputError
+            If it has other parameters, or a layer is used more than once.
+        """
+        skeleton, seen = self._skeleton(x.shape[-1], d_out), list[tuple[str, Tensor, Tensor]]()
+        parts = {name: part for name, part in skeleton.evaluation.named_modules() if isinstance(part, nn.Linear)}
+
+        def look(name: str, part: nn.Module, given: tuple[Tensor], output: Tensor) -> None:
+            seen.append((name, given[0], output))
+
+        handles = [part.register_forward_hook(partial(look, name)) for name, part in parts.items()]
+        try:
+            f = self.predict(theta.detach().requires_grad_(), x, d_out, {})
+        finally:
+            for handle in handles:
+                handle.remove()
+        names = [*dict.fromkeys(name.rpartition(".")[0] for name in skeleton.shapes)]
+        if sorted(name for name, _, _ in seen) != sorted(names):
+            raise InputError(f"{type(self).__name__}: not all parameters are those of dense layers, each used once")
+        errors = torch.autograd.grad(f, [output for _, _, output in seen], error(f.detach()))
+        found = {name: (given.detach(), own) for (name, given, _), own in zip(seen, errors, strict=True)}
+        return tuple(found[name] for name in names)
+
     def widest(self, d_in: int, d_out: int) -> int:
         """Count the values that the widest layer puts out for one row."""
         return self._skeleton(d_in, d_out).widest
@@ -203,6 +231,11 @@ class GivenModule(Module):
     def sources(self) -> tuple[str, ...]:
         """Names of the modules, beside this one, whose code decides what it computes."""
         return (type(self.network).__module__,)
+
+    @property
+    def weights(self) -> Tensor:
+        """The parameters that the network came with, (D,)."""
+        return torch.cat([value.detach().flatten() for value in self.network.parameters()])
 
     def _skeleton(self, d_in: int, d_out: int) -> Skeleton:
         key = (d_in, d_out)

@@ -126,6 +126,13 @@ class Problem:
             return self.model.predict(theta, x, self.d_out, buffers)
         return self.model(theta, x, self.d_out)
 
+    def linearised(self, mode: Tensor, theta: Tensor, x: Tensor, buffers: Buffers) -> Tensor:
+        """Evaluate f(mode) + J (theta - mode), J being the derivative of `predict` at the mode: as there."""
+        pushed: tuple[Tensor, Tensor] = torch.func.jvp(  # type: ignore[assignment]
+            lambda at: self.predict(at, x, buffers), (mode,), (theta - mode,)
+        )
+        return pushed[0] + pushed[1]
+
     def track(self, theta: Tensor, x: Tensor, buffers: Buffers) -> dict[str, Tensor]:
         """Return the running statistics after one more minibatch of training inputs, (M, d_in)."""
         if isinstance(self.model, BufferedModel):

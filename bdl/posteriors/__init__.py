@@ -4,11 +4,12 @@ from bdl.posteriors.base import Gaussian, Posterior
 from bdl.posteriors.diagonal import DiagonalGaussian
 from bdl.posteriors.dropout import Dropout
 from bdl.posteriors.empirical import Empirical, Weighted
-from bdl.posteriors.full import FullGaussian, FullPrecision
+from bdl.posteriors.full import FullGaussian, FullPrecision, Linearised
 from bdl.posteriors.kl import kl_divergence
 from bdl.posteriors.kronecker import KroneckerGaussian
 from bdl.posteriors.last_layer import LastLayer
 from bdl.posteriors.low_rank import FactorAnalysis, LowRankPrecision
+from bdl.posteriors.mixture import Mixture
 from bdl.posteriors.point import Point
 from bdl.posteriors.scaled import Scaled
 from bdl.posteriors.student_t import StudentT
@@ -25,7 +26,9 @@ __all__ = [
     "Gaussian",
     "KroneckerGaussian",
     "LastLayer",
+    "Linearised",
     "LowRankPrecision",
+    "Mixture",
     "Point",
     "Posterior",
     "Scaled",

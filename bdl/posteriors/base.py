@@ -96,6 +96,11 @@ def multimodal(posterior: Posterior) -> bool:
     return bool(getattr(posterior, "multimodal", False))
 
 
+def linearised(posterior: Posterior) -> bool:
+    """Return whether its predictions are those of the model linearised at its mean."""
+    return bool(getattr(posterior, "linearised", False))
+
+
 class _Located(Protocol):
     @property
     def loc(self) -> Tensor: ...

@@ -87,6 +87,24 @@ class FullGaussian(_CovarianceFields, GaussianFamily):
         check_tril("scale_tril", self.scale_tril)
 
 
+class Linearised(FullGaussian):
+    """N(loc, L L^T) with predictions by the linearised model, f(loc) + J (theta - loc) (Immer, Korzepa and Bauer 2021).
+
+    J is the derivative of the model's outputs at loc, which makes them Gaussian. As a distribution over the parameters
+    it is a `FullGaussian`.
+
+    Parameters
+    ----------
+    loc, scale_tril
+        As in `FullGaussian`.
+    """
+
+    @property
+    def linearised(self) -> bool:
+        """True: see the class docstring."""
+        return True
+
+
 class FullPrecision(_PrecisionFields, GaussianFamily):
     """N(loc, P^{-1}) with P = R R^T.
 

@@ -17,7 +17,17 @@ from goldens.case import REGISTRIES
 
 Settings = dict[str, Any]
 
-SIZES = {"hidden": 3, "samples": 3, "shape": 16, "degrees": 10, "dim": 12, "length": 50, "rows": 40, "draws": 100}
+SIZES = {
+    "hidden": 3,
+    "cycle_epochs": 3,
+    "samples": 3,
+    "shape": 16,
+    "degrees": 10,
+    "dim": 12,
+    "length": 50,
+    "rows": 40,
+    "draws": 100,
+}
 """Largest size by setting; 2 for all others, but those that are kept."""
 NETWORK = {"factory": "goldens.networks:small", "settings": {}, "shape": [1, 6, 6]}
 """What stands for large networks where a method is tried; the networks have cases of their own."""

@@ -116,6 +116,21 @@ def test_classes_are_predicted():
     np.testing.assert_array_equal(probabilities.argmax(1), fitted.predict(X))
 
 
+def test_a_network_that_was_trained_has_an_approximation_at_its_weights():
+    """A dense layer that has the mean of a linear model has its posterior, and the predictive of the same draws."""
+    net = torch.nn.Linear(2, 1)
+    torch.nn.utils.vector_to_parameters(fit().posterior.mean().float(), net.parameters())
+    method = {"name": "laplace", "climb": False, "linearised": True}
+    fitted = fit(method=method, model=net)
+    weights = torch.nn.utils.parameters_to_vector(net.parameters()).detach()
+    assert torch.equal(fitted.posterior.mean(), weights.double())
+    np.testing.assert_allclose(fitted.posterior.covariance(), fit().posterior.covariance(), rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(
+        fitted.predict_distribution(X).variance, fit().predict_distribution(X).variance, rtol=1e-5
+    )
+    np.testing.assert_allclose(fit(method="laplace", model=net).posterior.mean(), weights, rtol=1e-3, atol=1e-3)
+
+
 def test_a_trained_fit_depends_on_its_seed():
     one, again, other = (fit(**TRAINED, seed=seed).predict(X) for seed in (0, 0, 1))
     np.testing.assert_array_equal(one, again)

@@ -1,16 +1,19 @@
 """Laplace's approximation against closed forms and derivatives by other means."""
 
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 from scipy.optimize import minimize
+from torch import nn
 
 from bdl.errors import InputError
 from bdl.methods.laplace import Laplace
 from bdl.models.joint import log_joint, whole
 from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
+from bdl.models.modules import GivenModule, Module
 from bdl.models.networks import Linear, Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
@@ -103,9 +106,127 @@ def test_refusals(problem, message):
         Laplace().check(problem)
 
 
+@pytest.mark.parametrize(
+    ("settings", "model", "message"),
+    [
+        ({"climb": False}, Mlp((2,)), "climb: false is for a trained network"),
+        ({"climb": False, "curvature": "ggn"}, Mlp((2,)), "climb: false is for a trained network"),
+        ({"climb": False, "curvature": "hessian"}, GivenModule(network=nn.Linear(DIM, 1)), "climb: false is for a tr"),
+        ({"curvature": "ggn"}, Module("torch.nn:Linear", batch_norm="recompute"), "under batch normalisation no row"),
+    ],
+)
+def test_settings_that_do_not_fit_the_model_are_refused(settings, model, message):
+    with pytest.raises(InputError, match=f"^{message}"):
+        Laplace(**settings).check(Problem(model, Gaussian(), DIM))
+
+
 def test_data_without_a_mode_are_refused():
     x = X.clone()
     x[0, 0] = torch.inf
     with pytest.raises(InputError, match="is not finite") as caught:
         Laplace().fit(Problem(Linear(), Bernoulli(), DIM), x, Y, HYPER)
     assert "\n" not in str(caught.value)
+
+
+NOISY = HYPER | {"noise_precision": torch.tensor(1.7, dtype=torch.float64)}
+CLASSES = Y + (X[:, 0] > 1)
+NETWORKS = [
+    (Mlp((3,), "tanh"), Gaussian(), 1, X[:, 0].sin()),
+    (Mlp((3, 2), "relu"), Categorical(), 3, CLASSES),
+    (Linear(bias=False), Categorical(), 3, CLASSES),
+]
+
+
+def gauss_newton(problem, theta, y):
+    """Sum J^T Lambda J row by row, Lambda being minus the Hessian of the log-likelihood by the outputs."""
+    total = NOISY["prior_precision"] * torch.eye(problem.dim).double()
+    for row, target in zip(X, y, strict=True):
+        one, target = row.unsqueeze(0), target.unsqueeze(0)
+        J = torch.autograd.functional.jacobian(lambda own: problem.model(own, one, problem.d_out)[0], theta)  # noqa: B023
+        unit = torch.ones(()).double()
+
+        def value(f):
+            return problem.likelihood.log_prob(f.unsqueeze(0), target, NOISY, unit).squeeze(0)  # noqa: B023
+
+        f = problem.model(theta, one, problem.d_out)[0]
+        total += J.T @ -torch.autograd.functional.hessian(value, f) @ J
+    return total
+
+
+@pytest.mark.parametrize(("model", "likelihood", "d_out", "y"), NETWORKS)
+def test_the_gauss_newton_matrix_is_that_of_jacobians_row_by_row(model, likelihood, d_out, y):
+    problem = Problem(model, likelihood, DIM, d_out)
+    found = Laplace(curvature="ggn").fit(problem, X, y, NOISY)
+    product = gauss_newton(problem, found.mean(), y) @ found.covariance()
+    torch.testing.assert_close(product, torch.eye(problem.dim).double(), rtol=0, atol=1e-9)
+
+
+def test_of_generalised_linear_models_it_is_the_hessian():
+    problem = Problem(Linear(), Bernoulli(), DIM)
+    found, expected = (Laplace(curvature=one).fit(problem, X, Y, HYPER) for one in ("ggn", "hessian"))
+    torch.testing.assert_close(found.mean(), expected.mean(), rtol=1e-12, atol=0)
+    torch.testing.assert_close(found.covariance(), expected.covariance(), rtol=1e-9, atol=1e-12)
+
+
+def sequential(model, theta, d_out):
+    """The network of torch that an `Mlp` is, with these parameters."""
+    layers = []
+    for n_in, n_out in pairwise(model.widths(DIM, d_out)):
+        layers += [nn.Linear(n_in, n_out), nn.Tanh() if model.activation == "tanh" else nn.ReLU()]
+    net = nn.Sequential(*layers[:-1]).double()
+    nn.utils.vector_to_parameters(theta, net.parameters())
+    return net
+
+
+@pytest.mark.parametrize(("model", "likelihood", "d_out", "y"), NETWORKS[:2])
+def test_kronecker_factors_are_those_of_autograd(model, likelihood, d_out, y):
+    """Inputs and errors of each layer from hooks of torch, one row and one column of the root at a time."""
+    problem = Problem(model, likelihood, DIM, d_out)
+    found = Laplace(curvature="kronecker").fit(problem, X, y, NOISY)
+    net = sequential(model, found.mean(), d_out)
+    linear = [part for part in net if isinstance(part, nn.Linear)]
+    kept = {}
+    for part in linear:
+        part.register_forward_hook(lambda part, given, output: kept.update({part: (given[0][0], output)}))
+    outer, inner = [0] * len(linear), [0] * len(linear)
+    for row in X:
+        f = net(row.unsqueeze(0))
+        root = likelihood.root_fisher(f.detach(), NOISY, torch.ones(()).double())[0]
+        for i, part in enumerate(linear):
+            a, output = kept[part]
+            inner[i] = inner[i] + torch.outer(a, a).detach()
+            for column in root.T:
+                (e,) = torch.autograd.grad(f[0] @ column, output, retain_graph=True)
+                outer[i] = outer[i] + e.T @ e
+    blocks = [own for A, B in zip(inner, outer, strict=True) for own in (torch.kron(B, A / ROWS), B)]
+    H = torch.block_diag(*blocks) + 0.3 * torch.eye(problem.dim).double()
+    torch.testing.assert_close(H @ found.covariance(), torch.eye(problem.dim).double(), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("curvature", ["ggn", "kronecker"])
+def test_a_trained_network_has_the_approximation_of_the_same_mlp_at_its_weights(curvature):
+    """Its weights are float32."""
+    model, likelihood, d_out, y = NETWORKS[1]
+    expected = Laplace(curvature=curvature).fit(Problem(model, likelihood, DIM, d_out), X, y, NOISY)
+    given = Problem(GivenModule(network=sequential(model, expected.mean(), d_out)), likelihood, DIM, d_out)
+    found = Laplace(curvature=curvature, climb=False).fit(given, X, y, NOISY)
+    assert torch.equal(found.mean(), expected.mean().float().double())
+    torch.testing.assert_close(found.covariance(), expected.covariance(), rtol=1e-4, atol=1e-5)
+
+
+def test_the_climb_from_a_trained_network_stays_there_and_has_the_gauss_newton_matrix():
+    model, likelihood, d_out, y = NETWORKS[0]
+    mlp = Problem(model, likelihood, DIM, d_out)
+    mode = Laplace().fit(mlp, X, y, NOISY, seed=1).mean()
+    given = Problem(GivenModule(network=sequential(model, mode, d_out)), likelihood, DIM, d_out)
+    found = Laplace().fit(given, X, y, NOISY, seed=2)
+    torch.testing.assert_close(found.mean(), mode, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(torch.linalg.inv(found.covariance()), gauss_newton(mlp, mode, y), rtol=1e-4, atol=1e-3)
+    hessian = Laplace(curvature="hessian").fit(given, X, y, NOISY, seed=2)
+    torch.testing.assert_close(hessian.mean(), mode, rtol=1e-8, atol=1e-8)
+
+
+def test_networks_with_other_parameters_have_no_kronecker_factors():
+    net = nn.Sequential(nn.Linear(DIM, 2), nn.PReLU(), nn.Linear(2, 1))
+    with pytest.raises(InputError, match="not all parameters are those of dense layers, each used once"):
+        Laplace(curvature="kronecker").fit(Problem(GivenModule(network=net), Gaussian(), DIM), X, Y, NOISY)

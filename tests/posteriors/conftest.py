@@ -16,7 +16,9 @@ from bdl.posteriors import (
     Gaussian,
     KroneckerGaussian,
     LastLayer,
+    Linearised,
     LowRankPrecision,
+    Mixture,
     Point,
     Posterior,
     Scaled,
@@ -24,7 +26,7 @@ from bdl.posteriors import (
     Weighted,
 )
 
-GAUSSIANS = ("diagonal", "factor-analysis", "full", "full-precision", "kronecker", "low-rank-precision")
+GAUSSIANS = ("diagonal", "factor-analysis", "full", "full-precision", "kronecker", "linearised", "low-rank-precision")
 
 
 def build(family: str, seed: int = 0, dim: int = 6, rank: int = 3) -> Posterior:
@@ -50,10 +52,12 @@ def build(family: str, seed: int = 0, dim: int = 6, rank: int = 3) -> Posterior:
         "full": lambda: FullGaussian(loc, 0.5 * normal(dim, dim).tril(-1) + positive.diag()),
         "full-precision": lambda: FullPrecision(loc, 0.5 * normal(dim, dim).tril(-1) + positive.diag()),
         "kronecker": kronecker,
+        "linearised": lambda: Linearised(loc, 0.5 * normal(dim, dim).tril(-1) + positive.diag()),
         "low-rank-precision": lambda: LowRankPrecision(loc, normal(dim, rank), positive),
         "dropout": lambda: Dropout(loc, units, 0.1 + 0.4 * normal(2).sigmoid()),
         "empirical": lambda: Empirical(normal(7, dim)),
         "last-layer": lambda: LastLayer(loc, 0.5 * normal(rank, rank).tril(-1) + normal(rank).exp().diag()),
+        "mixture": lambda: Mixture(normal(3, dim), normal(3, dim, rank), normal(3, dim).exp()),
         "point": lambda: Point(loc),
         "scaled": lambda: Scaled(loc, positive, normal(2), 0.1 * normal(2).exp(), units.unsqueeze(0)),
         "student-t": lambda: StudentT(loc, positive, torch.tensor(30.0, dtype=torch.float64)),
