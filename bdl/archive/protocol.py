@@ -6,6 +6,7 @@ import pandas as pd
 
 from bdl.plan.planning import cells_of
 from bdl.spec import Benchmark, Variant, differences, load_benchmark
+from bdl.spec.splits import listed
 from bdl.spec.variant import GONE, plain
 
 SHOWN = ("title", "papers", "notes", "baseline")
@@ -94,7 +95,7 @@ def _gaps(benchmark: Benchmark, rows: pd.DataFrame) -> list[str]:
         listed = f" ({', '.join(named)})" if len(named) <= _NAMED else ""
         gaps.append(f"{len(named)} of {len(wanted)} cells{listed}")
     if any(set(cell.splits) - have[key] for key, cell in present.items()):
-        kept = {tuple(sorted(have[key])) for key in present}
-        some = ", ".join(map(str, kept.pop())) if len(kept) == 1 else "not all"
-        gaps.append(f"split {some} of {benchmark.splits}")
+        first, *others = ({*have[key]} for key in present)
+        alike, n = all(own == first for own in others), benchmark.splits
+        gaps.append(f"{len(first)} of {n} splits ({listed(first)})" if alike else f"not all of {n} splits")
     return gaps

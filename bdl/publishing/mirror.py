@@ -18,6 +18,7 @@ from bdl.plan.cell import Cell
 from bdl.publishing.names import COUNTS, STATISTICS, mirrored
 from bdl.publishing.tracking import bring_along, connection, explained
 from bdl.spec.merging import leaves
+from bdl.spec.splits import listed
 from bdl.store.rows import Reading, Row
 from bdl.store.store import Store
 
@@ -147,7 +148,8 @@ def parameters(cell: Cell) -> dict[str, str]:
         "dataset": str(dataset),
         "entry": cell.entry,
         "seed": benchmark.seed,
-        "splits": benchmark.splits,
+        "splits": len(cell.splits),
+        "split_numbers": listed(cell.splits),
         **({"dataset_settings": dataset.settings} if dataset.settings else {}),
         **benchmark.entries[cell.entry].dump_on(dataset),
         "preparation": benchmark.preparation.dump_on(dataset),

@@ -92,7 +92,7 @@ def test_frames(run, folder, invoke):
     for found in (again, bdl.results(run.place)):
         pd.testing.assert_frame_equal(found.rows, run.rows)
         pd.testing.assert_frame_equal(found.points, run.points)
-        assert "2 of 3 cells (diabetes/exact, diabetes/vifa); split 0, 1 of 3" in found.remark
+        assert "2 of 3 cells (diabetes/exact, diabetes/vifa); 2 of 3 splits (0-1)" in found.remark
     assert set(run.points["at"]) == {1, 2}
     means = run.table.query("metric == 'rmse' and statistic == 'mean'").set_index("method").ours
     pd.testing.assert_series_equal(means, run.rows.groupby("entry").rmse.mean(), check_names=False)

@@ -252,6 +252,14 @@ def test_columns_of_the_paper_are_left_out_where_it_prints_nothing(cells):
     assert [title for title, _ in rmse][2:6] == ["Mean ± SE", "Paper ± SE", "z", "Verdict"]
 
 
+def test_a_dash_stands_for_a_verdict_where_the_paper_prints_nothing(cells):
+    first, second, *_ = [cell for cell in cells if cell.metric == "nmll" and cell.statistic == "mean"]
+    (alone,) = unprinted([second])
+    (section,) = sections([first, replace(alone, note=None)])
+    assert [row[5] for row in section.rows] == [first.verdict, "–"]
+    assert json.loads(render([alone], "json"))[0]["verdict"] == "no paper value"
+
+
 def test_notes_of_an_unprinted_row_are_marked_on_its_entry(cells):
     (mean, median) = unprinted([cell for cell in cells if cell.metric == "nmll"][:2])
     (section,) = sections([replace(mean, note="why"), replace(median, note=None)])
