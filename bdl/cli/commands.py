@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from bdl import __version__
+import bdl
 from bdl.cli import data, references, reports, terminal
 from bdl.cli.options import Results, Selection, count, selecting
 from bdl.errors import InputError
@@ -42,7 +42,7 @@ Compile = Annotated[
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        terminal.write(f"bdl-bench {__version__}\n")
+        terminal.write(f"bdl-bench {bdl.__version__}\n")
         raise typer.Exit
 
 

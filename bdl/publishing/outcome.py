@@ -209,7 +209,7 @@ def mirror_run(found: LoadedResults, store: Store, uri: str, results: Path, arti
         "bdl.protocol": found.remark or "Yes.",
         "bdl.spec_hash": origin["spec_hash"],
         "bdl.profile": origin["profile"],
-        "bdl.git_commit": str(origin["git_commit"]),
+        **({"bdl.git_commit": origin["git_commit"]} if origin["git_commit"] else {}),
         "bdl.device": origin["machine"]["device"],
         "bdl.processor": origin["machine"]["processor"],
         **{f"version.{name}": found for name, found in origin["packages"].items()},
