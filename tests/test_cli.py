@@ -118,7 +118,7 @@ def test_an_override_that_cannot_be_is_refused(tiny, tmp_path, run, changes, fra
 OPTIONS = [
     (["--dataset", "diabetis"], ["unknown dataset 'diabetis'", "did you mean diabetes"]),
     (["--dataset", "yacht"], ["unknown dataset 'yacht'"]),
-    (["--method", "fixd"], ["unknown entry 'fixd'", "did you mean fixed"]),
+    (["--method", "fixd"], ["unknown method 'fixd'", "did you mean fixed"]),
     (["--profile", "papr"], ["unknown profile 'papr'", "did you mean paper"]),
     (["--splits", "0"], ["splits '0'", "from 1 up"]),
     (["--splits", "3"], ["splits '3'", "there are 2 splits"]),

@@ -87,9 +87,9 @@ def _cells(name: str, profile: str, datasets: list[str]) -> "list[Cell]":
     """List the cells that name a reference; streams, whose distribution has to be drawn, name none."""
     from bdl.plan.checks import check
     from bdl.plan.planning import cells_of
-    from bdl.spec import load_benchmark
+    from bdl.spec import load_variant
 
-    cells = cells_of(load_benchmark(name, profile, []).select(datasets))
+    cells = cells_of(load_variant(name, profile, datasets=datasets).chosen)
     chosen = [cell for cell in cells if cell.settings.reference is not None]
     for cell in chosen:
         check(cell)
