@@ -290,6 +290,29 @@ def test_a_run_its_repetition_its_table_and_a_new_start(tiny, tmp_path, run, inv
     assert fresh.seconds.tolist() != kept.seconds.tolist()
 
 
+def test_a_run_with_nothing_to_do_publishes_nothing_anew(tiny, tmp_path, run, invoke):
+    """Neither figures nor their mirror; what is gone is made again, and so is what another note changes."""
+    call = "run", tiny, "--method", "fixed", "--no-compile"
+    assert invoke(*call)[0] == 0
+    folder = latest(tmp_path)
+    kept = [folder / "provenance.json", folder / "table.md", *(folder / "figures").iterdir()]
+
+    def stamps():
+        return [path.stat().st_mtime_ns for path in kept]
+
+    before = stamps()
+    assert invoke(*call)[0] == 0
+    assert stamps() == before
+    kept[-1].unlink()
+    assert invoke(*call)[0] == 0
+    assert all(own > earlier for own, earlier in zip(stamps(), before, strict=True))
+    before = stamps()
+    tiny.write_text(TINY + "notes: [{entry: fixed, text: Another.}]\n", "utf-8")
+    assert invoke(*call)[0] == 0
+    assert "Another." in (folder / "table.md").read_text("utf-8")
+    assert stamps()[0] > before[0]
+
+
 def test_splits_can_be_added_later(tiny, tmp_path, run):
     assert run(tiny, "--splits", "1-1", "--method", "fixed")[0] == 0
     first = raw(tmp_path)

@@ -187,6 +187,22 @@ def test_every_number_is_read_back(store, client, load, send):
     assert series(client, run_id, "splits/hyper/learning_rate") == {0: 0.01, 1: 0.02, 2: 0.04, 3: 0.09}
 
 
+def test_what_is_there_already_is_found_without_mlflow(store, client, load, send, monkeypatch):
+    fill(store)
+    benchmark = load()
+    sent = send(benchmark)
+    with monkeypatch.context() as patch:
+        patch.delattr("bdl.publishing.mirror.connection")
+        assert send(benchmark) == sent
+        with pytest.raises(NameError):
+            send(benchmark, tags={"another": "tag"})
+    client.set_terminated(sent[0], "FAILED")
+    again = send(benchmark)
+    assert again != sent, "one that was broken off is written anew"
+    client.delete_run(again[0])
+    assert send(benchmark) not in (sent, again)
+
+
 def test_params_are_the_resolved_entry_with_dots(store, client, load, send):
     fill(store)
     benchmark = load()
