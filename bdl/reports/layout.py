@@ -25,7 +25,7 @@ FINEST = 1e-6
 """Standard errors below have no digit beside their value, and are written with a power of ten."""
 FAILED_AS_WORST = "Median (failed as worst)"
 
-UNPRINTED = "–"
+UNPRINTED = "–"  # noqa: RUF001
 """Stands in tables for the verdict where the paper prints nothing."""
 
 LEFT = frozenset(
