@@ -88,6 +88,7 @@ Methods = Annotated[
     typer.Option("--method", help="Only this method, or those like 'vifa*' (repeatable).", autocompletion=_entries),
 ]
 Splits = Annotated[str | None, typer.Option("--splits", help="How many splits, or which: 5, or 0,3,5-7.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Write it as JSON, for programs.")]
 Results = Annotated[Path, typer.Option("--results", parser=_folder, help="Folder of results.")]
 
 
