@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bdl.api import Classifier, Regressor, benchmark, fit, load, posterior, results
 
-__version__ = "0.1.0"
+__version__: str
 
 __all__ = ["Classifier", "Regressor", "__version__", "benchmark", "fit", "load", "posterior", "results"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("bdl-bench")
     if name not in __all__:
         raise AttributeError(f"module 'bdl' has no attribute '{name}'")
     return getattr(import_module("bdl.api"), name)

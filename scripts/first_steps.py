@@ -7,6 +7,9 @@ makes this fail. Only ``pip`` reaches the network.
 What takes hours is done in part: the tests, and the paper's protocol, which is only estimated. ``--all`` does all of
 it. What serves pages is stopped as soon as it answers. Every command is printed with its duration.
 
+Then come the journeys of three new users (`journeys.py`). ``--here`` walks these alone, or those that are named, in the
+environment that is active.
+
 Exit code 1, and the name of the first command that failed, if one does.
 """
 
@@ -26,6 +29,8 @@ from pathlib import Path
 from time import monotonic, sleep
 from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
+
+from journeys import JOURNEYS, Shell, WrongTurnError
 
 ROOT = Path(__file__).parents[1]
 IN_PART = {
@@ -128,17 +133,41 @@ def walk(commands: Sequence[str], place: Place) -> str | None:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--all", action="store_true", dest="whole", help="do what takes hours, too")
+    parser.add_argument("--here", action="store_true", help="the journeys alone, in this environment")
+    parser.add_argument("journeys", nargs="*", help=f"of {', '.join(JOURNEYS)}; all by default")
     options = parser.parse_args(arguments)
+    if unknown := {*options.journeys} - {*JOURNEYS}:
+        parser.error(f"no journey {', '.join(sorted(unknown))}; there are {', '.join(JOURNEYS)}")
     # A shell starts what runs in its background with Ctrl-C ignored, which servers would inherit, and never end.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with tempfile.TemporaryDirectory() as folder:
+        if options.here:
+            return travel(options.journeys, Path(folder), path_first(Path(sys.executable).parent, os.environ))
         place = prepare(Path(folder), options.whole)
         failed = walk([*found((ROOT / "README.md").read_text("utf-8")), TOUR], place)
         if failed is None:
-            return 0
+            return travel(options.journeys, Path(folder), place.env)
         print("\n".join(place.log.read_text("utf-8", errors="replace").splitlines()[-30:]))
         print(f"failed: {failed}")
         return 1
+
+
+def travel(names: Sequence[str], folder: Path, env: Mapping[str, str]) -> int:
+    """Walk journeys, each in a folder of its own; gives 1 if one goes wrong, after what was printed last."""
+    for name in names or JOURNEYS:
+        print(f"{name}: {(JOURNEYS[name].__doc__ or '').strip()}")
+        (folder / name).mkdir()
+        try:
+            JOURNEYS[name](Shell(folder / name, {**env, **_cut_off()}))
+        except WrongTurnError as error:
+            print(f"failed: {error}")
+            return 1
+    return 0
+
+
+def path_first(folder: Path, env: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which the commands of a folder come first."""
+    return {**env, "PATH": os.pathsep.join([str(folder), env["PATH"]])}
 
 
 def prepare(folder: Path, whole: bool) -> Place:
@@ -150,8 +179,7 @@ def prepare(folder: Path, whole: bool) -> Place:
     (checkout / "houses.csv").write_text("\n".join(["size,packages,price", *houses]) + "\n")
     ours = ("PYTHONPATH", "VIRTUAL_ENV", "BDL_DATA_DIR", "BDL_DATA_MIRROR", "BDL_APTOS_DIR")
     env = {name: value for name, value in os.environ.items() if name not in ours}
-    path = os.pathsep.join([str(folder / "venv/bin"), env["PATH"]])
-    return Place(checkout, env | {"PATH": path}, folder / "output.log", whole)
+    return Place(checkout, path_first(folder / "venv/bin", env), folder / "output.log", whole)
 
 
 def _cut_off() -> dict[str, str]:

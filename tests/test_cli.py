@@ -118,7 +118,7 @@ def test_an_override_that_cannot_be_is_refused(tiny, tmp_path, run, changes, fra
 OPTIONS = [
     (["--dataset", "diabetis"], ["unknown dataset 'diabetis'", "did you mean diabetes"]),
     (["--dataset", "yacht"], ["unknown dataset 'yacht'"]),
-    (["--method", "fixd"], ["unknown entry 'fixd'", "did you mean fixed"]),
+    (["--method", "fixd"], ["unknown method 'fixd'", "did you mean fixed"]),
     (["--profile", "papr"], ["unknown profile 'papr'", "did you mean paper"]),
     (["--splits", "0"], ["splits '0'", "from 1 up"]),
     (["--splits", "3"], ["splits '3'", "there are 2 splits"]),
@@ -288,6 +288,29 @@ def test_a_run_its_repetition_its_table_and_a_new_start(tiny, tmp_path, run, inv
     fresh = raw(tmp_path).query("entry == 'fixed'")
     assert fresh.nmll.tolist() == kept.nmll.tolist()
     assert fresh.seconds.tolist() != kept.seconds.tolist()
+
+
+def test_a_run_with_nothing_to_do_publishes_nothing_anew(tiny, tmp_path, run, invoke):
+    """Neither figures nor their mirror; what is gone is made again, and so is what another note changes."""
+    call = "run", tiny, "--method", "fixed", "--no-compile"
+    assert invoke(*call)[0] == 0
+    folder = latest(tmp_path)
+    kept = [folder / "provenance.json", folder / "table.md", *(folder / "figures").iterdir()]
+
+    def stamps():
+        return [path.stat().st_mtime_ns for path in kept]
+
+    before = stamps()
+    assert invoke(*call)[0] == 0
+    assert stamps() == before
+    kept[-1].unlink()
+    assert invoke(*call)[0] == 0
+    assert all(own > earlier for own, earlier in zip(stamps(), before, strict=True))
+    before = stamps()
+    tiny.write_text(TINY + "notes: [{entry: fixed, text: Another.}]\n", "utf-8")
+    assert invoke(*call)[0] == 0
+    assert "Another." in (folder / "table.md").read_text("utf-8")
+    assert stamps()[0] > before[0]
 
 
 def test_splits_can_be_added_later(tiny, tmp_path, run):

@@ -97,9 +97,9 @@ def test_another_file_of_the_same_name_is_refused(published, tmp_path, run, text
 
 
 PARTS = {
-    "splits": (["--splits", "1"], "split 0 of 2"),
+    "splits": (["--splits", "1"], "1 of 2 splits (0)"),
     "override": ([*FASTER], "entries.fixed.hyper.learning_rate=0.5"),
-    "both": (["--splits", "1-1", *FASTER], "split 1 of 2; entries.fixed.hyper.learning_rate=0.5"),
+    "both": (["--splits", "1-1", *FASTER], "1 of 2 splits (1); entries.fixed.hyper.learning_rate=0.5"),
     "profile": (["--profile", "quick"], "profile quick (splits 1)"),
 }
 

@@ -1,10 +1,14 @@
 """For programs: run a benchmark, read results, load a posterior, fit arrays of one's own."""
 
-from bdl.api.arrays import fit
-from bdl.api.benchmarks import Benchmark, benchmark
-from bdl.api.estimators import Classifier, Regressor
-from bdl.api.fitted import Fitted, load
-from bdl.api.reading import Results, posterior, results
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bdl.api.arrays import fit
+    from bdl.api.benchmarks import Benchmark, benchmark
+    from bdl.api.estimators import Classifier, Regressor
+    from bdl.api.fitted import Fitted, load
+    from bdl.api.reading import Results, posterior, results
 
 __all__ = [
     "Benchmark",
@@ -18,3 +22,19 @@ __all__ = [
     "posterior",
     "results",
 ]
+
+_MODULES = {
+    "arrays": ["fit"],
+    "benchmarks": ["Benchmark", "benchmark"],
+    "estimators": ["Classifier", "Regressor"],
+    "fitted": ["Fitted", "load"],
+    "reading": ["Results", "posterior", "results"],
+}
+"""Where the names are: the command line needs no estimators, and these take a second to import."""
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"bdl.api.{module}"), name)
+    raise AttributeError(f"module 'bdl.api' has no attribute '{name}'")

@@ -60,7 +60,7 @@ class Benchmark:
         datasets
             Data sets that are run; all by default.
         methods
-            Entries that are run; all by default.
+            Methods that are run, each the name of an entry of the file; all by default.
         splits
             Splits that are run: 5, the first five, ``[0, 3]`` or ``"0,3,5-7"``; all by default.
         device

@@ -2,17 +2,70 @@
 
 import time
 from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from rich.console import Console, Group
+from rich.console import Console, Group, NewLine
+from rich.control import Control
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from bdl.errors import InputError
 from bdl.plan.cell import Cell
 from bdl.store.rows import Row, Stage
 from bdl.store.store import Store
+
+
+class Voice(Console):
+    """A console of which a file keeps what is printed, line by line with its time.
+
+    Parameters
+    ----------
+    log
+        The file, to which lines are added; None for none.
+    verbose
+        Whether to print, too, what is otherwise for the file alone.
+    options
+        As `rich.console.Console` takes them.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written.
+    """
+
+    def __init__(self, log: Path | None = None, verbose: bool = False, **options: Any) -> None:
+        super().__init__(**options)
+        self.verbose = verbose
+        try:
+            file = None if log is None else log.open("a", encoding="utf-8", buffering=1)
+        except OSError as error:
+            raise InputError(f"cannot write {log}: {error.strerror}; give another --log") from None
+        self._log = file and Console(file=file, width=120, markup=False, emoji=False)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print, and keep it; not what moves a bar."""
+        super().print(*objects, **options)
+        if not all(isinstance(each, (Control, NewLine)) for each in objects):
+            self.keep(*objects, **options)
+
+    def keep(self, *objects: Any, **options: Any) -> None:
+        """Write to the file alone."""
+        if self._log:
+            self._log.print(f"{datetime.now():%Y-%m-%d %H:%M:%S}", end=" ", highlight=False)
+            self._log.print(*objects, **options)
+
+
+def aside(console: Console, line: str, *, shown: bool = False) -> None:
+    """Print a line if it is to be `shown`, or if the console is a verbose `Voice`; its file has it anyway."""
+    if shown or (isinstance(console, Voice) and console.verbose):
+        console.print(line, highlight=False, soft_wrap=True)
+    elif isinstance(console, Voice):
+        console.keep(line, soft_wrap=True)
+
 
 _STAGES: tuple[Stage, ...] = ("search", "final")
 _PLAIN_EVERY = 15.0
@@ -88,16 +141,14 @@ class Display:
             self._rows[cell][row.stage].append(row)
         if self._drawn:
             self._live.update(self._render())
-        elif rows:
+        if rows:
             failed = sum(row.status == "failed" for row in rows)
             what = "search" if rows[0].stage == "search" else "final fits"
             splits = sorted({row.split for row in rows})
             where = f"split {splits[0]}" if len(splits) == 1 else f"{len(splits)} splits"
             seconds = sum(row.seconds for row in rows)
-            self._console.print(
-                f"{cell.dataset:>10} {cell.entry:<10} {what}, {where}: {len(rows)} trials in {seconds:.1f} s"
-                + (f", {failed} failed" if failed else "")
-            )
+            line = f"{cell.dataset:>10} {cell.entry:<10} {what}, {where}: {len(rows)} trials in {seconds:.1f} s"
+            aside(self._console, line + (f", {failed} failed" if failed else ""), shown=not self._drawn)
 
     def _render(self) -> Group:
         table = Table("dataset", "entry", "searched", "finished", "failed trials", *self._metrics(), box=None)

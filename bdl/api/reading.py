@@ -41,13 +41,16 @@ class Results:
 
     @property
     def rows(self) -> pd.DataFrame:
-        """One row a final fit: data set, entry, split, status, hyper-parameters (``hyper_...``), a column a metric."""
-        return self.found.rows
+        """One row a final fit: data set, method, split, status, hyper-parameters (``hyper_...``), a column a metric.
+
+        `method` and `entry` are the same, the name of an entry of the benchmark file; published files have `entry`.
+        """
+        return _by_method(self.found.rows)
 
     @property
     def points(self) -> pd.DataFrame:
-        """One row a score that was recorded while a fit ran."""
-        return self.found.points
+        """One row a score that was recorded while a fit ran; data set and method as in `rows`."""
+        return _by_method(self.found.points)
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -60,15 +63,15 @@ class Results:
         """How the rows differ from the protocol; empty if they do not."""
         return self.found.remark
 
-    def posterior(self, dataset: str, entry: str, split: int = 0, at: Mapping[str, Any] | None = None) -> Fitted:
+    def posterior(self, dataset: str, method: str, split: int = 0, at: Mapping[str, Any] | None = None) -> Fitted:
         """Load the posterior of a final fit; nothing is trained.
 
         Parameters
         ----------
         dataset
             Its label, as in `rows`.
-        entry
-            The entry.
+        method
+            The method, as in `rows`.
         split
             Number of the split.
         at
@@ -79,14 +82,14 @@ class Results:
         InputError
             If there is no such fit, it failed or was imported from published rows, or spec, data or code have changed.
         """
-        cell = self._cell(dataset, entry, Point(at or {}))
+        cell = self._cell(dataset, method, Point(at or {}))
         with ResultsFolder(self.place, self.found.made, latest=True) as here:
             posterior, buffers, row = here.posterior(cell, split)
         return Fitted(cell.with_splits((split,)), split, posterior, buffers, row.hyper)
 
-    def _cell(self, dataset: str, entry: str, point: Point) -> Cell:
+    def _cell(self, dataset: str, method: str, point: Point) -> Cell:
         cells = {cell.key: cell for cell in cells_of(self.found.benchmark)}
-        for kind, name, place in (("dataset", dataset, 0), ("entry", entry, 1), ("point", point.text, 2)):
+        for kind, name, place in (("dataset", dataset, 0), ("method", method, 1), ("point", point.text, 2)):
             cells = {key: cell for key, cell in cells.items() if key[place] == name} or _none(kind, name, cells, place)
         return next(iter(cells.values()))
 
@@ -114,7 +117,7 @@ def results(
     datasets
         Data sets that were run; all by default.
     methods
-        Entries that were run; all by default.
+        Methods that were run; all by default.
     splits
         Splits that were run; all by default.
     results
@@ -136,11 +139,11 @@ def results(
 
 @checked
 def posterior(
-    found: Results | str | Path, dataset: str, entry: str, split: int = 0, at: Mapping[str, Any] | None = None
+    found: Results | str | Path, dataset: str, method: str, split: int = 0, at: Mapping[str, Any] | None = None
 ) -> Fitted:
     """Load the posterior of a final fit of results, or of what `results` finds; otherwise as `Results.posterior`."""
     found = found if isinstance(found, Results) else results(found)
-    return found.posterior(dataset, entry, split, at)
+    return found.posterior(dataset, method, split, at)
 
 
 def asked_for(name_or_path: str, profile: str, set: Names, datasets: Names, methods: Names, splits: Splits) -> Variant:
@@ -151,6 +154,13 @@ def asked_for(name_or_path: str, profile: str, set: Names, datasets: Names, meth
     elif splits is not None and not isinstance(splits, str):
         splits = ",".join(f"{number}-{number}" for number in splits)
     return load_variant(name_or_path, profile, overrides, tables, entries, splits)
+
+
+def _by_method(rows: pd.DataFrame) -> pd.DataFrame:
+    """Call entries methods, too, as commands and tables do."""
+    named = rows.copy()
+    named.insert(list(rows.columns).index("entry"), "method", rows["entry"])
+    return named
 
 
 def _none(kind: str, name: str, cells: Mapping[tuple[str, str, str], Cell], place: int) -> dict[Any, Cell]:

@@ -11,7 +11,7 @@ from rich.console import Console
 from typer import Exit
 
 from bdl.api import forecast as forecasts
-from bdl.api.progress import Display
+from bdl.api.progress import Display, Voice, aside
 from bdl.archive.loading import check_overwrite
 from bdl.archive.reuse import PublishedFits, copy_fits, published_fits, reusable, reuse_fits
 from bdl.errors import InputError
@@ -55,16 +55,23 @@ def run(asked: Variant, settings: RunSettings, uri: str | None, console: Console
     start = time.perf_counter()
     cells = _plan(asked, settings, console)
     _say(forecasts.read(cells), console)
+    aside(console, f"planned in {time.perf_counter() - start:.1f} s")
     with opened(settings.results, asked) as store:
         _work(asked, cells, store, settings, console)
         try:
-            _hand_over(asked, store, settings.results, time.perf_counter() - start, uri, console)
+            worked = time.perf_counter()
+            _hand_over(asked, store, settings.results, worked - start, uri, console)
+            aside(
+                console, f"worked until {worked - start:.1f} s, and published in {time.perf_counter() - worked:.1f} s"
+            )
         except Damaged:  # a posterior that a figure was to show; its fit is made again
             _work(asked, cells, store, settings._replace(fresh=False, changed=False, retry=False), console)
             _hand_over(asked, store, settings.results, time.perf_counter() - start, uri, console)
         finals = [row for cell in cells for row in store.rows("final", cell.key)]
     if told := _shortfall(asked, finals, settings.results):
         _say(told, console)
+        if isinstance(console, Voice) and console.quiet:
+            _say(told, Console(stderr=True))
         raise Exit(1)
 
 

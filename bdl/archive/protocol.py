@@ -6,6 +6,7 @@ import pandas as pd
 
 from bdl.plan.planning import cells_of
 from bdl.spec import Benchmark, Variant, differences, load_benchmark
+from bdl.spec.splits import listed
 from bdl.spec.variant import GONE, plain
 
 SHOWN = ("title", "papers", "notes", "baseline")
@@ -44,7 +45,7 @@ def remark(made: Variant, now: Benchmark, rows: pd.DataFrame | None) -> str:
 
 def departures(made: Variant, now: Benchmark) -> list[str]:
     """List the overrides, and the fields that the file has changed since."""
-    parts = [f"{path}={_short(value)}" for path, value in made.changes.items() if _concerns(path, made)]
+    parts = [f"{path}={brief(value)}" for path, value in made.changes.items() if _concerns(path, made)]
     since = {path: old for path, (_, old) in differences(now, made.benchmark).items() if path not in SHOWN}
     return parts + [_changed(path, old) for path, old in since.items() if _concerns(path, made)]
 
@@ -64,16 +65,16 @@ def _profile(made: Variant) -> str:
     for path, (own, _) in differences(file, load_benchmark(made.source or made.benchmark.name)).items():
         if path not in (*SHOWN, "profile") and _concerns(path, made):
             inner = re.sub(r"^(entries|by_dataset)\.[^.]+\.", "", path)
-            values.setdefault(inner, {})[_short(own)] = None
+            values.setdefault(inner, {})[brief(own)] = None
     changed = ", ".join(f"{inner} {' or '.join(own)}" for inner, own in values.items())
     return f"profile {name} ({changed})" if changed else f"profile {name}"
 
 
 def _changed(path: str, old: object) -> str:
-    return f"{path} has come into the file since" if old == GONE else f"the file had {path}={_short(old)} then"
+    return f"{path} has come into the file since" if old == GONE else f"the file had {path}={brief(old)} then"
 
 
-def _short(value: object) -> str:
+def brief(value: object) -> str:
     """Write a value for people; components of a list by their labels or names."""
     text = plain(value)
     if isinstance(value, list):
@@ -91,10 +92,10 @@ def _gaps(benchmark: Benchmark, rows: pd.DataFrame) -> list[str]:
     named = [cell.label for cell in present.values()]
     gaps = []
     if len(present) < len(wanted):
-        listed = f" ({', '.join(named)})" if len(named) <= _NAMED else ""
-        gaps.append(f"{len(named)} of {len(wanted)} cells{listed}")
+        names = f" ({', '.join(named)})" if len(named) <= _NAMED else ""
+        gaps.append(f"{len(named)} of {len(wanted)} cells{names}")
     if any(set(cell.splits) - have[key] for key, cell in present.items()):
-        kept = {tuple(sorted(have[key])) for key in present}
-        some = ", ".join(map(str, kept.pop())) if len(kept) == 1 else "not all"
-        gaps.append(f"split {some} of {benchmark.splits}")
+        first, *others = ({*have[key]} for key in present)
+        alike, n = all(own == first for own in others), benchmark.splits
+        gaps.append(f"{len(first)} of {n} splits ({listed(first)})" if alike else f"not all of {n} splits")
     return gaps

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
-from bdl import __version__
-from bdl.cli import data, references, reports, terminal
-from bdl.cli.options import Results, Selection, count, selecting
+import bdl
+from bdl.cli import data, listing, references, reports, starting, terminal
+from bdl.cli.options import AsJson, Results, Selection, count, selecting
 from bdl.errors import InputError
 from bdl.shipped import shipped
 
@@ -23,6 +22,8 @@ app = typer.Typer(
 app.add_typer(data.app, name="data")
 app.add_typer(references.app, name="references")
 app.add_typer(reports.app)
+app.add_typer(listing.app)
+app.add_typer(starting.app)
 
 console = terminal.console()
 
@@ -42,7 +43,7 @@ Compile = Annotated[
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        terminal.write(f"bdl-bench {__version__}\n")
+        terminal.write(f"bdl-bench {bdl.__version__}\n")
         raise typer.Exit
 
 
@@ -78,11 +79,17 @@ def run(
     retry: Annotated[
         bool, typer.Option("--retry-failed", help="Make fits again that failed; what their search found is kept.")
     ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print errors alone; the exit code says the rest.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print each group of fits, and times.")] = False,
+    log: Annotated[Path | None, typer.Option("--log", help="File that keeps what is printed, with times.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much it is and how long it takes.")] = False,
     tracking: Tracking = "",
 ) -> None:
     """Run a benchmark; what an interrupted run has done is kept and not done again."""
     from bdl.api import running
+    from bdl.api.progress import Voice
     from bdl.publishing.names import check_names
     from bdl.publishing.outcome import tracking_uri
     from bdl.publishing.tracking import check_uri
@@ -91,15 +98,18 @@ def run(
         raise InputError("--dry-run --changed: estimate what there is without --changed, or all of it with --fresh")
     if dry_run and retry:
         raise InputError("--dry-run --retry-failed: leave one out; bdl-bench failures lists what would be made again")
+    if quiet and verbose:
+        raise InputError("--quiet --verbose: leave one out")
+    voice = Voice(log, verbose, quiet=quiet, **terminal.looks())
     asked, results = selection.asked, selection.results
     settings = running.RunSettings(results, device, compile, jobs, fresh, changed, published, retry, executor)
     if dry_run:
-        running.forecast(asked, settings, console)
+        running.forecast(asked, settings, voice)
         return
     if uri := tracking_uri(tracking, results):
         check_names(asked.benchmark.metrics)
         check_uri(uri, results)
-    running.run(asked, settings, uri, console)
+    running.run(asked, settings, uri, voice)
 
 
 @app.command()
@@ -125,12 +135,16 @@ def table(
 def failures(
     selection: Selection,
     traceback: Annotated[bool, typer.Option("--traceback", help="Show where in the code, too.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the fits that failed, and why."""
     from bdl.archive.loading import open_results
 
     with open_results(selection.asked, selection.results, latest=True) as here:
         found = here.failures()
+    if as_json:
+        terminal.write_json([own._asdict() for own in found])
+        return
     for own in found:
         fits = f"{own.fits} fit{'s' if own.fits > 1 else ''} of splits {', '.join(map(str, own.splits))}"
         terminal.write(f"{own.cell}, {own.stage}, {fits}: {own.reason}\n")
@@ -186,33 +200,6 @@ def ui(
         raise InputError("--tracking none has nothing to show; leave it out, or give a tracking URI")
     bring_along(uri, results / ARTIFACTS)
     open_ui(uri, port)
-
-
-@app.command("list")
-def list_() -> None:
-    """List benchmarks, data sets, models, likelihoods, priors, learning rates, methods, references and metrics."""
-    from bdl.data import DATASETS
-    from bdl.methods import METHODS
-    from bdl.metrics import METRICS
-    from bdl.models import LIKELIHOODS, MODELS, PRIORS
-    from bdl.references import REFERENCES
-    from bdl.spec import list_benchmarks
-    from bdl.training.schedule import RATES
-
-    for benchmark, title in list_benchmarks():
-        console.print(Text(benchmark, "bold"), f" {title}")
-    kinds = {
-        "data sets": DATASETS,
-        "models": MODELS,
-        "likelihoods": LIKELIHOODS,
-        "priors": PRIORS,
-        "rates": RATES,
-        "methods": METHODS,
-        "references": REFERENCES,
-        "metrics": METRICS,
-    }
-    for kind, registry in kinds.items():
-        console.print(f"{kind}: {', '.join(registry.names())}")
 
 
 @app.command()

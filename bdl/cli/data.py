@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from bdl.cli import terminal
+from bdl.cli.options import AsJson
 
 app = typer.Typer(help="List, download and verify the data sets.", no_args_is_help=True)
 
@@ -12,12 +13,15 @@ Names = Annotated[list[str] | None, typer.Argument(help="Data sets; all by defau
 
 
 @app.command("list")
-def list_() -> None:
+def list_(as_json: AsJson = False) -> None:
     """List the data sets and whether their files are here."""
     from bdl.cli.describe import plain
     from bdl.data import DATASETS, about
 
     lines = [(name, _here(name), plain("; ".join(about(name)))) for name in DATASETS.names()]
+    if as_json:
+        terminal.write_json([dict(zip(("name", "files", "about"), line, strict=True)) for line in lines])
+        return
     widths = [max(len(line[column]) for line in lines) for column in (0, 1)]
     for name, here, told in lines:
         text = f"{name:<{widths[0]}}  {here:<{widths[1]}}  {told}"

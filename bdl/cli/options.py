@@ -80,10 +80,15 @@ Name = Annotated[str, typer.Argument(help="Name of a benchmark, or path of a YAM
 Profile = Annotated[str, typer.Option(help="Profile of the benchmark file.")]
 Set = Annotated[list[str], typer.Option("--set", help="Override a field: path.to.field=value.")]
 Datasets = Annotated[
-    list[str], typer.Option("--dataset", help="Only this data set (repeatable).", autocompletion=_datasets)
+    list[str],
+    typer.Option("--dataset", help="Only this data set, or those like 'u*' (repeatable).", autocompletion=_datasets),
 ]
-Methods = Annotated[list[str], typer.Option("--method", help="Only this entry (repeatable).", autocompletion=_entries)]
+Methods = Annotated[
+    list[str],
+    typer.Option("--method", help="Only this method, or those like 'vifa*' (repeatable).", autocompletion=_entries),
+]
 Splits = Annotated[str | None, typer.Option("--splits", help="How many splits, or which: 5, or 0,3,5-7.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Write it as JSON, for programs.")]
 Results = Annotated[Path, typer.Option("--results", parser=_folder, help="Folder of results.")]
 
 

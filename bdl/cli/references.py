@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bdl.cli import terminal
-from bdl.cli.options import Datasets, Name, Profile
+from bdl.cli.options import AsJson, Datasets, Name, Profile
 from bdl.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ app = typer.Typer(help="List, show and sample the reference posteriors.", no_arg
 def list_(
     names: Annotated[list[str] | None, typer.Argument(help="Benchmarks; all by default.")] = None,
     profile: Profile = "paper",
+    as_json: AsJson = False,
 ) -> None:
     """List the references that are sampled, and whether they are here."""
     from bdl.plan.truths import sampled, summary
@@ -36,6 +37,9 @@ def list_(
         if names and not references:
             computed = f"none is sampled, each is computed when it is needed: bdl-bench references show {name}"
             without.append(f"{name}: {computed if cells else 'it names no reference'}")
+    if as_json:
+        terminal.write_json([dict(zip(("benchmark", "place", "state"), line, strict=True)) for line in lines])
+        return
     widths = [max((len(line[column]) for line in lines), default=0) for column in (0, 1)]
     told = [f"{benchmark:<{widths[0]}}  {place:<{widths[1]}}  {about}" for benchmark, place, about in lines]
     for line in (*told, *without):
@@ -87,9 +91,9 @@ def _cells(name: str, profile: str, datasets: list[str]) -> "list[Cell]":
     """List the cells that name a reference; streams, whose distribution has to be drawn, name none."""
     from bdl.plan.checks import check
     from bdl.plan.planning import cells_of
-    from bdl.spec import load_benchmark
+    from bdl.spec import load_variant
 
-    cells = cells_of(load_benchmark(name, profile, []).select(datasets))
+    cells = cells_of(load_variant(name, profile, datasets=datasets).chosen)
     chosen = [cell for cell in cells if cell.settings.reference is not None]
     for cell in chosen:
         check(cell)

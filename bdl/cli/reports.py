@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from bdl.cli import terminal
-from bdl.cli.options import Profile, Results, Selection, selecting
+from bdl.cli.options import Selection, selecting
 
 app = typer.Typer()
 
@@ -24,31 +24,34 @@ def report(
 
 
 @app.command()
+@selecting
 def compare(
-    name: Annotated[str, typer.Argument(help="A benchmark; or with OTHER, a folder of results.")],
-    other: Annotated[str | None, typer.Argument(help="The folder of results to compare with.")] = None,
-    profile: Profile = "paper",
-    baseline: Annotated[str | None, typer.Option(help="Entry of one run to hold the others against.")] = None,
+    selection: Selection,
+    other: Annotated[str | None, typer.Argument(help="A second run: both are folders of results then.")] = None,
+    baseline: Annotated[str | None, typer.Option(help="Method of one run to hold the others against.")] = None,
     format: Annotated[str, typer.Option(help="text, markdown or json.")] = "text",
     figures: Annotated[Path | None, typer.Option(help="Folder for diagrams of critical differences.")] = None,
-    results: Results = Path("results"),
 ) -> None:
-    """Compare two runs, split by split; or the entries of one with its baseline, and their ranks over data sets."""
+    """Compare two runs, split by split; or the methods of one with its baseline, and their ranks over data sets."""
     from rich.console import Console
 
     from bdl.archive.loading import load_results
     from bdl.errors import InputError
     from bdl.publishing import runs
     from bdl.reports.figures import Shown, draw_figures
-    from bdl.spec import load_variant
 
     if other is not None:
         if baseline or figures:
             raise InputError("--baseline and --figures are for one run; leave them out, or give one run")
-        told = runs.compare_runs(runs.read_run(name, results), runs.read_run(other, results))
+        if selection.set_ or selection.splits or selection.profile != "paper":
+            raise InputError("--profile, --set and --splits are for one run; leave them out, and name its folder")
+        first, second = (runs.read_run(each, selection.results) for each in (selection.name, other))
+        told = runs.compare_runs(first, second, selection.dataset, selection.method)
     else:
-        found = load_results(load_variant(name, profile), results)
-        told, ranked = runs.compare_entries(found, baseline)
+        against = baseline or selection.asked.benchmark.baseline
+        kept = [*selection.method, against] if selection.method and against else selection.method
+        found = load_results(selection._replace(method=kept).asked, selection.results)
+        told, ranked = runs.compare_entries(found, against)
         if figures:
             draw_figures(Shown(found.benchmark, ranks=ranked), figures)
     rendered = told.render(format)

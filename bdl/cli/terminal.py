@@ -3,6 +3,7 @@
 import codecs
 import errno
 import io
+import json
 import os
 import sys
 import tempfile
@@ -12,7 +13,7 @@ from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich.console import Console
 
@@ -29,6 +30,7 @@ _LONGEST = 1500
 
 _PLAIN = {
     "±": "+-",
+    "–": "-",  # noqa: RUF001
     "─": "-",
     "━": "-",
     "│": "|",
@@ -94,8 +96,12 @@ def console() -> Console:
 
     Names, titles and paths come from people, so that ``[x]`` and ``:x:`` in a text are what it says and no mark-up.
     """
-    width = None if sys.stdout and sys.stdout.isatty() else 120
-    return Console(width=width, markup=False, emoji=False)
+    return Console(**looks())
+
+
+def looks() -> dict[str, Any]:
+    """Return the options of such a console."""
+    return {"width": None if sys.stdout and sys.stdout.isatty() else 120, "markup": False, "emoji": False}
 
 
 def write(text: str) -> None:
@@ -103,6 +109,11 @@ def write(text: str) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
     sys.stdout.write(text)
+
+
+def write_json(content: object) -> None:
+    """Write JSON for machines to standard output."""
+    write(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def ended(command: Callable[[], int | None]) -> int:

@@ -15,9 +15,10 @@ import numpy as np
 
 from bdl.errors import InputError
 from bdl.plan.cell import Cell
-from bdl.publishing.names import COUNTS, STATISTICS, mirrored
-from bdl.publishing.tracking import bring_along, connection, explained
+from bdl.publishing.names import COUNTS, STATISTICS, experiment_name, mirrored
+from bdl.publishing.tracking import bring_along, complete, connection, explained
 from bdl.spec.merging import leaves
+from bdl.spec.splits import listed
 from bdl.store.rows import Reading, Row
 from bdl.store.store import Store
 
@@ -54,6 +55,11 @@ class _Content:
     measured: list[Measurement]
     tags: Mapping[str, str]
     artifacts: Sequence[Path]
+
+    @property
+    def status(self) -> str:
+        """Status of the run once it is complete."""
+        return "FAILED" if self.failed else "FINISHED"
 
     @property
     def digest(self) -> str:
@@ -119,8 +125,11 @@ def mirror(
         if not path.is_file():
             raise InputError(f"no file {path} to mirror; make it again with: bdl-bench run {benchmark.name}")
     bring_along(tracking_uri, artifact_root)
+    name = experiment_name(benchmark, variant)
+    if there := complete(tracking_uri, name, _CONTENT, [(own.digest, own.status) for own in contents]):
+        return there
     with connection(tracking_uri) as client, explained(tracking_uri):
-        experiment = _experiment(client, benchmark, variant, artifact_root)
+        experiment = _experiment(client, name, artifact_root)
         return [_replace(client, experiment, content) for content in contents]
 
 
@@ -147,7 +156,8 @@ def parameters(cell: Cell) -> dict[str, str]:
         "dataset": str(dataset),
         "entry": cell.entry,
         "seed": benchmark.seed,
-        "splits": benchmark.splits,
+        "splits": len(cell.splits),
+        "split_numbers": listed(cell.splits),
         **({"dataset_settings": dataset.settings} if dataset.settings else {}),
         **benchmark.entries[cell.entry].dump_on(dataset),
         "preparation": benchmark.preparation.dump_on(dataset),
@@ -228,10 +238,8 @@ def _identity(store: Store, cell: Cell) -> dict[str, str]:
     return {"bdl.dataset": str(cell.dataset), "bdl.entry": cell.entry, **swept, "bdl.fit_hash": fit_hash}
 
 
-def _experiment(client: "MlflowClient", benchmark: "Benchmark", variant: str, artifact_root: Path) -> str:
-    """Find or make the experiment of the benchmark, under its profile, or of a variant of it."""
-    told = [part for part in (benchmark.profile, variant) if part not in ("paper", "")]
-    name = f"{benchmark.name} ({', '.join(told)})" if told else benchmark.name
+def _experiment(client: "MlflowClient", name: str, artifact_root: Path) -> str:
+    """Find or make an experiment."""
     found = client.get_experiment_by_name(name)
     if found is None:
         folder = (artifact_root / name).resolve()
@@ -253,7 +261,7 @@ def _replace(client: "MlflowClient", experiment: str, content: _Content) -> str:
     """Write a run, then delete the runs that it replaces; one that says the same and is complete stays instead."""
     found = client.search_runs([experiment], f"tags.`bdl.fit_hash` = '{content.identity['bdl.fit_hash']}'")
     own = [run for run in found if content.identity.items() <= run.data.tags.items()]
-    digest, status = content.digest, "FAILED" if content.failed else "FINISHED"
+    digest, status = content.digest, content.status
     for run in own:
         if (run.data.tags.get(_CONTENT), run.info.status) == (digest, status):
             return str(run.info.run_id)

@@ -3,9 +3,13 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from bdl.errors import InputError
 from bdl.spec.canonical import sha256
+
+if TYPE_CHECKING:
+    from bdl.spec import Benchmark
 
 COUNTS = ("trials", "trials_failed")
 STATISTICS = ("", "_median", "_se")
@@ -43,3 +47,9 @@ def check_names(metrics: Sequence[str]) -> None:
             raise InputError(
                 f"metrics: in MLflow '{name}' is the name of another number; give it another label, or --tracking none"
             )
+
+
+def experiment_name(benchmark: "Benchmark", variant: str) -> str:
+    """Name the experiment of a benchmark, under its profile, or of a variant of it."""
+    told = [part for part in (benchmark.profile, variant) if part not in ("paper", "")]
+    return f"{benchmark.name} ({', '.join(told)})" if told else benchmark.name

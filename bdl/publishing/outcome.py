@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
@@ -73,7 +74,7 @@ def narrowed(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:
 
 
 def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> tuple[LoadedResults, list[Path]]:
-    """Write rows, provenance, table and figures beside the store.
+    """Write rows, provenance, table and figures beside the store; but for the rows, only if one of them has changed.
 
     Figures that are no longer drawn are removed, unless the store has fits that were imported from published rows:
     without their posteriors some figures cannot be drawn, and all that there are stay.
@@ -85,20 +86,52 @@ def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> 
     """
     place, benchmark = folder(results, made), made.benchmark
     cells = stored_cells(benchmark, store)
-    write_frames(cells, store, place, json.dumps(made.dump()))
-    write_provenance(provenance(made, cells, store, wall_seconds), place)
-    publish_info(sampled(cells), place)
+    written = write_frames(cells, store, place, json.dumps(made.dump()))
+    origin = provenance(made, cells, store, wall_seconds)
     rows, points = final_frame(cells, store), points_frame(cells, store)
     found = LoadedResults.of(place, made, benchmark, rows, points)
-    files = [place / "table.md", place / "table.json"]
-    for path, format in zip(files, ("markdown", "json"), strict=True):
-        path.write_text(str(tables(found, format)), encoding="utf-8")
+    texts = {
+        place / f"table.{end}": str(tables(found, format)) for end, format in (("md", "markdown"), ("json", "json"))
+    }
+    digest = _digest(origin, written, texts, cells, store)
+    if _as_before(digest, place):
+        return found, _for_people(place)
+    publish_info(sampled(cells), place)
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
     drawn = draw(found, pictures(cells, store), place)
     if len(_kept(cells, store)) == len(cells):
         for path in (place / "figures").glob(f"{benchmark.name}-*.*"):
             if path not in drawn and path.suffix in (".png", ".pdf"):
                 path.unlink()
-    return found, [*files, *drawn]
+    files = _for_people(place)
+    write_provenance(origin | {"published": {"digest": digest, "files": [path.name for path in files]}}, place)
+    return found, files
+
+
+def _digest(
+    origin: Mapping[str, Any], rows: Sequence[Path], texts: Mapping[Path, str], cells: Sequence[Cell], store: Store
+) -> str:
+    """Digest (SHA-256, hex) what tables and figures are made of, and by which code."""
+    lasting = {name: value for name, value in origin.items() if name not in ("written", "command_wall_minutes")}
+    kept = [row.artefact for cell in cells for row in store.rows("final", cell.key)]
+    content = [lasting, [sha256(path.read_bytes()).hexdigest() for path in rows], [*texts.values()], kept]
+    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _as_before(digest: str, place: Path) -> bool:
+    """Return whether this was published already, and its files are there."""
+    files = [path.name for path in _for_people(place)]
+    try:
+        with ResultsFolder(place) as here:
+            return bool(here.provenance.get("published") == {"digest": digest, "files": files})
+    except InputError:  # a damaged file, which is written anew
+        return False
+
+
+def _for_people(place: Path) -> list[Path]:
+    """List the tables and the figures that there are in a folder."""
+    return [*sorted(place.glob("table.*")), *sorted((place / "figures").glob("*.p[nd][gf]"))]
 
 
 def tables(found: LoadedResults, format: str, metrics: Sequence[str] = ()) -> RenderableType:
@@ -209,7 +242,7 @@ def mirror_run(found: LoadedResults, store: Store, uri: str, results: Path, arti
         "bdl.protocol": found.remark or "Yes.",
         "bdl.spec_hash": origin["spec_hash"],
         "bdl.profile": origin["profile"],
-        "bdl.git_commit": str(origin["git_commit"]),
+        **({"bdl.git_commit": origin["git_commit"]} if origin["git_commit"] else {}),
         "bdl.device": origin["machine"]["device"],
         "bdl.processor": origin["machine"]["processor"],
         **{f"version.{name}": found for name, found in origin["packages"].items()},
@@ -234,8 +267,7 @@ def log_again(asked: Variant, uri: str, results: Path) -> int:
         if here.store is None:
             open_results(asked, results).close()  # says so if there is nothing at all
             raise InputError(f"{place} has no store to export; one comes with: {asked.command('run', results)}")
-        artifacts = sorted([*place.glob("table.*"), *place.glob("figures/*")])
-        return mirror_run(load(here), here.store, uri, results, artifacts)
+        return mirror_run(load(here), here.store, uri, results, _for_people(place))
 
 
 def tracking_uri(given: str, results: Path) -> str | None:

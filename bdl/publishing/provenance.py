@@ -42,7 +42,7 @@ def provenance(made: Variant, cells: Sequence[Cell], store: Store, wall_seconds:
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "command_wall_minutes": round(wall_seconds / 60, 3),
         "work_minutes": _minutes(rows),
-        "git_commit": _git_commit(),
+        "git_commit": _git_commit() or _installed_commit(version("bdl-bench")),
         "python": platform.python_version(),
         "packages": {name: version(name) for name in _PACKAGES},
         "machine": {
@@ -128,6 +128,12 @@ def _git_commit(package: Path = Path(__file__).parents[1]) -> str | None:
         return git("rev-parse", "HEAD") + ("+changes" if changes else "")
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def _installed_commit(version: str) -> str | None:
+    """Read the commit from the version that an installation has; None for a release, which the version names."""
+    found = re.search(r"\+g([0-9a-f]+)(\.d\d+)?$", version)
+    return found and found[1] + ("+changes" if found[2] else "")
 
 
 def _processor() -> str:

@@ -14,6 +14,7 @@ from rich.text import Text
 from bdl.archive.folder import ResultsFolder
 from bdl.archive.frames import axes_of
 from bdl.archive.loading import LoadedResults
+from bdl.archive.protocol import SHOWN, brief
 from bdl.errors import InputError, unknown
 from bdl.metrics import info
 from bdl.publishing.outcome import compared, narrowed
@@ -26,7 +27,7 @@ from bdl.reports.paired_tables import paired_sections, tally
 from bdl.reports.ranks import Ranks, rank_section, ranks
 from bdl.reports.render import markdown, markdown_table, rich_table
 from bdl.spec import Benchmark, differences, list_benchmarks, load_benchmark
-from bdl.spec.variant import plain
+from bdl.spec.schema import keep
 
 INDEPENDENT = "The data are not at hand: intervals take splits as independent, and are too short where they are not."
 RENDERINGS = ("text", "markdown", "json")
@@ -96,14 +97,22 @@ def read_run(given: str, results: Path) -> Run:
     raise InputError(f"no results in {given} or {results / given}: give a folder of a run or of published rows")
 
 
-def compare_runs(first: Run, second: Run) -> Told:
+def compare_runs(first: Run, second: Run, datasets: Sequence[str] = (), methods: Sequence[str] = ()) -> Told:
     """Tell in which scores, hyper-parameters and fields two runs differ.
+
+    Parameters
+    ----------
+    first, second
+        The runs.
+    datasets, methods
+        The part that is compared, as names or patterns such as ``vifa*``; all if empty.
 
     Raises
     ------
     InputError
-        If they have no score or no axis in common.
+        If they have no score or no axis in common, or neither has such a data set or method.
     """
+    first, second = _narrowed((first, second), datasets, methods)
     metrics = [name for name in first.metrics if name in second.metrics]
     if not metrics or first.axes != second.axes:
         what = "the same sweep" if metrics else "a score in common"
@@ -116,7 +125,7 @@ def compare_runs(first: Run, second: Run) -> Told:
     other = [change for change in both if not change.same]
     lines = [
         f"first: {first.place}; second: {second.place}; differences are second minus first",
-        f"scores of both: {len(both)}, {len(both) - len(other)} the same and {len(other)} not",
+        f"scores of both: {len(both)}, {len(both) - len(other)} the same to six digits and {len(other)} not",
         *_lone(found),
         *lines,
         *_spec_lines(fields),
@@ -125,8 +134,8 @@ def compare_runs(first: Run, second: Run) -> Told:
     content = {
         "first": str(first.place),
         "second": str(second.place),
-        "scores": [change.record for change in found],
-        "hyper": [each._asdict() for each in hypers],
+        "scores": [_by_method(change.record) for change in found],
+        "hyper": [_by_method(each._asdict()) for each in hypers],
         "spec": None if fields is None else {path: list(values) for path, values in fields.items()},
     }
     return Told(lines, sections, content)
@@ -143,9 +152,9 @@ def compare_entries(found: LoadedResults, baseline: str | None) -> tuple[Told, l
     benchmark = narrowed(found.benchmark, found.rows)
     against = baseline or benchmark.baseline
     if against is None:
-        raise InputError(f"{benchmark.name} names no baseline: give --baseline ENTRY, or a second folder of results")
+        raise InputError(f"{benchmark.name} names no baseline: give --baseline METHOD, or a second folder of results")
     if against not in benchmark.entries:
-        raise unknown("entry", against, benchmark.entries)
+        raise unknown("method", against, benchmark.entries)
     benchmark = benchmark.model_copy(update={"baseline": against})
     shared, lines = _shared(benchmark)
     pairs = paired_differences(benchmark, found.rows, shared)
@@ -154,11 +163,19 @@ def compare_entries(found: LoadedResults, baseline: str | None) -> tuple[Told, l
     content = {
         "benchmark": benchmark.name,
         "baseline": against,
-        "paired": [{**each._asdict(), "point": dict(each.point), "verdict": each.verdict} for each in pairs],
+        "paired": [_by_method(each._asdict() | {"point": {**each.point}, "verdict": each.verdict}) for each in pairs],
         "ranks": [{"metric": each.metric, "places": each.places, "p": each.p, "means": each.means} for each in ranked],
     }
     remarks = [found.remark] if found.remark else []
     return Told([*remarks, *lines, *missing], sections if pairs else sections[1:], content), ranked
+
+
+def _narrowed(runs: Sequence[Run], datasets: Sequence[str], methods: Sequence[str]) -> Sequence[Run]:
+    """Select rows of runs by data set and method."""
+    for column, kind, wanted in (("dataset", "dataset", datasets), ("entry", "method", methods)):
+        kept = keep(kind, wanted, dict.fromkeys(name for run in runs for name in run.rows[column]))
+        runs = [run._replace(rows=run.rows[run.rows[column].isin(kept)]) for run in runs]
+    return runs
 
 
 def _ranked(found: LoadedResults) -> tuple[list[Ranks], list[str]]:
@@ -184,6 +201,11 @@ def _shared(benchmark: Benchmark | None) -> tuple[Mapping[str, float], list[str]
         return {}, [INDEPENDENT]
 
 
+def _by_method(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Call an entry what commands and tables call it."""
+    return {"method" if name == "entry" else name: value for name, value in record.items()}
+
+
 def _lone(found: Sequence[Change]) -> Iterator[str]:
     """Name the cells that one run alone has."""
     for which in ("first", "second"):
@@ -207,8 +229,12 @@ def _spec_lines(fields: Mapping[str, tuple[Any, Any]] | None) -> Iterator[str]:
     if fields is None:
         yield "one of them does not say what it was made with: specs are not compared"
         return
+    shown = dict.fromkeys(field for path in fields if (field := path.partition(".")[0]) in SHOWN)
     for path, (before, after) in fields.items():
-        yield f"{path}: {plain(before)} -> {plain(after)}"
+        if path.partition(".")[0] not in shown:
+            yield f"{path}: {brief(before)} -> {brief(after)}"
+    if shown:
+        yield f"different without an effect on numbers: {', '.join(shown)}"
 
 
 def _known(column: str) -> bool:

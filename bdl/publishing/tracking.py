@@ -4,7 +4,7 @@ import logging
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from http.client import HTTPException
 from pathlib import Path
@@ -132,6 +132,41 @@ def bring_along(tracking_uri: str, artifact_root: Path) -> None:
                     "WHERE experiment_id = ? AND substr(artifact_uri, 1, ?) = ?",
                     (now, len(before) + 1, identifier, len(before) + 1, f"{before}/"),
                 )
+
+
+def complete(tracking_uri: str, experiment: str, tag: str, wanted: Sequence[tuple[str, str]]) -> list[str] | None:
+    """Find runs that a database has already, without MLflow, which takes seconds.
+
+    Parameters
+    ----------
+    tracking_uri
+        As `connection` takes it.
+    experiment
+        Name of the experiment.
+    tag
+        Name of a tag.
+    wanted
+        Value of the tag and status of each run.
+
+    Returns
+    -------
+    list of str
+        Their identifiers; None if one is not there, or that cannot be known.
+    """
+    path = database(tracking_uri)
+    if path is None or not path.is_file():
+        return None
+    query = (
+        "SELECT tags.value, runs.status, runs.run_uuid FROM tags JOIN runs USING (run_uuid) JOIN experiments "
+        "USING (experiment_id) WHERE tags.key = ? AND experiments.name = ? AND runs.lifecycle_stage = 'active' "
+        "AND experiments.lifecycle_stage = 'active'"
+    )
+    try:
+        with closing(sqlite3.connect(path)) as db:
+            found = {(value, status): run for value, status, run in db.execute(query, (tag, experiment))}
+    except sqlite3.Error:
+        return None
+    return [found[own] for own in wanted] if found.keys() >= {*wanted} else None
 
 
 def _experiments(db: sqlite3.Connection) -> list[tuple[int, str, str]]:

@@ -14,8 +14,8 @@ from bdl.reports.paired_tables import difference_section
 if TYPE_CHECKING:
     import pandas as pd
 
-ROUNDING = 1e-9
-"""Scores that differ by less, relative to their size, are the same."""
+ROUNDING = 1e-6
+"""Scores that differ by less, relative to their size, are the same: machines round differently."""
 
 _HYPER = "hyper_"
 

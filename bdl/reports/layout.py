@@ -25,6 +25,8 @@ FINEST = 1e-6
 """Standard errors below have no digit beside their value, and are written with a power of ten."""
 FAILED_AS_WORST = "Median (failed as worst)"
 
+UNPRINTED = "–"  # noqa: RUF001
+"""Stands in tables for the verdict where the paper prints nothing."""
 
 LEFT = frozenset(
     {"Dataset", "Method", "Metric", "Hyper-parameter", "Verdict", "Told from", "n", "n (failed)", "Fit", "Reason"}
@@ -190,13 +192,18 @@ def _row(
         *texts,
         printed(mean) or None,
         None if mean.z is None else f"{mean.z:z.1f}",
-        marked(mean.verdict, {*notes_of(mean)} - common, numbers) if judged else None,
+        marked(shown(mean.verdict), {*notes_of(mean)} - common, numbers) if judged else None,
         None if median is None else _median(median),
         (median and printed(median)) or None,
-        marked(median.verdict, {*notes_of(median)} - common, numbers) if median and judged_median else None,
+        marked(shown(median.verdict), {*notes_of(median)} - common, numbers) if median and judged_median else None,
         *(None if mean.floor is None or value is None else f"{value:.2g}" for value in (mean.mc_se, mean.floor)),
         f"{mean.n_trials} ({mean.n_failed})" if mean.n_failed else f"{mean.n_trials}",
     ]
+
+
+def shown(verdict: str) -> str:
+    """Write a verdict as tables show it."""
+    return UNPRINTED if verdict == NO_PAPER else verdict
 
 
 def shared_notes(cells: Iterable[Cell]) -> set[str]:

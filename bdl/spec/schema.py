@@ -1,6 +1,7 @@
 """What a benchmark file may say. Every field is described in ``docs/spec.md``."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
@@ -189,7 +190,7 @@ class Benchmark(Settings):
         Parameters
         ----------
         datasets, entries
-            Names to keep; the order stays that of the benchmark.
+            Names to keep, or patterns such as ``vifa*``; the order stays that of the benchmark.
 
         Returns
         -------
@@ -202,7 +203,7 @@ class Benchmark(Settings):
         InputError
             If the benchmark has no such data set or entry, or none of the entries runs on one of the data sets.
         """
-        wanted = _keep("dataset", datasets, self.datasets), _keep("entry", entries, self.entries)
+        wanted = keep("dataset", datasets, self.datasets), keep("method", entries, self.entries)
         pairs = [(dataset, entry) for dataset, entry in self.pairs if dataset in wanted[0] and entry in wanted[1]]
         if not pairs:
             raise InputError(f"{', '.join(entries)} does not run on {', '.join(datasets)}; choose another data set")
@@ -259,9 +260,28 @@ class Benchmark(Settings):
         return parts.content_hash(self)
 
 
-def _keep(kind: str, wanted: Sequence[str], known: Iterable[str]) -> tuple[str, ...]:
+def keep(kind: str, wanted: Sequence[str], known: Iterable[str]) -> tuple[str, ...]:
+    """Select names, in their order; all of them if none is wanted.
+
+    Parameters
+    ----------
+    kind
+        What the names are, for the message.
+    wanted
+        Names, or patterns such as ``vifa*``.
+    known
+        The names that there are.
+
+    Raises
+    ------
+    InputError
+        If one of the wanted is no name, and no name follows it as a pattern.
+    """
     known = tuple(known)
+    found = set(known) if not wanted else set[str]()
     for name in wanted:
-        if name not in known:
+        own = {name} & {*known} or {each for each in known if fnmatchcase(each, name)}
+        if not own:
             raise unknown(kind, name, known)
-    return tuple(name for name in known if name in wanted or not wanted)
+        found |= own
+    return tuple(name for name in known if name in found)

@@ -1,5 +1,8 @@
 """Which splits to run."""
 
+from collections.abc import Iterable
+from itertools import groupby
+
 from bdl.errors import InputError, short
 
 _MOST = 1_000_000
@@ -45,3 +48,9 @@ def parse_splits(text: str, n: int) -> tuple[int, ...]:
     if (count := sum(high - low + 1 for low, high in bounds)) > _MOST:
         raise InputError(f"splits '{shown}': {count:,} splits are too many to list; choose at most {_MOST:,}")
     return tuple(sorted({number for low, high in bounds for number in range(low, high + 1)}))
+
+
+def listed(splits: Iterable[int]) -> str:
+    """Write split numbers in order, those that follow one another as a range: ``0, 3, 5-7``."""
+    runs = [[number for _, number in run] for _, run in groupby(enumerate(sorted(splits)), lambda own: own[1] - own[0])]
+    return ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

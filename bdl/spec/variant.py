@@ -17,7 +17,7 @@ from bdl.errors import InputError
 from bdl.spec.canonical import canonical, sha256
 from bdl.spec.explain import explain
 from bdl.spec.loading import load_benchmark
-from bdl.spec.schema import PART, Benchmark
+from bdl.spec.schema import PART, Benchmark, keep
 from bdl.spec.splits import parse_splits
 
 GONE = "(not there)"
@@ -164,7 +164,7 @@ def load_variant(
     name_or_path, profile, overrides
         As `load_benchmark` takes them.
     datasets, entries
-        The part that is run; all if empty.
+        The part that is run, as names or patterns such as ``vifa*``; all if empty.
     splits
         As `parse_splits` takes it; None for all.
 
@@ -180,8 +180,8 @@ def load_variant(
     return Variant(
         benchmark,
         {path: new for path, (_, new) in differences(protocol, benchmark).items()},
-        _part(datasets, tuple(map(str, benchmark.datasets))),
-        _part(entries, tuple(benchmark.entries)),
+        _part("dataset", datasets, tuple(map(str, benchmark.datasets))),
+        _part("method", entries, tuple(benchmark.entries)),
         () if len(numbers) == benchmark.splits else numbers,
         name_or_path,
     )
@@ -220,9 +220,9 @@ def _alike(before: Any, after: Any) -> bool:
     return names[0] == names[1] and None not in names[0]
 
 
-def _part(wanted: Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:
+def _part(kind: str, wanted: Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:
     """Put names into the order of the benchmark; none if all are wanted."""
-    kept = tuple(name for name in known if name in wanted)
+    kept = keep(kind, wanted, known)
     return () if kept == known else kept
 
 

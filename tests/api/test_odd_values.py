@@ -140,7 +140,7 @@ def tries() -> Iterator[tuple[str, Callable[[], Any]]]:
         _with_hyper: {"prior_precision": 1.0, "noise_precision": 4.0},
         bdl.benchmark: {"name_or_path": "uci-regression"},
         bdl.results: {"name_or_path": "uci-regression"},
-        bdl.posterior: {"found": "uci-regression", "dataset": "yacht", "entry": "vifa-lr"},
+        bdl.posterior: {"found": "uci-regression", "dataset": "yacht", "method": "vifa-lr"},
     }
     fitted = bdl.fit(**given[bdl.fit])
     named = bdl.fit(**given[bdl.fit] | {"X": pd.DataFrame(X, columns=["a", "b"])})

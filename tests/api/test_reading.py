@@ -67,7 +67,7 @@ def test_bad_input_is_told_as_on_the_command_line(folder):
     with pytest.raises(InputError, match="--set seed=x: seed: "):
         bdl.benchmark(folder / "small.yaml", set=["seed=x"])
     small = bdl.benchmark(folder / "small.yaml")
-    with pytest.raises(InputError, match="unknown entry 'vif': did you mean vifa"):
+    with pytest.raises(InputError, match="unknown method 'vif': did you mean vifa"):
         small.run(methods=["vif"], results=folder / "none")
     with pytest.raises(InputError, match=r"no results in .*none/small; start with: bdl-bench run"):
         small.results(results=folder / "none")
@@ -82,7 +82,7 @@ def test_rows_are_those_of_the_command_line(run, folder, invoke):
     assert (code, err) == (0, "")
     (published,) = (folder / "cli").rglob("trials.parquet")
     rows = pd.read_parquet(published)
-    pd.testing.assert_frame_equal(run.rows.drop(columns=TIMES), rows.drop(columns=TIMES))
+    pd.testing.assert_frame_equal(run.rows.drop(columns=[*TIMES, "method"]), rows.drop(columns=TIMES))
     assert list(rows.entry) == ["exact"] * 2 + ["vifa"] * 2
 
 
@@ -92,10 +92,13 @@ def test_frames(run, folder, invoke):
     for found in (again, bdl.results(run.place)):
         pd.testing.assert_frame_equal(found.rows, run.rows)
         pd.testing.assert_frame_equal(found.points, run.points)
-        assert "2 of 3 cells (diabetes/exact, diabetes/vifa); split 0, 1 of 3" in found.remark
+        assert "2 of 3 cells (diabetes/exact, diabetes/vifa); 2 of 3 splits (0-1)" in found.remark
     assert set(run.points["at"]) == {1, 2}
+    for frame in (run.rows, run.points):
+        assert list(frame.columns)[:3] == ["dataset", "method", "entry"]
+        assert (frame.method == frame.entry).all()
     means = run.table.query("metric == 'rmse' and statistic == 'mean'").set_index("method").ours
-    pd.testing.assert_series_equal(means, run.rows.groupby("entry").rmse.mean(), check_names=False)
+    pd.testing.assert_series_equal(means, run.rows.groupby("method").rmse.mean(), check_names=False)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +167,7 @@ def test_a_row_names_its_posterior(run):
 
 
 def test_posteriors_that_are_not_there(run, folder):
-    with pytest.raises(InputError, match="unknown entry 'exac': did you mean exact"):
+    with pytest.raises(InputError, match="unknown method 'exac': did you mean exact"):
         run.posterior("diabetes", "exac")
     with pytest.raises(InputError, match="unknown dataset 'yacht'"):
         run.posterior("yacht", "exact")

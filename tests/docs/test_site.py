@@ -1,6 +1,7 @@
 """The documentation site, built strictly: no broken link, every method and benchmark, nothing from elsewhere."""
 
 import re
+import shutil
 import subprocess
 import sys
 from html import unescape
@@ -37,6 +38,28 @@ def test_methods_have_their_formulas(site):
     page = unescape(re.sub(r"<[^>]+>", "", (site / "methods/index.html").read_text("utf-8")))
     assert "dJ/dc     = alpha c + mean_l G_l" in page
     assert "Brownlie 2022, ch. 5" in page
+
+
+BROKEN = """<script>addEventListener("load", () => {
+  const codes = [...document.querySelectorAll("table code")].filter((code) => /^\\w+$/.test(code.textContent));
+  const broken = codes.filter((code) => code.getClientRects().length > 1);
+  document.title = `${codes.length} names, broken: ${broken.map((code) => code.textContent)}.`;
+})</script>"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+def test_no_name_of_a_field_is_broken_on_a_narrow_screen(site):
+    page = site / "spec/measured.html"
+    page.write_text((site / "spec/index.html").read_text("utf-8").replace("</body>", f"{BROKEN}</body>"), "utf-8")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--window-size=500,900", "--virtual-time-budget=3000"]
+    done = subprocess.run(
+        ["chromium", *flags, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=120
+    )
+    (count, broken) = re.search(r"<title>(\d+) names, broken: (.*)\.</title>", done.stdout).groups()
+    page.unlink()
+    assert int(count) > 100
+    assert broken == ""
 
 
 @pytest.mark.slow

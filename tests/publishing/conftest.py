@@ -32,14 +32,13 @@ def write(folder, scores, spec=SPEC, **columns):
             **{"dataset": "diabetes", "entry": entry, "stage": "final", "split": split, "trial": 0, "fold": None},
             **{"status": "failed" if score is None else "ok", "reason": "<i>blew</i> up" if score is None else None},
             **{"seconds": 1.0, "hyper_learning_rate": 0.01 * (split + 1), "nmll": score, "rmse": score},
-            **columns,
         }
         for entry, values in scores.items()
         for split, score in enumerate(values)
     ]
     place = folder / "results" / "small"
     place.mkdir(parents=True)
-    pd.DataFrame(rows).to_parquet(place / "trials.parquet")
+    pd.DataFrame(rows).assign(**columns).to_parquet(place / "trials.parquet")
     return path
 
 

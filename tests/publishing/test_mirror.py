@@ -18,7 +18,7 @@ import pytest
 
 from bdl.errors import InputError
 from bdl.plan.planning import cells_of
-from bdl.publishing.mirror import measurements, mirror
+from bdl.publishing.mirror import measurements, mirror, parameters
 from bdl.publishing.names import check_names, mirrored
 from bdl.publishing.tracking import bring_along, connection, database
 from bdl.publishing.ui import open_ui
@@ -187,13 +187,30 @@ def test_every_number_is_read_back(store, client, load, send):
     assert series(client, run_id, "splits/hyper/learning_rate") == {0: 0.01, 1: 0.02, 2: 0.04, 3: 0.09}
 
 
+def test_what_is_there_already_is_found_without_mlflow(store, client, load, send, monkeypatch):
+    fill(store)
+    benchmark = load()
+    sent = send(benchmark)
+    with monkeypatch.context() as patch:
+        patch.delattr("bdl.publishing.mirror.connection")
+        assert send(benchmark) == sent
+        with pytest.raises(NameError):
+            send(benchmark, tags={"another": "tag"})
+    client.set_terminated(sent[0], "FAILED")
+    again = send(benchmark)
+    assert again != sent, "one that was broken off is written anew"
+    client.delete_run(again[0])
+    assert send(benchmark) not in (sent, again)
+
+
 def test_params_are_the_resolved_entry_with_dots(store, client, load, send):
     fill(store)
     benchmark = load()
     (run_id,) = send(benchmark)
     params = client.get_run(run_id).data.params
     expected = {
-        **{"dataset": "yacht", "entry": "searched", "seed": "7", "splits": "4", "evaluation.samples": "30"},
+        **{"dataset": "yacht", "entry": "searched", "seed": "7", "evaluation.samples": "30"},
+        **{"splits": "4", "split_numbers": "0-3"},
         **{"likelihood.name": "gaussian", "prior.name": "gaussian", "prior.bias_precision": "null"},
         **{"preparation.split": "published", "preparation.standardise": "both"},
         **{"reference": "null", "from_reference": "[]", "record": "null"},
@@ -402,6 +419,12 @@ def test_each_point_of_a_sweep_is_a_run(store, client, load, send):
     assert {run.info.run_id for run in runs_of(client, benchmark.name)} == {*again}
     assert again[0] == first
     assert again[1] not in (first, second)
+
+
+def test_the_splits_of_a_run_are_params(load):
+    cell = cells_of(load())[0]
+    found = [parameters(own) for own in (cell, cell.with_splits((0, 2, 3)))]
+    assert [(params["splits"], params["split_numbers"]) for params in found] == [("4", "0-3"), ("3", "0, 2-3")]
 
 
 def test_settings_of_a_data_set_are_params(store, client, load, send, tmp_path):

@@ -85,6 +85,20 @@ def test_what_it_shows(page):
     ]  # fmt: skip
 
 
+def facts(page):
+    """Names and values of the head."""
+    return re.findall(r"<div><dt>(.*?)</dt><dd>(.*?)</dd></div>", page.partition("</dl>")[0])
+
+
+def test_the_head_names_what_the_run_has(published, tmp_path):
+    from bdl.publishing.page import write_page
+    from bdl.spec import load_variant
+
+    path = published(tmp_path, {"two": SCORES["two"][1:]}, split=[1, 3, 2])
+    page = write_page(load_variant(str(path)), tmp_path / "results").read_text("utf-8")
+    assert facts(page)[:3] == [("Data sets", "diabetes"), ("Methods", "two"), ("Splits", "3 of 4 (1-3)")]
+
+
 def test_errata_are_those_of_the_papers():
     assert errata(["unheard-of"]) == ""
     text = errata(["mata2018"])
@@ -106,5 +120,6 @@ def test_a_page_of_a_part_of_the_published_rows(invoke, published, tmp_path):
     assert "<i>blew</i>" not in " ".join(Outline(text).cells), "which is of the other entry"
     assert "two" not in Outline(text).cells
     assert f"bdl-bench run {path} --method one" in text
+    assert facts(text)[:3] == [("Data sets", "diabetes"), ("Methods", "one"), ("Splits", "4")]
     code, _, err = invoke("report", path, "--splits", "2", "--results", results)
     assert code == 2, "its means are of another run"

@@ -1,6 +1,7 @@
 """What provenance says of the machine that decides the bits."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,45 @@ def test_the_commit_is_that_of_the_package_and_says_if_it_has_changed(tmp_path, 
     assert provenance._git_commit(package) == commit, "what is outside of it, or not tracked, is no change of it"
     (package / "__init__.py").write_text("one = 2\n")
     assert provenance._git_commit(package) == f"{commit}+changes"
+
+
+@pytest.mark.parametrize(
+    ("version", "commit"),
+    [
+        ("0.1.1.dev3+gec5613738", "ec5613738"),
+        ("0.1.1.dev0+gec5613738.d20261125", "ec5613738+changes"),
+        ("0.1.0", None),
+    ],
+)
+def test_an_installation_has_its_commit_in_its_version(version, commit):
+    assert provenance._installed_commit(version) == commit
+
+
+@pytest.mark.parametrize("tag", ["", "v0.3.0"])
+def test_the_version_comes_from_git(tmp_path, tag):
+    """Of a clone with or without a tag the commit is in the version; of an archive without history it is fixed."""
+    pytest.importorskip("hatch_vcs")
+    root = Path(__file__).parents[2]
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        (tmp_path / name).write_text((root / name).read_text("utf-8"), "utf-8")
+
+    def call(*words):
+        return subprocess.run(words, cwd=tmp_path, check=True, capture_output=True, text=True).stdout.strip()
+
+    built = sys.executable, "-m", "hatchling", "metadata", "version"
+    assert call(*built) == "0.1.0"
+    who = "-c", "user.name=someone", "-c", "user.email=someone@example.org"
+    call("git", "init")
+    call("git", "add", ".")
+    call("git", *who, "commit", "-m", "one")
+    if tag:
+        call("git", "tag", tag)
+        assert call(*built) == "0.3.0"
+        call("git", *who, "commit", "-m", "two", "--allow-empty")
+    commit = provenance._installed_commit(call(*built))
+    assert commit
+    assert call("git", "rev-parse", "HEAD").startswith(commit)
+    assert call(*built).startswith("0.3.1.dev1+" if tag else "0.1.1.dev1+")
 
 
 def test_a_provenance_is_written_whole_or_not_at_all(tmp_path, monkeypatch):

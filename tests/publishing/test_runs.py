@@ -3,9 +3,15 @@
 import json
 import re
 import sys
+from pathlib import Path
 
 import pandas as pd
 import pytest
+
+from bdl.publishing.runs import compare_runs, read_run
+from bdl.spec import load_benchmark
+
+from .conftest import SPEC
 
 ONE = {"one": [3.0, 3.1, 3.2, 3.3], "two": [2.0, 2.2, 2.1, 2.3]}
 OTHER = {"one": [3.0, 3.1, 3.2, 3.3], "two": [1.0, 1.1, 1.2, 1.4]}
@@ -26,6 +32,8 @@ def both(published, tmp_path):
         (["nowhere", "neither"], "give a folder of a run or of published rows"),
         (["{a}", "{b}", "--format", "xml"], "unknown format 'xml'"),
         (["{a}", "{b}", "--baseline", "one"], "--baseline and --figures are for one run"),
+        (["{a}", "{b}", "--set", "seed=1"], "--profile, --set and --splits are for one run"),
+        (["{a}", "{b}", "--method", "tow"], "unknown method 'tow': did you mean two"),
     ],
 )
 def test_bad_input(invoke, both, words, told):
@@ -48,16 +56,43 @@ def test_two_folders(invoke, both):
     code, out, _ = invoke("compare", *both, "--format", "json")
     assert code == 0
     told = json.loads(out)
-    assert [(each["entry"], each["metric"], each["verdict"]) for each in told["scores"]] == [
+    assert [(each["method"], each["metric"], each["verdict"]) for each in told["scores"]] == [
         ("one", "nmll", "same"), ("two", "nmll", "better"), ("one", "rmse", "same"), ("two", "rmse", "better"),
     ]  # fmt: skip
     assert told["scores"][1]["mean"] == pytest.approx(-0.975)
     assert (told["hyper"], told["spec"]) == ([], None)
     _, text, _ = invoke("compare", *both, "--format", "markdown")
-    assert "scores of both: 4, 2 the same and 2 not" in text
+    assert "scores of both: 4, 2 the same to six digits and 2 not" in text
     assert re.search(r"\| diabetes \| two \| -0.975 \| -1.13 to -0.823 \| better \| 4 \|", text)
     assert "| one |" not in text, "what is the same is counted"
     assert "specs are not compared" in text
+
+
+def test_a_part_of_two_folders(invoke, both):
+    told = json.loads(invoke("compare", *both, "--dataset", "dia*", "--method", "t?o", "--format", "json")[1])
+    assert [(each["method"], each["metric"]) for each in told["scores"]] == [("two", "nmll"), ("two", "rmse")]
+
+
+@pytest.mark.parametrize(("relative", "verdict"), [(1e-7, "same"), (1e-5, "worse")])
+def test_what_rounding_changes_is_the_same(invoke, published, tmp_path, relative, verdict):
+    folders = []
+    for name, factor in (("a", 1.0), ("b", 1 + relative)):
+        (tmp_path / name).mkdir()
+        published(tmp_path / name, {"one": [factor * score for score in ONE["one"]]})
+        folders.append(str(tmp_path / name / "results" / "small"))
+    told = json.loads(invoke("compare", *folders, "--format", "json")[1])
+    assert {each["verdict"] for each in told["scores"]} == {verdict}
+
+
+def test_notes_are_not_printed_as_they_are_stored(both):
+    first, second = (
+        load_benchmark(str(Path(folder).parents[1] / "small.yaml"), "paper", changes)
+        for folder, changes in zip(both, ([], ["notes=[{text: Other.}]", "datasets=[synthetic]"]), strict=True)
+    )
+    lines = compare_runs(
+        *(read_run(folder, Path())._replace(benchmark=own) for folder, own in zip(both, (first, second), strict=True))
+    ).lines
+    assert lines[2:] == ["datasets: [diabetes] -> [synthetic]", "different without an effect on numbers: notes"]
 
 
 def test_cells_of_one_run_alone(invoke, both, tmp_path):
@@ -77,7 +112,15 @@ def small(published, tmp_path):
 def test_no_such_baseline(invoke, small):
     code, _, err = invoke("compare", *small, "--baseline", "on")
     assert code == 2
-    assert "unknown entry 'on': did you mean one or two?" in err
+    assert "unknown method 'on': did you mean one or two?" in err
+
+
+def test_a_part_of_one_run_has_its_baseline(invoke, published, tmp_path):
+    path = published(tmp_path, ONE | {"three": ONE["two"]}, SPEC.replace("  two:", "  three: *entry\n  two:"))
+    words = str(path), "--results", str(tmp_path / "results"), "--method", "th*", "--format", "json"
+    told = json.loads(invoke("compare", *words)[1])
+    assert (told["baseline"], {each["method"] for each in told["paired"]}) == ("one", {"three"})
+    assert invoke("compare", *words, "--set", "seed=1")[0] == 2, "there is no such run"
 
 
 def test_entries_of_one_run(invoke, small, monkeypatch):

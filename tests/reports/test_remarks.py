@@ -9,7 +9,9 @@ from matplotlib.figure import Figure
 from bdl.reports import Shown, compare, draw_figures
 from bdl.reports.drawing import remarked, save
 
-REMARK = "Not the protocol: split 0 of 20; entries.vifa-lr.training.epochs=2; entries.vifa-lr.training.batch_size=3."
+REMARK = (
+    "Not the protocol: 1 of 20 splits (0); entries.vifa-lr.training.epochs=2; entries.vifa-lr.training.batch_size=3."
+)
 
 
 @pytest.mark.parametrize("title", ["A title", ""])

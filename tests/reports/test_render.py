@@ -13,7 +13,7 @@ from bdl.errors import InputError
 from bdl.registry import Label
 from bdl.reports import compare, render
 from bdl.reports.compare import Cell
-from bdl.reports.layout import chance, heading, quantity, sections
+from bdl.reports.layout import UNPRINTED, chance, heading, quantity, sections
 from bdl.reports.papers import Printed
 from bdl.reports.render import rich_table
 
@@ -250,6 +250,14 @@ def test_columns_of_the_paper_are_left_out_where_it_prints_nothing(cells):
         "n (failed)",
     ]
     assert [title for title, _ in rmse][2:6] == ["Mean ± SE", "Paper ± SE", "z", "Verdict"]
+
+
+def test_a_dash_stands_for_a_verdict_where_the_paper_prints_nothing(cells):
+    first, second, *_ = [cell for cell in cells if cell.metric == "nmll" and cell.statistic == "mean"]
+    (alone,) = unprinted([second])
+    (section,) = sections([first, replace(alone, note=None)])
+    assert [row[5] for row in section.rows] == [first.verdict, UNPRINTED]
+    assert json.loads(render([alone], "json"))[0]["verdict"] == "no paper value"
 
 
 def test_notes_of_an_unprinted_row_are_marked_on_its_entry(cells):

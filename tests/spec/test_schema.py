@@ -292,8 +292,8 @@ def test_rows_of_a_data_set_can_be_set(load, text):
     [
         ({"datasets": ["yatch"]}, "unknown dataset 'yatch': did you mean yacht?"),
         ({"datasets": ["boston"]}, "unknown dataset 'boston'"),
-        ({"entries": ["fixd"]}, "unknown entry 'fixd': did you mean fixed"),
-        ({"entries": [""]}, "unknown entry ''"),
+        ({"entries": ["fixd"]}, "unknown method 'fixd': did you mean fixed"),
+        ({"entries": [""]}, "unknown method ''"),
     ],
 )
 def test_select_refuses(load, text, arguments, message):

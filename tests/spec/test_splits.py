@@ -2,6 +2,7 @@ import pytest
 
 from bdl.errors import InputError
 from bdl.spec import parse_splits
+from bdl.spec.splits import listed
 
 
 @pytest.mark.parametrize(
@@ -37,3 +38,9 @@ def test_parse(text, splits):
 def test_refusals(text, message):
     with pytest.raises(InputError, match=message):
         parse_splits(text, 20)
+
+
+@pytest.mark.parametrize(("splits", "text"), [([], ""), ([4], "4"), ([0, 1], "0-1"), ([7, 3, 0, 6, 5], "0, 3, 5-7")])
+def test_listed(splits, text):
+    assert listed(splits) == text
+    assert not splits or parse_splits(f"{text},{splits[0]}", 20) == tuple(sorted(splits))

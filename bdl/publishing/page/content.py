@@ -18,6 +18,7 @@ from bdl.reports.figures import KINDS, heading_of
 from bdl.reports.layout import Section
 from bdl.reports.paired import paired_differences
 from bdl.reports.paired_tables import paired_sections, tally
+from bdl.spec.splits import listed
 
 
 def verdicts(cells: Sequence[Cell]) -> Counter[str]:
@@ -28,6 +29,17 @@ def verdicts(cells: Sequence[Cell]) -> Counter[str]:
 def comparison(found: LoadedResults) -> list[Cell]:
     """Compare what has rows with the printed values."""
     return compared(found)
+
+
+def part(found: LoadedResults) -> dict[str, str]:
+    """Name the data sets, entries and splits that have rows, for people."""
+    benchmark, have = narrowed(found.benchmark, found.rows), set(found.rows["split"])
+    total = max(len(benchmark.splits_of(dataset)) for dataset in benchmark.datasets)
+    return {
+        "Data sets": ", ".join(benchmark.datasets),
+        "Methods": ", ".join(benchmark.entries),
+        "Splits": f"{total}" if len(have) == total else f"{len(have)} of {total} ({listed(have)})",
+    }
 
 
 def paired(found: LoadedResults) -> list[Section]:

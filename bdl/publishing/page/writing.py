@@ -13,9 +13,8 @@ from bdl.errors import InputError
 from bdl.publishing.errata import errata
 from bdl.publishing.outcome import redraw
 from bdl.publishing.page import content
-from bdl.reports.layout import below, sections
+from bdl.reports.layout import UNPRINTED, below, sections, shown
 from bdl.reports.render import STYLES
-from bdl.reports.verdicts import NO_PAPER
 from bdl.spec import Variant
 from bdl.store.folder import folder
 
@@ -67,6 +66,7 @@ def _filled(found: LoadedResults, places: Sequence[Path]) -> dict[str, Any]:
     pictures = content.pictures(places, benchmark.name)
     return {
         "benchmark": benchmark,
+        "part": content.part(found),
         "remark": found.banner,
         "command": f"bdl-bench run {found.made.asked}",
         "counts": content.verdicts(cells),
@@ -89,15 +89,17 @@ def _page(values: Mapping[str, Any]) -> str:
 
     loader = PackageLoader("bdl.publishing.page", "parts")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters["verdict"] = _kind
+    environment.filters |= {"verdict": _kind, "shown": shown}
     parts = files("bdl.publishing.page") / "parts"
     own = {name: Markup((parts / f"page.{name}").read_text(encoding="utf-8")) for name in ("css", "js")}
     return environment.get_template("page.html").render(**own, **values)
 
 
 def _kind(verdict: str) -> str:
-    """Name the class of a verdict."""
-    return next((word for word in (*STYLES, NO_PAPER) if word in verdict), "other").replace(" ", "-")
+    """Name the class of a verdict as tables show it."""
+    if UNPRINTED in verdict:
+        return "no-paper-value"
+    return next((word for word in STYLES if word in verdict), "other").replace(" ", "-")
 
 
 def _html(text: str) -> Any:

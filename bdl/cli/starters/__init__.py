@@ -1,0 +1,1 @@
+"""Files to start from, which `bdl-bench init` copies. They run as they are."""
