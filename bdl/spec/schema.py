@@ -150,7 +150,7 @@ class Benchmark(Settings):
         if not point:
             return self.model_copy(update={"sweep": {}}) if self.sweep else self
         if point.text not in self._at:
-            content = lay_over(self.model_dump(mode="json"), point) | {"sweep": {}}
+            content = lay_over(self.model_dump(mode="json", exclude={"sweep"}), point)
             self._at[point.text] = Benchmark.model_validate(content, context=PART)
         return self._at[point.text]
 

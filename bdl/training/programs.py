@@ -175,7 +175,7 @@ def worthwhile(updates: int, width: int, dim: int) -> bool:
     dim
         Parameters of a model, D.
     """
-    return compiler_found() and updates * update_seconds(width * dim) > 2 * COMPILATION
+    return updates * update_seconds(width * dim) > 2 * COMPILATION and compiler_found()
 
 
 def compiled(
