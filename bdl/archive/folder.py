@@ -242,7 +242,7 @@ class ResultsFolder:
 
 def stored_cells(benchmark: Benchmark, store: Store) -> list[Cell]:
     """List the cells of a benchmark that have final rows in a store, with the splits that have them."""
-    found = ((cell, tuple(row.split for row in store.rows("final", cell.key))) for cell in cells_of(benchmark))
+    found = ((cell, store.splits(cell.key)) for cell in cells_of(benchmark))
     return [cell.with_splits(splits) for cell, splits in found if splits]
 
 
