@@ -1,9 +1,10 @@
-"""How far the planner's model of an update is from what the fits of published runs took, compilation left out.
+"""How far timed updates are from what the fits of published runs took, compilation left out.
 
     python scripts/bench_planner.py results/slang-logistic results/noisy-wine results/mnist-slang/cpu
 
-Folders are of published rows, by default all below ``results`` that say how wide their slot batches were. A stage of a
-cell is estimated from its updates, its slot batch and whether it was compiled; the data sets must be at hand.
+Folders are of published rows, by default all below ``results``; the data sets must be at hand. Updates are timed for up
+to ``--seconds`` in each folder, on this machine, and carried over to stages of as many updates, slot batches as wide,
+and compiled updates, as a dry run does. Scores are left out, which published seconds have in them.
 """
 
 import argparse
@@ -18,8 +19,10 @@ from rich.table import Table
 
 from bdl.archive.frames import read_frames
 from bdl.errors import InputError
+from bdl.execution.estimate import Left
+from bdl.execution.timing import time_updates
 from bdl.plan.cell import Cell
-from bdl.plan.effort import effort
+from bdl.plan.cost import rough_seconds
 from bdl.plan.planning import cells_of
 from bdl.spec import Variant
 
@@ -33,18 +36,18 @@ class Stage(NamedTuple):
     estimated: float
 
 
-def stages(cell: Cell, rows: pd.DataFrame) -> Iterator[Stage]:
-    """Return the stages of a cell of which rows say what they took."""
+def stages(cell: Cell, rate: float, rows: pd.DataFrame) -> Iterator[Stage]:
+    """Return the stages of a cell of which rows say what they took; `rate` is how far rough seconds are off."""
     keys = {"dataset": str(cell.dataset), "entry": cell.entry, **cell.point.texts}
     own = rows[(rows[list(keys)] == pd.Series(keys)).all(axis=1) & (rows.seconds > 0) & (rows.updates > 0)]
     for _, fits in own.groupby("stage"):
         kinds = zip(fits.updates, fits.width, fits.compiled, strict=True)
-        estimated = sum(effort(cell).seconds(updates, int(width), bool(compiled)) for updates, width, compiled in kinds)
-        yield Stage(float(fits.seconds.sum()), estimated)
+        rough = sum(rough_seconds(cell, updates, int(width), bool(compiled)) for updates, width, compiled in kinds)
+        yield Stage(float(fits.seconds.sum()), rate * rough)
 
 
-def of_folder(place: Path) -> list[Stage]:
-    """Return the stages of all cells that learn from minibatches; none if the rows do not say how they were made.
+def of_folder(place: Path, seconds: float) -> list[Stage]:
+    """Return the stages of the cells whose updates were timed; none if the rows do not say how they were made.
 
     Raises
     ------
@@ -54,19 +57,23 @@ def of_folder(place: Path) -> list[Stage]:
     rows, _, text = read_frames(place)
     if text is None or not {"updates", "width", "compiled"} <= set(rows):
         return []
-    cells = cells_of(Variant.parse(text, str(place)).benchmark)
-    return [stage for cell in cells if cell.settings.training for stage in stages(cell, rows)]
+    cells = {cell.key: cell for cell in cells_of(Variant.parse(text, str(place)).benchmark)}
+    timed = time_updates([Left(cell, len(cell.splits), 0, 0, 0) for cell in cells.values()], [], seconds)
+    rates = {own.cell: own.seconds / rough_seconds(cells[own.cell], 1, own.width, False) for own in timed}
+    return [stage for key, rate in rates.items() for stage in stages(cells[key], rate, rows)]
 
 
 def main() -> None:
     """Print a line for each folder, and how ratios of measured to estimated times are spread over stages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="*", type=Path, help="of published rows")
-    folders = parser.parse_args().folders or sorted(path.parent for path in Path("results").rglob("trials.parquet"))
+    parser.add_argument("--seconds", type=float, default=60.0, help="to time updates in each folder")
+    asked = parser.parse_args()
+    folders = asked.folders or sorted(path.parent for path in Path("results").rglob("trials.parquet"))
     table, ratios = Table("folder", "stages", "measured (min)", "estimated (min)", "ratio"), list[float]()
     for place in folders:
         try:
-            found = of_folder(place)
+            found = of_folder(place, asked.seconds)
         except InputError as error:
             raise SystemExit(str(error)) from None
         if found:

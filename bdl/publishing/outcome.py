@@ -160,12 +160,16 @@ def redraw(asked: Variant, results: Path, place: Path | None = None) -> list[Pat
     InputError
         If no fit is finished, or as `load_results` says.
     """
-    found = load_results(asked, results)
+    return draw_again(load_results(asked, results), asked, results, place or folder(results, asked))
+
+
+def draw_again(found: LoadedResults, asked: Variant, results: Path, place: Path) -> list[Path]:
+    """Draw the figures of results that are loaded; the rest as in `redraw`."""
     if found.rows.empty:
         raise InputError(f"no fit of {found.benchmark.name} is finished; go on with: {asked.command('run', results)}")
     with mended(asked if found.place == folder(results, asked) else asked.whole, results):
         shown = _shown(found, asked)
-    return draw(found, shown, place or folder(results, asked))
+    return draw(found, shown, place)
 
 
 def _shown(found: LoadedResults, asked: Variant) -> Pictures:

@@ -142,9 +142,9 @@ def compare(benchmark: "Benchmark", rows: "pd.DataFrame", *, protocol: bool = Tr
         columns=["dataset", "entry", *benchmark.axes, "split", "status", "reason", *benchmark.metrics, *sampled]
     )
     alone = _lone_splits(printed)
-    cells = []
+    cells, groups = [], dict(list(rows.groupby(["dataset", "entry"])))
     for (dataset, entry, point), metric in product(benchmark.cells, benchmark.metrics):
-        trials = at(rows[(rows["dataset"] == dataset) & (rows["entry"] == entry)], point.texts)
+        trials = at(groups.get((dataset, entry), rows[:0]), point.texts)
         for statistic in STATISTICS:
             place = (dataset, entry, metric, statistic)
             paper = printed.get(place)

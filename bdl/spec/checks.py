@@ -1,5 +1,6 @@
 """What a benchmark must satisfy as a whole; every problem is a ValueError that says where it lies."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -91,9 +92,9 @@ def check_sweep(benchmark: "Benchmark") -> None:
             check_path(content, path)
         except ValueError as error:
             raise within(("sweep",), error) from None
-        texts = list(map(canonical, values))
-        if twice := [text for text in texts if texts.count(text) > 1]:
-            raise within(("sweep", path), ValueError(f"{twice[0]} comes twice: remove one"))
+        (text, count), *_ = Counter(map(canonical, values)).most_common(1)
+        if count > 1:
+            raise within(("sweep", path), ValueError(f"{text} comes twice: remove one"))
     for point in benchmark.points:
         try:
             benchmark.at(point)

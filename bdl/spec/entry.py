@@ -39,31 +39,31 @@ class Entry(Settings):
     """One row of the tables: a model, a likelihood, a prior, a method and how it is trained."""
 
     model: ModelComponent | None = None
-    """Model and its settings; null for a method that learns from a stream."""
+    """Component; required except for streams."""
     likelihood: LikelihoodComponent | None = None
-    """Likelihood and its settings; null for a method that learns from a stream."""
+    """Component; required except for streams."""
     prior: PriorComponent = Field(default_factory=lambda: PriorComponent.model_validate({"name": "gaussian"}))
-    """Prior over the parameters and its settings; a Gaussian where it has no name."""
+    """Component; a mapping without a name has settings of `gaussian`."""
     method: MethodComponent
-    """Method and its settings."""
+    """Component that approximates the posterior."""
     training: Training | None = None
-    """How long one fit trains; null for a method without minibatches."""
+    """Length of a fit; required for methods with minibatches."""
     hyper: Mapping[str, NonNegative] = {}
-    """Fixed hyper-parameters."""
+    """Fixed hyper-parameters by name."""
     reference: ReferenceComponent | None = None
-    """Reference posterior that distances are measured to."""
+    """Reference posterior; required by distances."""
     from_reference: Items[Text] = ()
-    """Hyper-parameters whose values the reference estimates."""
+    """Hyper-parameters that the reference estimates."""
     by_dataset: Mapping[DatasetLabel, Mapping[str, Any]] = {}
-    """Data set to the fields of the entry that are different there, merged deeply over the others."""
+    """Changes of the entry on one data set."""
     search: Search | None = None
     """Search for the other hyper-parameters; null if all are fixed."""
     evaluation: Evaluation | None = None
-    """How the posterior is scored; null for what the benchmark says."""
+    """As for the benchmark, whose own is meant by null."""
     record: Record | None = None
-    """When a fit is looked at while it runs; null for what the benchmark says."""
+    """As for the benchmark, whose own is meant by null."""
     datasets: Items[DatasetLabel] = ()
-    """Data sets of the benchmark that the entry runs on; empty for all."""
+    """Data sets of the benchmark on which the entry runs; all if none is listed."""
     _on: dict[str, "Entry"] = PrivateAttr(default_factory=dict)
     """The entry as it is on each data set of `by_dataset`."""
 

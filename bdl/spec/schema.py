@@ -28,33 +28,33 @@ class Benchmark(Settings):
     """A benchmark with one of its profiles applied."""
 
     name: Slug
-    """Identifier; takes part in the seeds of the trials."""
+    """Identifier; part of the seeds of all trials."""
     title: Text
-    """Heading for people."""
+    """Heading."""
     profile: str = "paper"
     """The profile that was applied; not a field of the file."""
     seed: Index = 0
-    """Base seed of every random number."""
+    """Base seed of all random numbers."""
     datasets: Unique[DatasetName]
     """Data sets, in table order."""
     splits: Count
-    """Splits of each data set, numbered from 0."""
+    """Number of splits of each data set."""
     entries: Mapping[Slug, Entry] = Field(min_length=1)
     """Entries by name, in table order."""
     by_dataset: Mapping[DatasetLabel, Mapping[str, Any]] = {}
-    """Data set to what is different there for all entries that have it, before their own `by_dataset`."""
+    """Changes of all entries on one data set, before those of their own `by_dataset`."""
     sweep: Mapping[Text, NonEmpty[Any]] = {}
-    """Dotted path of a setting to its values; every combination is run."""
+    """Values by path of a setting; every combination is run."""
     baseline: Slug | None = None
-    """Entry that the others are held against, split by split, in figures of their own; null for no such figures."""
+    """Entry of paired differences; null for none."""
     preparation: Preparation = Preparation()
     """How data are split and standardised."""
     evaluation: Evaluation = Evaluation()
-    """How a posterior is scored, unless its entry says otherwise."""
+    """Posterior samples of a predictive distribution, unless an entry has its own."""
     record: Record | None = None
-    """When a fit is looked at while it runs, unless its entry says otherwise."""
+    """When a fit is scored while it runs, unless an entry has its own."""
     limits: Limits = Limits()
-    """What a group of fits may take."""
+    """`minutes` and `gigabytes` of a group of fits."""
     metrics: Unique[MetricName]
     """Metrics, in table order."""
     papers: Items[PaperTables] = ()
@@ -151,7 +151,7 @@ class Benchmark(Settings):
         if not point:
             return self.model_copy(update={"sweep": {}}) if self.sweep else self
         if point.text not in self._at:
-            content = lay_over(self.model_dump(mode="json"), point) | {"sweep": {}}
+            content = lay_over(self.model_dump(mode="json", exclude={"sweep"}), point)
             self._at[point.text] = Benchmark.model_validate(content, context=PART)
         return self._at[point.text]
 

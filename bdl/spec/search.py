@@ -34,24 +34,23 @@ class Search(Settings):
     """Choice of hyper-parameters by cross-validation on the training rows."""
 
     sampler: Literal["random", "bayesian", "grid"] = "random"
-    """How configurations come: drawn uniformly from `space`; drawn where a Gaussian process expects the best score; or
-    all those of `grid`."""
+    """How configurations are chosen."""
     trials: Count = 30
-    """Configurations scored; a grid has as many as it has."""
+    """Number of configurations, except for a grid."""
     startup: Count = 5
-    """How many of them a Bayesian search draws uniformly before it follows the scores."""
+    """Random configurations at the start of a Bayesian search."""
     penalty: Real | None = None
-    """What a Bayesian search counts for a failed fold; null stands for the worst score of the split so far."""
+    """Score of a failed fold in a Bayesian search; null for the worst of the split so far."""
     folds: Count
-    """Folds of the cross-validation; 1 stands for the validation rows that the splits of a data set have."""
+    """Folds of the cross-validation on the training rows; 1 uses the data set's own validation rows."""
     refit: bool = False
-    """Whether the final fit trains on those validation rows as well."""
+    """With `folds: 1`, whether the final fit trains on the validation rows as well."""
     metric: ScoreName
-    """Validation metric; the trial with the best mean over the folds wins."""
+    """Score of predictions, lower is better; the best mean over the folds wins."""
     space: Mapping[str, Range] = {}
-    """Hyper-parameter to its range. The order matters: values are drawn in this order."""
+    """Range by hyper-parameter, except for a grid. **The order matters**: values are drawn in this order."""
     grid: Mapping[str, NonEmpty[NonNegative]] = {}
-    """Hyper-parameter to its values."""
+    """Values by hyper-parameter; a grid scores every combination."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -31,14 +31,13 @@ class Training(Settings):
     schedule: Annotated[RateComponent | Mapping[str, RateComponent], WrapValidator(_rate_or_groups)] = Field(
         default_factory=lambda: RateComponent.model_validate({"name": "constant"})
     )
-    """What multiplies the learning rate in the course of a fit: one for all parameters, or one for each group that the
-    method has."""
+    """Factor of the learning rate, or one for each group of parameters that the method has."""
     sampling: Sampling = "without_replacement"
-    """Whether an epoch is a permutation of the rows, or every row of a minibatch is drawn from all."""
+    """Permute the rows in each epoch, or draw every row from all."""
     incomplete: Incomplete = "drop"
-    """What becomes of the last rows of an epoch that do not fill a minibatch."""
+    """Last minibatch of an epoch; `keep` needs a method with one minibatch an update."""
     dtype: Precision = "float32"
-    """Precision of the numbers that are trained."""
+    """Type of the numbers that are trained."""
 
     def build(self) -> Schedule:
         """Make what the engine trains by; a rate for all parameters is under the empty name."""
@@ -53,11 +52,11 @@ class Record(Settings):
     unit: Literal["epochs", "updates", "observations"]
     """What is counted; observations are those of a stream."""
     every: Count | None = None
-    """EvaluationSchedule are this far apart; null with `log`."""
+    """Interval between evaluations; null with `log`."""
     log: bool = False
-    """EvaluationSchedule are at 1, 2, 5, 10, 20, 50 and so on."""
+    """Evaluate at 1, 2, 5, 10, 20, 50 and so on instead."""
     first: Count = 1
-    """The first look of those that `log` gives."""
+    """First evaluation with `log`."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:

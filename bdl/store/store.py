@@ -155,24 +155,36 @@ class Store:
 
     def rows(self, stage: Stage, cell: CellKey) -> list[Row]:
         """Read a cell's rows of one stage with their scores, in the order split, trial, fold."""
-        scores: dict[tuple[Any, ...], dict[str, tuple[float | None, str]]] = {}
-        where = f"WHERE stage = ? AND {_where(_CELL)}"
-        names = ", ".join(_KEY)
-        query = f"SELECT {names}, metric, value, code FROM scores {where} ORDER BY rowid"
-        for *key, metric, value, code in self._select(query, (stage, *cell)):
-            scores.setdefault(tuple(key), {})[metric] = (value, code)
-        refused: dict[tuple[Any, ...], dict[str, str]] = {}
-        query = f"SELECT {names}, metric, reason FROM refusals {where} ORDER BY rowid"
-        for *key, metric, reason in self._select(query, (stage, *cell)):
+        where, own = f"WHERE stage = ? AND {_where(_CELL)}", (stage, *cell)
+        metrics: dict[tuple[int, int, int], dict[str, float | None]] = {}
+        codes: dict[tuple[int, int, int], dict[str, str]] = {}
+        query = f"SELECT split, trial, fold, metric, value, code FROM scores {where} ORDER BY rowid"
+        for *key, metric, value, code in self._select(query, own):
+            metrics.setdefault(tuple(key), {})[metric] = value
+            codes.setdefault(tuple(key), {})[metric] = code
+        refused: dict[tuple[int, int, int], dict[str, str]] = {}
+        query = f"SELECT split, trial, fold, metric, reason FROM refusals {where} ORDER BY rowid"
+        for *key, metric, reason in self._select(query, own):
             refused.setdefault(tuple(key), {})[metric] = reason
-        query = f"SELECT {names}, status, body, artefact FROM fits {where} ORDER BY split, trial, fold"
+        query = f"SELECT split, trial, fold, status, body, artefact FROM fits {where} ORDER BY split, trial, fold"
         return [
-            replace(
-                _row(tuple(key), status, json.loads(body), artefact, scores.get(tuple(key), {})),
-                refused=refused.get(tuple(key), {}),
+            Row(
+                *(*cell, stage, *key),
+                **json.loads(body),
+                status=status,
+                metrics=metrics.get(key, {}),
+                codes=codes.get(key, {}),
+                artefact=artefact,
+                refused=refused.get(key, {}),
             )
-            for *key, status, body, artefact in self._select(query, (stage, *cell))
+            for *places, status, body, artefact in self._select(query, own)
+            for key in (tuple(places),)
         ]
+
+    def splits(self, cell: CellKey) -> tuple[int, ...]:
+        """Return the splits of a cell that have final rows, in their order."""
+        query = f"SELECT split FROM fits WHERE stage = 'final' AND {_where(_CELL)} ORDER BY split"
+        return tuple(split for (split,) in self._select(query, cell))
 
     def readings(self, cell: CellKey) -> list[tuple[int, Reading]]:
         """Read the scores at recorded counts of a cell's final fits, each with its split."""
@@ -251,16 +263,3 @@ def _score_rows(row: Row) -> list[tuple[Any, ...]]:
 
 def _refusal_rows(row: Row) -> list[tuple[Any, ...]]:
     return [(*_key(row), metric, why) for metric, why in row.refused.items()]
-
-
-def _row(
-    key: tuple[Any, ...],
-    status: Any,
-    body: dict[str, Any],
-    artefact: str | None,
-    scores: dict[str, tuple[float | None, str]],
-) -> Row:
-    metrics = {name: value for name, (value, _) in scores.items()}
-    codes = {name: code for name, (_, code) in scores.items()}
-    named = dict(zip(_KEY, key, strict=True))
-    return Row(**named, **body, status=status, metrics=metrics, codes=codes, artefact=artefact)

@@ -35,7 +35,9 @@ that two kinds of processor share would hand one the other's program, which comp
 
 # Measured on two cores (scripts/bench_training.py): an eager update costs about 3 ms of launches and 25 ns a
 # parameter of each model-minibatch, a compiled one a fifth of that; compiling a program takes 10 s.
-_EAGER_LAUNCH, _EAGER_PARAMETER, _COMPILE = 3e-3, 25e-9, 10.0
+_LAUNCH, _PARAMETER, _COMPILED = 3e-3, 25e-9, 1 / 5
+COMPILATION = 10.0
+"""Seconds that a program takes to compile."""
 
 
 def occasion(method: MinibatchMethod, counters: StepCounters) -> Occasion:
@@ -160,6 +162,11 @@ def compiler_found() -> bool:
     return shutil.which(os.environ.get("CXX", "g++")) is not None or shutil.which("clang++") is not None
 
 
+def update_seconds(numbers: int, compiled: bool = False) -> float:
+    """Estimate the seconds of an update that goes through so many numbers: parameters of all its model-minibatches."""
+    return (_LAUNCH + _PARAMETER * numbers) * (_COMPILED if compiled else 1)
+
+
 def worthwhile(updates: int, width: int, dim: int) -> bool:
     """Return whether a program runs long enough to repay its compilation.
 
@@ -172,8 +179,7 @@ def worthwhile(updates: int, width: int, dim: int) -> bool:
     dim
         Parameters of a model, D.
     """
-    eager = updates * (_EAGER_LAUNCH + _EAGER_PARAMETER * width * dim)
-    return compiler_found() and eager > 2 * _COMPILE
+    return updates * update_seconds(width * dim) > 2 * COMPILATION and compiler_found()
 
 
 def compiled(

@@ -234,9 +234,9 @@ def test_timings_of_imported_fits_are_not_this_machines(file, original):
         store.remember(json.dumps(asked.dump()))
         copy_fits(cells(file), store, published())
     imported, own = timings(asked, Path("results")), timings(asked, original / "results")
-    assert {one.own for one in imported} == {False}
-    assert {one.own for one in own} == {True}
-    assert sorted(one._replace(own=True) for one in imported) == sorted(own)
+    assert {one.basis for one in imported} == {"the same cells in other or published runs"}
+    assert {one.basis for one in own} == {"the same cells"}
+    assert sorted(one._replace(basis="the same cells") for one in imported) == sorted(own)
 
 
 def test_a_posterior_that_is_not_published_comes_with_a_new_start(file):

@@ -1,5 +1,7 @@
 """What a run takes: fits counted by hand, seconds from stored rows, what is left of an interrupted run."""
 
+from dataclasses import replace
+
 import pytest
 import yaml
 
@@ -10,6 +12,7 @@ from bdl.plan.planning import cells_of, plan
 from bdl.spec import load_benchmark
 from bdl.store.folder import empty
 from bdl.store.rows import Outcome, Row
+from bdl.training.programs import COMPILATION
 
 LINEAR = {
     "model": {"name": "linear"},
@@ -24,6 +27,7 @@ SEARCH = {
     "metric": "nmll",
     "space": dict.fromkeys(("learning_rate", "prior_precision", "noise_precision"), SPACE),
 }
+OTHERS = "the same cells in other or published runs"
 FIXED = {"learning_rate": 0.01, "prior_precision": 1, "noise_precision": 0.001}
 CONTENT = {
     "name": "small",
@@ -52,8 +56,8 @@ def row(cell, stage, split, trial=0, fold=0):
     return Outcome(Row(*key, "ok", None, {}, {"nmll": 1.0}, 0.5, {"width": 12, "updates": 60}))
 
 
-def measured(cell, stage, seconds, width, updates=None, own=True):
-    return Measured(cell.key, stage, seconds, updates or updates_of(cell, stage), width, own)
+def measured(cell, stage, seconds, width, updates=None, basis="the same cells", compiled=False):
+    return Measured(cell.key, stage, seconds, updates or updates_of(cell, stage), width, "cpu", compiled, basis)
 
 
 def left(cells, store=None):
@@ -105,7 +109,7 @@ def test_seconds_of_stored_fits_are_those_of_the_same_fits(cells):
 
 def test_twice_the_updates_take_twice_the_time(cells):
     fixed = cells[1]
-    half = measured(fixed, "final", 1, 5, updates=updates_of(fixed, "final") / 2, own=False)
+    half = measured(fixed, "final", 1, 5, updates=updates_of(fixed, "final") / 2, basis=OTHERS)
     found = estimate(left([fixed]), 1, [half])
     assert found.seconds == pytest.approx(5 * 2, rel=1e-3)
     assert found.basis == {"the same cells in other or published runs": 5}
@@ -113,7 +117,7 @@ def test_twice_the_updates_take_twice_the_time(cells):
 
 def test_rows_of_the_run_itself_come_before_those_of_others(cells):
     fixed = cells[1]
-    rows = [measured(fixed, "final", 1, 5), measured(fixed, "final", 100, 5, own=False)]
+    rows = [measured(fixed, "final", 1, 5), measured(fixed, "final", 100, 5, basis=OTHERS)]
     assert estimate(left([fixed]), 1, rows).seconds == pytest.approx(5, rel=1e-3)
 
 
@@ -124,8 +128,32 @@ def test_other_cells_stand_for_one_that_was_not_measured(cells):
 
 
 def test_rows_of_an_unknown_entry_say_nothing(cells):
-    rows = [Measured(("diabetes", "gone", "{}"), "final", 1e6, 10, 1)]
-    assert estimate(left(cells), 1, rows).basis == {"the planner's model of an update": 70}
+    gone = measured(cells[0], "final", 1e6, 1)._replace(cell=("diabetes", "gone", "{}"))
+    assert estimate(left(cells), 1, [gone]).basis == {"nothing": 70}
+
+
+def test_rows_of_another_device_say_nothing(cells):
+    row = measured(cells[0], "final", 1e6, 5)._replace(device="cuda")
+    found = estimate(left(cells), 1, [row])
+    assert (found.basis, found.seconds) == ({"nothing": 70}, 0)
+
+
+def test_a_timed_update_stands_for_all_updates_of_its_cell(cells):
+    """5 fits side by side, 0.02 s for each of their updates; a row of the cell itself comes before it."""
+    fixed, updates = cells[1], updates_of(cells[1], "final")
+    timed = measured(fixed, "final", 0.02, 5, updates=1, basis="timed updates")
+    found = estimate(left([fixed]), 1, [timed])
+    assert found.basis == {"timed updates": 5}
+    assert found.seconds == pytest.approx(5 * (0.02 * updates + scoring_seconds(fixed, "final")))
+    assert estimate(left([fixed]), 1, [timed, measured(fixed, "final", 1, 5)]).basis == {"the same cells": 5}
+
+
+def test_compiled_updates_are_faster_than_timed_ones_and_take_a_compilation(cells):
+    fixed, updates = cells[1], updates_of(cells[1], "final")
+    timed = measured(fixed, "final", 0.02, 5, updates=1, basis="timed updates")
+    found = estimate(left([replace(fixed, compile=True)]), 1, [timed])
+    scores = 5 * scoring_seconds(fixed, "final")
+    assert found.seconds == pytest.approx(5 * 0.02 * updates / 5 + scores + COMPILATION)
 
 
 def test_jobs_share_the_work_of_cells_but_not_the_rounds_of_one(cells, monkeypatch):

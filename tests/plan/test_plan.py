@@ -12,7 +12,6 @@ from bdl.data.streams import Stream
 from bdl.errors import InputError
 from bdl.plan import initial_check, sizes
 from bdl.plan.cost import compiles, minibatches, remaining_work, unit, updates, width
-from bdl.plan.effort import effort
 from bdl.plan.fingerprint import fit_hash
 from bdl.plan.planning import cells_of, plan
 from bdl.plan.programs import final_fitting
@@ -329,14 +328,15 @@ def test_cells_are_sent_to_other_processes_without_their_data(load):
 
 
 def test_work_is_counted_in_minibatches_and_the_time_that_one_takes(load):
-    """398 rows make 39 minibatches an epoch, of which an update takes four; a model of 11 parameters."""
+    """398 rows make 39 minibatches an epoch, of which an update takes four; 48 normals for 11 parameters."""
     (cell,) = plan(load().select(["diabetes"]), splits=[0])
     assert minibatches(cell, "final") == 2 * 39 // 4 * 4
     assert minibatches(cell, "final") == updates(cell, 398) * 4
     assert remaining_work(cell, 0, 2) == 2 * unit(cell, "final") * minibatches(cell, "final")
     assert remaining_work(cell, 3, 0) == 3 * unit(cell, "search") * minibatches(cell, "search")
-    share = effort(cell).seconds(1, width(cell, "final"), compiles(cell, "final")) / 4
-    assert unit(cell, "final") == pytest.approx(1e9 * share, abs=1)
+    at_once, updated = width(cell, "final"), 0.003 + 25e-9 * width(cell, "final") * 48
+    assert not compiles(cell, "final")
+    assert unit(cell, "final") == pytest.approx(1e9 * updated / at_once / 4, abs=1)
 
 
 GRID = """

@@ -4,8 +4,7 @@ import bench_planner
 import pandas as pd
 import pytest
 
-from bdl.plan.cost import compiles, updates_of, width
-from bdl.plan.effort import effort
+from bdl.plan.cost import compiles, rough_seconds, updates_of, width
 from bdl.plan.planning import cells_of
 from bdl.spec import load_benchmark
 
@@ -19,11 +18,11 @@ def cell():
 def test_a_stage_that_took_twice_as_long(cell):
     stage = "final"
     known = updates_of(cell, stage), width(cell, stage), compiles(cell, stage)
-    estimated = effort(cell).seconds(*known)
+    estimated = 3 * rough_seconds(cell, *known)
     row = {"dataset": str(cell.dataset), "entry": cell.entry, "stage": stage, "seconds": 2 * estimated}
     row |= dict(zip(("updates", "width", "compiled"), known, strict=True))
     other = row | {"entry": "another", "seconds": 1e6}
-    (found,) = bench_planner.stages(cell, pd.DataFrame([row, row, other]))
+    (found,) = bench_planner.stages(cell, 3.0, pd.DataFrame([row, row, other]))
     assert found.measured == pytest.approx(4 * estimated)
     assert found.estimated == pytest.approx(2 * estimated)
 
@@ -31,4 +30,4 @@ def test_a_stage_that_took_twice_as_long(cell):
 def test_fits_that_failed_before_they_began_say_nothing(cell):
     row = {"dataset": str(cell.dataset), "entry": cell.entry, "stage": "final", "seconds": 0.0}
     rows = pd.DataFrame([row | {"updates": 10.0, "width": 1.0, "compiled": False}])
-    assert list(bench_planner.stages(cell, rows)) == []
+    assert list(bench_planner.stages(cell, 3.0, rows)) == []

@@ -11,7 +11,7 @@ from typing import Any
 from bdl.archive.loading import LoadedResults, load_results
 from bdl.errors import InputError
 from bdl.publishing.errata import errata
-from bdl.publishing.outcome import redraw
+from bdl.publishing.outcome import draw_again
 from bdl.publishing.page import content
 from bdl.reports.layout import UNPRINTED, below, sections, shown
 from bdl.reports.render import STYLES
@@ -49,7 +49,7 @@ def write_page(asked: Variant, results: Path, target: Path | None = None) -> Pat
     found, place = load_results(asked, results), folder(results, asked)
     path = target or place / "report.html"
     with TemporaryDirectory() as drawn:
-        redraw(asked, results, Path(drawn))  # refused if no fit is finished
+        draw_again(found, asked, results, Path(drawn))  # refused if no fit is finished
         page = _page(_filled(found, [Path(drawn), place]))
     try:
         if target is None:
