@@ -176,7 +176,7 @@ def posteriors(cells: Sequence[Cell], store: Store) -> list[Gaussians]:
     for cell in (cell for cell in cells if cell.benchmark.measures_distances):
         kept = [row for row in store.rows("final", cell.key) if row.artefact]
         reference = truth(cell, kept[0].split) if kept else None
-        if reference is not None:
+        if reference is not None and len(reference.mean):
             posterior, _ = artefacts.read(store.posteriors, str(kept[0].artefact))
             moments = [part.double().numpy() for part in (posterior.mean(), posterior.covariance())]
             known = reference.mean.numpy(), reference.covariance.numpy()
