@@ -29,7 +29,7 @@ class Moments(NamedTuple):
 
 
 class Functions(NamedTuple):
-    """Samples of outputs at the test rows, original units, float64, on the CPU; n counts every output of every row."""
+    """Samples of outputs at rows, original units, float64, on the CPU; n counts every output of every row."""
 
     ours: Tensor
     """Of the posterior, (S, n)."""
@@ -128,14 +128,14 @@ class Evaluation:
 
     @cached_property
     def functions(self) -> Functions:
-        """Outputs under the posterior and under the reference, by samples.
+        """Outputs under the posterior and under the reference, by samples; at training rows where none test.
 
         Raises
         ------
         InputError
             If there is no reference, it does not know all parameters, or observations come from a stream.
         """
-        truth, rows = self.reference, self.tested
+        truth, rows = self.reference, self.tested if len(self.tested.y) else self.trained
         if truth.chains is not None:
             chains = truth.chains.flatten(0, 1)
             exact: Posterior = Empirical(chains)

@@ -34,6 +34,11 @@ def recipe(cell: Cell, split: int) -> Recipe | None:
     return reference.recipe(cell.problem, data.x, data.y, _hyper(cell, data))
 
 
+def known_as_functions(cell: Cell) -> bool:
+    """Return whether the reference knows functions only, since parameters mean nothing by themselves."""
+    return cell.settings.reference is not None and isinstance(cell.settings.reference.build(), FunctionReference)
+
+
 def evidence(cell: Cell, split: int) -> list[str]:
     """Describe by which numbers the reference of a split is known to be right, one a line; none where it tells none."""
     reference = cell.settings.reference.build() if cell.settings.reference else None

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bdl.plan.cell import Cell
-from bdl.plan.reference import evidence, recipe, truth
+from bdl.plan.reference import evidence, known_as_functions, recipe, truth
 from bdl.references.cache import Recipe, files, read, state, write
 from bdl.references.judging import Judged
 
@@ -76,7 +76,7 @@ def build(references: Sequence[Reference], *, again: bool = False) -> Iterator[t
 def check(cells: Iterable[Cell]) -> None:
     """Find the truth of each cell's first split, so that bad input stops a run before it trains.
 
-    Those that are sampled are there already; of one that broke a rule, the scores say so.
+    One known as functions, which broke a rule, stops none: the scores say so.
 
     Raises
     ------
@@ -84,7 +84,10 @@ def check(cells: Iterable[Cell]) -> None:
         What the reference says.
     """
     for cell in cells:
-        if recipe(cell, cell.splits[0]) is None:
+        own = recipe(cell, cell.splits[0])
+        if own is not None and known_as_functions(cell):
+            read(own)
+        else:
             truth(cell, cell.splits[0])
 
 

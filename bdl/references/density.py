@@ -44,8 +44,7 @@ def slope(problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Slope:
     def by_torch(theta: Vector) -> tuple[float, Vector]:
         at = torch.tensor(theta, requires_grad=True)
         value = log_joint(at.unsqueeze(0), problem, batch, hyper).squeeze(0)
-
-    X
+        return float(value.detach()), torch.autograd.grad(value, at)[0].numpy()
 
     return by_torch
 

@@ -105,6 +105,14 @@ def test_chains_that_stay_in_one_mode_break_a_rule():
     assert {"r_hat", "agreement"} <= broken(certificate)
 
 
+def test_a_chain_that_never_moves_is_not_judged():
+    problem = Problem(Linear(), Gaussian(), 1)
+    chains, _ = sampled(problem, replace(SETTINGS, draws=100, tune=100))
+    chains.theta[1] = chains.theta[1, :1]
+    with pytest.raises(InputError, match="chain 1 never moves"):
+        certify_functions(problem, chains, AT, TARGETS, HYPER)
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path))
