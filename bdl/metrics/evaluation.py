@@ -34,7 +34,7 @@ class Functions(NamedTuple):
     ours: Tensor
     """Of the posterior, (S, n)."""
     truth: Tensor
-    """Of the reference, in independent groups: its chains, or draws where it is a Gaussian in closed form, (G, T, n)."""
+    """Of the reference, in independent groups: its chains, or draws of a Gaussian in closed form, (G, T, n)."""
     drawn: bool
     """Whether other samples of the posterior were possible: it is no set of S vectors at most."""
 

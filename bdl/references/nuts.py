@@ -19,7 +19,6 @@ from bdl.references.cache import Made, obtain
 from bdl.references.certificate import FEWEST_DRAWS, Certificate, certify
 from bdl.references.mcmc import Regression, Settings, sample
 
-
 _FORMAT = 1
 """Part of every key; a change of the sampled model or of the files raises it."""
 
