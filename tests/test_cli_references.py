@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from bdl.data import load
-from bdl.references import cache
+from bdl.references import nuts
 from bdl.references.mcmc import Draws, Origin
 
 pytest.importorskip("arviz_stats")
@@ -46,7 +46,7 @@ def exact_draws(regression, settings):
 def sampled(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.setattr(cache, "sample", exact_draws)
+    monkeypatch.setattr(nuts, "sample", exact_draws)
     path = tmp_path / "sampled.yaml"
     path.write_text(SAMPLED, "utf-8")
     return str(path)
@@ -168,10 +168,50 @@ def test_a_refused_reference_stops_the_run(sampled, invoke, monkeypatch):
         draws = exact_draws(regression, settings)
         return draws._replace(diverging=draws.theta[..., 0] > draws.theta[1, 1, 0])
 
-    monkeypatch.setattr(cache, "sample", stuck)
+    monkeypatch.setattr(nuts, "sample", stuck)
     code, _, err = invoke("run", sampled, "--tracking", "none")
     assert code == 2
     assert "reference refused: rule 4 (divergences == 0) fails at chain 0" in err
+
+
+UNCERTIFIED = """
+name: uncertified
+title: A posterior from chains that are too short
+datasets: [diabetes]
+splits: 1
+entries:
+  exact:
+    model: {name: linear, bias: false}
+    likelihood: {name: gaussian}
+    method: {name: conjugate}
+    hyper: {prior_precision: 1, noise_precision: 0.0003}
+    reference: {name: network-mcmc, draws: 100, tune: 50, chains: 4, max_depth: 1}
+metrics: [function_w2]
+"""
+
+
+def test_a_reference_that_broke_a_rule_is_no_truth_without_asking_for_it(invoke, tmp_path, monkeypatch):
+    """The command says which rule; what is measured nevertheless is kept apart from the protocol."""
+    pytest.importorskip("nutpie")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path / "data"))
+    (tmp_path / "uncertified.yaml").write_text(UNCERTIFIED, "utf-8")
+    code, out, _ = invoke("run", "./uncertified.yaml", "--tracking", "none")
+    assert code == 1
+    assert "NOT CERTIFIED, breaks rule 1" in out
+    assert "1 score could not be computed (reference refused: rule 1 (r_hat < 1.01) fails at input" in out
+    assert "BROKEN" in invoke("references", "show", "./uncertified.yaml")[1]
+    code, out, _ = invoke("run", "./uncertified.yaml", "--tracking", "none", "--uncertified")
+    assert code == 0
+    assert "kept apart from the protocol" in out
+    (rows,) = (tmp_path / "results/uncertified").glob("*/trials.parquet")
+    assert pd.read_parquet(rows)["function_w2"].notna().all()
+
+
+def test_uncertified_needs_a_reference_that_may_be(sampled, invoke):
+    code, _, err = invoke("run", sampled, "--uncertified")
+    assert code == 2
+    assert err == "bdl-bench: --uncertified: sampled has no reference that may break a rule: leave it out\n"
 
 
 CONSTANT = """

@@ -122,13 +122,9 @@ def forecast(asked: Variant, settings: RunSettings, console: Console) -> None:
 def sample_references(references: Sequence[Reference], console: Console, *, again: bool = False) -> None:
     """Sample references, and print each with its certificate."""
     for reference, certificate in truths.build(references, again=again):
-        rows, dim = reference.recipe.regression.x.shape
-        if certificate is None:
-            console.print(
-                f"sampling the posterior of {reference.place}: {rows} rows, {dim} parameters", highlight=False
-            )
-        else:
-            console.print(f"  {truths.summary(certificate)}", highlight=False)
+        about = reference.recipe.about()
+        told = "sampling the posterior of {}: {rows} rows, {parameters} parameters".format(reference.place, **about)
+        console.print(told if certificate is None else f"  {certificate.summary()}", highlight=False)
 
 
 def _plan(asked: Variant, settings: RunSettings, console: Console, *, dry: bool = False) -> list[Cell]:

@@ -89,6 +89,9 @@ Methods = Annotated[
 ]
 Splits = Annotated[str | None, typer.Option("--splits", help="How many splits, or which: 5, or 0,3,5-7.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Write it as JSON, for programs.")]
+Uncertified = Annotated[
+    bool, typer.Option("--uncertified", help="Measure against sampled references that broke a rule, too.")
+]
 Results = Annotated[Path, typer.Option("--results", parser=_folder, help="Folder of results.")]
 
 
@@ -101,14 +104,17 @@ class Selection(NamedTuple):
     dataset: Datasets = []  # noqa: RUF012
     method: Methods = []  # noqa: RUF012
     splits: Splits = None
+    uncertified: Uncertified = False
     results: Results = Path("results")
 
     @property
     def asked(self) -> "Variant":
         """What is selected; errors as in `bdl.spec.load_variant`."""
-        from bdl.spec import load_variant
+        from bdl.spec import load_benchmark, load_variant
+        from bdl.spec.overrides import uncertified
 
-        return load_variant(self.name, self.profile, self.set_, self.dataset, self.method, self.splits)
+        also = uncertified(load_benchmark(self.name, self.profile)) if self.uncertified else []
+        return load_variant(self.name, self.profile, [*self.set_, *also], self.dataset, self.method, self.splits)
 
 
 def selecting(command: Callable[..., None]) -> Callable[..., None]:

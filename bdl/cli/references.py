@@ -22,7 +22,7 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List the references that are sampled, and whether they are here."""
-    from bdl.plan.truths import sampled, summary
+    from bdl.plan.truths import sampled
     from bdl.references.cache import read, state
     from bdl.spec import list_benchmarks
 
@@ -32,7 +32,7 @@ def list_(
         references = sampled(cells)
         for reference in references:
             found = state(reference.recipe)
-            about = summary(read(reference.recipe).certificate) if found == "ready" else found
+            about = read(reference.recipe).certificate.summary() if found == "ready" else found
             lines.append((reference.benchmark, reference.place, about))
         if names and not references:
             computed = f"none is sampled, each is computed when it is needed: bdl-bench references show {name}"

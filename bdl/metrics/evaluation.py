@@ -11,6 +11,7 @@ from torch import Tensor
 from bdl.errors import InputError
 from bdl.metrics.predictions import Draws, Examples, Predictions, outputs, predict, tensors_of
 from bdl.models.problem import Problem
+from bdl.posteriors import Empirical, FullGaussian
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.tensors import as_type
 from bdl.references.base import Truth
@@ -25,6 +26,21 @@ class Moments(NamedTuple):
     """Shape (D,)."""
     covariance: Tensor
     """Shape (D, D), or (d, d) of the first parameters where no more is known."""
+
+
+class Functions(NamedTuple):
+    """Samples of outputs at rows, original units, float64, on the CPU; n counts every output of every row."""
+
+    ours: Tensor
+    """Of the posterior, (S, n)."""
+    truth: Tensor
+    """Of the reference, in independent groups: its chains, or draws of a Gaussian in closed form, (G, T, n)."""
+    drawn: bool
+    """Whether other samples of the posterior were possible: it is no set of S vectors at most."""
+
+
+_GROUPS = 4
+"""Groups of draws from a reference in closed form, S each."""
 
 
 def _no_truth() -> Truth | None:
@@ -109,6 +125,30 @@ class Evaluation:
         if truth is None:
             raise InputError("distances need the true posterior: give the entry a reference, or leave the metric out")
         return truth
+
+    @cached_property
+    def functions(self) -> Functions:
+        """Outputs under the posterior and under the reference, by samples; at training rows where none test.
+
+        Raises
+        ------
+        InputError
+            If there is no reference, it does not know all parameters, or observations come from a stream.
+        """
+        truth, rows = self.reference, self.tested if len(self.tested.y) else self.trained
+        if truth.chains is not None:
+            chains = truth.chains.flatten(0, 1)
+            exact: Posterior = Empirical(chains)
+            groups, draws = len(truth.chains), Draws(len(chains), self.key)
+        elif len(truth.covariance) == len(truth.mean):
+            groups, draws = _GROUPS, Draws(_GROUPS * self.samples, self.key, step=1)
+            exact = FullGaussian.from_covariance(truth.mean, truth.covariance)
+        else:
+            raise InputError("the reference knows no covariance of some parameters: leave out distances of functions")
+        ours = self.outputs(rows, Draws(self.samples, self.key)).flatten(1)
+        atoms: Tensor | None = getattr(self.posterior, "atoms", None)
+        drawn = atoms is None or len(atoms) > self.samples
+        return Functions(ours, self.outputs(rows, draws, exact).flatten(1).unflatten(0, (groups, -1)), drawn)
 
     @property
     def model(self) -> Problem:

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from bdl.errors import InputError
 from bdl.metrics import distances
 from bdl.metrics.base import MetricInfo
 from bdl.metrics.evaluation import Evaluation
@@ -71,6 +72,8 @@ class SymKl:
 def _score(evaluation: Evaluation, measure: Measure) -> dict[str, float]:
     """Measure the distance to the truth, and how well it is known."""
     truth, ours = evaluation.reference, evaluation.moments
+    if not len(truth.mean):
+        raise InputError("the truth is known as functions only: measure their distance, by function_w2")
     found = {"": float(measure(ours, (truth.mean, truth.covariance)))}
     if truth.chains is not None:
         error = distances.monte_carlo_se(lambda *reference: measure(ours, reference), truth.chains)

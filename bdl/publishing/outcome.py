@@ -16,7 +16,7 @@ from bdl.archive.frames import final_frame, points_frame, write_frames
 from bdl.archive.loading import LoadedResults, load, load_results, open_results
 from bdl.errors import InputError, unknown
 from bdl.plan.cell import Cell
-from bdl.plan.reference import truth
+from bdl.plan.reference import known_as_functions, truth
 from bdl.plan.truths import publish_info, sampled
 from bdl.publishing.bands import bands
 from bdl.publishing.head import headed
@@ -212,7 +212,7 @@ def posteriors(cells: Sequence[Cell], store: Store) -> list[Gaussians]:
     found = []
     for cell in (cell for cell in cells if cell.benchmark.measures_distances):
         kept = [row for row in store.rows("final", cell.key) if row.artefact]
-        reference = truth(cell, kept[0].split) if kept else None
+        reference = truth(cell, kept[0].split) if kept and not known_as_functions(cell) else None
         if reference is not None:
             posterior, _ = artefacts.read(store.posteriors, str(kept[0].artefact))
             moments = [part.double().numpy() for part in (posterior.mean(), posterior.covariance())]

@@ -7,6 +7,7 @@ REFERENCES = Registry(
     {
         "conjugate": "bdl.references.linear:ConjugateReference",
         "nuts": "bdl.references.nuts:NutsReference",
+        "network-mcmc": "bdl.references.network_mcmc:NetworkMcmc",
         "bayesian-ridge": "bdl.references.linear:BayesianRidgeReference",
         "grid": "bdl.references.grid:GridReference",
         "exact-gaussian": "bdl.references.exact_gaussian:ExactGaussianReference",

@@ -15,7 +15,7 @@ class Truth(NamedTuple):
     """The posterior that approximations are held against, float64."""
 
     mean: Tensor
-    """Mean of all parameters, (D,)."""
+    """Mean of all parameters, (D,); empty where the posterior is known as functions only, by its chains."""
     covariance: Tensor
     """Covariance of the first d parameters, (d, d); d is below D where the reference knows no more."""
     hyper: Mapping[str, float]
@@ -44,8 +44,12 @@ class Reference(Protocol):
 
 
 @runtime_checkable
-class SampledReference(Reference, Protocol):
+class SampledReference(Protocol):
     """A reference that samples, which takes minutes, and keeps its draws."""
+
+    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
+        """Find the posterior, as a `Reference` does."""
+        ...
 
     def recipe(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> "Recipe":
         """Describe what `fit` would sample, for the same arguments."""
@@ -58,4 +62,13 @@ class CertifiedReference(Reference, Protocol):
 
     def evidence(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> list[str]:
         """Describe by which numbers the result of `fit`, for the same arguments, is known to be right: one a line."""
+        ...
+
+
+@runtime_checkable
+class FunctionReference(Reference, Protocol):
+    """A reference that samples functions, and has to know where they will be compared."""
+
+    def at(self, test_x: Tensor, test_y: Tensor) -> SampledReference:
+        """Return the reference that is judged at test rows as the model sees them, (m, d) and (m,)."""
         ...

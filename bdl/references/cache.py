@@ -8,63 +8,41 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import IO, Any, Literal, NamedTuple
+from typing import IO, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bdl.errors import InputError
-from bdl.references.certificate import RULES, Certificate, certify
-from bdl.references.mcmc import Regression, Settings, sample
-
-_FORMAT = 1
-"""Part of every key; a change of the sampled model or of the files raises it."""
+from bdl.references.judging import Judged
 
 
-@dataclass(frozen=True, eq=False)
-class Recipe:
-    """What is sampled, and how."""
+class Recipe(Protocol):
+    """What is sampled, how, and how it is judged."""
 
-    regression: Regression
-    settings: Settings
-
-    @cached_property
-    def key(self) -> str:
-        """SHA-256 (hex) over data, likelihood, prior and sampler settings."""
-        content = hashlib.sha256(f"{_FORMAT}{self.regression.x.shape}{self._noise}".encode())
-        for values in (self.regression.x, self.regression.y, self.regression.prior_precision):
-            content.update(np.ascontiguousarray(values, dtype="<f8").tobytes())
-        content.update(json.dumps(asdict(self.settings), sort_keys=True).encode())
-        return content.hexdigest()
-
-    def about(self) -> dict[str, Any]:
-        """Describe the problem: what the info file says of it."""
-        rows, dim = self.regression.x.shape
-        precisions = sorted(set(self.regression.prior_precision.tolist()))
-        return {
-            "likelihood": "bernoulli" if self.regression.noise_precision is None else "gaussian",
-            "rows": rows,
-            "parameters": dim,
-            "prior_precision": precisions,
-            "noise_precision": self.regression.noise_precision,
-            "settings": asdict(self.settings),
-        }
+    certificate: ClassVar[type[Judged]]
+    """Kind of its certificate."""
 
     @property
-    def _noise(self) -> str:
-        return repr(self.regression.noise_precision)
+    def key(self) -> str:
+        """SHA-256 (hex) over all that the draws are made of."""
+
+    def about(self) -> dict[str, Any]:
+        """Describe the problem: what the info file says of it; ``rows``, ``parameters`` and ``settings`` at least."""
+
+    def make(self) -> "Made":
+        """Sample and judge; raise `InputError` if draws that break a rule are not to be kept."""
 
 
-class Sampled(NamedTuple):
-    """Draws that were admitted."""
+class Made(NamedTuple):
+    """Draws, and what is known of them."""
 
     theta: NDArray[np.float64]
     """(C, S, D)."""
-    certificate: Certificate
+    certificate: Judged
 
 
 State = Literal["ready", "missing", "corrupt"]
@@ -87,40 +65,39 @@ def state(recipe: Recipe) -> State:
     return "ready"
 
 
-def obtain(recipe: Recipe) -> Sampled:
+def obtain(recipe: Recipe) -> Made:
     """Read the draws of a recipe; sample, certify and keep them first if they are missing.
 
     Raises
     ------
     InputError
-        If a rule is broken (nothing is kept then), the files are corrupt or cannot be written, or the extra
-        ``mcmc`` is not installed.
+        If the recipe keeps no draws that break a rule and they do, the files are corrupt or cannot be written, or the
+        extra ``mcmc`` is not installed.
     """
     if not all(path.exists() for path in files(recipe)):
         write(recipe)
     return read(recipe)
 
 
-def write(recipe: Recipe) -> Certificate:
+def write(recipe: Recipe) -> Judged:
     """Sample, certify, and replace what is kept; raises as `obtain`."""
-    draws = sample(recipe.regression, recipe.settings)
-    certificate = certify(draws).admit()
+    theta, certificate = recipe.make()
     place, info = files(recipe)
     content = {
         "key": recipe.key,
         **recipe.about(),
-        "rules": [f"{rule.number}. {rule.statistic} {rule.relation} {rule.limit:g}, every {rule.of}" for rule in RULES],
-        "draws_sha256": _draws_digest(draws.theta),
+        "rules": [str(rule) for rule in certificate.rules],
+        "draws_sha256": _draws_digest(theta),
         "certificate": json.loads(certificate.to_json()),
     }
     content["sha256"] = _digest(content)
-    _replace(place, lambda file: np.save(file, draws.theta))
+    _replace(place, lambda file: np.save(file, theta))
     text = ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in content.items())
     _replace(info, lambda file: file.write(f"{{\n{text}\n}}\n".encode()))
     return certificate
 
 
-def read(recipe: Recipe) -> Sampled:
+def read(recipe: Recipe) -> Made:
     """Read and verify the draws of a recipe.
 
     Raises
@@ -130,14 +107,14 @@ def read(recipe: Recipe) -> Sampled:
     """
     place, info = files(recipe)
     stamps = tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in (place, info))
-    return _read(place, info, stamps)
+    return _read(place, info, stamps, recipe.certificate)
 
 
 @lru_cache(maxsize=2)  # the replicates of a benchmark ask for the same draws, up to hundreds of megabytes
-def _read(place: Path, info: Path, stamps: tuple[int, ...]) -> Sampled:
+def _read(place: Path, info: Path, stamps: tuple[int, ...], kind: type[Judged]) -> Made:
     try:
         content = json.loads(info.read_text("utf-8"))
-        certificate = Certificate.from_json(json.dumps(content["certificate"]))
+        certificate = kind.from_json(json.dumps(content["certificate"]))
         theta = np.load(place, allow_pickle=False)
         if content.pop("sha256") != _digest(content) or _draws_digest(theta) != content["draws_sha256"]:
             raise ValueError("a checksum differs")
@@ -146,7 +123,7 @@ def _read(place: Path, info: Path, stamps: tuple[int, ...]) -> Sampled:
         raise InputError(
             f"corrupt reference {place} ({reason}); delete it, and it is sampled again when it is needed"
         ) from None
-    return Sampled(theta, certificate.admit())
+    return Made(theta, certificate)
 
 
 def _draws_digest(theta: NDArray[np.float64]) -> str:

@@ -5,37 +5,20 @@ Carpenter & Buerkner (2021), Bayesian Analysis 16(2); E-FMI is that of Betancour
 section 3. arviz computes them.
 """
 
-import operator
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter, ValidationError
 
 from bdl.errors import InputError
+from bdl.references.judging import Judged, Rule
 from bdl.references.mcmc import Draws, Origin, optional
 
 FloatArray = NDArray[np.float64]
 BATCHES_PER_CHAIN = 25
 FEWEST_DRAWS = 4 * BATCHES_PER_CHAIN
-
-
-class Rule(NamedTuple):
-    """A bound that every coordinate, or every chain, must keep."""
-
-    number: int
-    statistic: str
-    """The field of `Certificate` that it bounds."""
-    relation: Literal["<", ">", ">=", "=="]
-    limit: float
-    of: Literal["coordinate", "chain"]
-
-    def passes(self, value: float) -> bool:
-        """Return whether a value keeps the bound; NaN does not."""
-        relations = {"<": operator.lt, ">": operator.gt, ">=": operator.ge, "==": operator.eq}
-        return bool(relations[self.relation](value, self.limit))
 
 
 RULES = (
@@ -45,18 +28,6 @@ RULES = (
     Rule(4, "divergences", "==", 0, "chain"),
     Rule(5, "e_fmi", ">", 0.2, "chain"),
 )
-
-
-class Failure(NamedTuple):
-    """A rule that was broken, by which coordinate or chain, and its value."""
-
-    rule: Rule
-    position: int
-    value: float
-
-    def __str__(self) -> str:
-        number, statistic, relation, limit, of = self.rule
-        return f"rule {number} ({statistic} {relation} {limit:g}) fails at {of} {self.position}: {self.value:.4g}"
 
 
 class Errors(NamedTuple):
@@ -71,7 +42,7 @@ class Errors(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(Judged):
     """What is known of the quality of a sampled reference.
 
     Coordinates come in the order of the parameter vector. Standard errors are those of `monte_carlo_errors`;
@@ -90,48 +61,13 @@ class Certificate:
     draws: int
     origin: Origin
 
-    def failures(self) -> list[Failure]:
-        """List every broken rule with its coordinates or chains."""
-        return [
-            Failure(rule, position, value)
-            for rule in RULES
-            for position, value in enumerate(getattr(self, rule.statistic))
-            if not rule.passes(value)
-        ]
+    rules: ClassVar = RULES
+    advice: ClassVar = "raise draws or tune, or check the model"
 
-    def admit(self) -> "Certificate":
-        """Return the certificate itself if all rules are kept.
-
-        Raises
-        ------
-        InputError
-            Naming the first failure and counting the others.
-        """
-        failures = self.failures()
-        if failures:
-            others = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
-            raise InputError(f"reference refused: {failures[0]}{others}; raise draws or tune, or check the model")
-        return self
-
-    def to_json(self) -> str:
-        """Write as JSON."""
-        return TypeAdapter(Certificate).dump_json(self).decode()
-
-    @classmethod
-    def from_json(cls, text: str) -> "Certificate":
-        """Read what `to_json` wrote; neither arviz nor a sampler is needed.
-
-        Raises
-        ------
-        InputError
-            If the text is not a certificate.
-        """
-        try:
-            return TypeAdapter(cls).validate_json(text)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise InputError(f"not a certificate: {where}: {first['msg']}; sample the reference again") from None
+    def errors(self) -> str:
+        """Describe the largest Monte-Carlo errors in a line."""
+        largest = max(self.mean_error), max(self.sd_error), max(map(max, self.covariance_error))
+        return "largest Monte-Carlo errors: mean {:.2g}, sd {:.2g}, covariance entry {:.2g}".format(*largest)
 
 
 def certify(draws: Draws) -> Certificate:

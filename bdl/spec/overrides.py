@@ -30,6 +30,24 @@ def parse_override(text: str) -> dict[str, Any]:
     return changes
 
 
+def uncertified(benchmark: Benchmark) -> list[str]:
+    """List the overrides that let references be used whose draws broke a rule.
+
+    Raises
+    ------
+    InputError
+        If no entry has such a reference.
+    """
+    entries = [name for name, entry in benchmark.entries.items() if "uncertified" in _settings(entry)]
+    if not entries:
+        raise InputError(f"--uncertified: {benchmark.name} has no reference that may break a rule: leave it out")
+    return [f"entries.{name}.reference.uncertified=true" for name in entries]
+
+
+def _settings(entry: Entry) -> Mapping[str, Any]:
+    return entry.reference.settings if entry.reference else {}
+
+
 def fields_of(benchmark: Benchmark) -> dict[str, Any]:
     """Return the tree of everything that can be changed: the fields with defaults filled in."""
     tree = benchmark.model_dump(mode="json", exclude={"profile"})

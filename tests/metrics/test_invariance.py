@@ -56,6 +56,7 @@ FITS = {
     "labels": {
         "likelihood": {"name": "bernoulli"},
         "method": {"name": "laplace"},
+        "reference": {"name": "exact-gaussian"},
         "hyper": {"prior_precision": 1.0},
     },
 }

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from bdl.errors import InputError
-from bdl.references import cache
-from bdl.references.cache import Recipe, files, obtain, read, state, write
+from bdl.references import nuts
+from bdl.references.cache import files, obtain, read, state, write
 from bdl.references.mcmc import Draws, Origin, Regression, Settings
+from bdl.references.nuts import LinearRecipe
 
 pytest.importorskip("arviz_stats")
 
@@ -17,10 +18,10 @@ RNG = np.random.default_rng(0)
 X, Y = RNG.standard_normal((30, 2)), (RNG.random(30) < 0.5).astype(float)
 
 
-def recipe(**changes) -> Recipe:
+def recipe(**changes) -> LinearRecipe:
     given = {"x": X, "y": Y, "prior_precision": np.ones(2), "noise_precision": None} | changes
     settings = given.pop("settings", Settings(draws=1000))
-    return Recipe(Regression(**given), settings)
+    return LinearRecipe(Regression(**given), settings)
 
 
 def draws(seed: int = 0, scale: float = 1.0) -> Draws:
@@ -41,7 +42,7 @@ def calls(tmp_path, monkeypatch):
         made.append(regression)
         return draws(len(made))
 
-    monkeypatch.setattr(cache, "sample", fake)
+    monkeypatch.setattr(nuts, "sample", fake)
     return made
 
 
@@ -82,7 +83,7 @@ def test_arrays_of_other_shapes_have_other_keys():
     assert wide.x.tobytes() + wide.y.tobytes() + wide.prior_precision.tobytes() == (
         tall.x.tobytes() + tall.y.tobytes() + tall.prior_precision.tobytes()
     )
-    assert Recipe(wide, Settings()).key != Recipe(tall, Settings()).key
+    assert LinearRecipe(wide, Settings()).key != LinearRecipe(tall, Settings()).key
 
 
 def test_the_info_says_what_was_sampled_and_by_which_rules(calls):
@@ -130,7 +131,7 @@ def test_changed_files_are_refused(calls, which, change):
 
 
 def test_a_refused_reference_is_not_kept(calls, monkeypatch):
-    monkeypatch.setattr(cache, "sample", lambda regression, settings: draws(scale=0))
+    monkeypatch.setattr(nuts, "sample", lambda regression, settings: draws(scale=0))
     with pytest.raises(InputError, match=r"reference refused: rule 1 \(r_hat < 1.01\) fails at coordinate 0"):
         obtain(recipe())
     assert state(recipe()) == "missing"

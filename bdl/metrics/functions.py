@@ -1,0 +1,231 @@
+"""Distances of a posterior to the true one as distributions of functions, by samples of both at the test rows.
+
+The truth comes in groups of samples, (G, T, n): the chains of a sampled reference. The suffix ``floor`` is the distance
+between the odd groups and the even ones, about what an exact posterior would have; ``mcse`` is the jackknife's standard
+error (Efron & Tibshirani 1993, equation 11.5) over groups, and over blocks of the posterior's own samples.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import torch
+from annotated_types import Ge
+from torch import Tensor
+
+from bdl.metrics.base import MetricInfo
+from bdl.metrics.evaluation import Evaluation
+from bdl.metrics.predictions import summarise, tensors_of
+from bdl.posteriors import FullGaussian, kl_divergence
+
+Measure = Callable[[Tensor, Tensor], Tensor]
+"""Samples of a posterior (S, n) and of the truth (T, n) to a scalar."""
+
+BLOCKS = 8
+"""Of the posterior's own samples, for the jackknife."""
+
+
+def marginal_w2(f: Tensor, truth: Tensor) -> Tensor:
+    """2-Wasserstein distance of each marginal, as empirical distributions: (S, n), (T, n) -> (n,), in their unit.
+
+    In one dimension it is the distance of the quantile functions, here steps.
+    """
+    size = math.lcm(len(f), len(truth))
+    ends = [torch.arange(1, len(part) + 1) * (size // len(part)) for part in (f, truth)]
+    breaks = torch.cat(ends).unique()
+    widths = breaks.diff(prepend=breaks.new_zeros(1)).double() / size
+    steps = (part.sort(0).values[(breaks - 1) // (size // len(part))] for part in (f, truth))
+    difference = next(steps) - next(steps)
+    return (widths @ difference.square()).sqrt()
+
+
+def scaled_marginal_w2(f: Tensor, truth: Tensor) -> Tensor:
+    """`marginal_w2` in standard deviations of the truth, averaged over rows: a scalar."""
+    return (marginal_w2(f, truth) / truth.std(0)).mean()
+
+
+def mean_error(f: Tensor, truth: Tensor) -> Tensor:
+    """Root mean square over rows of the difference of the means, in standard deviations of the truth: a scalar."""
+    return ((f.mean(0) - truth.mean(0)) / truth.std(0)).square().mean().sqrt()
+
+
+def sd_ratio(f: Tensor, truth: Tensor) -> Tensor:
+    """Standard deviation over that of the truth, averaged over rows: a scalar."""
+    return _sd_ratios(f, truth).mean()
+
+
+def sd_error(f: Tensor, truth: Tensor) -> Tensor:
+    """Root mean square over rows of `sd_ratio` - 1: a scalar; 1 for a single function."""
+    return (_sd_ratios(f, truth) - 1).square().mean().sqrt()
+
+
+def sliced_w2(f: Tensor, truth: Tensor, slices: int) -> Tensor:
+    """`scaled_marginal_w2` of random combinations of all rows, standard-normal weights: a scalar.
+
+    It sees correlations (Bonneel, Rabin, Peyre & Pfister 2015, J. of Mathematical Imaging and Vision 51).
+    """
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.randn(f.shape[1], slices, generator=generator, dtype=torch.float64)
+    return scaled_marginal_w2(f @ weights, truth @ weights)
+
+
+def joint_kl(f: Tensor, truth: Tensor, noise: Tensor, inputs: int, sets: int) -> Tensor:
+    """KL(truth || posterior) of the targets at random sets of rows, as Gaussians, averaged over sets: nats, a scalar.
+
+    Parameters
+    ----------
+    f, truth
+        Samples of the function, (S, n) and (T, n).
+    noise
+        Variance of the targets about it, (n,).
+    inputs, sets
+        Rows of a set, all of them where there are fewer, and number of sets.
+    """
+    generator = torch.Generator().manual_seed(0)
+    ours, exact = ((part.mean(0), torch.cov(part.T, correction=0) + noise.diag()) for part in (f, truth))
+    divergences = []
+    for _ in range(sets):
+        rows = torch.randperm(f.shape[1], generator=generator)[:inputs]
+        pair = [FullGaussian.from_covariance(mean[rows], cov[rows][:, rows]) for mean, cov in (exact, ours)]
+        divergences.append(kl_divergence(*pair))
+    return torch.stack(divergences).mean()
+
+
+@dataclass(frozen=True)
+class FunctionW2:
+    """2-Wasserstein distance of the function's marginals, without the noise of targets (`scaled_marginal_w2`)."""
+
+    info: ClassVar = MetricInfo("W2 of functions", "standard deviations of the truth", "lower", "distance")
+
+    def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
+        """Score a fit."""
+        return _score(evaluation, scaled_marginal_w2)
+
+
+@dataclass(frozen=True)
+class FunctionMeanError:
+    """Error of the function's mean (`mean_error`)."""
+
+    info: ClassVar = MetricInfo("Error of means", "standard deviations of the truth", "lower", "distance")
+
+    def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
+        """Score a fit."""
+        return _score(evaluation, mean_error)
+
+
+@dataclass(frozen=True)
+class FunctionSdError:
+    """Error of the function's standard deviation (`sd_error`)."""
+
+    info: ClassVar = MetricInfo("Error of deviations", "relative", "lower", "distance")
+
+    def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
+        """Score a fit."""
+        return _score(evaluation, sd_error)
+
+
+@dataclass(frozen=True)
+class FunctionSdRatio:
+    """Standard deviation of the function over the true one (`sd_ratio`): below 1 is overconfident."""
+
+    info: ClassVar = MetricInfo("Ratio of deviations", "1 is right", "none", "distance")
+
+    def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
+        """Score a fit."""
+        return _score(evaluation, sd_ratio)
+
+
+@dataclass(frozen=True)
+class FunctionSlicedW2:
+    """2-Wasserstein distance of random combinations of the function's values (`sliced_w2`)."""
+
+    slices: Annotated[int, Ge(1)] = 100
+
+    info: ClassVar = MetricInfo("Sliced W2 of functions", "standard deviations of the truth", "lower", "distance")
+
+    def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
+        """Score a fit."""
+        return _score(evaluation, lambda f, truth: sliced_w2(f, truth, self.slices))
+
+
+@dataclass(frozen=True)
+class FunctionJointKl:
+    """KL divergence of joint predictions of targets at small sets of rows (`joint_kl`)."""
+
+    inputs: Annotated[int, Ge(1)] = 5
+    sets: Annotated[int, Ge(1)] = 100
+
+    info: ClassVar = MetricInfo("KL of joint predictions", "nats", "lower", "distance", task="regression")
+
+    def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
+        """Score a fit."""
+        f = evaluation.functions.truth.flatten(0, 1)
+        predictive = evaluation.model.likelihood.predictive(f.unsqueeze(-1), tensors_of(evaluation.hyper))
+        noise = predictive.variance.expand(f.shape).mean(0)
+        return _score(evaluation, lambda f, truth: joint_kl(f, truth, noise, self.inputs, self.sets))
+
+
+@dataclass(frozen=True)
+class FunctionTv:
+    """Total variation between the predictive probabilities of classes and the true ones, averaged over rows."""
+
+    info: ClassVar = MetricInfo("Total variation", "probability", "lower", "distance", task="classification")
+
+    def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
+        """Score a fit."""
+        return _score(evaluation, _of_probabilities(evaluation, lambda p, q: 0.5 * (p - q).abs().sum(-1).mean()))
+
+
+@dataclass(frozen=True)
+class FunctionAgreement:
+    """Share of the rows for which the most probable class is that of the truth."""
+
+    info: ClassVar = MetricInfo("Agreement", "share of rows", "higher", "distance", task="classification")
+
+    def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
+        """Score a fit."""
+
+        def alike(p: Tensor, q: Tensor) -> Tensor:
+            return (p.argmax(-1) == q.argmax(-1)).double().mean()
+
+        return _score(evaluation, _of_probabilities(evaluation, alike))
+
+
+def _sd_ratios(f: Tensor, truth: Tensor) -> Tensor:
+    return f.std(0, correction=0) / truth.std(0, correction=0)
+
+
+def _of_probabilities(evaluation: Evaluation, measure: Measure) -> Measure:
+    """Measure predictive probabilities, (n, C), instead of samples of the outputs."""
+    problem, y, hyper = evaluation.model, evaluation.tested.y, tensors_of(evaluation.hyper)
+
+    def probabilities(f: Tensor) -> Tensor:
+        return summarise(problem, f.unflatten(1, (len(y), problem.d_out)), y, hyper).probabilities
+
+    return lambda f, truth: measure(probabilities(f), probabilities(truth))
+
+
+def _score(evaluation: Evaluation, measure: Measure) -> dict[str, float]:
+    """Measure the distance to the truth, and how well it is known."""
+    ours, groups, drawn = evaluation.functions
+    whole = groups.flatten(0, 1)
+    squared = _jackknife(lambda rest: measure(ours, rest), groups)
+    if drawn:
+        squared = squared + _jackknife(lambda rest: measure(rest, whole), torch.stack(_blocks(ours)))
+    floor = measure(groups[::2].flatten(0, 1), groups[1::2].flatten(0, 1))
+    return {"": float(measure(ours, whole)), "mcse": float(squared.sqrt()), "floor": float(floor)}
+
+
+def _jackknife(distance: Callable[[Tensor], Tensor], groups: Tensor) -> Tensor:
+    """Square of the standard error by leaving out each group, (G, T, n)."""
+    count = len(groups)
+    kept = (torch.arange(count) != left_out for left_out in range(count))
+    found = torch.stack([distance(groups[rest].flatten(0, 1)) for rest in kept])
+    return (count - 1) * found.var(correction=0)
+
+
+def _blocks(f: Tensor) -> list[Tensor]:
+    """Cut samples into blocks of the same size; a remainder is left out."""
+    size = len(f) // BLOCKS
+    return list(f[: BLOCKS * size].split(size))

@@ -1,0 +1,153 @@
+"""Rules that chains over the parameters of a network must pass in function space before they count as the truth.
+
+Weights may be permuted without a change of the function, so chains need not agree in them. What is judged are the
+network's outputs at the test rows, and between and beyond them. R-hat and effective sample sizes are those of Vehtari,
+Gelman, Simpson, Carpenter & Buerkner (2021), Bayesian Analysis 16(2).
+"""
+
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bdl.errors import InputError
+from bdl.models.problem import Hyper, Problem
+from bdl.references.certificate import FEWEST_DRAWS, FloatArray, monte_carlo_errors
+from bdl.references.chains import Chains
+from bdl.references.judging import Judged, Rule
+from bdl.references.mcmc import Origin, optional
+
+CHECKS = (
+    Rule(1, "r_hat", "<", 1.01, "input"),
+    Rule(2, "bulk_ess", ">=", 400, "input"),
+    Rule(3, "tail_ess", ">=", 400, "input"),
+    Rule(4, "mean_error", "<", 0.1, "input"),
+    Rule(5, "sd_error", "<", 0.1, "input"),
+    Rule(6, "density_error", "<", 0.25, "test row"),
+    Rule(7, "divergences", "<", 0.005, "chain"),
+    Rule(8, "e_fmi", ">", 0.2, "chain"),
+    Rule(9, "agreement", "<", 5, "input"),
+)
+PAIRS, PLACES = 20, (-0.5, 0.5, 1.5)
+"""Pairs of test rows whose lines the grid follows, and its places there: beyond the one, between, beyond the other."""
+_VALUES_AT_ONCE = 2**22
+
+
+@dataclass(frozen=True)
+class FunctionCertificate(Judged):
+    """What is known of the quality of chains, as functions.
+
+    Inputs are the test rows, and after them the grid. Errors are Monte-Carlo standard errors: of mean and standard
+    deviation of the output, in its standard deviations, and of the log predictive density of a test row, in nats.
+    """
+
+    r_hat: tuple[float, ...]
+    bulk_ess: tuple[float, ...]
+    tail_ess: tuple[float, ...]
+    mean_error: tuple[float, ...]
+    sd_error: tuple[float, ...]
+    density_error: tuple[float, ...]
+    divergences: tuple[float, ...]
+    """Share of the trajectories that diverged."""
+    e_fmi: tuple[float, ...]
+    agreement: tuple[float, ...]
+    """Difference between chains that started at modes and chains that started in the prior, in standard errors: the
+    larger one of those of mean and standard deviation."""
+    chains: int
+    draws: int
+    gradients: int
+    """Evaluations of the log posterior and its gradient after warm-up."""
+    origin: Origin
+
+    rules: ClassVar = CHECKS
+    advice: ClassVar = "raise draws or tune, or measure against it nevertheless by --uncertified"
+
+    def errors(self) -> str:
+        """Describe the largest Monte-Carlo errors in a line."""
+        largest = max(self.mean_error), max(self.sd_error), max(self.density_error)
+        return "largest Monte-Carlo errors: mean {:.2g} sd, sd {:.2g} of it, log density {:.2g} nats".format(*largest)
+
+
+def grid(test: Tensor) -> Tensor:
+    """Lay inputs on lines through pairs of test rows, between and beyond them: (m, d) -> (60, d)."""
+    generator = np.random.default_rng(0)
+    first, second = (test[torch.from_numpy(generator.integers(len(test), size=PAIRS))] for _ in range(2))
+    return torch.cat([first + place * (second - first) for place in PLACES])
+
+
+def functions(problem: Problem, theta: FloatArray, x: Tensor) -> FloatArray:
+    """Evaluate the model at draws (C, S, D) and inputs (m, d): outputs as it sees the targets, (C, S, m, d_out)."""
+    flat = torch.from_numpy(theta.reshape(-1, theta.shape[-1]))
+    size = max(1, _VALUES_AT_ONCE // (len(x) * problem.widest))
+    values = torch.func.vmap(lambda one: problem.model(one, x, problem.d_out), chunk_size=size)(flat)
+    found: FloatArray = values.numpy().reshape(*theta.shape[:2], len(x), problem.d_out)
+    return found
+
+
+def certify_functions(problem: Problem, chains: Chains, x: Tensor, y: Tensor, hyper: Hyper) -> FunctionCertificate:
+    """Judge chains by the functions that they are.
+
+    Parameters
+    ----------
+    problem
+        The model and its likelihood.
+    chains
+        C chains of S draws.
+    x, y
+        Test rows as the model sees them, float64, (m, d) and (m,).
+    hyper
+        Hyper-parameters in the unit of `y`.
+
+    Returns
+    -------
+    FunctionCertificate
+        Whether good or bad: `FunctionCertificate.admit` refuses.
+
+    Raises
+    ------
+    InputError
+        If the chains are too short to be judged, one never moves, or arviz is not installed.
+    """
+    if chains.theta.shape[1] < FEWEST_DRAWS:
+        raise InputError(f"a certificate needs {FEWEST_DRAWS} draws of each chain: there are {chains.theta.shape[1]}")
+    stats = optional("arviz_stats.base").array_stats
+    axes = {"chain_axis": 0, "draw_axis": 1}
+    outputs = functions(problem, chains.theta, torch.cat([x, grid(x)]))
+    f = outputs.reshape(*outputs.shape[:2], -1)
+    if (stuck := ~(np.ptp(f, axis=1) > 0).all(1)).any():
+        raise InputError(f"chain {stuck.argmax()} never moves: the sampler failed, raise tune or check the model")
+    errors, sd = monte_carlo_errors(f), f.std((0, 1))
+    predictive = problem.likelihood.predictive(torch.from_numpy(outputs[:, :, : len(x)]), hyper)
+    densities = predictive.log_prob(y).numpy()
+    densities = np.exp(densities - densities.max((0, 1)))
+    return FunctionCertificate(
+        r_hat=_floats(stats.rhat(f, method="rank", **axes)),
+        bulk_ess=_floats(stats.ess(f, method="bulk", **axes)),
+        tail_ess=_floats(stats.ess(f, method="tail", prob=(0.05, 0.95), **axes)),
+        mean_error=_floats(errors.mean / sd),
+        sd_error=_floats(errors.sd / sd),
+        density_error=_floats(monte_carlo_errors(densities).mean / densities.mean((0, 1))),
+        divergences=_floats(chains.diverging.mean(1)),
+        e_fmi=_floats(stats.bfmi(chains.energy, **axes)),
+        agreement=_floats(_agreement(f, np.array([start == "mode" for start in chains.starts]))),
+        chains=f.shape[0],
+        draws=f.shape[1],
+        gradients=int(chains.steps.sum()),
+        origin=replace(chains.origin, versions=chains.origin.versions | {"arviz-stats": version("arviz-stats")}),
+    )
+
+
+def _agreement(f: FloatArray, of_modes: Any) -> FloatArray:
+    """Compare two kinds of chains: the larger difference of mean and standard deviation, in standard errors, (m,)."""
+    groups = f[of_modes], f[~of_modes]
+    errors = [monte_carlo_errors(group) for group in groups]
+    means, sds = ([getattr(group, moment)((0, 1)) for group in groups] for moment in ("mean", "std"))
+    by_mean = np.abs(means[0] - means[1]) / np.hypot(errors[0].mean, errors[1].mean)
+    return np.maximum(by_mean, np.abs(sds[0] - sds[1]) / np.hypot(errors[0].sd, errors[1].sd))
+
+
+def _floats(values: Any) -> tuple[float, ...]:
+    return tuple(float(f"{value:.5g}") for value in np.asarray(values, dtype=np.float64))
