@@ -57,6 +57,13 @@ def test_rows_outlive_the_process(store):
         assert again.rows("final", CELL) == [make_row()]
 
 
+def test_what_rows_were_made_with_is_remembered(store):
+    assert store.made is None
+    for made in ("one", "another"):
+        store.remember(made)
+        assert store.made == made
+
+
 def test_posteriors_are_kept_under_their_digest(store):
     posterior = DiagonalGaussian(torch.tensor([1.0, -2.0]), torch.tensor([0.5, 1e-42]))
     content = artefacts.encode(posterior, {"count": torch.tensor(3)})
