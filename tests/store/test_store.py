@@ -59,6 +59,7 @@ def test_rows_outlive_the_process(store):
 
 def test_what_rows_were_made_with_is_remembered(store):
     assert store.made is None
+    assert store.checkpoints == store.path.parent / "checkpoints"
     for made in ("one", "another"):
         store.remember(made)
         assert store.made == made
