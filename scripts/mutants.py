@@ -28,6 +28,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
@@ -47,7 +48,7 @@ PACKAGES = {
 }
 """Where a package has its files, and how many mutants are drawn from it."""
 TESTS = [f"tests/{name}" for name in ("methods", "metrics", "posteriors", "references", "store")]
-TESTS += ["tests/reports/test_verdicts.py", "tests/test_golden.py"]
+TESTS += ["tests/archive/test_folder.py", "tests/reports/test_verdicts.py", "tests/test_golden.py"]
 NEEDED = ("bdl", "tests", "scripts", "benchmarks", "docs", "pyproject.toml", "README.md", "CHANGELOG.md")
 PRELOADED = (
     "torch",
@@ -264,7 +265,7 @@ def _run(session: Any, items: list[Any], mutant: Mutant) -> int:
     for function in gc.get_objects():
         if type(function) is FunctionType and function.__code__.co_filename.endswith(f"/{mutant.file}"):
             function.__code__ = codes[function.__code__.co_qualname, function.__code__.co_firstlineno]
-    for item, following in zip(items, [*items[1:], None], strict=True):
+    for item, following in zip_longest(items, items[1:]):
         session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if session.testsfailed:
             return 1

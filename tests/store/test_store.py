@@ -131,6 +131,13 @@ def test_forgetting_removes_a_cell_and_nothing_else(store, other):
     assert store.fit_hash(CELL) == "new"
 
 
+def test_removing_rows_leaves_the_others_of_their_cell(store):
+    store.append([Outcome(make_row(split), (READING,)) for split in (0, 1, 2)])
+    store.remove([make_row(0), make_row(2)])
+    assert store.rows("final", CELL) == [make_row(1)]
+    assert store.readings(CELL) == [(1, READING)]
+
+
 def test_a_posterior_that_cannot_be_written_leaves_no_row(store):
     """Rows are written after the posteriors that they name."""
     (store.path.parent / "posteriors").write_text("in the way")
