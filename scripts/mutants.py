@@ -1,15 +1,19 @@
 """Change the package at one place at a time, and see whether a test fails.
 
 The changes are those of cosmic-ray's operators, drawn with a seed from the packages below, each of which has its
-number. First the tests of these packages run once, and what each of them executes is recorded. Then each mutant runs the tests
-that execute its line, the quickest first, in a process forked from one that has imported PyTorch and all the rest; for
-a line outside of functions these are the tests that execute anything of its file. The tests of the module run in any
-case, and golden trials where they reach the line. The tally is written after each mutant, and a later run goes on from
-it. A mutant that no test can kill is equivalent, which its "reason" says, written into the tally by hand; one with a
-reason is not tried again::
+number. First the tests of these packages run once, and what each of them executes is recorded. Then each mutant runs
+the tests that execute its statement, the quickest first, golden trials among them, and in any case those of its module.
+Outside of functions these are the tests that execute anything of the file. All happens in a copy, and in forks of a
+process that has imported and collected everything: a mutant is put into the functions that are there, or, outside of
+functions, imported anew.
+
+The tally is written after each mutant, and a later run goes on from it. One that no test can kill is equivalent:
+"reason" says why, is written into the tally by hand, and stays::
 
     python scripts/mutants.py --output results/faults/mutants.json
     python scripts/mutants.py --output results/faults/mutants.json --again    try the survivors again
+
+What was recorded is kept in the folder ``--work``; an empty one records anew, as is needed when the package changed.
 """
 
 import argparse
@@ -33,10 +37,6 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
-from cosmic_ray.ast import ast_nodes, get_ast
-from cosmic_ray.mutating import mutate_code
-from cosmic_ray.plugins import get_operator
-
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = {
     "methods": ("bdl/methods/*.py", 160),
@@ -50,16 +50,7 @@ PACKAGES = {
 TESTS = [f"tests/{name}" for name in ("methods", "metrics", "posteriors", "references", "store")]
 TESTS += ["tests/archive/test_folder.py", "tests/reports/test_verdicts.py", "tests/test_golden.py"]
 NEEDED = ("bdl", "tests", "scripts", "benchmarks", "docs", "pyproject.toml", "README.md", "CHANGELOG.md")
-PRELOADED = (
-    "torch",
-    "pandas",
-    "scipy.stats",
-    "sklearn.linear_model",
-    "mlflow",
-    "optuna",
-    "matplotlib.pyplot",
-    "pytest",
-)
+PRELOADED = ("torch", "pandas", "scipy.stats", "sklearn.linear_model", "mlflow", "optuna", "matplotlib.pyplot")
 """What takes long to import, and is no part of the package."""
 OPERATORS = [
     *("AddNot", "ExceptionReplacer", "NumberReplacer", "ReplaceAndWithOr", "ReplaceOrWithAnd", "ZeroIterationForLoop"),
@@ -71,7 +62,7 @@ OPERATORS = [
     *(f"ReplaceComparisonOperator_{pair}" for pair in ("GtE_Lt", "LtE_Gt", "Eq_NotEq", "NotEq_Eq", "Is_IsNot")),
     "ReplaceComparisonOperator_IsNot_Is",
 ]
-"""Of cosmic-ray's, those whose mutants are not refused by the first call, as a shift of floats would be."""
+"""Those of cosmic-ray whose mutants do not fail at the first call, as a shift of floats would."""
 
 
 class Mutant(NamedTuple):
@@ -99,6 +90,10 @@ class Mutant(NamedTuple):
 
 def mutants(file: str) -> Iterator[Mutant]:
     """Make all mutants of a file."""
+    from cosmic_ray.ast import ast_nodes, get_ast
+    from cosmic_ray.mutating import mutate_code
+    from cosmic_ray.plugins import get_operator
+
     text = (ROOT / file).read_text("utf-8")
     nodes, alike = list(ast_nodes(get_ast(text))), Counter[tuple[str, str]]()
     for name in OPERATORS:
@@ -130,15 +125,19 @@ class Recorder:
         self.seconds = Counter[str]()
 
     def pytest_sessionstart(self) -> None:
+        """Begin before anything of the package is imported."""
         self.coverage.start()
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Name the test that begins."""
         self.coverage.switch_context(nodeid)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
+        """Add the time of set-up, test and tear-down."""
         self.seconds[report.nodeid] += report.duration
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """Keep what was recorded if no test failed."""
         self.coverage.stop()
         if not exitstatus:
             self.coverage.save()
@@ -242,6 +241,7 @@ class Trials:
         self.record, self.mutants, self.done = record, mutants, done
 
     def pytest_runtestloop(self, session: Any) -> bool:
+        """Try one mutant after the other."""
         for mutant in self.mutants:
             items, seconds = self.record.related(mutant, session.items)
             with self.record.changed(mutant):
@@ -256,6 +256,7 @@ class Related:
         self.record, self.mutant = record, mutant
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        """Leave out the others."""
         items[:], _ = self.record.related(self.mutant, items)
 
 
