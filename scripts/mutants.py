@@ -48,7 +48,12 @@ PACKAGES = {
 }
 """Where a package has its files, and how many mutants are drawn from it."""
 TESTS = [f"tests/{name}" for name in ("methods", "metrics", "posteriors", "references", "store")]
-TESTS += ["tests/archive/test_folder.py", "tests/reports/test_verdicts.py", "tests/test_golden.py"]
+TESTS += [
+    "tests/archive/test_folder.py",
+    "tests/spec/test_declared.py",
+    "tests/reports/test_verdicts.py",
+    "tests/test_golden.py",
+]
 NEEDED = ("bdl", "tests", "scripts", "benchmarks", "docs", "pyproject.toml", "README.md", "CHANGELOG.md")
 PRELOADED = ("torch", "pandas", "scipy.stats", "sklearn.linear_model", "mlflow", "optuna", "matplotlib.pyplot")
 """What takes long to import, and is no part of the package."""
@@ -86,6 +91,14 @@ class Mutant(NamedTuple):
     def statement(self) -> range:
         """The lines of the statement that it is in; none outside of functions."""
         return statement_of((ROOT / self.file).read_text("utf-8"), self.line)
+
+    @property
+    def tests(self) -> list[str]:
+        """What the names of tests contain that run in any case; declarations are tested by contracts and registries."""
+        path = Path(self.file)
+        declared = [f"/{path.parent.name}/test_{what}" for what in ("contract", "registry")]
+        declared += ["/test_declared", "/test_verdicts"]
+        return [f"/test_{path.stem}", *(() if self.statement else declared)]
 
 
 def mutants(file: str) -> Iterator[Mutant]:
@@ -203,10 +216,11 @@ class Record:
         sys.dont_write_bytecode = True  # of a mutant, which would be taken for the file
 
     def related(self, mutant: Mutant, items: Iterable[Any]) -> tuple[list[Any], float]:
-        """Choose the tests of a mutant, the quickest first; return their seconds, too, 0 for one that is new."""
+        """Choose the tests of a mutant, new ones first, then the quickest; return their seconds, too."""
         seconds: dict[str, float] = json.loads(Path("seconds.json").read_text("utf-8"))
-        reached, own = self.reached(mutant), f"/test_{Path(mutant.file).stem}"
-        chosen = [item for item in items if item.nodeid in reached or own in item.nodeid]
+        reached = self.reached(mutant)
+        reached |= {item.nodeid for item in items if item.nodeid not in seconds}
+        chosen = [item for item in items if item.nodeid in reached or any(own in item.nodeid for own in mutant.tests)]
         chosen.sort(key=lambda item: seconds.get(item.nodeid, 0.0))
         return chosen, sum(seconds.get(item.nodeid, 0.0) for item in chosen)
 
@@ -221,8 +235,10 @@ class Record:
 
     def files(self, mutant: Mutant) -> list[str]:
         """List the files with tests of a mutant."""
-        own = Path("tests").glob(f"**/test_{Path(mutant.file).stem}*.py")
-        return sorted({name.partition("::")[0] for name in self.reached(mutant)} - {""} | {str(path) for path in own})
+        own = {
+            str(path) for path in Path("tests").rglob("test_*.py") if any(word in str(path) for word in mutant.tests)
+        }
+        return sorted({name.partition("::")[0] for name in self.reached(mutant)} - {""} | own)
 
     @contextmanager
     def changed(self, mutant: Mutant) -> Iterator[None]:
