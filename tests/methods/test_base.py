@@ -68,6 +68,7 @@ def test_a_direct_method_yields_once():
     assert updates == 0
     assert posterior.loc.tolist() == [7.0] * 3
     assert not Once.course
+    assert Once().draws == 0
 
 
 def test_minibatches_are_stacked_where_there_is_one():

@@ -72,7 +72,7 @@ def test_exact_is_scikit_learn_with_lapack():
     np.testing.assert_allclose(ours.covariance(), theirs.get_covariance(), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("count", [400, 9])
+@pytest.mark.parametrize("count", [400, 9, 6])
 def test_randomised_is_scikit_learn_at_its_defaults(count):
     """From the moments alone: the sketches depend on nothing else."""
     x = data(count)

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import OptimizeResult
 
 from bdl.errors import InputError
+from bdl.methods import fa_elbo
 from bdl.methods.fa_elbo import FactorAnalysisElbo
 from bdl.methods.fa_optimum import FactorAnalysisOptimum
 from bdl.models.likelihoods import Bernoulli, Gaussian
@@ -66,6 +68,25 @@ def test_at_the_optimum_the_marginal_conditions_hold():
     assert inner.sum() == 3
     np.testing.assert_allclose(ratio[inner], 1, rtol=1e-4)
     assert ratio[~inner] < 0.9
+
+
+@pytest.mark.parametrize("steep", [0, 1, 5, 6])
+def test_a_failed_line_search_is_taken_up_again_where_it_ended(monkeypatch, steep):
+    """The best of two descents is, five times at most; each descent of the stub goes down by one."""
+    begun = []
+
+    def descend(cost, start, options, bounds):
+        begun.append(start[0])
+        return OptimizeResult(x=start - 1, fun=start[0], jac=np.array([1.0 if len(begun) < 2 + steep else 1e-4]))
+
+    monkeypatch.setattr(fa_elbo, "descend", descend)
+    starts = [torch.tensor([value], dtype=torch.float64) for value in (7.0, 5.0)]
+    if steep <= 5:
+        assert fa_elbo.lowest(lambda x: x, starts, []) == 4 - steep
+    else:
+        with pytest.raises(InputError, match="fa-elbo has not converged"):
+            fa_elbo.lowest(lambda x: x, starts, [])
+    assert begun == [7, *range(5, 4 - min(steep, 5), -1)]
 
 
 @pytest.mark.parametrize(

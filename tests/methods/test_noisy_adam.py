@@ -26,6 +26,7 @@ def test_two_updates_by_hand():
     method = NoisyAdam(betas=(0.8, 0.95), damping=0.01, initial_scale=0.5)
     generator = torch.Generator().manual_seed(0)
     state = method.init(problem, normals(method.init_noise(problem), generator))
+    assert method.posterior(state).variance().tolist() == [1.0] * 3  # the prior's is not known yet
     mu, m, f = state.mu.numpy(), np.zeros(3), np.zeros(3)
     lam, rate = 0.7, 0.05
     gin = lam * ALPHA / n

@@ -37,6 +37,7 @@ def test_three_updates_by_hand(name, momentum, initial_precision):
     given = hyper | {"learning_rate": torch.tensor(0.05, dtype=torch.float64)}
     generator = torch.Generator().manual_seed(0)
     state = method.init(problem, normals(method.init_noise(problem), generator))
+    assert method.posterior(state).variance().tolist() == [1 / initial_precision] * 3
     c = 1 if name == "vprop" else n
     mu, m, s = state.mu.numpy(), np.zeros(3), (np.maximum(initial_precision, ALPHA) - ALPHA) / c
     for t in (1, 2, 3):

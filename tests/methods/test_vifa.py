@@ -38,16 +38,16 @@ def moved(target, method, generator, rate: float):
     return grads, {name: after.params[name] - state.params[name] for name in GROUPS}
 
 
-@pytest.mark.parametrize("rank", [1, 2, 5])
-def test_initial_state(generator, rank):
-    """c = 0, psi = 1, and the F of noise = F R with F^T F = I and R upper triangular."""
-    problem, method = Problem(Linear(), Gaussian(), d_in=4), Vifa(latent_dim=rank)
+@pytest.mark.parametrize(("rank", "std"), [(1, 1.0), (2, 0.5), (5, 3.0)])
+def test_initial_state(generator, rank, std):
+    """c = 0, psi = std^2, and the F of noise = F R with F^T F = I and R upper triangular."""
+    problem, method = Problem(Linear(), Gaussian(), d_in=4), Vifa(latent_dim=rank, initial_std=std)
     shapes = method.init_noise(problem)
     assert shapes == {"F": (5, rank)}
     noise = normals(shapes, generator)
     loc, factors, diag = method.posterior(method.init(problem, noise))
     assert torch.equal(loc, torch.zeros(5, dtype=torch.float64))
-    assert torch.equal(diag, torch.ones(5, dtype=torch.float64))
+    torch.testing.assert_close(diag, torch.full((5,), std**2, dtype=torch.float64), rtol=1e-14, atol=0)
     torch.testing.assert_close(factors.T @ factors, torch.eye(rank, dtype=torch.float64), rtol=0, atol=1e-14)
     upper = factors.T @ noise["F"]
     torch.testing.assert_close(upper.tril(-1), torch.zeros_like(upper), rtol=0, atol=1e-14)

@@ -301,6 +301,13 @@ def test_the_floor_is_the_distance_of_the_truth_to_a_sample():
         assert error < 0.1 * expected.mean()
 
 
+def test_the_floor_is_half_the_root_mean_square_over_the_ways_to_halve():
+    """Chains of constant 0, 1, 3 and 7: means of halves are 4.5, 2.5 and 1.5 apart."""
+    chains = tensor(0.0, 1.0, 3.0, 7.0).reshape(4, 1, 1).expand(4, 6, 1)
+    floor = noise_floor(lambda ours, reference: (ours[0] - reference[0]).abs().sum(), chains)
+    assert floor.item() == pytest.approx(0.5 * math.sqrt((4.5**2 + 2.5**2 + 1.5**2) / 3), rel=1e-12)
+
+
 @pytest.mark.parametrize("shape", [(3, 10, 2), (0, 10, 2)])
 def test_a_floor_needs_chains_that_can_be_halved(shape):
     with pytest.raises(InputError, match="even C"):

@@ -114,7 +114,10 @@ def by_hand(score, p: np.ndarray, y: np.ndarray, kept: int) -> float:
     }[score]
 
 
-@pytest.mark.parametrize("labels", [[1, 0, 1, 1, 0, 1, 0, 1], [0] * 8, [1] * 8, [0, 0, 1, 0, 0, 1, 1, 0]])
+@pytest.mark.parametrize(
+    "labels",
+    [[1, 0, 1, 1, 0, 1, 0, 1], [0] * 8, [1] * 8, [0, 0, 1, 0, 0, 1, 1, 0], [1, 1, 0, 1, 1, 0, 1, 1], [0, 1, 0, 0] * 2],
+)
 @pytest.mark.parametrize("kept", range(1, 9))
 @pytest.mark.parametrize("score", [Accuracy, Precision, Recall, F1, Auroc])
 def test_tied_rows_are_averaged_over_all_their_orders(score, kept, labels):

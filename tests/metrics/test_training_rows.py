@@ -36,6 +36,12 @@ def test_no_row_is_drawn_twice():
     assert scored("training_error_pct", [1.0] * 4, [1.0, 0.0, 0.0, 0.0], 3) in (pytest.approx(200 / 3), 100)
 
 
+def test_the_rows_that_are_drawn_are_part_of_the_score():
+    """The digits of published tables rest on them."""
+    errors = torch.eye(10).tolist()
+    assert [i for i in range(10) if scored("training_error_pct", [-1.0] * 10, errors[i], 3)] == [1, 4, 7]
+
+
 def test_nll_by_hand():
     found = scored("training_nll", [2.0, -1.0], [1.0, 1.0], 10)
     expected = (torch.tensor([2.0, -1.0]).sigmoid().log().mean()).item()

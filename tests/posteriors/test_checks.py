@@ -74,6 +74,7 @@ BAD, UNITS = torch.tensor([1.0, 0.0]), torch.tensor([0, 1])
         (Point(ONE * torch.inf), "loc has values that are not finite"),
         (LastLayer(ONE, torch.eye(2)), "precision_root must be a Cholesky factor"),
         (LastLayer(TWO, -torch.eye(2)), "precision_root must be a Cholesky factor"),
+        (LastLayer(TWO, torch.zeros(1, 1)), "precision_root must be a Cholesky factor"),
         (Scaled(TWO, TWO, ONE, ONE, UNITS.unsqueeze(0) + 1), "source must be in 0 to 1, the number of scales"),
         (Scaled(TWO, TWO, ONE, -ONE, UNITS.unsqueeze(0)), "log_var must be positive"),
         (Scaled(TWO, TWO, ONE, ONE, UNITS), r"source has shape \(2,\): give it shape \(2, 2\)"),

@@ -138,6 +138,18 @@ def test_a_strongly_skewed_posterior():
     np.testing.assert_allclose(truth.covariance, covariance, rtol=1e-8)
 
 
+def test_a_grid_has_as_many_points_as_its_limit_and_no_more(monkeypatch):
+    ends = torch.tensor([[1.0, 1.5], [0.5, 1.0]])
+    monkeypatch.setattr(grid, "MOST_POINTS", 24)
+    points = grid._grid(ends, 0.5)
+    assert points.shape == (6, 4, 2)
+    assert points[0, 0].tolist() == [-1.0, -0.5]
+    assert points[-1, -1].tolist() == [1.5, 1.0]
+    monkeypatch.setattr(grid, "MOST_POINTS", 23)
+    with pytest.raises(InputError, match="for 23 points: raise prior_precision"):
+        grid._grid(ends, 0.5)
+
+
 def test_many_rows():
     x, y = logistic_data()
     truth = GridReference().fit(LOGISTIC, torch.from_numpy(x), torch.from_numpy(y), hyper(prior_precision=0.01))

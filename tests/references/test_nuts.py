@@ -10,6 +10,8 @@ from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
+from bdl.references import nuts
+from bdl.references.cache import Sampled
 from bdl.references.linear import ConjugateReference
 from bdl.references.nuts import NutsReference
 
@@ -46,6 +48,15 @@ def test_every_linear_model_with_one_output_is_taken():
     """The registered names are the classes that the check knows."""
     for likelihood in ("gaussian", "bernoulli"):
         NutsReference().check(Problem(MODELS.get("linear")(), LIKELIHOODS.get(likelihood)(), 3))
+
+
+def test_the_truth_has_the_moments_of_all_chains(monkeypatch):
+    theta = np.random.default_rng(0).standard_normal((4, 9, 3)) + np.arange(4)[:, None, None]
+    monkeypatch.setattr(nuts, "obtain", lambda recipe: Sampled(theta, None))
+    problem = Problem(Linear(bias=False), Bernoulli(), 3)
+    truth = NutsReference().fit(problem, X, LABELS, {"prior_precision": ALPHA})
+    np.testing.assert_allclose(truth.mean, theta.reshape(-1, 3).mean(0), rtol=1e-12)
+    np.testing.assert_allclose(truth.covariance, np.cov(theta.reshape(-1, 3).T), rtol=1e-12)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import torch
 
 from bdl.errors import InputError
 from bdl.posteriors import DiagonalGaussian, Dropout, Empirical, FactorAnalysis, FullGaussian, LowRankPrecision
-from bdl.store.artefacts import encode, read, write
+from bdl.store.artefacts import encode, is_whole, read, write
 
 LOC = torch.tensor([0.1, -2.0, 1e-30], dtype=torch.float64)
 FACTORS = torch.arange(6, dtype=torch.float64).view(3, 2) / 7
@@ -51,6 +51,19 @@ def test_the_name_is_the_digest_of_the_file(tmp_path):
     (file,) = (tmp_path / "new" / "folder").iterdir()
     assert file.name == f"{sha}.safetensors"
     assert sha == hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("buffers", [{}, BUFFERS], ids=["pure", "buffers"])
+def test_a_file_is_whole_at_the_length_of_its_header(tmp_path, buffers):
+    sha = write(tmp_path, encode(POSTERIORS[1], buffers))
+    assert is_whole(tmp_path, sha)
+    (file,) = tmp_path.iterdir()
+    content = file.read_bytes()
+    for other in (content[:-1], content + b"x", content[:20], b""):
+        file.write_bytes(other)
+        assert not is_whole(tmp_path, sha)
+    file.unlink()
+    assert not is_whole(tmp_path, sha)
 
 
 def test_other_programs_can_read_it(tmp_path):

@@ -57,6 +57,14 @@ def test_rows_outlive_the_process(store):
         assert again.rows("final", CELL) == [make_row()]
 
 
+def test_what_rows_were_made_with_is_remembered(store):
+    assert store.made is None
+    assert store.checkpoints == store.path.parent / "checkpoints"
+    for made in ("one", "another"):
+        store.remember(made)
+        assert store.made == made
+
+
 def test_posteriors_are_kept_under_their_digest(store):
     posterior = DiagonalGaussian(torch.tensor([1.0, -2.0]), torch.tensor([0.5, 1e-42]))
     content = artefacts.encode(posterior, {"count": torch.tensor(3)})
@@ -121,6 +129,13 @@ def test_forgetting_removes_a_cell_and_nothing_else(store, other):
     store.claim(CELL, "new")
     store.append([Outcome(make_row(), (READING,))])
     assert store.fit_hash(CELL) == "new"
+
+
+def test_removing_rows_leaves_the_others_of_their_cell(store):
+    store.append([Outcome(make_row(split), (READING,)) for split in (0, 1, 2)])
+    store.remove([make_row(0), make_row(2)])
+    assert store.rows("final", CELL) == [make_row(1)]
+    assert store.readings(CELL) == [(1, READING)]
 
 
 def test_a_posterior_that_cannot_be_written_leaves_no_row(store):

@@ -1,0 +1,57 @@
+"""Defaults and limits of all settings, and what metrics say of themselves: files and tables rest on them.
+
+A file leaves out what is as by default, so that a changed default changes what it says. What is meant to change is
+written to ``declared.json`` by ``python tests/spec/test_declared.py``.
+"""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bdl.methods import METHODS
+from bdl.metrics import METRICS
+from bdl.models import LIKELIHOODS, MODELS, PRIORS
+from bdl.references import REFERENCES
+from bdl.training.schedule import RATES
+
+FILE = Path(__file__).with_name("declared.json")
+STORED = json.loads(FILE.read_text("utf-8"))
+REGISTRIES = {one.kind: one for one in (METHODS, METRICS, MODELS, LIKELIHOODS, PRIORS, REFERENCES, RATES)}
+COMPONENTS = [f"{kind}:{name}" for kind, registry in REGISTRIES.items() for name in registry.builtin]
+
+
+def bare(schema: Any) -> Any:
+    """Leave out the words of a schema."""
+    if isinstance(schema, dict):
+        return {key: bare(value) for key, value in schema.items() if key not in ("title", "description")}
+    return [bare(value) for value in schema] if isinstance(schema, list) else schema
+
+
+def declared(component: str) -> dict[str, Any]:
+    """Read the settings of a component from its annotations, and the facts of a metric."""
+    kind, name = component.split(":")
+    found: dict[str, Any] = bare(REGISTRIES[kind].adapter(name).json_schema().get("properties", {}))
+    return found | ({"info": asdict(METRICS.get(name).info)} if kind == "metric" else {})
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_defaults_and_limits_are_those_that_files_rest_on(component):
+    assert declared(component) == STORED[component]
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_settings_cannot_be_changed(component):
+    kind, name = component.split(":")
+    assert REGISTRIES[kind].get(name).__dataclass_params__.frozen
+
+
+def test_what_is_declared_is_registered():
+    assert list(STORED) == COMPONENTS
+
+
+if __name__ == "__main__":
+    lines = [f"  {json.dumps(component)}: {json.dumps(declared(component))}" for component in COMPONENTS]
+    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
