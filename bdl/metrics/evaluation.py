@@ -1,9 +1,9 @@
 """One fit as its scores see it: everything is computed when it is asked for, and once."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,10 +12,14 @@ from bdl.errors import InputError
 from bdl.metrics.predictions import Draws, Examples, Predictions, outputs, predict, tensors_of
 from bdl.models.problem import Problem
 from bdl.posteriors.base import Posterior
+from bdl.posteriors.point import Point
 from bdl.posteriors.tensors import as_type
 from bdl.references.base import Truth
 
 _CPU = torch.device("cpu")
+
+At = Literal["samples", "mean"]
+"""Parameters that predict: samples of the posterior, or its mean alone."""
 
 
 class Moments(NamedTuple):
@@ -90,6 +94,14 @@ class Evaluation:
         found = self.predicted or self.predict(self.tested, Draws(self.samples, self.key))
         return as_type(found, torch.float64, _CPU)
 
+    def at(self, where: At) -> "Evaluation":
+        """Return what a score is to look at: this evaluation, or that of the posterior's mean alone."""
+        return self._at_mean if where == "mean" else self
+
+    @cached_property
+    def _at_mean(self) -> "Evaluation":
+        return replace(self, posterior=Point(as_type(self.posterior, torch.float32).mean()), predicted=None)
+
     @cached_property
     def moments(self) -> Moments:
         """Mean and covariance of the posterior, on the CPU."""
@@ -157,4 +169,4 @@ class Evaluation:
         return self.trained.x
 
 
-__all__ = ["Draws", "Evaluation", "Examples", "Moments", "Predictions"]
+__all__ = ["At", "Draws", "Evaluation", "Examples", "Moments", "Predictions"]
