@@ -13,6 +13,8 @@ from bdl.reports.verdicts import LEVEL, NO_PAPER, WITHHELD
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bdl.spec import Benchmark
+
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 BETTER = {
     "lower": ", ↓ lower is better",
@@ -72,6 +74,17 @@ def measure(label: str) -> str:
 def heading(label: str) -> str:
     """Write a metric as `measure` does, with its direction if it has one."""
     return measure(label) + BETTER[info(label).direction]
+
+
+def on_training_rows(label: str, labels: Iterable[str]) -> str | None:
+    """Return which of some metrics scores training rows as this one scores new rows; None without one."""
+    names = f"{label}_training", f"training_{label.removeprefix('test_')}"
+    return next((str(other) for other in labels if other in names), None)
+
+
+def repeats(benchmark: "Benchmark") -> str:
+    """Count what means are taken over: splits, or repeats on one split."""
+    return f"{benchmark.splits} {'splits' if benchmark.preparation.split == 'published' else 'repeats on one split'}"
 
 
 def matches(cells: Sequence[Cell]) -> str:
