@@ -22,6 +22,7 @@ from bdl.execution.rehearsal import explained, rehearse
 from bdl.plan import initial_check, planning, truths
 from bdl.plan.cell import Cell
 from bdl.plan.truths import Reference
+from bdl.publishing.bounds import bound_notes
 from bdl.publishing.outcome import mirror_run, publish, tables
 from bdl.reports.papers import paper_values
 from bdl.spec import Variant
@@ -190,6 +191,7 @@ def _hand_over(asked: Variant, store: Store, results: Path, seconds: float, uri:
     """Publish what the store has, show its tables, and mirror it."""
     found, artifacts = publish(asked, store, results, seconds)
     console.print(tables(found, "rich"))
+    _say((f"{note.dataset}/{note.entry}: {note.text}" for note in bound_notes(found.benchmark, found.rows)), console)
     if asked.name:
         again = asked.command("table", results)
         _say([f"kept apart from the protocol, in {store.path.parent}; see it with: {again}"], console)

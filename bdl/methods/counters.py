@@ -11,6 +11,7 @@ class StepCounters(NamedTuple):
     ended: bool  # Whether this update is the last of an epoch
     per_epoch: float
     """Updates of an epoch; not a whole number where an update takes minibatches of two epochs. 0 without epochs."""
+    total: int = 0  # Updates of the whole fit; 0 where nothing counts them
 
     @property
     def epoch(self) -> int:

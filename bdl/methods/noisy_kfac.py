@@ -76,13 +76,17 @@ class NoisyKfac(WeightedDivergence):
     statistics_weight
         Weight b of a minibatch in the statistics.
     damping
-        Extrinsic damping, beyond that of the prior.
+        Extrinsic damping, beyond that of the prior; None makes it a hyper-parameter, which can be searched.
     """
 
     statistics_every: Annotated[int, Ge(1)] = 10
     inverses_every: Annotated[int, Ge(1)] = 100
     statistics_weight: Annotated[float, Gt(0), Le(1)] = 0.05
-    damping: Annotated[float, Ge(0)] = 0.0
+    damping: Annotated[float, Ge(0)] | None = 0.0
+
+    @property
+    def hyper(self) -> tuple[str, ...]:
+        return (*super().hyper, "damping") if self.damping is None else super().hyper
 
     def check(self, problem: Problem) -> None:
         _layered(problem)
@@ -151,7 +155,8 @@ class NoisyKfac(WeightedDivergence):
         state = _observed(state, seen, b)
         share = hyper["kl_weight"] / batches.n
         gin = share * problem.prior_precision(hyper)
-        axes = tuple(axes_of(A, S, gin, gin + self.damping, share) for A, S in state.factors)
+        damping = hyper["damping"] if self.damping is None else self.damping
+        axes = tuple(axes_of(A, S, gin, gin + damping, share) for A, S in state.factors)
         both = tuple(zip(state.axes, axes, strict=True))
         W, means = ([turned(M, *pair) for M, pair in zip(blocks, both, strict=True)] for blocks in (W, state.means))
         seen = [layer._replace(turned=layer.a @ own.U) for layer, own in zip(seen, axes, strict=True)]

@@ -9,29 +9,45 @@ from annotated_types import Ge
 from torch import Tensor
 
 from bdl.metrics.base import MetricInfo
-from bdl.metrics.evaluation import Evaluation
+from bdl.metrics.evaluation import At, Evaluation
 
 
 @dataclass(frozen=True)
 class Error:
-    """Fraction of the test rows whose most probable class is not the label; the first class wins a tie."""
+    """Fraction of the test rows whose most probable class is not the label; the first class wins a tie.
+
+    Parameters
+    ----------
+    at
+        Parameters that predict: samples of the posterior, or its mean alone.
+    """
+
+    at: At = "samples"
 
     info: ClassVar = MetricInfo("Error", "fraction of test points", "lower", "predictive", "classification")
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
-        return float((1 - _hits(evaluation)).mean())
+        return float((1 - _hits(evaluation.at(self.at))).mean())
 
 
 @dataclass(frozen=True)
 class ErrorPercent:
-    """`Error` in percent, as papers print it (SLANG paper 2018, Table 3)."""
+    """`Error` in percent, as papers print it (SLANG paper 2018, Table 3).
+
+    Parameters
+    ----------
+    at
+        As for `Error`.
+    """
+
+    at: At = "samples"
 
     info: ClassVar = MetricInfo("Test error", "%", "lower", "predictive", "classification")
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
-        return 100 * Error()(evaluation)
+        return 100 * Error(self.at)(evaluation)
 
 
 @dataclass(frozen=True)

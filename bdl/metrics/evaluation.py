@@ -1,9 +1,9 @@
 """One fit as its scores see it: everything is computed when it is asked for, and once."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,10 +13,14 @@ from bdl.metrics.predictions import Draws, Examples, Predictions, outputs, predi
 from bdl.models.problem import Problem
 from bdl.posteriors import Empirical, FullGaussian
 from bdl.posteriors.base import Posterior
+from bdl.posteriors.point import Point
 from bdl.posteriors.tensors import as_type
 from bdl.references.base import Truth
 
 _CPU = torch.device("cpu")
+
+At = Literal["samples", "mean"]
+"""Parameters that predict: samples of the posterior, or its mean alone."""
 
 
 class Moments(NamedTuple):
@@ -105,6 +109,14 @@ class Evaluation:
         """
         found = self.predicted or self.predict(self.tested, Draws(self.samples, self.key))
         return as_type(found, torch.float64, _CPU)
+
+    def at(self, where: At) -> "Evaluation":
+        """Return what a score is to look at: this evaluation, or that of the posterior's mean alone."""
+        return self._at_mean if where == "mean" else self
+
+    @cached_property
+    def _at_mean(self) -> "Evaluation":
+        return replace(self, posterior=Point(as_type(self.posterior, torch.float32).mean()), predicted=None)
 
     @cached_property
     def moments(self) -> Moments:
@@ -197,4 +209,4 @@ class Evaluation:
         return self.trained.x
 
 
-__all__ = ["Draws", "Evaluation", "Examples", "Moments", "Predictions"]
+__all__ = ["At", "Draws", "Evaluation", "Examples", "Moments", "Predictions"]

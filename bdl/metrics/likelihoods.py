@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bdl.metrics.base import MetricInfo
-from bdl.metrics.evaluation import Evaluation
+from bdl.metrics.evaluation import At, Evaluation
 
 
 @dataclass(frozen=True)
@@ -14,13 +14,20 @@ class Nmll:
 
     The mean over points of -log (1/S) sum_s p(y_i | theta_s), a mixture for each point on its own (VIFA paper 2023,
     section 4.2.1).
+
+    Parameters
+    ----------
+    at
+        Parameters that predict: samples of the posterior, or its mean alone.
     """
+
+    at: At = "samples"
 
     info: ClassVar = MetricInfo("NMLL", "nats per test point", "lower", "predictive", "regression", margin=0.05)
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
-        return -float(evaluation.predictions.log_likelihood.mean())
+        return -float(evaluation.at(self.at).predictions.log_likelihood.mean())
 
 
 @dataclass(frozen=True)
@@ -42,10 +49,18 @@ class JointNll:
 
 @dataclass(frozen=True)
 class Nll:
-    """Negative log-likelihood of labels, nats per test point: the mean of -log of the label's mean probability."""
+    """Negative log-likelihood of labels, nats per test point: the mean of -log of the label's mean probability.
+
+    Parameters
+    ----------
+    at
+        Parameters that predict: samples of the posterior, or its mean alone.
+    """
+
+    at: At = "samples"
 
     info: ClassVar = MetricInfo("NLL", "nats per test point", "lower", "predictive", "classification", margin=0.02)
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
-        return -float(evaluation.predictions.log_likelihood.mean())
+        return -float(evaluation.at(self.at).predictions.log_likelihood.mean())

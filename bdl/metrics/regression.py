@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 import torch
 
 from bdl.metrics.base import MetricInfo
-from bdl.metrics.evaluation import Draws, Evaluation
+from bdl.metrics.evaluation import At, Draws, Evaluation
 from bdl.posteriors.point import Point
 from bdl.posteriors.tensors import as_type
 
@@ -19,15 +19,18 @@ class Rmse:
     ----------
     standardised
         Give it in standard deviations of the training targets, as the thesis on noisy optimisers (Mata 2018) prints it.
+    at
+        Parameters that predict: samples of the posterior, or its mean alone.
     """
 
     standardised: bool = False
+    at: At = "samples"
 
     info: ClassVar = MetricInfo("RMSE", "target units", "lower", "predictive", "regression")
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
-        errors = evaluation.predictions.mean - evaluation.tested.y
+        errors = evaluation.at(self.at).predictions.mean - evaluation.tested.y
         error = float(errors.square().mean().sqrt())
         return error / float(evaluation.tested.y_unit) if self.standardised else error
 

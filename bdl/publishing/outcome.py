@@ -19,6 +19,7 @@ from bdl.plan.cell import Cell
 from bdl.plan.reference import known_as_functions, truth
 from bdl.plan.truths import publish_info, sampled
 from bdl.publishing.bands import bands
+from bdl.publishing.bounds import bound_notes
 from bdl.publishing.head import headed
 from bdl.publishing.overlap import overlaps
 from bdl.publishing.provenance import provenance, write_provenance
@@ -53,8 +54,13 @@ class Pictures(NamedTuple):
 
 
 def compared(found: LoadedResults) -> list[TableCell]:
-    """Compare final rows with the printed values; data sets and entries without rows are left out."""
-    return compare(narrowed(found.benchmark, found.rows), found.rows, protocol=found.protocol)
+    """Compare final rows with the printed values; data sets and entries without rows are left out.
+
+    Entries whose searches ended on a bound have a note that says so.
+    """
+    present = narrowed(found.benchmark, found.rows)
+    noted = present.model_copy(update={"notes": (*present.notes, *bound_notes(present, found.rows))})
+    return compare(noted, found.rows, protocol=found.protocol)
 
 
 def narrowed(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:

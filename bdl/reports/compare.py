@@ -37,7 +37,8 @@ class Cell:
     Attributes
     ----------
     benchmark, dataset, method, metric, statistic
-        Where the cell belongs; `method` is the benchmark's entry, `statistic` ``"mean"`` or ``"median"``.
+        Where the cell belongs; `method` is the benchmark's entry, `statistic` ``"mean"``, ``"median"`` or, where
+        the paper prints it, ``"max"``.
     ours, ours_se
         The statistic over the successful trials and its standard error, in the metric's unit; None without
         a successful trial, and without two of them for the standard error. Where the paper prints the value of one
@@ -117,7 +118,7 @@ def compare(benchmark: "Benchmark", rows: "pd.DataFrame", *, protocol: bool = Tr
     -------
     list of Cell
         In the order of the benchmark's cells, then metric and statistic. Durations, and values of one split, are shown
-        by their mean; their median is there only where the paper prints one.
+        by their mean; their median is there only where the paper prints one, and so is any maximum.
 
     Raises
     ------
@@ -127,9 +128,9 @@ def compare(benchmark: "Benchmark", rows: "pd.DataFrame", *, protocol: bool = Tr
     Notes
     -----
     Failed trials are counted and left out of the statistics. The standard error is sd / sqrt(n) for the mean
-    and the exact bootstrap standard error for the median (`bdl.reports.statistics`). Where the truth is sampled, its
-    Monte-Carlo error is part of the error of ours and of the printed number. The verdict is that of
-    `bdl.reports.verdicts.judge`.
+    and the exact bootstrap standard error for the median (`bdl.reports.statistics`); a maximum has none. Where the
+    truth is sampled, its Monte-Carlo error is part of the error of ours and of the printed number. The verdict is that
+    of `bdl.reports.verdicts.judge`.
 
     A number printed for one split is held against our number of that split. Where all printed numbers of a metric on a
     dataset are of one split, entries without a printed number are shown on that split as well.
@@ -149,7 +150,8 @@ def compare(benchmark: "Benchmark", rows: "pd.DataFrame", *, protocol: bool = Tr
             place = (dataset, entry, metric, statistic)
             paper = printed.get(place)
             split = paper.split if paper else alone.get((dataset, metric))
-            if statistic == "mean" or paper is not None or (split is None and info(metric).direction != "ratio"):
+            usual = statistic == "median" and split is None and info(metric).direction != "ratio"
+            if statistic == "mean" or paper is not None or usual:
                 own = trials if split is None else trials[trials["split"] == split]
                 cell = _cell(benchmark, place, own, split, paper, protocol)
                 cells.append(replace(cell, point=dict(point.texts)))

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from bdl.reports import drawing
 from bdl.reports.axes import named
 from bdl.reports.compare import summary
-from bdl.reports.layout import heading, measure
+from bdl.reports.layout import heading, measure, on_training_rows, repeats
 from bdl.reports.papers import Key, PaperValue, paper_values
 from bdl.reports.statistics import Values
+from bdl.reports.swept import SEEN, TOLD_SEEN
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,13 +89,16 @@ def curves(benchmark: "Benchmark", points: "pd.DataFrame") -> list[Curve]:
 def curve_drawings(benchmark: "Benchmark", drawn: Sequence[Curve]) -> drawing.Drawings:
     """Draw the curves: a panel a dataset (and point of a sweep), a line an entry, a figure a metric.
 
-    One for each unit if entries counted in different units.
+    One for each unit if entries counted in different units. Scores of training rows lie under those of new rows, too.
     """
     groups: dict[str, dict[str, list[Curve]]] = {}
     for curve in drawn:
         groups.setdefault(curve.metric, {}).setdefault(curve.axis, []).append(curve)
+    seen = {metric: groups.get(on_training_rows(metric, groups) or "", {}) for metric in groups}
     return {
-        f"{metric}-curve" + (f"-{axis}" if len(by_axis) > 1 else ""): partial(curve_figure, benchmark, own)
+        f"{metric}-curve" + (f"-{axis}" if len(by_axis) > 1 else ""): partial(
+            curve_figure, benchmark, own, seen[metric].get(axis, ())
+        )
         for metric, by_axis in groups.items()
         for axis, own in by_axis.items()
     }
@@ -105,16 +109,14 @@ def _mean(place: Any, values: "pd.Series[float]") -> tuple[float | None, ...]:
     return float(place), *summary("mean", known[np.isfinite(known)])
 
 
-def curve_figure(benchmark: "Benchmark", drawn: Sequence[Curve]) -> "Figure":
-    """Draw curves of one metric in one unit.
+def curve_figure(benchmark: "Benchmark", drawn: Sequence[Curve], seen: Sequence[Curve] = ()) -> "Figure":
+    """Draw curves of one metric in one unit, and dotted those of the same metric on training rows.
 
     Panels follow each other downwards, as in Figures 4.1 and B.1 of Brownlie (2022). Where there are online estimators
     (methods called ``online-...``), their lines are solid, and those of batch fits dashed. The printed values, which
     are those at the end of a fit, stand beside the last count.
     """
-    by_panel: dict[str, list[Curve]] = {}
-    for curve in drawn:
-        by_panel.setdefault("  ".join(part for part in (curve.dataset, curve.point) if part), []).append(curve)
+    by_panel, below = _by_panel(drawn), _by_panel(seen)
     lines = 1 if len(by_panel) <= drawing.MOST else max(LINES, math.ceil(len(by_panel) / drawing.MOST))
     streams = drawn[0].axis == STREAMS
     # Distances of streams compare from panel to panel, scores on different data do not.
@@ -125,6 +127,8 @@ def curve_figure(benchmark: "Benchmark", drawn: Sequence[Curve]) -> "Figure":
     xscale = "log" if drawing.log_scale(np.concatenate([curve.places for curve in drawn]).tolist()) else "linear"
     for number, (panel, (name, own)) in enumerate(zip(panels, by_panel.items(), strict=True)):
         drawing.dress(panel, name)
+        for curve in below.get(name, ()):
+            panel.plot(curve.places, curve.mean, **{**styles[curve.entry], **SEEN})
         _fill(panel, own, styles)
         _print(panel, own, styles, printed, xscale)
         if number % lines == lines - 1 or number == len(panels) - 1:  # the lowest of each column
@@ -132,15 +136,24 @@ def curve_figure(benchmark: "Benchmark", drawn: Sequence[Curve]) -> "Figure":
             panel.tick_params(labelbottom=True)
     for number, panel in enumerate(panels):
         row = slice(number % lines, None, lines) if streams else slice(number, number + 1)
-        _vertical(panel, [curve for other in [*by_panel.values()][row] for curve in other], panels[row])
+        names = [*by_panel][row]
+        level = [curve for name in names for curve in (*by_panel[name], *below.get(name, ()))]
+        _vertical(panel, level, panels[row])
     _horizontal(panels, xscale)
-    what = f"mean ± SE over {benchmark.splits} splits"
+    what = f"mean ± SE over {repeats(benchmark)}" + (f"; {TOLD_SEEN}" if seen else "")
     if 0 < len(_online(benchmark)) < len(benchmark.entries):
         what += "; solid: online, dashed: batch fits"
     drawing.label_left(panels, measure(drawn[0].metric))
     drawing.title(figure, benchmark.title, heading(drawn[0].metric), what)
     _legend(figure, styles, drawn)
     return figure
+
+
+def _by_panel(drawn: Sequence[Curve]) -> dict[str, list[Curve]]:
+    found: dict[str, list[Curve]] = {}
+    for curve in drawn:
+        found.setdefault("  ".join(part for part in (curve.dataset, curve.point) if part), []).append(curve)
+    return found
 
 
 def _horizontal(panels: "Sequence[Axes]", scale: str) -> None:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, QUIET, GRID = "#222222", "#666666", "#e3e3e3"
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", INK, "#56b4e9")
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", INK, "#56b4e9", "#6a3d9a", "#8c6d1f")
 """Palette of Okabe and Ito (2008), told apart under every common colour blindness, without its yellow, too pale for
-lines."""
+lines; two more, that nine entries have colours of their own."""
 MARKERS = "osD^v"
 DASHES: tuple[Any, ...] = tuple(line for line in ("-", (0, (3, 1.5)), ":") for _ in COLORS)
 """Lines of the first entries, which have the colours once, and of those that have them again."""
@@ -174,7 +174,7 @@ def label_left(panels: "Sequence[Axes]", text: str) -> None:
 
 
 def styles(entries: Sequence[str] | Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the colour, marker and line of each entry, alike in all figures; the first 21 differ."""
+    """Return the colour, marker and line of each entry, alike in all figures; the first 27 differ."""
     return {
         name: {"color": color, "marker": marker, "linestyle": line}
         for name, color, marker, line in zip(entries, cycle(COLORS), cycle(MARKERS), cycle(DASHES), strict=False)

@@ -13,6 +13,8 @@ from bdl.reports.verdicts import LEVEL, NO_PAPER, WITHHELD
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bdl.spec import Benchmark
+
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 BETTER = {
     "lower": ", ↓ lower is better",
@@ -74,6 +76,17 @@ def measure(label: str) -> str:
 def heading(label: str) -> str:
     """Write a metric as `measure` does, with its direction if it has one."""
     return measure(label) + BETTER[info(label).direction]
+
+
+def on_training_rows(label: str, labels: Iterable[str]) -> str | None:
+    """Return which of some metrics scores training rows as this one scores new rows; None without one."""
+    names = f"{label}_training", f"training_{label.removeprefix('test_')}"
+    return next((str(other) for other in labels if other in names), None)
+
+
+def repeats(benchmark: "Benchmark") -> str:
+    """Count what means are taken over: splits, or repeats on one split."""
+    return f"{benchmark.splits} {'splits' if benchmark.preparation.split == 'published' else 'repeats on one split'}"
 
 
 def matches(cells: Sequence[Cell]) -> str:
@@ -165,27 +178,34 @@ def by_metric(cells: Sequence[Cell]) -> list[list[Cell]]:
 
 def _section(cells: list[Cell], numbers: dict[str, int]) -> Section:
     axes = list(dict.fromkeys(path for cell in cells for path in cell.point))
-    medians = [cell for cell in cells if cell.statistic == "median"]
+    medians, largest = ([cell for cell in cells if cell.statistic == name] for name in ("median", "max"))
     withheld = any(cell.verdict == WITHHELD for cell in cells)
     judged = not withheld and any(cell.verdict != NO_PAPER for cell in cells if cell.statistic == "mean")
     judged_median = not withheld and any(cell.paper is not None for cell in medians)
+    judged_largest = not withheld and bool(largest)
     median = FAILED_AS_WORST if any(cell.n_failed and cell.ours is not None for cell in medians) else "Median"
     n = "n (failed)" if any(cell.n_failed for cell in cells) else "n"
     columns = ["Dataset", *axes, "Method", "Mean ± SE", "Paper ± SE", "z", "Verdict", median, "Paper", "Verdict"]
+    columns += ["Largest", "Paper", "Verdict"]
     shared = shared_notes(cells)
     rows: dict[tuple[str, ...], dict[str, Cell]] = {}
     for cell in cells:
         rows.setdefault((cell.dataset, *cell.point.values(), cell.method), {})[cell.statistic] = cell
-    texts = [_row(row, numbers, shared, judged, judged_median) for row in rows.values()]
+    texts = [_row(row, numbers, shared, judged, judged_median, judged_largest) for row in rows.values()]
     title = f"{cells[0].benchmark}: {heading(cells[0].metric)}{matches(cells)}"
     return Section.of(marked(title, shared, numbers), [*columns, "MC error", "Floor", n], texts)
 
 
 def _row(
-    row: dict[str, Cell], numbers: dict[str, int], above: set[str], judged: bool, judged_median: bool
+    row: dict[str, Cell],
+    numbers: dict[str, int],
+    above: set[str],
+    judged: bool,
+    judged_median: bool,
+    judged_largest: bool,
 ) -> list[str | None]:
     """Write one row, None where there is nothing to say; the notes in `above` are marked on the table already."""
-    mean, median = row["mean"], row.get("median")
+    mean, median, largest = row["mean"], row.get("median"), row.get("max")
     common = shared_notes(row.values()) if judged else {*notes_of(mean)}
     texts = [mean.dataset, *map(short, mean.point.values()), marked(mean.method, common - above, numbers), ours(mean)]
     return [
@@ -196,6 +216,9 @@ def _row(
         None if median is None else _median(median),
         (median and printed(median)) or None,
         marked(shown(median.verdict), {*notes_of(median)} - common, numbers) if median and judged_median else None,
+        ours(largest) if largest else None,
+        printed(largest) if largest else None,
+        marked(shown(largest.verdict), {*notes_of(largest)} - common, numbers) if largest and judged_largest else None,
         *(None if mean.floor is None or value is None else f"{value:.2g}" for value in (mean.mc_se, mean.floor)),
         f"{mean.n_trials} ({mean.n_failed})" if mean.n_failed else f"{mean.n_trials}",
     ]

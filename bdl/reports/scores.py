@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from bdl.metrics import info
 from bdl.reports import drawing
 from bdl.reports.compare import Cell
-from bdl.reports.layout import heading, measure
+from bdl.reports.layout import heading, measure, on_training_rows, repeats
 from bdl.reports.paired import PairedDifference
-from bdl.reports.swept import Mark, swept_figure
+from bdl.reports.swept import TOLD_SEEN, Mark, swept_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,11 +42,16 @@ def score_drawings(benchmark: "Benchmark", cells: Sequence[Cell]) -> drawing.Dra
     found = {}
     for name in benchmark.metrics:
         own = [cell for cell in cells if cell.metric == name and cell.statistic == "mean"]
-        marks = [Mark(cell.dataset, cell.method, cell.point, cell.ours, cell.ours_se) for cell in own]
-        lines = benchmark.title, f"{heading(name)}, mean ± SE"
-        along = partial(swept_figure, benchmark, name, lines, marks)
+        other = on_training_rows(name, benchmark.metrics)
+        seen = [cell for cell in cells if cell.metric == other and cell.statistic == "mean"]
+        lines = benchmark.title, f"{heading(name)}, mean ± SE" + (f"; {TOLD_SEEN}" if seen else "")
+        along = partial(swept_figure, benchmark, name, lines, _marks(own), seen=_marks(seen))
         found[str(name)] = along if benchmark.axes else partial(scores_figure, benchmark, name, own)
     return found
+
+
+def _marks(cells: Sequence[Cell]) -> list[Mark]:
+    return [Mark(cell.dataset, cell.method, cell.point, cell.ours, cell.ours_se) for cell in cells]
 
 
 def paired_drawings(benchmark: "Benchmark", differences: Sequence[PairedDifference]) -> drawing.Drawings:
@@ -61,7 +66,7 @@ def paired_drawings(benchmark: "Benchmark", differences: Sequence[PairedDifferen
         own = [each for each in own if each.dataset in there]
         if own:
             marks = [Mark(each.dataset, each.entry, each.point, each.mean, each.half) for each in own]
-            what = f"mean difference from {benchmark.baseline} over {benchmark.splits} splits, 95 % intervals"
+            what = f"mean difference from {benchmark.baseline} over {repeats(benchmark)}, 95 % intervals"
             lines = benchmark.title, heading(metric), what
             along = partial(swept_figure, benchmark, metric, lines, marks, around_zero=True)
             found[f"{metric}-paired"] = along if benchmark.axes else partial(paired_figure, benchmark, metric, own)
@@ -115,7 +120,7 @@ def paired_figure(benchmark: "Benchmark", metric: str, differences: Sequence[Pai
             if each.n < benchmark.splits:
                 across = panel.get_yaxis_transform()
                 panel.text(1.01, row, f"n = {each.n}", transform=across, va="center", color=drawing.QUIET, fontsize=7)
-    what = f"mean difference from {benchmark.baseline} over {benchmark.splits} splits"
+    what = f"mean difference from {benchmark.baseline} over {repeats(benchmark)}"
     drawing.title(figure, benchmark.title, heading(metric), what)
     left, right = ("better", "worse") if info(metric).direction == "lower" else ("worse", "better")
     labels = {

@@ -90,5 +90,6 @@ def _backward(x: Values, stays: Values) -> Values:
 STATISTICS: dict[str, tuple[Callable[[Values], float], Callable[[Values], float]]] = {
     "mean": (lambda values: float(np.mean(values)), mean_se),
     "median": (lambda values: float(np.median(values)), median_se),
+    "max": (lambda values: float(np.max(values)), lambda values: math.nan),
 }
-"""Statistic to (location, standard error)."""
+"""Statistic to (location, standard error); a maximum has none."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bdl.reports import drawing
 from bdl.reports.axes import named, number, short, words
@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from bdl.spec import Benchmark
+
+
+SEEN: dict[str, Any] = {"linestyle": (0, (1, 1.2)), "linewidth": 1.2, "marker": ""}
+"""Scores of training rows, in the colours of those of new rows."""
+TOLD_SEEN = "dotted: training rows"
 
 
 class Mark(NamedTuple):
@@ -29,7 +34,13 @@ class Mark(NamedTuple):
 
 
 def swept_figure(
-    benchmark: "Benchmark", metric: str, lines: Sequence[str], marks: Sequence[Mark], *, around_zero: bool = False
+    benchmark: "Benchmark",
+    metric: str,
+    lines: Sequence[str],
+    marks: Sequence[Mark],
+    *,
+    seen: Sequence[Mark] = (),
+    around_zero: bool = False,
 ) -> "Figure":
     """Draw the first axis of the sweep from left to right.
 
@@ -43,14 +54,13 @@ def swept_figure(
         Each data set, and each combination of the other axes' values, has a panel; a few of these combinations stand
         side by side on one scale, a data set a line. Each entry has a line of values with their errors, with a gap
         where there is none.
+    seen
+        The same of training rows: dotted lines.
     around_zero
         Whether the values are differences: 0 has a line, and no scale is logarithmic.
     """
     axis, *_ = benchmark.axes
-    by_panel: dict[tuple[str, str], list[Mark]] = {}
-    for mark in marks:
-        others = {path: text for path, text in mark.point.items() if path != axis}
-        by_panel.setdefault((mark.dataset, named(others)), []).append(mark)
+    by_panel, below = _by_panel(marks, axis), _by_panel(seen, axis)
     beside = len({others for _, others in by_panel})
     alike = 1 < beside <= drawing.MOST
     figure, panels = drawing.grid(
@@ -63,18 +73,39 @@ def swept_figure(
             panel.axhline(0, color=drawing.QUIET, linestyle=":", linewidth=1.2, zorder=1)
         places = _places(own, axis)
         for entry in dict.fromkeys(mark.entry for mark in own):
-            line = sorted((mark for mark in own if mark.entry == entry), key=lambda mark: places[mark.point[axis]])
-            x = [places[mark.point[axis]] for mark in line]
-            y, errors = ([math.nan if v is None else v for v in of] for of in zip(*(m[3:] for m in line), strict=True))
+            x, y, errors = _line(own, entry, places, axis)
             panel.errorbar(x, y, yerr=errors, label=entry, **{**drawing.BARS, **styles[entry]})
+            if place in below:
+                x, y, _ = _line(below[place], entry, places, axis)
+                panel.plot(x, y, **{**styles[entry], **SEEN})
         _horizontal(panel, own, axis)
-        level = [mark for mark in marks if mark.dataset == place[0]] if alike else own
+        level = (
+            [mark for mark in (*marks, *seen) if mark.dataset == place[0]] if alike else [*own, *below.get(place, ())]
+        )
         _vertical(panel, level, drawing.far(metric), around_zero)
     label = f"difference in {measure(metric)}" if around_zero else measure(metric)
     drawing.label_left(panels, label)
     drawing.title(figure, *lines)
     drawing.legend(figure, order=styles)
     return figure
+
+
+def _by_panel(marks: Sequence[Mark], axis: str) -> dict[tuple[str, str], list[Mark]]:
+    found: dict[tuple[str, str], list[Mark]] = {}
+    for mark in marks:
+        others = {path: text for path, text in mark.point.items() if path != axis}
+        found.setdefault((mark.dataset, named(others)), []).append(mark)
+    return found
+
+
+def _line(
+    marks: Sequence[Mark], entry: str, places: Mapping[str, float], axis: str
+) -> tuple[list[float], list[float], list[float]]:
+    """Return places, values and errors of an entry, from left to right; NaN where there is none."""
+    line = sorted((mark for mark in marks if mark.entry == entry), key=lambda mark: places[mark.point[axis]])
+    values = [math.nan if mark.value is None else mark.value for mark in line]
+    errors = [math.nan if mark.error is None else mark.error for mark in line]
+    return [places[mark.point[axis]] for mark in line], values, errors
 
 
 def _horizontal(panel: "Axes", marks: Sequence[Mark], axis: str) -> None:

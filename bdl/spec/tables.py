@@ -40,7 +40,7 @@ class Note(Settings):
     """Entry of the cells."""
     metric: MetricLabel | None = None
     """Metric of the cells."""
-    statistic: Literal["mean", "median"] | None = None
+    statistic: Literal["mean", "median", "max"] | None = None
     """Statistic of the cells."""
     text: Text
     """The remark."""

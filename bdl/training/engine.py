@@ -154,7 +154,8 @@ class Together:
         return self.schedule.updates(self._rows, self.method.batches_per_step)
 
     def _counters(self, updates: int, epochs: int, ended: bool) -> StepCounters:
-        return StepCounters(updates, epochs, ended, self.schedule.batches(self._rows) / self.method.batches_per_step)
+        per_epoch = self.schedule.batches(self._rows) / self.method.batches_per_step
+        return StepCounters(updates, epochs, ended, per_epoch, self._total)
 
     @cached_property
     def _keys(self) -> dict[str, Tensor]:

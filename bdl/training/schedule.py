@@ -25,6 +25,7 @@ RATES = Registry(
         "decay": "bdl.training.schedule:Decay",
         "power": "bdl.training.schedule:Power",
         "exponential": "bdl.training.schedule:Exponential",
+        "linear": "bdl.training.schedule:Linear",
         "ramp": "bdl.training.schedule:Ramp",
         "warmup": "bdl.training.schedule:Warmup",
     },
@@ -98,6 +99,15 @@ class Exponential:
     def factor(self, counters: StepCounters) -> float:
         """Return b^e."""
         return self.base**counters.epoch
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A straight fall over the whole fit, from 1 to 0."""
+
+    def factor(self, counters: StepCounters) -> float:
+        """Return 1 - (t - 1) / T in the number t of the update, of T; the last update has 1 / T."""
+        return 1 - (counters.updates - 1) / counters.total
 
 
 @dataclass(frozen=True)

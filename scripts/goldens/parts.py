@@ -124,7 +124,7 @@ def rate(settings: Settings) -> Case:
 
     def compute() -> Found:
         own = _build(RATES, settings)
-        counts = [StepCounters(update, update // 5, update % 5 == 0, 5.0) for update in (1, 2, 4, 5, 6, 40)]
+        counts = [StepCounters(update, update // 5, update % 5 == 0, 5.0, 40) for update in (1, 2, 4, 5, 6, 40)]
         return {"factors": torch.tensor([own.factor(counters) for counters in counts], dtype=torch.float64)}
 
     return Case(text(settings, "rate"), f"rate:{settings['name']}", compute, (), DOUBLE, settings)

@@ -47,6 +47,20 @@ def test_the_divergence_needs_a_weight():
     NoisyKfac().check(NETWORK)
 
 
+def test_damping_may_be_a_hyper_parameter(batch):
+    """Then it is the same number as the setting."""
+    hyper = given(prior_precision=1.0, kl_weight=0.5, learning_rate=0.1)
+    fixed, free = NoisyKfac(damping=0.3), NoisyKfac(damping=None)
+    assert free.hyper == (*fixed.hyper, "damping")
+    state, noise = drawn(fixed, NETWORK)
+    z = next(noise)
+    expected = fixed.begin(state, batch, hyper, z, NETWORK)
+    found = free.begin(state, batch, hyper | given(damping=0.3), z, NETWORK)
+    assert all(torch.equal(a, b) for a, b in zip(found.means, expected.means, strict=True))
+    other = free.begin(state, batch, hyper | given(damping=0.4), z, NETWORK)
+    assert not torch.equal(other.means[0], expected.means[0])
+
+
 def test_phases():
     method = NoisyKfac(statistics_every=2, inverses_every=4)
     phases = [method.phase(StepCounters(update, 0, False, 100.0)) for update in range(1, 9)]

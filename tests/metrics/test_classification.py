@@ -12,8 +12,12 @@ from bdl.metrics import METRICS
 from bdl.metrics.classification import Brier, Ece, Entropy, Error, ErrorPercent
 from bdl.metrics.likelihoods import Nll
 from bdl.metrics.selective import Accuracy
+from bdl.models.likelihoods import Bernoulli
+from bdl.models.networks import Linear
+from bdl.models.problem import Problem
+from bdl.posteriors import DiagonalGaussian
 
-from .fits import binary, labelled, normal
+from .fits import binary, examples, fit, labelled, normal
 
 
 @pytest.fixture
@@ -115,3 +119,16 @@ def test_settings_are_checked():
     assert METRICS.build("ece", {}) == Ece(15)
     with pytest.raises(InputError, match="metric 'ece': bins: Input should be greater than or equal to 1"):
         METRICS.build("ece", {"bins": 0})
+
+
+def test_scores_at_the_mean_are_those_of_a_point():
+    """The weight 1 calls positive inputs 1: one of three labels is another. Samples of both signs are split evenly."""
+    x, y = torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([1.0, 1.0, 0.0])
+    problem, wide = Problem(Linear(bias=False), Bernoulli(), 1), DiagonalGaussian(torch.ones(1), torch.full((1,), 1e4))
+    evaluation = fit(wide, problem, test=lambda: examples(x, y), samples=400)
+    logits = torch.tensor([1.0, 2.0, -3.0], dtype=torch.float64)
+    assert Nll(at="mean")(evaluation) == pytest.approx(-float(logits.sigmoid().log().mean()), rel=1e-6)
+    assert Error(at="mean")(evaluation) == pytest.approx(1 / 3)
+    assert ErrorPercent(at="mean")(evaluation) == pytest.approx(100 / 3)
+    # Of draws of the sign, half of the probability is with either class: log 2, to four standard errors.
+    assert Nll()(evaluation) == pytest.approx(math.log(2), abs=4 * 0.5 / 400**0.5 * 2)

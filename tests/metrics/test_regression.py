@@ -154,3 +154,18 @@ def test_mse_of_one_pass_with_the_mean_parameters(rows, error):
     problem = Problem(Linear(bias=False), Gaussian(), 1)
     score = METRICS.build("mse_at_mean", {"rows": rows})
     assert score(fit(posterior, problem, test=lambda: tested, training=lambda: trained)) == pytest.approx(error)
+
+
+def test_scores_at_the_mean_are_those_of_a_point():
+    """At a weight of 2 two rows of x = 1 are 3 off; samples, of variance 100, are all over."""
+    x = torch.ones(2, 1)
+    tested = examples(x, torch.tensor([5.0, -1.0]))
+    posterior, problem = (
+        DiagonalGaussian(torch.tensor([2.0]), torch.tensor([100.0])),
+        Problem(Linear(bias=False), Gaussian(), 1),
+    )
+    evaluation = fit(posterior, problem, test=lambda: tested, samples=50, hyper={"noise_precision": 1.0})
+    assert Rmse(at="mean")(evaluation) == pytest.approx(3, rel=1e-6)
+    assert Nmll(at="mean")(evaluation) == pytest.approx(0.5 * math.log(2 * math.pi) + 4.5, rel=1e-6)
+    assert abs(Rmse()(evaluation) - 3) > 1e-3
+    assert Nmll()(evaluation) < Nmll(at="mean")(evaluation) - 1  # 3 is little beside a deviation of 10

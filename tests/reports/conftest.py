@@ -37,6 +37,7 @@ def make_benchmark(vifa):
             "splits": 20,
             "entries": {"vifa-lr": {}, "vifa-nn": {}},
             "baseline": None,
+            "preparation": SimpleNamespace(split="published"),
             "metrics": ["nmll", "rmse", "runtime"],
             "papers": [vifa],
             "notes": [],

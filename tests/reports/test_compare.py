@@ -9,6 +9,7 @@ from scipy import stats
 from bdl.errors import InputError
 from bdl.metrics.base import MetricInfo
 from bdl.reports.compare import ONE_SPLIT, SAMPLED_TRUTH, compare, failed_as_worst
+from bdl.reports.layout import sections
 from bdl.reports.statistics import median_se
 from bdl.reports.verdicts import FEW, NO_SPREAD, NOT_SHOWN, SURVIVORS
 
@@ -289,3 +290,22 @@ def test_statistics_and_numbers_of_one_split_stand_in_one_table(of_one_split):
     cells = [cell for cell in compare(benchmark, rows) if cell.statistic == "mean"]
     assert [(cell.ours, cell.n_trials) for cell in cells] == [(24.0812, 1), (pytest.approx(31.04 / 3), 3), (2.0, 3)]
     assert cells[1].verdict == NOT_SHOWN, "one run, within our spread over splits"
+
+
+def test_a_printed_maximum_stands_beside_the_largest_value(vifa, make_benchmark, make_trials):
+    """It has no standard error, so that other digits decide nothing; failed fits count among the failed alone."""
+    worst = SimpleNamespace(**vars(vifa) | {"tables": ["Section 4.2.1 (prose)"], "methods": {"vifa-nn": "slang"}})
+    benchmark = make_benchmark(papers=[vifa, worst])
+    rows = make_trials("energy", "vifa-nn", np.array([2.0, 9e8, 5.0, 9e9]), ["ok", "ok", "ok", "failed"])
+    found = [cell for cell in compare(benchmark, rows) if cell.statistic == "max"]
+    assert [(cell.dataset, cell.method, cell.metric) for cell in found] == [
+        ("energy", "vifa-nn", "nmll"),
+        ("energy", "vifa-nn", "rmse"),
+    ]
+    nmll = found[0]
+    assert (nmll.ours, nmll.ours_se, nmll.paper, nmll.verdict) == (9e8, None, 4.04e8, "undecided")
+    assert (nmll.n_trials, nmll.n_failed) == (4, 1)
+    (section,) = [own for own in sections(compare(benchmark, rows)) if "NMLL" in own.title]
+    row = next(row for row in section.rows if (row[0], row[1][:7]) == ("energy", "vifa-nn"))
+    place = [title for title, _ in section.columns].index("Largest")
+    assert [text.rstrip("¹²³⁴⁵⁶⁷⁸⁹ ") for text in row[place : place + 3]] == ["9.000e8", "4.04e8", "undecided"]

@@ -252,14 +252,14 @@ def test_a_printed_value_of_one_split_does_not_stand_beside_means(make, rows):
 
 
 def test_colours_that_come_again_have_other_lines(make_benchmark, values):
-    names = [f"m{i}" for i in range(9)]
+    names = [f"m{i}" for i in range(11)]
     entries = {name: SimpleNamespace(method=SimpleNamespace(name="slang")) for name in names}
     benchmark = make_benchmark(entries=entries, metrics=["nmll"], papers=[], datasets=["energy"])
     parts = [points("energy", name, values + i, scores={"nmll": 1.0}) for i, name in enumerate(names)]
     figure = curve_figure(benchmark, curves(benchmark, pd.concat(parts)))
     lines = [line for line in figure.axes[0].lines if len(line.get_xdata()) > 1]
-    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 9
-    assert same_color(lines[7].get_color(), lines[0].get_color())
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 11
+    assert same_color(lines[9].get_color(), lines[0].get_color())
     assert "dashed" not in figure.get_suptitle()
 
 
@@ -274,3 +274,29 @@ def test_a_line_or_a_printed_value_that_is_far_off_is_said_and_does_not_flatten_
     (text,) = (text.get_text().replace("\n", " ") for text in small.texts)
     assert text.startswith("beyond the axis: ppca (")
     assert text.count("paper, ") == 3
+
+
+def test_training_rows_are_dotted_below_new_rows(make, values):
+    """In the colour of their entry, and counted among what the axis shows."""
+    scores = {"test_error_pct": 1.0, "training_error_pct": 0.01}
+    benchmark = make(metrics=[*scores], papers=[], datasets=["small"])
+    rows = [
+        points("small", entry, values * scale, axis="epochs", scores=scores)
+        for scale, entry in ((1, "em"), (2, "ppca"))
+    ]
+    figures = curve_drawings(benchmark, curves(benchmark, pd.concat(rows)))
+    figure = figures["test_error_pct-curve"]()
+    below, above = figure.axes[0].lines[:2], figure.axes[0].lines[2:]
+    assert "dotted: training rows" in figure.get_suptitle()
+    for one, other in zip(below, above, strict=True):
+        np.testing.assert_allclose(one.get_ydata(), 0.01 * other.get_ydata())
+        assert same_color(one.get_color(), other.get_color())
+        assert figure.axes[0].get_ylim()[0] <= one.get_ydata().min()
+    assert len(figures["training_error_pct-curve"]().axes[0].lines) == 2
+
+
+@pytest.mark.parametrize(("split", "told"), [("published", "1 splits"), ("first", "1 repeats on one split")])
+def test_repeats_are_no_splits(make, values, split, told):
+    benchmark = make(splits=1, preparation=SimpleNamespace(split=split))
+    figure = curve_figure(benchmark, curves(benchmark, points("small", "em", values)))
+    assert f"over {told}" in figure.get_suptitle()

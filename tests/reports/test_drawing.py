@@ -83,8 +83,8 @@ def test_numbers_are_brief(value, text):
 
 
 def test_entries_look_different():
-    found = [tuple(map(str, look.values())) for look in styles(map(str, range(21))).values()]
-    assert len({(color, line) for color, _, line in found}) == 21
+    found = [tuple(map(str, look.values())) for look in styles(map(str, range(27))).values()]
+    assert len({(color, line) for color, _, line in found}) == 27
 
 
 def test_panels_that_are_not_used_are_removed():

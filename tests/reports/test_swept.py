@@ -214,3 +214,25 @@ def test_files(make_benchmark, widths, tmp_path):
     assert [path.name for path in paths] == ["uci-nn-nmll.png", "uci-nn-nmll.pdf"]
     assert draw_figures(Shown(benchmark, cells), tmp_path / "again")[0].read_bytes() == paths[0].read_bytes()
     assert len(draw_figures(Shown(benchmark, compare(benchmark, pd.DataFrame())), tmp_path / "nothing")) == 2
+
+
+def test_scores_of_training_rows_lie_below_those_of_new_rows(make_benchmark, make_trials):
+    """Dotted, in the colour of their entry, and within the axis; their own figure stays."""
+    benchmark = make_benchmark({"model.hidden": WIDTHS}, metrics=["nmll", "nmll_training"], datasets=["energy"])
+    rows = [
+        make_trials("energy", entry, [value, value + 0.1], nmll_training=[value / 3] * 2).assign(
+            **{"model.hidden": text}
+        )
+        for entry, value in (("vifa-lr", 3.0), ("vifa-nn", 6.0))
+        for text in WIDTHS
+    ]
+    drawn = score_drawings(benchmark, compare(benchmark, pd.concat(rows)))
+    figure = drawn["nmll"]()
+    (panel,) = figure.axes
+    assert "dotted: training rows" in figure.get_suptitle()
+    dotted = [line for line in panel.lines if line.get_linestyle() == ":" or line.is_dashed()]
+    assert [list(line.get_ydata()) for line in dotted] == [[1.0] * 3, [2.0] * 3]
+    solid = [bars.lines[0] for bars in panel.containers]
+    assert all(same_color(a.get_color(), b.get_color()) for a, b in zip(dotted, solid, strict=True))
+    assert panel.get_ylim()[0] <= 1
+    assert "dotted" not in drawn["nmll_training"]().get_suptitle()

@@ -14,12 +14,12 @@ from bdl.methods.counters import StepCounters
 from bdl.methods.slang import Slang
 from bdl.methods.vifa import Vifa
 from bdl.posteriors import Point
-from bdl.training.schedule import RATES, Constant, Decay, Exponential, Power, Ramp, Schedule, Warmup
+from bdl.training.schedule import RATES, Constant, Decay, Exponential, Linear, Power, Ramp, Schedule, Warmup
 
 from .toy import fitted, pick, same, toy_program, toy_trials
 
-FIRST, FIFTH, SIXTH = StepCounters(1, 0, False, 2.5), StepCounters(5, 2, True, 2.5), StepCounters(6, 2, False, 2.5)
-"""Updates of epochs 0, 1 and 2, of two and a half updates each."""
+FIRST, FIFTH, SIXTH = (StepCounters(*at, 2.5, 8) for at in ((1, 0, False), (5, 2, True), (6, 2, False)))
+"""Updates of epochs 0, 1 and 2, of two and a half updates each, of a fit of eight."""
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,7 @@ FIRST, FIFTH, SIXTH = StepCounters(1, 0, False, 2.5), StepCounters(5, 2, True, 2
         (Decay(0.5), (1 / 2, 1 / (1 + 5**0.5), 1 / (1 + 6**0.5))),
         (Power(0.25), (1, 5**-0.25, 6**-0.25)),
         (Exponential(0.9), (1, 0.9, 0.81)),
+        (Linear(), (1, 4 / 8, 3 / 8)),
         (Ramp(1.0), (1 / (1 + exp(1)), 1 / 2, 1 / (1 + exp(-1)))),
         (Warmup(2.0), (1 / 5, 1, 1)),
         (Warmup(4.0), (1 / 10, 5 / 10, 6 / 10)),
@@ -46,7 +47,7 @@ def test_a_ramp_does_not_overflow():
 
 
 def test_rates_are_components():
-    for name in ("constant", "decay", "ramp", "warmup"):
+    for name in ("constant", "decay", "linear", "ramp", "warmup"):
         assert RATES.build(name, {}).factor(FIFTH) > 0
     assert RATES.build("exponential", {"base": 0.5}) == Exponential(0.5)
     assert RATES.build("power", {"power": 0.5}) == Power(0.5)
