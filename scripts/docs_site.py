@@ -79,7 +79,8 @@ def made(config: MkDocsConfig) -> Iterator[tuple[str, str | bytes]]:
         table = (ROOT / f"results/{folder}/table.md").read_text("utf-8")
         pictures = [f"![{Path(path).stem}]({path}){{ loading=lazy }}" for path in figures(folder)]
         whole = ["[Report with figures, failures and errata](report.html)"] if folder == REPORTED else []
-        yield f"results/{folder}/table.md", "\n\n".join([f"# {folder}", title, *whole, table, *pictures])
+        parts = ["---\nhide: [toc]\n---", f"# {folder}", title, *whole, table, *pictures]
+        yield f"results/{folder}/table.md", "\n\n".join(parts)
     yield f"results/{REPORTED}/report.html", report()
     yield from notebook(json.loads((ROOT / "docs/tour.ipynb").read_text("utf-8")))
 

@@ -80,9 +80,11 @@ def test_what_it_shows(page):
     assert ["diabetes", "one", "learning_rate", "0.025", "0.01", "0.04"] in [row[:6] for row in rows]
     assert ["NMLL", "two", "0", "1", "0"] in [row[:5] for row in rows], "undecided, as a fit failed"
     assert ["diabetes", "two", "-1.00", "-1.00 to -1.00", "undecided"] in [row[:5] for row in rows]
-    assert [attrs["alt"] for tag, attrs in found.elements if tag == "img"] == [
+    figures = [attrs for tag, attrs in found.elements if tag == "img"]
+    assert [attrs["alt"] for attrs in figures] == [
         "small-nmll", "small-rmse", "small-nmll-paired", "small-rmse-paired",
     ]  # fmt: skip
+    assert {attrs["width"] for attrs in figures} == {"528"}, "a panel of 5.5 inches stays as large"
 
 
 def facts(page):

@@ -73,7 +73,7 @@ def _filled(found: LoadedResults, places: Sequence[Path]) -> dict[str, Any]:
         "tables": sections(cells),
         "notes": below(cells),
         "paired": content.paired(found),
-        "pictures": {kind: [(path.stem, _embedded(path)) for path in own] for kind, own in pictures.items()},
+        "pictures": {kind: [(path.stem, *_embedded(path)) for path in own] for kind, own in pictures.items()},
         "failures": content.failures(rows),
         "hypers": content.hypers(found.rows, benchmark.axes),
         "provenance": content.provenance(found.place),
@@ -110,14 +110,14 @@ def _html(text: str) -> Any:
     return Markup(MarkdownIt("commonmark", {"html": False}).enable("table").render(text))
 
 
-def _embedded(path: Path) -> str:
-    """Write a picture as a data URI, in fewer colours."""
+def _embedded(path: Path) -> tuple[int, str]:
+    """Return the width of a picture, at 96 dots an inch, and the picture as a data URI, in fewer colours."""
     from PIL import Image
 
     with Image.open(path) as image:
-        picture = image.convert("RGB")
+        picture, width = image.convert("RGB"), round(96 * image.width / image.info["dpi"][0])
     if picture.width > WIDEST:
         picture = picture.resize((WIDEST, round(picture.height * WIDEST / picture.width)), Image.Resampling.LANCZOS)
     stream = io.BytesIO()
     picture.quantize(SHADES).save(stream, "PNG", optimize=True)
-    return f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}"
+    return width, f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}"
