@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from bdl.errors import InputError
 from bdl.methods.base import ExternalMethod
 from bdl.models.base import NoModel
+from bdl.models.joint import whole
 from bdl.models.problem import Hyper, Problem
 from bdl.models.torch_modules import torch_module
 from bdl.posteriors.base import Posterior
@@ -63,6 +64,13 @@ class Train:
             If the entry names no model, or one that is no module.
         """
         return torch_module(self.problem, seed)
+
+    def log_joint(self, theta: Tensor, hyper: Mapping[str, float]) -> Tensor:
+        """Evaluate log p(D, theta) in the precision of `theta`, (D,), nats, with the hyper-parameters of the entry."""
+        x, y = (torch.from_numpy(part).to(theta.dtype) for part in (self.x, self.y))
+        values = {name: theta.new_tensor(value) for name, value in hyper.items()}
+        rows = self.problem.log_likelihoods(theta, whole(x, y), values)
+        return rows.sum() + self.problem.log_prior(theta, values)
 
 
 @dataclass(frozen=True)
@@ -136,6 +144,12 @@ class Guest(ExternalMethod):
         late = OutOfTime(f"the fit took more than {self.seconds:g} seconds (method.seconds)")
         with in_time(self.seconds, late), _seeded(seed):
             yield 0, check_fit(self.fit(train, values, seed), problem.dim)
+
+
+def for_numbers(guest: Guest, problem: Problem) -> None:
+    """Raise `InputError` if the targets are labels."""
+    if problem.classes:
+        raise InputError(f"{type(guest).__name__} is for targets that are numbers: use another method")
 
 
 @contextmanager
