@@ -1,11 +1,16 @@
-"""Settings of the whole process: memory and threads before torch is imported, one thread where bits depend on it."""
+"""Settings of the whole process: its memory, its threads, of which bits may depend, and limits of time."""
 
 import ctypes
 import os
+import signal
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from types import FrameType
+from typing import NoReturn
 
 SPINS = "2000"
 """Turns that a thread waits awake, some ten microseconds."""
@@ -83,3 +88,39 @@ def one_thread() -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(before)
+
+
+class OverLimit(TimeoutError):
+    """The time of a group of fits is over."""
+
+
+@contextmanager
+def in_time(seconds: float | None, error: TimeoutError) -> Iterator[None]:
+    """Hold a block to its time; None for as long as it takes. Blocks may stand in each other.
+
+    Raises
+    ------
+    TimeoutError
+        The one given, when the time is over, between two steps of Python; only in the main thread, where alarms are
+        heard.
+    """
+    if seconds is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def over(number: int, frame: FrameType | None) -> NoReturn:
+        raise error
+
+    left, _ = signal.getitimer(signal.ITIMER_REAL)
+    if 0 < left <= seconds:  # the block outside ends first
+        yield
+        return
+    before, began = signal.signal(signal.SIGALRM, over), time.monotonic()
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - began), 1e-3))

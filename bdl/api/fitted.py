@@ -20,9 +20,11 @@ from bdl.errors import InputError
 from bdl.execution.scoring import evaluation, examples
 from bdl.metrics.evaluation import Draws, Evaluation, Examples
 from bdl.metrics.predictions import tensors_of
+from bdl.metrics.targets import answer, targets
 from bdl.models.problem import Problem
 from bdl.plan.cell import Cell
 from bdl.posteriors import Posterior
+from bdl.posteriors.predictive import is_predictive
 from bdl.posteriors.tensors import as_type
 
 Array = NDArray[np.float64]
@@ -117,10 +119,11 @@ class Fitted:
         InputError
             If the last axis has another length than D, or a value is not a finite number.
         """
+        posterior = self._double()
         given = torch.from_numpy(np.array(numbers(theta, "theta")))
         if given.ndim == 0 or given.shape[-1] != self.posterior.dim:
             raise InputError(f"theta is {tuple(given.shape)}: give (..., {self.posterior.dim})")
-        return self._double().log_prob(given).numpy()
+        return posterior.log_prob(given).numpy()
 
     def predict(self, x: Any) -> Array:
         """Predict targets in original units, or classes, from the draws that its scores are made of.
@@ -159,9 +162,9 @@ class Fitted:
         rows = self._examples(x)
         if not self.problem.likelihood.fits(0):
             return Categorical(probs=self.evaluation.predict(rows, self._draws).probabilities.cpu())
-        f = self.evaluation.outputs(rows, self._draws)
-        each = self.problem.likelihood.predictive(f.movedim(0, 1), tensors_of(self.hyper))
-        return Mixture(Categorical(probs=torch.ones(f.shape[1], len(f)).double()), each, validate_args=False)
+        each = self._members(rows)
+        weights = torch.ones(each.batch_shape, dtype=torch.float64)
+        return Mixture(Categorical(probs=weights), each, validate_args=False)
 
     @checked
     def predict_interval(self, x: Any, level: Annotated[float, Gt(0), Lt(1)] = 0.9) -> Array:
@@ -203,7 +206,18 @@ class Fitted:
     def _draws(self) -> Draws:
         return Draws(self.evaluation.samples, self.evaluation.key)
 
+    def _members(self, rows: Examples) -> Distribution:
+        """Return the distributions of targets that are mixed for each row, (n, S)."""
+        problem, hyper = self.problem, tensors_of(self.hyper)
+        if is_predictive(self.posterior):
+            found = answer(problem, self.posterior, rows)
+            return targets(problem, found.mapped(lambda value: value.transpose(0, 1)), rows, hyper)
+        f = self.evaluation.outputs(rows, self._draws)
+        return problem.likelihood.predictive(f.movedim(0, 1), hyper)
+
     def _double(self) -> Posterior:
+        if is_predictive(self.posterior):
+            raise InputError("the method left predictions, and no distribution of parameters: use predict")
         return as_type(self.posterior, torch.float64, torch.device("cpu"))
 
     def _examples(self, x: Any) -> Examples:

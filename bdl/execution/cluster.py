@@ -56,7 +56,9 @@ def worker_pool_for(cells: Sequence[Cell], jobs: int, executor: str) -> Iterator
         If there is no such executor, its packages are missing, nobody answers, or workers have other versions.
     """
     if not executor:
-        with worker_pool(jobs, _gpus(cells) if jobs > 1 else ()) as workers:
+        with worker_pool(
+            jobs, _gpus(cells) if jobs > 1 else (), any(cell.settings.limited for cell in cells)
+        ) as workers:
             yield workers
         return
     kind, _, where = executor.partition(":")

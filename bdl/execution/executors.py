@@ -115,7 +115,7 @@ class Processes:
 
 
 @contextmanager
-def worker_pool(jobs: int, devices: Sequence[str] = ()) -> Iterator[WorkerPool]:
+def worker_pool(jobs: int, devices: Sequence[str] = (), apart: bool = False) -> Iterator[WorkerPool]:
     """Make a worker pool: the calling process for one job, else so many spawned processes, which share the cores.
 
     The numbers are the same. Workers end with the block, at once if it raises.
@@ -126,8 +126,10 @@ def worker_pool(jobs: int, devices: Sequence[str] = ()) -> Iterator[WorkerPool]:
         Processes.
     devices
         GPUs, as ``CUDA_VISIBLE_DEVICES`` names them, which the processes share; none for work on the CPU.
+    apart
+        Whether one job has a process of its own, too, which can be ended from outside.
     """
-    if jobs == 1:
+    if jobs == 1 and not apart:
         yield Alone()
         return
     from pebble import ProcessPool

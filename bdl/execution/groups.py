@@ -13,10 +13,9 @@ from math import isfinite, nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
+from bdl.execution.details import allowed, details_of, is_finite, kept
 from bdl.execution.executors import Report
 from bdl.execution.limits import is_full_disk, limited
 from bdl.execution.log import Log
@@ -24,7 +23,7 @@ from bdl.execution.scoring import Buffers, Scored, codes, computed, evaluation, 
 from bdl.execution.stopwatch import Stopwatch
 from bdl.plan.cell import Cell
 from bdl.plan.cost import compiles, unit, width
-from bdl.plan.fingerprint import fit_hash, outside_files
+from bdl.plan.fingerprint import fit_hash
 from bdl.plan.programs import Member, evaluations, final_fitting, program
 from bdl.plan.reference import truth
 from bdl.plan.slot_batches import slot_batch, slot_rows
@@ -71,6 +70,12 @@ class SearchGroup:
         """Cells and splits whose final rows the group decides."""
         return tuple((self.cell, split) for split in self.scores)
 
+    @property
+    def allowed(self) -> float | None:
+        """Seconds that its fits may take by the limit of their method; None if it has none."""
+        search = self.cell.settings.search
+        return allowed(self.cell, len(self.scores) * search.trials * search.folds if search else 0)
+
     def run(self, report: Report) -> list[Outcome]:
         """Do the work; one row a fold."""
         cell, search, compile = self.cell, self.cell.settings.search, compiles(self.cell, "search")
@@ -79,7 +84,7 @@ class SearchGroup:
             start = stopwatch.now()
             found = self._scored(search, compile, report)
             seconds = stopwatch.now() - start
-        details = _details(cell, width(cell, "search"), compile)
+        details = details_of(cell, width(cell, "search"), compile)
         share = seconds / details["width"]
         return [Outcome(_fold_row(cell, search.metric, score, share, details)) for score in found]
 
@@ -118,6 +123,11 @@ class FinalGroup:
     folder: Path | None = None
     """Where to keep checkpoints; None for nowhere."""
 
+    @property
+    def allowed(self) -> float | None:
+        """Seconds that its fits may take by the limit of their method; None if it has none."""
+        return allowed(self.chosen[0].cell, len(self.chosen))
+
     def run(self, report: Report) -> list[Outcome]:
         """Do the work; one row a member."""
         cell, count = self.chosen[0].cell, len(self.chosen)
@@ -146,7 +156,7 @@ class FinalGroup:
             if checkpoint:
                 checkpoint.text = log.text
         at_once = count if cell.settings.streams else width(cell, "final")
-        share, details = log.seconds / max(count, at_once), _details(cell, at_once, compile)
+        share, details = log.seconds / max(count, at_once), details_of(cell, at_once, compile)
         return [self._outcome(at, ends[at], log.readings(at), share, details) for at in range(count)]
 
     def checkpoint(self) -> Checkpoint | None:
@@ -167,7 +177,7 @@ class FinalGroup:
     def _scores(self, posterior: Posterior, buffers: Buffers, position: int) -> Scored:
         """Compute all scores; NaN for a posterior that is not finite itself."""
         cell, split, *_ = self.chosen[position]
-        if not _is_finite(posterior):
+        if not is_finite(posterior):
             return Scored({str(metric): nan for metric in computed(cell)})
         return scores(evaluation(cell, split, posterior, buffers, self.hyper[position]), computed(cell))
 
@@ -186,7 +196,7 @@ class FinalGroup:
             hyper=self.hyper[position],
             metrics={} if reason else {**scored.stored, **runtime},
             seconds=seconds,
-            details=details | {"updates": end.updates},
+            details=details | {"updates": end.updates} | kept(end.posterior),
             codes=codes(cell, scored.stored),
             refused={} if reason else dict(scored.refused),
         )
@@ -254,12 +264,6 @@ def _layout(cell: Cell, stage: Stage, split: int) -> list[object]:
     return [rows, cell.device, compiles(cell, stage)]
 
 
-def _details(cell: Cell, at_once: int, compile: bool) -> dict[str, Any]:
-    """Describe how fits are made: how many side by side, on what, and with which outside files."""
-    details = {"width": at_once, "device": cell.device, "compiled": compile}
-    return details | ({"files": files} if (files := outside_files(cell)) else {})
-
-
 def estimated(cell: Cell, split: int) -> Setting:
     """Values of the hyper-parameters that the reference estimates."""
     wanted = cell.settings.from_reference
@@ -281,10 +285,6 @@ def _timed(
 
 def _of(buffers: Buffers, place: int) -> dict[str, Tensor]:
     return {name: value[place] for name, value in buffers.items()}
-
-
-def _is_finite(posterior: Posterior) -> bool:
-    return all(bool(torch.isfinite(leaf).all()) for leaf in tree_leaves(posterior))
 
 
 def _fold_row(cell: Cell, metric: str, found: FoldScore, seconds: float, details: dict[str, Any]) -> Row:

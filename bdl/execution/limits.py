@@ -1,21 +1,14 @@
 """Limits of a group: time, by an alarm; memory, by what the process may still ask for."""
 
 import errno
-import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
-from typing import NoReturn
 
+from bdl.runtime import OverLimit, in_time
 from bdl.spec.limits import Limits
 
 _GRACE = 60.0
 """Seconds after the alarm in which a group may end by itself, before its process is ended."""
-
-
-class OverLimit(TimeoutError):
-    """The time of a group is over."""
 
 
 def is_full_disk(error: BaseException) -> bool:
@@ -23,9 +16,18 @@ def is_full_disk(error: BaseException) -> bool:
     return getattr(error, "errno", None) == errno.ENOSPC or f"(os error {errno.ENOSPC})" in str(error)
 
 
-def hard(limits: Limits) -> float | None:
-    """Return the seconds after which the process of a group is ended; None for never."""
-    return None if limits.minutes is None else 60 * limits.minutes + _GRACE
+def hard(limits: Limits, fits: float | None) -> float | None:
+    """Return the seconds after which the process of a group is ended; None for never.
+
+    Parameters
+    ----------
+    limits
+        Of the benchmark.
+    fits
+        Seconds that the fits of the group may take by limits of their own, if they have any.
+    """
+    most = [seconds for seconds in (limits.minutes and 60 * limits.minutes, fits) if seconds is not None]
+    return min(most) + _GRACE if most else None
 
 
 @contextmanager
@@ -39,26 +41,10 @@ def limited(limits: Limits) -> Iterator[None]:
     MemoryError or RuntimeError
         Whichever the library raises that asks for more memory than the process may have.
     """
-    with _in_time(limits.minutes), _in_memory(limits.gigabytes):
+    minutes = limits.minutes
+    over = OverLimit(f"over the limit of {minutes:g} minutes (limits.minutes)" if minutes else "")
+    with in_time(minutes and 60 * minutes, over), _in_memory(limits.gigabytes):
         yield
-
-
-@contextmanager
-def _in_time(minutes: float | None) -> Iterator[None]:
-    if minutes is None or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def over(number: int, frame: FrameType | None) -> NoReturn:
-        raise OverLimit(f"over the limit of {minutes:g} minutes (limits.minutes)")
-
-    before = signal.signal(signal.SIGALRM, over)
-    signal.setitimer(signal.ITIMER_REAL, 60 * minutes)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 @contextmanager

@@ -59,7 +59,7 @@ def run_chains(chains: Sequence[JobChain], worker_pool: WorkerPool, report: Repo
             group = chain.ready.popleft()
             chain.running += 1
             limits = group.members[0][0].benchmark.limits
-            running[worker_pool.submit(attempt, group, report, hard(limits))] = chain, group
+            running[worker_pool.submit(attempt, group, report, hard(limits, group.allowed))] = chain, group
         if not running:
             return
         done, _ = wait(running, timeout=poll, return_when=FIRST_COMPLETED)
@@ -86,5 +86,6 @@ def _outcomes(
     except LostWorker as error:
         return failed(group, f"{error}, twice", {}) if again else None
     except OverTime:
-        minutes = group.members[0][0].benchmark.limits.minutes
-        return failed(group, f"over the limit of {minutes:g} minutes (limits.minutes), and hung", {})
+        minutes, own = group.members[0][0].benchmark.limits.minutes, group.allowed
+        limit = f"{minutes:g} minutes (limits.minutes)" if own is None else f"{own:g} seconds (method.seconds)"
+        return failed(group, f"over the limit of {limit}, and hung", {})

@@ -14,15 +14,16 @@ from torch import Tensor
 
 from bdl.data.conversion import Inputs
 from bdl.errors import in_one_line
-from bdl.execution.limits import OverLimit, is_full_disk
+from bdl.execution.limits import is_full_disk
 from bdl.metrics.evaluation import Evaluation, Examples
 from bdl.plan.cell import Cell
 from bdl.plan.fingerprint import score_hash
 from bdl.plan.reference import truth
 from bdl.posteriors.base import Posterior
+from bdl.posteriors.predictive import is_predictive
 from bdl.registry import outside_place
 from bdl.rng import trial_keys
-from bdl.runtime import one_thread
+from bdl.runtime import OverLimit, one_thread
 from bdl.search.study import Setting
 from bdl.spec.labels import MetricName
 from bdl.training.trials import fitted_scaling
@@ -63,12 +64,14 @@ class Scored(NamedTuple):
     """By metric; what a score gives beside its value stands under ``<name>_<suffix>``."""
     refused: Mapping[str, str] = MappingProxyType({})
     """Why a score could not be computed, by metric."""
+    without: tuple[str, ...] = ()
+    """Scores of parameters, where the method left predictions alone."""
 
     @property
     def stored(self) -> dict[str, float | None]:
         """Values as rows have them: None where one is not finite, or could not be computed."""
         return {name: value if isfinite(value) else None for name, value in self.values.items()} | dict.fromkeys(
-            self.refused
+            (*self.refused, *self.without)
         )
 
 
@@ -84,7 +87,11 @@ def scores(evaluated: Evaluation, metrics: Iterable[MetricName]) -> Scored:
     """
     values: dict[str, float] = {}
     refused: dict[str, str] = {}
+    without: list[str] = []
     for metric in metrics:
+        if metric.info.kind in ("posterior", "distance") and is_predictive(evaluated.posterior):
+            without.append(str(metric))
+            continue
         try:
             values |= score(evaluated, metric)
         except (Exception, SystemExit) as error:  # a score that calls sys.exit ends its column, not the run
@@ -92,7 +99,7 @@ def scores(evaluated: Evaluation, metrics: Iterable[MetricName]) -> Scored:
                 raise
             where = outside_place(error)
             refused[str(metric)] = f"{in_one_line(error)} ({where})" if where else in_one_line(error)
-    return Scored(values, refused)
+    return Scored(values, refused, tuple(without))
 
 
 def score(evaluated: Evaluation, metric: MetricName) -> dict[str, float]:
@@ -132,4 +139,4 @@ def examples(cell: Cell, split: int, x: Inputs, y: NDArray[np.float64]) -> Examp
 
 def _examples(cell: Cell, split: int, part: Literal["train", "test"]) -> Examples:
     rows = getattr(cell.rows(split), part)
-    return examples(cell, split, cell.data.x[rows], cell.data.y[rows])
+    return examples(cell, split, cell.data.x[rows], cell.data.y[rows])._replace(rows=torch.from_numpy(rows))

@@ -36,6 +36,9 @@ class Method(ABC):
     """What it learns from: minibatches, a stream of observations, or all rows at once."""
     course: ClassVar[bool] = True
     """Whether there are posteriors to look at before the last one."""
+    self_tuned: ClassVar[bool] = False
+    """Whether it finds prior and noise itself: an entry has no hyper-parameters of them, and may leave out its model
+    and likelihood."""
 
     @property
     def hyper(self) -> tuple[str, ...]:
@@ -211,6 +214,11 @@ class ExternalMethod(Method):
     def draws(self) -> int:
         """Parameter vectors that it holds in memory at once."""
         return 0
+
+    @property
+    def limit(self) -> float | None:
+        """Seconds that one fit may take; None for as long as the benchmark allows."""
+        return None
 
     @abstractmethod
     def fits(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int) -> Iterator[tuple[int, Posterior]]:

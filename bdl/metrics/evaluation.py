@@ -9,11 +9,13 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.metrics.predictions import Draws, Examples, Predictions, outputs, predict, tensors_of
+from bdl.metrics.predictions import Draws, Predictions, outputs, predict, tensors_of
+from bdl.metrics.targets import Examples, answer, restored
 from bdl.models.problem import Problem
 from bdl.posteriors import Empirical, FullGaussian
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.point import Point
+from bdl.posteriors.predictive import Outputs, is_predictive
 from bdl.posteriors.tensors import as_type
 from bdl.references.base import Truth
 
@@ -199,9 +201,15 @@ class Evaluation:
         Raises
         ------
         InputError
-            As from `predictions`, or if the posterior has several modes that share running statistics.
+            As from `predictions`, or if the posterior has several modes that share running statistics, or predicts by
+            itself, and not by outputs.
         """
         chosen = self.posterior if posterior is None else posterior
+        if is_predictive(chosen):
+            found = answer(self.model, chosen, examples)
+            if not isinstance(found, Outputs):
+                raise InputError("the method left predictions, and no outputs of the model: leave the metric out")
+            return restored(self.model, found, examples)
         drawn = outputs(self.model, chosen, examples, self.buffers, draws, self._seen)
         return torch.cat([torch.cat([part for _, part in pieces], 1) for pieces in drawn]).to(_CPU)
 

@@ -11,11 +11,14 @@ from torch.distributions import Distribution
 from torch.utils._pytree import tree_leaves
 
 from bdl.errors import InputError
+from bdl.metrics.targets import Examples, answer, at_outputs, targets
 from bdl.models.problem import Buffers, Hyper, Problem
 from bdl.posteriors.base import Posterior, linearised, multimodal
+from bdl.posteriors.predictive import is_predictive
 from bdl.posteriors.tensors import as_type
 from bdl.rng import normal_slice
 
+_CPU = torch.device("cpu")
 _PARAMETERS_AT_ONCE = 1 << 22
 """Parameters sampled together; their noise takes about ten times as many bytes as they do, 160 MB."""
 
@@ -27,19 +30,6 @@ SHARED_STATISTICS = (
     "batch_norm: running keeps one set of statistics, and the posterior has several modes: use batch_norm: recompute"
 )
 """Why predictions are refused that would give all modes the running statistics of one of them."""
-
-
-class Examples(NamedTuple):
-    """Rows of a data set."""
-
-    x: Tensor
-    """Inputs as the model sees them, (n, d)."""
-    y: Tensor
-    """Targets in original units, float64, (n,)."""
-    y_unit: Tensor | float
-    """Original target units per unit of the model's outputs."""
-    y_origin: Tensor | float
-    """Where the model's outputs are zero, original target units."""
 
 
 class Predictions(NamedTuple):
@@ -110,11 +100,14 @@ def predict(
     Predictions
         On the device of the posterior.
     """
+    if is_predictive(posterior):
+        target = targets(problem, answer(problem, posterior, examples), examples, hyper)
+        return _averages(_sums(target, examples.y.to(_CPU, torch.float64), problem), target.batch_shape[0])
     device = tree_leaves(posterior)[0].device
     y, values = examples.y.to(device, torch.float64), {name: value.to(device) for name, value in hyper.items()}
     total: Predictions | None = None
     for pieces in outputs(problem, posterior, examples, buffers, draws, training):
-        piece = _beside([_sums(problem, f, y[rows], values) for rows, f in pieces])
+        piece = _beside([_sums(at_outputs(problem, f, values), y[rows], problem) for rows, f in pieces])
         total = piece if total is None else _together(total, piece)
     assert total is not None
     return _averages(total, len(total.sample_log_likelihood))
@@ -203,7 +196,7 @@ def summarise(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Predictio
     hyper
         Hyper-parameters of the likelihood by name, original units, scalars.
     """
-    return _averages(_sums(problem, f, y, hyper), len(f))
+    return _averages(_sums(at_outputs(problem, f, hyper), y, problem), len(f))
 
 
 def tensors_of(hyper: Mapping[str, float]) -> dict[str, Tensor]:
@@ -219,16 +212,14 @@ def _vectors(posterior: Posterior, draws: Draws) -> Iterator[Tensor]:
     return iter(torch.split(atoms, max(1, _PARAMETERS_AT_ONCE // posterior.dim)))
 
 
-def _sums(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Predictions:
+def _sums(target: Distribution, y: Tensor, problem: Problem) -> Predictions:
     """Add up over samples: fields as in `Predictions`, times S; the first is the logarithm of a sum."""
-    values = {name: value.double() for name, value in hyper.items()}
-    target = problem.likelihood.predictive(f.double(), values)
     densities = target.log_prob(y.double())
     if problem.likelihood.fits(0):
         none = torch.zeros_like(y, dtype=torch.float64).unsqueeze(-1)[:, :0]
         return Predictions(densities.logsumexp(0), densities.sum(1), target.mean.sum(0), none, none, none)
     probabilities = _probabilities(target)
-    classes = torch.arange(probabilities.shape[-1], device=f.device)
+    classes = torch.arange(probabilities.shape[-1], device=y.device)
     votes = (probabilities.argmax(-1, keepdim=True) == classes).double()
     none = torch.zeros_like(y, dtype=torch.float64)[:0]
     sums = (part.sum(0) for part in (probabilities, votes, probabilities.square()))

@@ -46,7 +46,7 @@ class Spread:
             raise InputError(f"spread: no test row has its first input in [{self.low:g}, {self.high:g}]: widen that")
         if problem.d_out != 1:
             raise InputError(f"spread: the model has {problem.d_out} outputs, not one: leave the metric out")
-        some = rows._replace(x=rows.x[counted], y=rows.y[counted.to(rows.y.device)])
+        some = rows.take(counted)
         f = evaluation.outputs(some, Draws(evaluation.samples, evaluation.key, _STEP))
         target = problem.likelihood.predictive(f, tensors_of(evaluation.hyper))
         quartiles = target.mean.quantile(torch.tensor([0.25, 0.75], dtype=torch.float64), dim=0)

@@ -59,5 +59,5 @@ def _seen(evaluation: Evaluation, count: int) -> Evaluation:
     """
     rows = evaluation.trained
     drawn = torch.randperm(len(rows.y), generator=torch.Generator().manual_seed(0))[:count].sort().values
-    some = rows._replace(x=rows.x[drawn], y=rows.y[drawn]) if count < len(rows.y) else rows
+    some = rows.take(drawn) if count < len(rows.y) else rows
     return replace(evaluation, test=lambda: some, predicted=None)

@@ -1,9 +1,13 @@
 """What a model must say about itself: a function of one flat parameter vector, and more if it can."""
 
 from collections.abc import Callable, Mapping
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import NoReturn, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
+
+from bdl.errors import InputError
 
 
 class Model(Protocol):
@@ -24,6 +28,27 @@ class Model(Protocol):
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
         """Map parameters (D,) and inputs (M, d_in) to outputs (M, d_out), as in training."""
         ...
+
+
+@dataclass(frozen=True)
+class NoModel:
+    """The place of a model in an entry whose method brings its own; without parameters."""
+
+    def dim(self, d_in: int, d_out: int) -> int:
+        """Count no parameters."""
+        return 0
+
+    def bias_mask(self, d_in: int, d_out: int) -> Tensor:
+        """Mark no biases."""
+        return torch.zeros(0, dtype=torch.bool)
+
+    def initial(self, noise: Tensor, d_in: int, d_out: int) -> Tensor:
+        """Return no parameters."""
+        return noise
+
+    def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> NoReturn:
+        """Raise `InputError`."""
+        raise InputError("the entry names no model: give it one, such as {name: mlp, hidden: [50]}")
 
 
 Layers = tuple[tuple[Tensor, Tensor], ...]

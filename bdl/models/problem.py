@@ -51,6 +51,11 @@ class Problem:
     prior: Prior = field(default_factory=GaussianPrior)
 
     @property
+    def classes(self) -> int:
+        """Number of classes; 0 for targets that are numbers."""
+        return 0 if self.likelihood.fits(0) else max(2, self.d_out)
+
+    @property
     def dim(self) -> int:
         """Number of parameters, D."""
         return self.model.dim(self.d_in, self.d_out)

@@ -81,6 +81,14 @@ def build(factory: str, settings: Mapping[str, Any], shape: tuple[int, ...] | No
     InputError
         If the factory fails, or makes something that does not fit.
     """
+    net = make_network(factory, settings, shape, d_in, d_out)
+    return take_apart(f"factory '{factory}'", net, (d_in,) if shape is None else shape, d_out)
+
+
+def make_network(
+    factory: str, settings: Mapping[str, Any], shape: tuple[int, ...] | None, d_in: int, d_out: int
+) -> nn.Module:
+    """Call a factory; arguments as in `bdl.models.modules.Module`, errors as in `build`."""
     if shape is not None and math.prod(shape) != d_in:
         raise InputError(f"shape {list(shape)} has {math.prod(shape)} values a row: the data have {d_in}; mend shape")
     make = factory_of(factory)
@@ -94,7 +102,7 @@ def build(factory: str, settings: Mapping[str, Any], shape: tuple[int, ...] | No
             raise InputError(f"factory '{factory}' fails: {type(error).__name__}: {error}") from error
     if not isinstance(net, nn.Module):
         raise InputError(f"factory '{factory}' gives {type(net).__name__}: let it return a torch.nn.Module")
-    return take_apart(f"factory '{factory}'", net, (d_in,) if shape is None else shape, d_out)
+    return net
 
 
 def take_apart(name: str, net: nn.Module, row: tuple[int, ...], d_out: int) -> Skeleton:

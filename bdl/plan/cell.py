@@ -7,6 +7,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from bdl.data import Dataset, Split, SplitScheme, Standardise, Stream, load, load_stream, prepare
+from bdl.models.base import NoModel
+from bdl.models.likelihoods import Categorical, Gaussian
 from bdl.models.problem import Problem
 from bdl.spec import Benchmark, Entry, Point
 from bdl.spec.labels import DatasetName
@@ -94,9 +96,9 @@ class Cell:
     def problem(self) -> Problem:
         """Model, likelihood and prior."""
         entry, data = self.settings, self.data
-        assert entry.model is not None and entry.likelihood is not None, "only streams lack them"  # noqa: PT018
-        likelihood = entry.likelihood.build()
-        return Problem(entry.model.build(), likelihood, data.d, likelihood.outputs(data.classes), entry.prior.build())
+        model = entry.model.build() if entry.model else NoModel()
+        likelihood = entry.likelihood.build() if entry.likelihood else Categorical() if data.classes else Gaussian()
+        return Problem(model, likelihood, data.d, likelihood.outputs(data.classes), entry.prior.build())
 
 
 class _Keyed:

@@ -36,16 +36,21 @@ def check(cell: Cell) -> None:
                 f"entries.{cell.entry}: method '{cell.settings.method.name}' gathers no running statistics; "
                 "use batch_norm: recompute"
             )
-        return
+    else:
+        _check_warmup(cell)
+    for rows in sizes:
+        _check_rows(cell, rows)
+    _check_validation(cell)
+
+
+def _check_warmup(cell: Cell) -> None:
+    """Refuse a warm-up that lasts as long as the training."""
     warmup = cast(MinibatchMethod, cell.settings.method.build()).idle_epochs
     if cell.settings.training and cell.settings.training.epochs <= warmup:
         raise InputError(
             f"entries.{cell.entry}.training.epochs: {cell.settings.training.epochs} epochs leave nothing after a "
             f"warm-up of {warmup}; raise epochs or lower warmup_epochs"
         )
-    for rows in sizes:
-        _check_rows(cell, rows)
-    _check_validation(cell)
 
 
 def _check_rows(cell: Cell, rows: int) -> None:
@@ -57,7 +62,7 @@ def _check_rows(cell: Cell, rows: int) -> None:
             f"entries.{cell.entry}.search.folds: {search.folds} folds but {cell.dataset} has {rows} "
             f"training rows; choose at most {rows}"
         )
-    if updates(cell, smallest) == 0:
+    if cell.settings.training and updates(cell, smallest) == 0:
         raise InputError(
             f"entries.{cell.entry}.training: no update fits into {smallest} rows of {cell.dataset}; "
             "lower batch_size or raise epochs"
@@ -92,8 +97,7 @@ def _check_stream(cell: Cell) -> None:
 
 def _check_task(cell: Cell) -> None:
     data, likelihood, search = cell.data, cell.settings.likelihood, cell.settings.search
-    assert likelihood is not None, "only streams lack one"
-    if not likelihood.build().fits(data.classes):
+    if likelihood and not likelihood.build().fits(data.classes):
         targets = f"has {data.classes} classes" if data.classes else "is a regression"
         fitting = [name for name in LIKELIHOODS.builtin if LIKELIHOODS.get(name)().fits(data.classes)]
         raise InputError(

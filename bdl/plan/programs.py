@@ -65,7 +65,7 @@ def final_fitting(members: Sequence[Member], hyper: Sequence[Mapping[str, float]
     identities = [(*cell.identity, split, "final") for split in splits]
     trials = shared.trials(identities, [cell.rows(split).train for split in splits], hyper)
     if shared.schedule is None:
-        return shared.fitting(trials)
+        return shared.fitting(trials, asked=[cell.rows(split).test for split in splits])
     rows = slot_rows(cell, "final", splits[0])
     places = [list(rows).index(split) for split in splits]
     return shared.fitting(trials, compile=compile, slot_batch=SlotBatch(list(rows.values()), places, least(cell)))

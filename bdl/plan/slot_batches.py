@@ -39,7 +39,7 @@ def side_by_side(cell: Cell, stage: Stage) -> int:
     """Count the splits of a batch; one where the settings of a search go together, which fill the cache of a CPU."""
     splits, training, search = splits_of(cell), cell.settings.training, cell.settings.search
     if training is None:
-        return splits
+        return 1 if search or cell.settings.limited else splits
     at_once = fits_of_split(cell, stage)
     if stage == "search" and search and cell.device == "cpu" and at_once == search.trials * search.folds:
         return 1

@@ -78,6 +78,6 @@ def _widened(inputs: Array) -> Array:
 def _moments(seen: Evaluation, x: Array, posterior: Posterior | None) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of the function over samples, in original units: (m,) each."""
     draws = Draws(seen.samples, seen.key, STEP)
-    rows = seen.trained._replace(x=torch.from_numpy(x).unsqueeze(1))
+    rows = seen.trained._replace(x=torch.from_numpy(x).unsqueeze(1), rows=None)
     values = seen.outputs(rows, draws, posterior)[..., 0]
     return values.mean(0), values.std(0) if len(values) > 1 else torch.zeros_like(values[0])

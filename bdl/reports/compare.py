@@ -12,8 +12,8 @@ from bdl.metrics import MetricInfo, info
 from bdl.reports.axes import at
 from bdl.reports.papers import Key, PaperValue, paper_values
 from bdl.reports.statistics import STATISTICS, Values
-from bdl.reports.verdicts import SURVIVORS, Judgement, Ours, judge
-from bdl.store.rows import REFUSALS
+from bdl.reports.verdicts import NO_PARAMETERS, SURVIVORS, Judgement, Ours, judge
+from bdl.store.rows import KEPT, REFUSALS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,8 +65,9 @@ class Cell:
     verdict
         ``"match"``, ``"no difference shown"``, ``"better"``, ``"worse"``, ``"differs"`` (of metrics without a better
         and a worse), ``"undecided"``, ``"print in error"``, ``"withheld"`` (of a run that is not the protocol), ``"no
-        paper value"``, ``"failed"`` (no trial succeeded), ``"not run"`` (no trial), or for durations a ratio such as
-        ``"53x faster"``. ``docs/verdicts.md`` has the rules.
+        paper value"``, ``"failed"`` (no trial succeeded), ``"not run"`` (no trial), ``"no parameters"`` (a score of
+        parameters, of which the method left none), or for durations a ratio such as ``"53x faster"``.
+        ``docs/verdicts.md`` has the rules.
     note
         Remarks, one a line, or None.
     point
@@ -140,7 +141,7 @@ def compare(benchmark: "Benchmark", rows: "pd.DataFrame", *, protocol: bool = Tr
         printed = {}
     sampled = [f"{metric}_{suffix}" for metric in benchmark.metrics for suffix in _SAMPLED]
     rows = rows.reindex(
-        columns=["dataset", "entry", *benchmark.axes, "split", "status", "reason", *benchmark.metrics, *sampled]
+        columns=["dataset", "entry", *benchmark.axes, "split", "status", "reason", KEPT, *benchmark.metrics, *sampled]
     )
     alone = _lone_splits(printed)
     cells, groups = [], dict(list(rows.groupby(["dataset", "entry"])))
@@ -174,7 +175,10 @@ def _cell(
     paper: PaperValue | None,
     protocol: bool,
 ) -> Cell:
-    about, good = info(place[2]), trials[trials["status"] == "ok"]
+    about = info(place[2])
+    lacking = trials[KEPT].notna() & (about.kind in ("posterior", "distance"))
+    trials = trials[~lacking]
+    good = trials[trials["status"] == "ok"]
     values = good[place[2]].to_numpy(dtype=float)
     values = values[np.isfinite(values)]
     failed = len(trials) - values.size
@@ -204,7 +208,7 @@ def _cell(
         high=found.value + found.half if found else None,
         margin=None if paper is None or about.direction == "ratio" else about.margin_of(paper.value),
         failed_as_worst=failed_as_worst(values, failed, about),
-        verdict="not run" if trials.empty else judged.verdict,
+        verdict=NO_PARAMETERS if lacking.any() else "not run" if trials.empty else judged.verdict,
         note="\n".join([*texts, *refusals(good, place[2]), *_remarks(ours, about, floor, split, judged)]) or None,
     )
 

@@ -15,6 +15,8 @@ FEWEST = 3
 
 NO_PAPER = "no paper value"
 """The verdict on a number that no paper prints."""
+NO_PARAMETERS = "no parameters"
+"""The verdict on a score of parameters, of which the method left none."""
 WITHHELD = "withheld"
 """The verdict on a number that was not made as the protocol says."""
 NOT_SHOWN = "no difference shown"

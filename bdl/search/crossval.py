@@ -11,9 +11,12 @@ from torch.utils._pytree import tree_map
 
 from bdl.data import folds
 from bdl.data.splits import Rows, Split
+from bdl.errors import in_one_line
+from bdl.methods.base import ExternalMethod
 from bdl.metrics import Score
 from bdl.metrics.evaluation import Evaluation, Examples, Predictions
 from bdl.rng import trial_keys
+from bdl.runtime import OverLimit
 from bdl.search.study import Setting
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.direct import TrainingData
@@ -85,6 +88,12 @@ def cross_validate(
         [parts[split][fold][0] for split, _, fold in names],
         [settings[split][trial] for split, trial, _ in names],
     )
+    if isinstance(program.method, ExternalMethod):
+        alone = (
+            _alone(program, trials, i, parts[split][fold][1], score, progress)
+            for i, (split, _, fold) in enumerate(names)
+        )
+        return [FoldScore(*name, settings[name[0]][name[1]], *own) for name, own in zip(names, alone, strict=True)]
     fitting = program.fitting(trials, compile=compile, slot_batch=_places(names, settings, slot_batch, k))
     end = finished(fitting, progress, checkpoint)
     found = dict[int, float]()
@@ -133,25 +142,47 @@ def _evaluations(program: Program, trials: Trials, end: Snapshot, index: list[in
         *(index, rows, targets, program.samples),
     )
     for place, i in enumerate(index):
-        own = tree_map(lambda leaf, i=i: leaf[i], end.state)
-        training = trials.rows[i]
-        yield Evaluation(
-            posterior=program.posterior(own),
-            problem=program.problem,
-            hyper={name: float(value[i]) for name, value in trials.hyper.items()},
-            test=partial(_examples, program, training, rows),
-            training=partial(_examples, program, training, training),
-            samples=program.samples,
-            key=trial_keys([trials.identities[i]], "predict")[0],
-            buffers={name: value[i] for name, value in end.buffers.items()},
-            predicted=Predictions(*(field[place] for field in predictions)),
-        )
+        yield _evaluation(program, trials, end, i, rows, Predictions(*(field[place] for field in predictions)))
+
+
+def _evaluation(
+    program: Program, trials: Trials, end: Snapshot, i: int, rows: Rows, predicted: Predictions | None = None
+) -> Evaluation:
+    """Give a trial what it is scored by on the rows of its fold."""
+    training = trials.rows[i]
+    return Evaluation(
+        posterior=program.posterior(tree_map(lambda leaf: leaf[i], end.state)),
+        problem=program.problem,
+        hyper={name: float(value[i]) for name, value in trials.hyper.items()},
+        test=partial(_examples, program, training, rows),
+        training=partial(_examples, program, training, training),
+        samples=program.samples,
+        key=trial_keys([trials.identities[i]], "predict")[0],
+        buffers={name: value[i] for name, value in end.buffers.items()},
+        predicted=predicted,
+    )
+
+
+def _alone(
+    program: Program, trials: Trials, i: int, validation: Rows, score: Score, progress: Progress
+) -> tuple[float, str | None, int]:
+    """Fit and score one trial of a method that yields its posteriors; what it raises is why the trial failed."""
+    own = trials.take([i])
+    try:
+        end = finished(program.fitting(own, asked=[validation]), progress)
+        found = _value(score, _evaluation(program, own, end, 0, validation))
+    except OverLimit:
+        raise
+    except Exception as error:
+        return nan, in_one_line(error), 0
+    return found, failure(0, found), int(end.updates[0])
 
 
 def _examples(program: Program, training: Rows, rows: Rows) -> Examples:
     """Standardise rows as a trial does that is trained on others."""
     data = TrainingData.of(program.dataset, training, rows)
-    return Examples(data.x.float(), torch.from_numpy(program.dataset.y[rows]), data.y_unit, data.y_origin)
+    y, numbers = torch.from_numpy(program.dataset.y[rows]), torch.from_numpy(rows)
+    return Examples(data.x.float(), y, data.y_unit, data.y_origin, numbers)
 
 
 def _value(score: Score, evaluation: Evaluation) -> float:

@@ -21,7 +21,7 @@ from bdl.spec.search import Search
 from bdl.spec.training import Record, Training
 
 if TYPE_CHECKING:
-    from bdl.methods.base import MinibatchMethod
+    from bdl.methods.base import ExternalMethod, MinibatchMethod
 
 
 class Evaluation(Settings):
@@ -39,9 +39,9 @@ class Entry(Settings):
     """One row of the tables: a model, a likelihood, a prior, a method and how it is trained."""
 
     model: ModelComponent | None = None
-    """Component; required except for streams."""
+    """Component; null for a method that learns from a stream, or brings its own."""
     likelihood: LikelihoodComponent | None = None
-    """Component; required except for streams."""
+    """Component; null for a method that learns from a stream, or brings its own."""
     prior: PriorComponent = Field(default_factory=lambda: PriorComponent.model_validate({"name": "gaussian"}))
     """Component; a mapping without a name has settings of `gaussian`."""
     method: MethodComponent
@@ -70,8 +70,9 @@ class Entry(Settings):
     @property
     def hyper_names(self) -> tuple[str, ...]:
         """Every hyper-parameter that must be fixed or searched."""
-        if self.likelihood is None:
-            return ()
+        if self.streams or self.self_tuned:
+            return () if self.streams else tuple(self.method.build().hyper)
+        assert self.likelihood is not None, "only those without it lack one"
         return (*self.method.build().hyper, *self.prior.build().hyper, *self.likelihood.build().hyper)
 
     @property
@@ -83,6 +84,16 @@ class Entry(Settings):
     def direct(self) -> bool:
         """Whether the method works without minibatches."""
         return self.method.build().source == "rows"
+
+    @property
+    def self_tuned(self) -> bool:
+        """Whether the method finds prior and noise itself, and may bring a model of its own."""
+        return self.method.build().self_tuned
+
+    @property
+    def limited(self) -> bool:
+        """Whether each fit has a limit of time: it is then alone in its group, in a process that can be ended."""
+        return self.direct and cast("ExternalMethod", self.method.build()).limit is not None
 
     @property
     def course(self) -> bool:
@@ -144,14 +155,14 @@ class Entry(Settings):
         given = [name for name in _OF_A_MODEL if getattr(self, name)]
         if self.streams and given:
             raise ValueError(f"method '{self.method.name}' learns from a stream: remove {' and '.join(given)}")
-        if not self.streams and not (self.model and self.likelihood):
+        if not (self.streams or self.self_tuned or (self.model and self.likelihood)):
             raise ValueError(f"{'likelihood' if self.model else 'model'} is missing")
         return self
 
     @model_validator(mode="after")
     def _training_fits_method(self) -> Self:
-        if self.direct and (self.training or self.search):
-            raise ValueError(f"method '{self.method.name}' works without minibatches: remove training and search")
+        if self.direct and self.training:
+            raise ValueError(f"method '{self.method.name}' works without minibatches: remove training")
         if not self.direct and not self.streams and self.training is None:
             raise ValueError("training is missing: give epochs and batch_size")
         if self.training is None:

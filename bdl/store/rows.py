@@ -9,6 +9,9 @@ STAGES: tuple[Stage, ...] = ("search", "final")
 REFUSALS = "; "
 """What stands between the scores that could not be computed, in a row's `problem`."""
 
+KEPT = "kept"
+"""Detail of a final row whose fit left predictions, and no distribution of parameters: what is kept of it."""
+
 CellKey = tuple[str, str, str]
 """Data set, entry, and the values of the sweep's axes as canonical JSON, ``"{}"`` without a sweep."""
 

@@ -1,10 +1,10 @@
 """Fits by methods that yield posteriors themselves, and the data that they and reference posteriors see."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from bdl.methods.base import ExternalMethod
 from bdl.methods.counters import StepCounters
 from bdl.models.problem import Problem
 from bdl.posteriors.base import Posterior
+from bdl.posteriors.predictive import ask, is_predictive, is_stored_whole
 from bdl.rng import trial_keys
 from bdl.runtime import one_thread
 from bdl.training.checkpoint import Checkpoint
@@ -75,6 +76,9 @@ class DirectFitting:
         What is fitted.
     trials
         Rows, hyper-parameters and identities; each trial's seed is made of its identity.
+    asked
+        Rows that each trial is going to predict. Where a method leaves a function that cannot be stored, its answer
+        there is kept in its place.
 
     Notes
     -----
@@ -87,6 +91,7 @@ class DirectFitting:
     problem: Problem
     method: ExternalMethod
     trials: Trials
+    asked: Sequence[Rows] = ()
 
     def run(
         self,
@@ -100,6 +105,7 @@ class DirectFitting:
             values = {name: float(value[index]) for name, value in self.trials.hyper.items()}
             key = (rows.tobytes(), *values.values()) if self.method.deterministic else index
             if key in made:
+                progress(1)
                 yield self._snapshot(index, 0, made[key], last=True)
                 continue
             shown: Iterator[tuple[int, Posterior] | None] = chain(self._shown(index, rows, values), [None])
@@ -108,6 +114,7 @@ class DirectFitting:
                 updates, posterior = found
                 if later is None:
                     made[key] = posterior
+                    progress(1)
                 if later is None or (evaluations and evaluations.due(_counters(updates))):
                     yield self._snapshot(index, updates, posterior, last=later is None)
             if key not in made:
@@ -123,7 +130,29 @@ class DirectFitting:
         data = TrainingData.of(self.dataset, rows)
         with one_thread():
             hyper, seed = data.hyper(values, self.problem), seed_of(self.trials, index)
-            yield from self.method.fits(self.problem, data.x, data.y, hyper, seed)
+            found = self.method.fits(self.problem, data.x, data.y, hyper, seed)
+            try:
+                for updates, posterior in found:
+                    yield updates, self._kept(posterior, index, rows)
+            finally:
+                if isinstance(found, Generator):  # now, so that what a method has begun ends before its errors are told
+                    found.close()
+
+    def _kept(self, posterior: Any, index: int, training: Rows) -> Any:
+        """Return what is kept of a fit; what predicts by itself is asked in any case, so that its slips are found."""
+        if not is_predictive(posterior):
+            return posterior
+        wanted = self.asked[index] if self.asked else training[:0]
+        x, rows = TrainingData.of(self.dataset, training, wanted).x, torch.from_numpy(wanted)
+        answer = ask(posterior, x, rows, self.problem.d_out, self.problem.classes) if len(rows) else None
+        if is_stored_whole(posterior):
+            return posterior
+        if answer is None:
+            raise InputError(
+                f"method {type(self.method).__name__} leaves a function, of which only predictions of test rows can be "
+                "kept, and there are none: let it return a NamedTuple of tensors with a __call__"
+            )
+        return answer._replace(rows=rows)
 
     def _snapshot(self, index: int, updates: int, posterior: Posterior, last: bool) -> Snapshot:
         state = tree_map(lambda leaf: leaf.unsqueeze(0).to(self.pool.device), posterior)

@@ -8,8 +8,9 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from bdl.data.splits import Rows
-from bdl.metrics.predictions import VALUES_AT_ONCE, Draws, Examples, Predictions
+from bdl.metrics.predictions import VALUES_AT_ONCE, Draws, Predictions
 from bdl.metrics.predictions import predict as predict_one
+from bdl.metrics.targets import Examples
 from bdl.models.problem import Hyper, Problem
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.tensors import as_type

@@ -47,11 +47,21 @@ class Program:
         """Describe trials; one element of each sequence a trial."""
         return Trials.make(self.dataset, self.pool, identities, rows, hyper)
 
-    def fitting(self, trials: Trials, *, compile: bool = False, slot_batch: SlotBatch | None = None) -> Fitting:
-        """Describe how they are fitted; compilation and slot batches concern minibatches alone."""
+    def fitting(
+        self,
+        trials: Trials,
+        *,
+        compile: bool = False,
+        slot_batch: SlotBatch | None = None,
+        asked: Sequence[Rows] = (),
+    ) -> Fitting:
+        """Describe how they are fitted.
+
+        Compilation and slot batches concern minibatches alone, and the rows that trials predict direct fits alone.
+        """
         shared = self.dataset, self.pool, self.problem
         if isinstance(self.method, ExternalMethod):
-            return DirectFitting(*shared, self.method, trials)
+            return DirectFitting(*shared, self.method, trials, asked)
         assert isinstance(self.method, MinibatchMethod), "streams have a fitting of their own"
         assert self.schedule is not None, "minibatches need a schedule"
         return MinibatchFitting(*shared, self.method, self.schedule, trials, compile, slot_batch)

@@ -1,0 +1,32 @@
+"""Bayesian ridge regression of scikit-learn: a linear model whose prior and noise the evidence chooses."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from bdl.methods.guest import Guest, Train, for_numbers
+from bdl.models.problem import Problem
+from bdl.posteriors.predictive import MeanVariance, Predictive
+
+
+@dataclass(frozen=True)
+class BayesianRidge(Guest):
+    """`sklearn.linear_model.BayesianRidge` (MacKay 1992; Tipping 2001): mean and variance of the targets."""
+
+    self_tuned = True
+
+    def check(self, problem: Problem) -> None:
+        super().check(problem)
+        for_numbers(self, problem)
+
+    def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> Predictive:
+        from sklearn.linear_model import BayesianRidge
+
+        model = BayesianRidge().fit(train.x, train.y)
+
+        def predict(x: Tensor) -> MeanVariance:
+            mean, deviation = model.predict(x.numpy(), return_std=True)
+            return MeanVariance(mean, deviation**2)
+
+        return predict

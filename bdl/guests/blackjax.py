@@ -1,0 +1,70 @@
+"""Microcanonical Langevin Monte Carlo of BlackJAX."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+import torch
+from annotated_types import Ge
+
+from bdl.errors import InputError
+from bdl.guests.jax_density import check_dense, density
+from bdl.methods.guest import Guest, Train
+from bdl.models.problem import Problem
+from bdl.posteriors import Empirical
+
+
+@dataclass(frozen=True)
+class Mclmc(Guest):
+    """`blackjax.mclmc` (Robnik et al. 2023) without corrections, its step and length tuned by BlackJAX; one chain.
+
+    Parameters
+    ----------
+    steps
+        Steps of the chain, after as many of which a third or more have tuned it.
+    draws
+        Parameter vectors that are kept, at equal distances.
+    """
+
+    steps: Annotated[int, Ge(100)] = 20_000
+    draws: Annotated[int, Ge(1)] = 200
+
+    needs_model = True
+    needs: ClassVar = {"blackjax": "bdl-bench[blackjax]"}
+
+    def check(self, problem: Problem) -> None:
+        super().check(problem)
+        check_dense(problem)
+        if self.steps % self.draws:
+            raise InputError(f"steps {self.steps} is no multiple of draws {self.draws}: make it one")
+
+    def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> Empirical:
+        import blackjax
+        import jax
+
+        with jax.enable_x64(True):
+            target = density(train, hyper, seed)
+            first, tuning, running = jax.random.split(jax.random.key(seed), 3)
+            state = blackjax.mcmc.mclmc.init(target.start, target.log_joint, first)
+            state, tuned, _ = blackjax.mclmc_find_L_and_step_size(
+                mclmc_kernel=blackjax.mcmc.mclmc.build_kernel(),
+                num_steps=self.steps,
+                state=state,
+                rng_key=tuning,
+                logdensity_fn=target.log_joint,
+            )
+            chain = blackjax.mclmc(
+                target.log_joint, L=tuned.L, step_size=tuned.step_size, inverse_mass_matrix=tuned.inverse_mass_matrix
+            )
+
+            def step(state, key):  # type: ignore[no-untyped-def]
+                after, _ = chain.step(key, state)
+                return after, None
+
+            def stretch(state, key):  # type: ignore[no-untyped-def]
+                after, _ = jax.lax.scan(step, state, jax.random.split(key, self.steps // self.draws))
+                return after, after.position
+
+            _, positions = jax.lax.scan(stretch, state, jax.random.split(running, self.draws))
+            return Empirical(torch.from_numpy(np.array(positions)))

@@ -1,0 +1,106 @@
+"""Variational inference and NUTS of NumPyro."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+import torch
+from annotated_types import Ge, Gt
+
+from bdl.guests.jax_density import Density, check_dense, density
+from bdl.methods.guest import Guest, Train
+from bdl.models.problem import Problem
+from bdl.posteriors import Empirical, FactorAnalysis
+
+
+@dataclass(frozen=True)
+class _OfNumPyro(Guest):
+    needs_model = True
+    needs: ClassVar = {"numpyro": "bdl-bench[numpyro]"}
+
+    def check(self, problem: Problem) -> None:
+        super().check(problem)
+        check_dense(problem)
+
+
+@dataclass(frozen=True)
+class AutoLowRank(_OfNumPyro):
+    """`AutoLowRankMultivariateNormal` by stochastic variational inference with Adam.
+
+    Parameters
+    ----------
+    rank
+        Factors of the covariance.
+    steps
+        Updates, by all rows.
+    initial_std
+        Standard deviations that it starts from.
+    """
+
+    rank: Annotated[int, Ge(1)] = 10
+    steps: Annotated[int, Ge(1)] = 5000
+    initial_std: Annotated[float, Gt(0)] = 0.05
+
+    @property
+    def hyper(self) -> tuple[str, ...]:
+        return ("learning_rate",)
+
+    def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> FactorAnalysis:
+        import jax
+        from numpyro.infer import SVI, Trace_ELBO, init_to_value
+        from numpyro.infer.autoguide import AutoLowRankMultivariateNormal
+        from numpyro.optim import Adam
+
+        with jax.enable_x64(True):
+            target = density(train, hyper, seed)
+            guide = AutoLowRankMultivariateNormal(
+                _model(target),
+                rank=self.rank,
+                init_scale=self.initial_std,
+                init_loc_fn=init_to_value(values={"theta": target.start}),
+            )
+            fit = SVI(_model(target), guide, Adam(hyper["learning_rate"]), Trace_ELBO())
+            found = guide.get_posterior(fit.run(jax.random.key(seed), self.steps, progress_bar=False).params)
+            parts = (np.array(part) for part in (found.loc, found.cov_factor, found.cov_diag))
+        return FactorAnalysis(*map(torch.from_numpy, parts))
+
+
+@dataclass(frozen=True)
+class Nuts(_OfNumPyro):
+    """The no-U-turn sampler (Hoffman and Gelman 2014), one chain.
+
+    Parameters
+    ----------
+    warmup, draws
+        Iterations that adapt, and that are kept.
+    depth
+        Doublings of a trajectory at the most.
+    """
+
+    warmup: Annotated[int, Ge(1)] = 500
+    draws: Annotated[int, Ge(1)] = 500
+    depth: Annotated[int, Ge(1)] = 10
+
+    def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> Empirical:
+        import jax
+        from numpyro.infer import MCMC, NUTS, init_to_value
+
+        with jax.enable_x64(True):
+            target = density(train, hyper, seed)
+            start = init_to_value(values={"theta": target.start})
+            kernel = NUTS(_model(target), max_tree_depth=self.depth, init_strategy=start)
+            chain = MCMC(kernel, num_warmup=self.warmup, num_samples=self.draws, progress_bar=False)
+            chain.run(jax.random.key(seed))
+            return Empirical(torch.from_numpy(np.array(chain.get_samples()["theta"])))
+
+
+def _model(target: Density):  # type: ignore[no-untyped-def]  # a model of NumPyro, which returns nothing
+    import numpyro
+    from numpyro.distributions import Normal
+
+    def model() -> None:
+        theta = numpyro.sample("theta", Normal(0.0, target.deviations).to_event(1))
+        numpyro.factor("data", target.log_likelihood(theta))
+
+    return model

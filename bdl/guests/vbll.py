@@ -1,0 +1,67 @@
+"""Variational Bayesian last layers: a network whose last layer is a Bayesian linear model, trained by its bound."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import torch
+from annotated_types import Ge
+from torch import Tensor, nn
+
+from bdl.errors import InputError
+from bdl.guests.descent import descend
+from bdl.methods.guest import Guest, Train
+from bdl.models.networks import Mlp
+from bdl.models.problem import Problem
+from bdl.posteriors.predictive import MeanVariance, Predictive, Probabilities
+
+
+@dataclass(frozen=True)
+class Vbll(Guest):
+    """`vbll` (Harrison et al. 2024) on the hidden layers of the model, full-batch Adam; it learns the noise.
+
+    Parameters
+    ----------
+    steps
+        Updates, by all rows.
+    """
+
+    steps: Annotated[int, Ge(1)] = 2000
+
+    self_tuned = True
+    needs_model = True
+    needs: ClassVar = {"vbll": "bdl-bench[vbll]"}
+
+    @property
+    def hyper(self) -> tuple[str, ...]:
+        return ("learning_rate", "weight_decay")
+
+    def check(self, problem: Problem) -> None:
+        super().check(problem)
+        if not isinstance(problem.model, Mlp):
+            raise InputError("vbll needs hidden layers: give the model {name: mlp}")
+
+    def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> Predictive:
+        import vbll
+
+        x = torch.from_numpy(train.x).float()
+        features, last = nn.Sequential(*list(train.module(seed))[:-1]), list(train.module(seed))[-1]
+        assert isinstance(last, nn.Linear)
+        shape = (last.in_features, train.classes or 1, 1 / len(x))
+        head = vbll.DiscClassification(*shape) if train.classes else vbll.Regression(*shape)
+        y = torch.from_numpy(train.y).long() if train.classes else torch.from_numpy(train.y).float().unsqueeze(1)
+
+        def cost() -> Tensor:
+            decay = sum(weight.square().sum() for weight in features.parameters()) * hyper["weight_decay"] / 2
+            loss: Tensor = head(features(x)).train_loss_fn(y) + decay
+            return loss
+
+        descend([*features.parameters(), *head.parameters()], cost, self.steps, hyper["learning_rate"])
+
+        def predict(x: Tensor) -> MeanVariance | Probabilities:
+            found = head(features(x.float())).predictive
+            if train.classes:
+                return Probabilities(found.probs)
+            return MeanVariance(found.mean.flatten(), found.variance.flatten())
+
+        return predict

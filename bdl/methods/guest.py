@@ -1,0 +1,165 @@
+"""The contract of guests: methods of other libraries, which are one function from training data to a fit."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import packages_distributions, version
+from importlib.util import find_spec
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import torch
+from annotated_types import Gt
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bdl.errors import InputError
+from bdl.methods.base import ExternalMethod
+from bdl.models.base import NoModel
+from bdl.models.joint import whole
+from bdl.models.problem import Hyper, Problem
+from bdl.models.torch_modules import torch_module
+from bdl.posteriors.base import Posterior
+from bdl.posteriors.predictive import Predictive, check_fit
+from bdl.runtime import in_time
+
+Array = NDArray[np.float64]
+
+
+class OutOfTime(TimeoutError):
+    """The time of a fit is over."""
+
+
+@dataclass(frozen=True, eq=False)
+class Train:
+    """What a guest learns from.
+
+    Parameters
+    ----------
+    x, y
+        Standardised inputs, (n, d), and targets, (n,); labels are 0 to C - 1.
+    problem
+        Model, likelihood and prior of the entry.
+    """
+
+    x: Array
+    y: Array
+    problem: Problem
+
+    @property
+    def classes(self) -> int:
+        """Number of classes; 0 for targets that are numbers."""
+        return self.problem.classes
+
+    def module(self, seed: int) -> nn.Module:
+        """Build the model as a module, float32, which maps (m, d) to (m, d_out).
+
+        Its start has the law that the engine's fits start from. The parameters, one after the other
+        (``torch.nn.utils.parameters_to_vector``), are the vector that a posterior is over.
+
+        Raises
+        ------
+        InputError
+            If the entry names no model, or one that is no module.
+        """
+        return torch_module(self.problem, seed)
+
+    def log_joint(self, theta: Tensor, hyper: Mapping[str, float]) -> Tensor:
+        """Evaluate log p(D, theta) in the precision of `theta`, (D,), nats, with the hyper-parameters of the entry."""
+        x, y = (torch.from_numpy(part).to(theta.dtype) for part in (self.x, self.y))
+        values = {name: theta.new_tensor(value) for name, value in hyper.items()}
+        rows = self.problem.log_likelihoods(theta, whole(x, y), values)
+        return rows.sum() + self.problem.log_prior(theta, values)
+
+
+@dataclass(frozen=True)
+class Guest(ExternalMethod):
+    """A method of another library.
+
+    Parameters
+    ----------
+    seconds
+        Wall time that one fit may take.
+    """
+
+    seconds: Annotated[float, Gt(0)] = field(default=3600.0, kw_only=True)
+
+    course = False
+    needs: ClassVar[Mapping[str, str]] = {}
+    """Modules that have to be there, and what to install for each: ``{"ngboost": "bdl-bench[ngboost]"}``."""
+    needs_model: ClassVar[bool] = False
+    """Whether it fits the model of the entry; one that does not needs none."""
+
+    @property
+    def packages(self) -> dict[str, str]:
+        """Names and versions of the packages that it needs, which rows keep."""
+        names = packages_distributions()
+        return {name: version(name) for module in self.needs for name in names.get(module, ())}
+
+    @property
+    def limit(self) -> float:
+        return self.seconds
+
+    @abstractmethod
+    def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> Posterior | Predictive:
+        """Fit.
+
+        Parameters
+        ----------
+        train
+            The data and the model.
+        hyper
+            Hyper-parameters by name, in the unit of ``train.y``.
+        seed
+            Of 31 bits, the trial's own. The generators of torch and NumPy start from it.
+
+        Returns
+        -------
+        Posterior or Predictive
+            A distribution over the parameters of the model; or a function of inputs, (n, d) float64 tensor, that
+            answers with `MeanVariance`, `Outputs` or `Probabilities`.
+        """
+
+    def check(self, problem: Problem) -> None:
+        """Raise `InputError` if a package is missing, or there is no model where one is needed."""
+        for module, package in self.needs.items():
+            if find_spec(module) is None:
+                raise InputError(f"{type(self).__name__} needs {module}: pip install '{package}'")
+        if self.needs_model and isinstance(problem.model, NoModel):
+            raise InputError(f"{type(self).__name__} fits the model of the entry: give one, such as {{name: mlp}}")
+
+    def fits(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int) -> Iterator[tuple[int, Any]]:
+        """Yield what `fit` returns.
+
+        Raises
+        ------
+        InputError
+            If it is nothing that can be used.
+        OutOfTime
+            If it takes longer than it may, what is asked of a predictive before the next turn included.
+        """
+        train = Train(x.numpy(), y.numpy(), problem)
+        values = {name: float(value) for name, value in hyper.items()}
+        late = OutOfTime(f"the fit took more than {self.seconds:g} seconds (method.seconds)")
+        with in_time(self.seconds, late), _seeded(seed):
+            yield 0, check_fit(self.fit(train, values, seed), problem.dim)
+
+
+def for_numbers(guest: Guest, problem: Problem) -> None:
+    """Raise `InputError` if the targets are labels."""
+    if problem.classes:
+        raise InputError(f"{type(guest).__name__} is for targets that are numbers: use another method")
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Let the global generators, which guests may use without a word, start from a seed, and put them back."""
+    before = np.random.get_state()  # noqa: NPY002  # the generator that libraries share
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        np.random.seed(seed)  # noqa: NPY002
+        try:
+            yield
+        finally:
+            np.random.set_state(before)  # noqa: NPY002

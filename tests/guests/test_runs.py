@@ -1,0 +1,202 @@
+"""Guests in a benchmark: the same splits, folds, seeds, scores and rows as any method."""
+
+from importlib.metadata import version
+
+import numpy as np
+import pytest
+from execution.listeners import Ear
+
+from bdl.archive.frames import final_frame
+from bdl.data import load
+from bdl.execution import limits, queue
+from bdl.execution.cluster import worker_pool_for
+from bdl.execution.executors import Alone, Processes, worker_pool
+from bdl.posteriors.predictive import MeanVariance
+from bdl.reports import compare
+from bdl.store import artefacts
+from bdl.store.rows import KEPT
+
+from .conftest import CONJUGATE, GUESTS, line
+
+ALPHA, BETA = 10, 3e-4
+LABELS = ("datasets=[overlapping_classes]", "metrics=[nll, error]")
+SEARCH = (
+    "hyper: {HYPER}, search: {trials: 3, folds: 2, metric: nmll, "
+    "space: {prior_precision: {low: 1, high: 100, scale: log}}}"
+)
+
+
+def wrong(guest, kind, seconds=100.0, more="hyper: {size: 1}"):
+    return f"line: {{method: {{{guest('Wrong')}, kind: {kind}, seconds: {seconds}}}, {more}}}"
+
+
+def closed_form(data, split):
+    """NMLL and RMSE of Bayesian linear regression, from its predictive mean and variance."""
+    train, test, _ = data.split(split)
+    x, y = data.x, data.y
+    mean, scale = x[train].mean(0), x[train].std(0)
+    design = np.column_stack([(x - mean) / scale, np.ones(len(x))])
+    origin, unit = y[train].mean(), y[train].std()
+    precision = ALPHA * np.eye(design.shape[1]) + BETA * unit**2 * design[train].T @ design[train]
+    weights = np.linalg.solve(precision, BETA * unit**2 * design[train].T @ (y[train] - origin) / unit)
+    variance = unit**2 * (design[test] * np.linalg.solve(precision, design[test].T).T).sum(1) + 1 / BETA
+    errors = y[test] - origin - unit * design[test] @ weights
+    nmll = 0.5 * np.mean(np.log(2 * np.pi * variance) + errors**2 / variance)
+    return nmll, np.sqrt(np.mean(errors**2))
+
+
+def test_linear_regression_of_a_guest_is_the_conjugate_entry(rows, guest, store):
+    ours = rows(line(CONJUGATE))
+    store.forget([ours[0].cell])
+    theirs = rows(line(guest("Weights")))
+    for one, other in zip(ours, theirs, strict=True):
+        assert (one.status, other.status) == ("ok", "ok")
+        assert other.metrics["nmll"] == pytest.approx(one.metrics["nmll"], abs=1e-8)
+        assert other.metrics["rmse"] == pytest.approx(one.metrics["rmse"], abs=1e-8)
+        assert other.metrics["log_evidence"] == pytest.approx(one.metrics["log_evidence"], rel=1e-10)
+        assert KEPT not in other.details
+
+
+@pytest.mark.parametrize(("name", "kept"), [("Closure", "predictions at the test rows"), ("Whole", "a predictive")])
+def test_predictions_are_scored_as_they_are(rows, guest, name, kept):
+    for row in rows(line(guest(name))):
+        nmll, rmse = closed_form(load("diabetes"), row.split)
+        assert row.metrics["nmll"] == pytest.approx(nmll, abs=1e-10)
+        assert row.metrics["rmse"] == pytest.approx(rmse, abs=1e-10)
+        assert (row.details[KEPT], row.metrics["log_evidence"], row.refused) == (kept, None, {})
+
+
+def test_outputs_are_predicted_from_by_the_likelihood(rows, guest):
+    (row, *_) = rows(line(guest("Samples")))
+    nmll, rmse = closed_form(load("diabetes"), row.split)
+    # 2000 draws: the error of a mean is a fiftieth of the spread of the outputs, some 10 of a target that varies by 77
+    assert row.metrics["nmll"] == pytest.approx(nmll, abs=2e-3)
+    assert row.metrics["rmse"] == pytest.approx(rmse, abs=0.2)
+
+
+def test_the_global_generators_start_from_the_seed_of_the_trial(rows, guest, store):
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    first = rows(line(guest("Samples")))
+    assert (np.random.get_state()[1] == before).all()  # noqa: NPY002
+    store.forget([first[0].cell])
+    np.random.standard_normal(5)  # noqa: NPY002
+    again = rows(line(guest("Samples")))
+    assert [row.artefact for row in first] == [row.artefact for row in again]
+    assert first[0].artefact != first[1].artefact
+
+
+def test_a_score_is_added_to_what_is_kept_of_a_function(rows, guest, store):
+    rows(line(guest("Closure")), "metrics=[nmll]")
+    found = rows(line(guest("Closure")))
+    posterior, _ = artefacts.read(store.posteriors, found[0].artefact)
+    assert isinstance(posterior, MeanVariance)
+    assert posterior.rows.tolist() == load("diabetes").split(0).test.tolist()
+    assert [row.metrics["rmse"] for row in found] == pytest.approx(
+        [closed_form(load("diabetes"), i)[1] for i in (0, 1)]
+    )
+
+
+def test_the_search_is_that_of_any_method(rows, guest, store):
+    ours = rows(line(guest("Closure"), SEARCH.replace("HYPER", "noise_precision: 3e-4")), stage="search")
+    finals = store.rows("final", ours[0].cell)
+    assert len(ours) == 2 * 3 * 2
+    for split in (0, 1):
+        folds = [row for row in ours if row.split == split]
+        means = {row.trial: np.mean([one.metrics["nmll"] for one in folds if one.trial == row.trial]) for row in folds}
+        best = min(means, key=means.__getitem__)
+        assert finals[split].hyper == next(row.hyper for row in folds if row.trial == best)
+    store.forget([ours[0].cell])
+    trained = SEARCH.replace("HYPER", "noise_precision: 3e-4, learning_rate: 0.01")
+    theirs = rows(line("name: vifa", f"training: {{epochs: 1, batch_size: 5}}, {trained}"), stage="search")
+    proposed = [[row.hyper["prior_precision"] for row in own] for own in (ours, theirs)]
+    assert proposed[0] == proposed[1]
+
+
+def test_a_fold_is_scored_on_the_rows_that_it_holds_out(rows, guest):
+    """The shares of the classes among the other half of the training rows predict each half."""
+    search = "search: {sampler: grid, folds: 2, metric: nll, grid: {unused: [1]}}"
+    folds = rows(f"line: {{method: {{{guest('Shares')}}}, {search}}}", *LABELS, splits=(0,), stage="search")
+    labels = load("overlapping_classes").y[load("overlapping_classes").split(0).train].astype(int)
+    for fold, held in enumerate(np.array_split(labels, 2)):
+        others = np.array_split(labels, 2)[1 - fold]
+        shares = np.bincount(others) / len(others)
+        assert folds[fold].metrics["nll"] == pytest.approx(-np.log(shares[held]).mean(), rel=1e-12)
+
+
+def test_a_setting_that_fails_is_a_failed_fold_and_another_is_chosen(rows, guest, store):
+    search = "search: {sampler: grid, folds: 2, metric: nmll, grid: {size: [0.1, 0.9]}}"
+    folds = rows(wrong(guest, "raises", more=search), splits=(0,), stage="search")
+    assert [row.reason for row in folds] == [None] * 2 + ["RuntimeError: the matrix is singular"] * 2
+    assert [row.hyper for row in store.rows("final", folds[0].cell)] == [{"size": 0.1}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("none", "InputError: fit returned NoneType: return a posterior of bdl.posteriors, or a function of inputs"),
+        ("short", "InputError: mean has shape (3,): give it shape (44,) or (S, 44)"),
+        ("nan", "InputError: mean has values that are not finite"),
+        ("raises", "RuntimeError: the matrix is singular"),
+        ("dead", "SystemExit: 3"),
+        ("slow", "OutOfTime: the fit took more than 0.2 seconds (method.seconds)"),
+    ],
+)
+def test_what_goes_wrong_in_a_guest_is_a_failed_row(rows, guest, kind, reason):
+    found = rows(wrong(guest, kind, 0.2 if kind == "slow" else 100))
+    assert [row.status for row in found] == ["failed"] * 2
+    assert all(row.reason.startswith(reason) for row in found), found[0].reason
+
+
+def test_a_guest_that_hears_no_alarm_is_ended_from_outside_and_the_run_goes_on(cells, guest, store, monkeypatch):
+    monkeypatch.setattr(limits, "_GRACE", 1.0)
+    planned = cells(f"{wrong(guest, 'hung', 0.2)}, {line(guest('Weights')).replace('line', 'good', 1)}", splits=(0,))
+    with worker_pool(1, apart=True) as workers:
+        queue.run(planned, store, workers, Ear())
+    (hung,), (well,) = (store.rows("final", cell.key) for cell in planned)
+    assert hung.reason == "over the limit of 0.2 seconds (method.seconds), and hung"
+    assert well.status == "ok"
+
+
+def test_a_command_gives_guests_a_process_of_their_own(cells, guest):
+    for method, kind in ((guest("Weights"), Processes), (CONJUGATE, Alone)):
+        with worker_pool_for(cells(line(method)), 1, "") as workers:
+            assert type(workers) is kind
+
+
+def test_labels_are_predicted_by_a_guest_without_a_model(rows, guest):
+    (row,) = rows(f"line: {{method: {{{guest('Shares')}}}, hyper: {{unused: 1}}}}", *LABELS, splits=(0,))
+    data = load("overlapping_classes")
+    train, test, _ = data.split(0)
+    shares = np.bincount(data.y[train].astype(int)) / len(train)
+    assert row.metrics["nll"] == pytest.approx(-np.log(shares[data.y[test].astype(int)]).mean(), rel=1e-12)
+    assert row.metrics["error"] == pytest.approx((data.y[test] != shares.argmax()).mean(), rel=1e-12)
+
+
+def test_a_score_of_parameters_is_empty_and_no_failure(rows, cells, guest, store):
+    found, planned = rows(line(guest("Closure"))), cells(line(guest("Closure")))
+    by_metric = {cell.metric: cell for cell in compare(planned[0].benchmark, final_frame(planned, store))}
+    empty, full = by_metric["log_evidence"], by_metric["rmse"]
+    assert (empty.ours, empty.n_failed, empty.verdict) == (None, 0, "no parameters")
+    assert (full.n_trials, full.n_failed, full.verdict) == (2, 0, "no paper value")
+    assert [row.status for row in found] == ["ok", "ok"]
+
+
+def test_rows_say_which_packages_made_them(rows, guest, tmp_path):
+    named = "\n\n@dataclass(frozen=True)\nclass Named(Whole):\n    needs = {'sklearn': 'scikit-learn'}\n"
+    (tmp_path / "guests.py").write_text(GUESTS + named)
+    (row, _) = rows(line(f"name: '{tmp_path}/guests.py:Named'"))
+    assert row.details["packages"] == {"scikit-learn": version("scikit-learn")}
+
+
+@pytest.mark.slow
+@pytest.mark.data
+@pytest.mark.parametrize("dataset", ["boston", "concrete", "energy", "wine", "yacht"])
+def test_linear_regression_of_a_guest_is_the_conjugate_entry_on_all_published_splits(rows, guest, store, dataset):
+    chosen, every = (f"datasets=[{dataset}]", "splits=20", "evaluation.samples=100"), range(20)
+    ours = rows(line(CONJUGATE), *chosen, splits=every)
+    store.forget([ours[0].cell])
+    theirs = rows(line(guest("Weights")), *chosen, splits=every)
+    assert len(theirs) == 20
+    for metric in ("nmll", "rmse"):
+        expected = [row.metrics[metric] for row in ours]
+        assert [row.metrics[metric] for row in theirs] == pytest.approx(expected, abs=1e-8)
