@@ -48,7 +48,7 @@ def calls(tmp_path, monkeypatch):
 
 def test_kept_draws_are_found_by_later_versions():
     """A new key would sample all references again."""
-    one = Recipe(Regression(np.eye(2), np.array([0.0, 1.0]), np.ones(2), 0.5), Settings(draws=1000))
+    one = LinearRecipe(Regression(np.eye(2), np.array([0.0, 1.0]), np.ones(2), 0.5), Settings(draws=1000))
     assert one.key == "6e925be2b7e100a8350140818786da8ceb9ce02d7bb1944f5fde18414f5a73d1"
 
 
