@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-from bdl.spec.limits import Limits
+from bdl.spec.training import Limits
 
 _GRACE = 60.0
 """Seconds after the alarm in which a group may end by itself, before its process is ended."""
