@@ -120,7 +120,7 @@ def tables(found: LoadedResults, format: str, metrics: Sequence[str] = ()) -> Re
     return headed([cell for cell in cells if not metrics or cell.metric in metrics], format, found.banner)
 
 
-def headed(cells: Sequence[Cell], format: str, remark: str) -> RenderableType:
+def headed(cells: Sequence[TableCell], format: str, remark: str) -> RenderableType:
     """Render a comparison below a remark; formats that have no head have it among the notes of every cell.
 
     Parameters
