@@ -90,7 +90,7 @@ def main() -> None:
         for command in COMMANDS:
             name, *options = command.split()
             seconds, memory = measured(Path(folder), [name, str(file), *options])
-            print(f"{command}: {seconds:.1f} s of CPU, {memory:,.0f} MB")
+            print(f"{command}: {seconds:.1f} s of CPU, {memory:,.0f} MB", flush=True)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import pytest
 from bdl import __version__
 from bdl.execution.groups import attempt
 from bdl.publishing import tracking
-from bdl.spec.limits import Limits
+from bdl.spec.training import Limits
 
 TINY = """
 name: tiny

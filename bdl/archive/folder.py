@@ -19,7 +19,7 @@ from torch import Tensor
 from bdl.archive.frames import TRIALS, Frames, cell_keys, final_frame, frame, points_frame, read_frames
 from bdl.archive.protocol import SHOWN
 from bdl.errors import InputError
-from bdl.execution.estimate import Measured
+from bdl.execution.estimate import Basis, Measured
 from bdl.execution.queue import check_hashes
 from bdl.plan.cell import Cell
 from bdl.plan.planning import cells_of
@@ -197,7 +197,7 @@ class ResultsFolder:
                 updates = row["updates"] if row["updates"] == row["updates"] else 0.0  # not counted
                 here = own and not self.published and (key, row["split"]) not in imported
                 how = int(row["width"]), row["device"], bool(row["compiled"])
-                basis = "the same cells" if here else "the same cells in other or published runs"
+                basis: Basis = "the same cells" if here else "the same cells in other or published runs"
                 yield Measured(key, row["stage"], row["seconds"], updates, *how, basis)
 
     def posterior(self, cell: Cell, split: int) -> tuple[Posterior, Mapping[str, Tensor], Row]:

@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
+from rich.text import Text
 from torch import Tensor
 
 from bdl.archive.folder import ResultsFolder, stored_cells
@@ -20,7 +22,6 @@ from bdl.plan.reference import known_as_functions, truth
 from bdl.plan.truths import publish_info, sampled
 from bdl.publishing.bands import bands
 from bdl.publishing.bounds import bound_notes
-from bdl.publishing.head import headed
 from bdl.publishing.overlap import overlaps
 from bdl.publishing.provenance import provenance, write_provenance
 from bdl.reports import Cell as TableCell
@@ -32,10 +33,12 @@ from bdl.reports import (
     curves,
     draw_figures,
     paired_differences,
+    render,
 )
 from bdl.reports.compare import refusals
 from bdl.reports.drawing import remarked
 from bdl.reports.posteriors import Array
+from bdl.reports.render import markdown
 from bdl.spec import Benchmark, Variant
 from bdl.store import artefacts
 from bdl.store.anew import mended
@@ -154,6 +157,25 @@ def tables(found: LoadedResults, format: str, metrics: Sequence[str] = ()) -> Re
         if name not in known:
             raise unknown(f"metric of {found.benchmark.name}", name, known)
     return headed([cell for cell in cells if not metrics or cell.metric in metrics], format, found.banner)
+
+
+def headed(cells: Sequence[TableCell], format: str, remark: str) -> RenderableType:
+    """Render a comparison below a remark; formats that have no head have it among the notes of every cell.
+
+    Parameters
+    ----------
+    cells, format
+        As `bdl.reports.render` takes them; so are the errors.
+    remark
+        A sentence; empty for the table alone.
+    """
+    if not remark:
+        return render(cells, format)
+    if format == "rich":
+        return Group(Text(remark, style="bold yellow"), Text(), render(cells, format))
+    if format == "markdown":
+        return f"**{markdown(remark)}**\n\n{render(cells, format)}"
+    return render([replace(cell, note="\n".join(filter(None, (remark, cell.note)))) for cell in cells], format)
 
 
 def redraw(asked: Variant, results: Path, place: Path | None = None) -> list[Path]:

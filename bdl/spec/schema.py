@@ -13,12 +13,11 @@ from bdl.spec.entry import Entry, Evaluation
 from bdl.spec.explain import within
 from bdl.spec.fields import Count, Index, Items, NonEmpty, Settings, Slug, Text, Unique
 from bdl.spec.labels import DatasetLabel, DatasetName, MetricName
-from bdl.spec.limits import Limits
 from bdl.spec.point import Point, points
 from bdl.spec.preparation import Preparation
 from bdl.spec.sweep import lay_over
 from bdl.spec.tables import Note, PaperTables
-from bdl.spec.training import STREAM_RECORD, Record
+from bdl.spec.training import STREAM_RECORD, Limits, Record
 
 PART = {"part": True}
 """Context of the validation of a part, or of a point, of a benchmark that was checked as a whole."""

@@ -1,12 +1,13 @@
-"""How one fit trains and when it is looked at, as a benchmark file describes it."""
+"""How one fit trains, when it is scored meanwhile, and what it may take, as a benchmark file describes it."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
+from annotated_types import Gt, Le
 from pydantic import Field, TypeAdapter, WrapValidator, model_validator
 
 from bdl.spec.components import RateComponent
-from bdl.spec.fields import Count, Settings
+from bdl.spec.fields import MOST, Count, Settings
 from bdl.training.schedule import Incomplete, Precision, Sampling, Schedule
 
 
@@ -67,6 +68,15 @@ class Record(Settings):
                 "first: evaluations every so often begin with every itself; remove first, or use log: true"
             )
         return self
+
+
+class Limits(Settings):
+    """Limits of each group; one that goes beyond them is failed rows with the reason, and the rest goes on."""
+
+    minutes: Annotated[float, Gt(0), Le(MOST)] | None = None
+    """Wall time; null for as long as it takes."""
+    gigabytes: Annotated[float, Gt(0), Le(MOST)] | None = None
+    """Memory of the process that it runs in, in GiB, where the system can limit it; null for all that there is."""
 
 
 STREAM_RECORD = Record(unit="observations", log=True, first=100)

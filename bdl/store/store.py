@@ -169,16 +169,15 @@ class Store:
         query = f"SELECT split, trial, fold, status, body, artefact FROM fits {where} ORDER BY split, trial, fold"
         return [
             Row(
-                *(*cell, stage, *key),
+                *(*cell, stage, split, trial, fold, status),
                 **json.loads(body),
-                status=status,
                 metrics=metrics.get(key, {}),
                 codes=codes.get(key, {}),
                 artefact=artefact,
                 refused=refused.get(key, {}),
             )
-            for *places, status, body, artefact in self._select(query, own)
-            for key in (tuple(places),)
+            for split, trial, fold, status, body, artefact in self._select(query, own)
+            for key in ((split, trial, fold),)
         ]
 
     def splits(self, cell: CellKey) -> tuple[int, ...]:
