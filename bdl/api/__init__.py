@@ -6,17 +6,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bdl.api.arrays import fit
     from bdl.api.benchmarks import Benchmark, benchmark
+    from bdl.api.calibrated import Calibration, calibration
     from bdl.api.estimators import Classifier, Regressor
     from bdl.api.fitted import Fitted, load
     from bdl.api.reading import Results, posterior, results
 
 __all__ = [
     "Benchmark",
+    "Calibration",
     "Classifier",
     "Fitted",
     "Regressor",
     "Results",
     "benchmark",
+    "calibration",
     "fit",
     "load",
     "posterior",
@@ -26,6 +29,7 @@ __all__ = [
 _MODULES = {
     "arrays": ["fit"],
     "benchmarks": ["Benchmark", "benchmark"],
+    "calibrated": ["Calibration", "calibration"],
     "estimators": ["Classifier", "Regressor"],
     "fitted": ["Fitted", "load"],
     "reading": ["Results", "posterior", "results"],

@@ -51,7 +51,7 @@ class Benchmark:
         published: bool = False,
         retry_failed: bool = False,
         results: str | Path = "results",
-        progress: bool = False,
+        progress: bool | None = None,
     ) -> Results:
         """Run what is missing and publish it, as ``bdl-bench run`` does; fits that failed say so in the rows.
 
@@ -81,7 +81,7 @@ class Benchmark:
         results
             Folder of results.
         progress
-            Whether to print what the command line prints.
+            Whether to print what the command line prints; by default a bar, in a notebook and on a terminal.
 
         Raises
         ------
@@ -90,7 +90,7 @@ class Benchmark:
         """
         asked = asked_for(self.name_or_path, self.profile, self.set, datasets, methods, splits)
         run_settings = running.RunSettings(
-            Path(results), device, compile, jobs, fresh, changed, published, retry_failed
+            Path(results), device, compile, jobs, fresh, changed, published, retry_failed, bar=progress is None
         )
         try:
             running.run(asked, run_settings, None, Console(quiet=not progress))

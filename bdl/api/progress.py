@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from rich.console import Console, Group, NewLine
 from rich.control import Control
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from tqdm import tqdm
 
 from bdl.errors import InputError
 from bdl.plan.cell import Cell
@@ -70,6 +71,41 @@ def aside(console: Console, line: str, *, shown: bool = False) -> None:
 _STAGES: tuple[Stage, ...] = ("search", "final")
 _PLAIN_EVERY = 15.0
 """Seconds between plain lines that say how far the run is."""
+
+
+class Bar:
+    """A `bdl.execution.queue.Listener` that draws tqdm's bar in a notebook or on a terminal, and nothing elsewhere.
+
+    Parameters
+    ----------
+    name
+        Stands before the bar.
+    """
+
+    def __init__(self, name: str) -> None:
+        console = Console(stderr=True)
+        form = "{desc} {percentage:3.0f}% |{bar:30}| {elapsed}, left {remaining} {postfix}"
+        hidden = not (console.is_jupyter or console.is_terminal)
+        self._bar: tqdm[NoReturn] = tqdm(desc=name, total=1, bar_format=form, disable=hidden, leave=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
+        self._bar.close()
+
+    def begin(self, work: int) -> None:
+        """Start; so much work is to be done, in the units of `advance`."""
+        self._bar.reset(max(work, 1))
+
+    def advance(self, work: int) -> None:
+        """Count work that is done."""
+        self._bar.update(work)
+
+    def stored(self, cell: Cell, rows: Sequence[Row]) -> None:
+        """Name the cell that has new rows."""
+        if rows:
+            self._bar.set_postfix_str(cell.label)
 
 
 class Display:

@@ -15,7 +15,11 @@ from bdl.archive.loading import LoadedResults, load, load_results
 from bdl.errors import unknown
 from bdl.plan.cell import Cell
 from bdl.plan.planning import cells_of
-from bdl.publishing.outcome import compared
+from bdl.publishing.outcome import compared, gathered, stored_pictures
+from bdl.reports.drawing import drawn, remarked
+from bdl.reports.figures import drawings_of
+from bdl.reports.layout import sections
+from bdl.reports.pictures import Figures, tables_html
 from bdl.spec import Point, Variant, load_variant
 
 Names = str | Sequence[str]
@@ -57,6 +61,34 @@ class Results:
         """One row a statistic of a cell, ours and the paper's, as ``bdl-bench table --format csv``."""
         cells = [asdict(cell) for cell in compared(self.found)]
         return pd.DataFrame([{**cell.pop("point"), **cell} for cell in cells])
+
+    def plot(self, name: str = "") -> Figures:
+        """Draw the figures that ``bdl-bench figures`` writes.
+
+        Parameters
+        ----------
+        name
+            Name of one, such as ``"nmll"`` or ``"nmll-paired"``; all by default.
+
+        Returns
+        -------
+        Figures
+            A dict of matplotlib figures by name, which a notebook shows.
+
+        Raises
+        ------
+        InputError
+            If there is no such figure.
+        """
+        drawings = drawings_of(gathered(self.found, stored_pictures(self.found, self.found.made)))
+        if name and name not in drawings:
+            raise unknown("figure", name, drawings)
+        with remarked(self.remark):
+            return Figures({own: drawn(draw) for own, draw in drawings.items() if name in ("", own)})
+
+    def _repr_html_(self) -> str:
+        """Show the means and medians of a cell in one row, and what the rows are not above them."""
+        return tables_html(sections(compared(self.found)), self.found.banner)
 
     @property
     def remark(self) -> str:

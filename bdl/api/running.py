@@ -11,7 +11,7 @@ from rich.console import Console
 from typer import Exit
 
 from bdl.api import forecast as forecasts
-from bdl.api.progress import Display, Voice, aside
+from bdl.api.progress import Bar, Display, Voice, aside
 from bdl.archive.loading import check_overwrite
 from bdl.archive.reuse import PublishedFits, copy_fits, published_fits, reusable, reuse_fits
 from bdl.errors import InputError
@@ -49,6 +49,8 @@ class RunSettings(NamedTuple):
     """Make fits again that failed."""
     executor: str = ""
     """Where groups run if not here, as `bdl.execution.cluster.cluster` takes it."""
+    bar: bool = False
+    """Draw a bar and nothing else."""
 
 
 def run(asked: Variant, settings: RunSettings, uri: str | None, console: Console) -> None:
@@ -172,7 +174,7 @@ def _work(asked: Variant, cells: list[Cell], store: Store, settings: RunSettings
         if found.seconds > forecasts.SHORT:
             _say(forecasts.lines(found, asked, settings.results), console)
         with (
-            Display(console, cells, store) as display,
+            Bar(cells[0].benchmark.name) if settings.bar else Display(console, cells, store) as display,
             worker_pool_for(cells, found.jobs, settings.executor) as workers,
         ):
             run_cells(cells, store, workers, display)

@@ -1,4 +1,4 @@
-"""The MLflow mirror: one experiment a benchmark, one run a cell, written from the store in batches."""
+"""The MLflow mirror: one experiment a benchmark, one run a cell with one a split below, written from the store."""
 
 import hashlib
 import json
@@ -6,20 +6,19 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from math import isfinite, nan, sqrt
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-
 from bdl.errors import InputError
 from bdl.plan.cell import Cell
-from bdl.publishing.names import COUNTS, STATISTICS, experiment_name, mirrored
+from bdl.publishing.looks import described, logged_dataset, looks
+from bdl.publishing.names import experiment_name, mirrored
+from bdl.publishing.numbers import Measurement, measurements, of_split
 from bdl.publishing.tracking import bring_along, complete, connection, explained
+from bdl.spec.labels import DatasetName
 from bdl.spec.merging import leaves
 from bdl.spec.splits import listed
-from bdl.store.rows import Reading, Row
 from bdl.store.store import Store
 
 if TYPE_CHECKING:
@@ -27,21 +26,31 @@ if TYPE_CHECKING:
 
     from bdl.spec import Benchmark
 
-__all__ = ["measurements", "mirror", "parameters"]
+__all__ = ["mirror", "parameters"]
 
 T = TypeVar("T")
-Measurement = tuple[str, float, int]
-"""Name, value, step."""
-
 _KIND = {"mlflow.experimentKind": "custom_model_development"}
 """Opens the experiment in the interface's view for trained models, not in that for language models."""
 
 _CONTENT = "bdl.content"
 """Tag with the digest of a run that is complete."""
 
+_PARENT = "mlflow.parentRunId"
+"""Tag of a run with that which it is shown below."""
+
 _LONGEST = 5000
 """Characters of a tag or a parameter that MLflow takes."""
 _METRICS_PER_CALL, _PARAMS_PER_CALL, _TAGS_PER_CALL = 1000, 100, 100
+
+
+@dataclass(frozen=True)
+class _Split:
+    """What a run of one split says, below that of its cell."""
+
+    number: int
+    failed: bool
+    params: dict[str, str]
+    measured: list[Measurement]
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,15 @@ class _Content:
     measured: list[Measurement]
     tags: Mapping[str, str]
     artifacts: Sequence[Path]
+    dataset: DatasetName
+    splits: Sequence[_Split]
+
+    @property
+    def name(self) -> str:
+        """Data set, entry and point of a sweep."""
+        return "/".join(
+            self.identity[f"bdl.{part}"] for part in ("dataset", "entry", "point") if f"bdl.{part}" in self.identity
+        )
 
     @property
     def status(self) -> str:
@@ -65,7 +83,8 @@ class _Content:
     def digest(self) -> str:
         """SHA-256 (hex) of all of it, files with their content."""
         files = [(path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in self.artifacts]
-        said = [self.identity, self.failed, self.params, self.measured, dict(self.tags), files]
+        below = [asdict(split) for split in self.splits]
+        said = [self.identity, self.failed, self.params, self.measured, dict(self.tags), files, below]
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
@@ -130,6 +149,7 @@ def mirror(
         return there
     with connection(tracking_uri) as client, explained(tracking_uri):
         experiment = _experiment(client, name, artifact_root)
+        looks(client, experiment, benchmark)
         return [_replace(client, experiment, content) for content in contents]
 
 
@@ -139,13 +159,25 @@ def _content(
     rows = store.rows("final", cell.key)
     reasons = Counter(row.reason for row in rows if row.status == "failed")
     told = {"bdl.failures": "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common())[:_LONGEST]}
+    measured = measurements(rows, benchmark.metrics, store.readings(cell.key))
+    about = described(cell, measured, len(rows), tags.get("bdl.protocol", ""))
     return _Content(
         identity=_identity(store, cell),
         failed=reasons.total() == len(rows) > 0,
         params=parameters(cell),
-        measured=measurements(rows, benchmark.metrics, store.readings(cell.key)),
-        tags={**tags, **(told if reasons else {})},
+        measured=measured,
+        tags={**tags, **(told if reasons else {}), "mlflow.note.content": about[:_LONGEST]},
         artifacts=artifacts,
+        dataset=cell.dataset,
+        splits=[
+            _Split(
+                row.split,
+                row.status == "failed",
+                {mirrored(f"hyper.{name}"): f"{value:.6g}" for name, value in row.hyper.items()},
+                of_split(row, benchmark.metrics),
+            )
+            for row in rows
+        ],
     )
 
 
@@ -165,69 +197,6 @@ def parameters(cell: Cell) -> dict[str, str]:
     }
     texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in leaves(settings)}
     return {mirrored(name): text[:_LONGEST] for name, text in texts.items()}
-
-
-def measurements(
-    rows: Sequence[Row], metrics: Sequence[str], readings: Sequence[tuple[int, Reading]] = ()
-) -> list[Measurement]:
-    """List every number of a cell, none of which is NaN or infinite.
-
-    Parameters
-    ----------
-    rows
-        Final rows.
-    metrics
-        Names of the metrics.
-    readings
-        Scores at recorded counts, each with its split.
-
-    Returns
-    -------
-    list of (name, value, step)
-        For each metric its mean over the finite values under the metric's own name, ``_median`` and, from two values
-        on, ``_se`` = sd / sqrt(n) with n - 1 degrees of freedom; for each axis of recorded counts the series
-        ``<name>_by_<axis>``, the mean over the splits at each place; the series ``splits/<metric>`` and
-        ``splits/hyper/<name>`` (step = split); ``trials``; ``trials_failed``, which failed or lack a finite value.
-        MLflow sorts by name, so that what methods are compared by comes first.
-    """
-    values = {mirrored(name): {row.split: _value(row, name) for row in rows} for name in metrics}
-    n_failed = sum(row.status == "failed" or any(not isfinite(of[row.split]) for of in values.values()) for row in rows)
-    found: list[Measurement] = [(name, count, 0) for name, count in zip(COUNTS, (len(rows), n_failed), strict=True)]
-    for name, by_split in values.items():
-        series = {split: value for split, value in by_split.items() if isfinite(value)}
-        found += [(f"{name}{statistic}", value, 0) for statistic, value in _statistics(list(series.values()))]
-        found += [(f"splits/{name}", value, split) for split, value in series.items()]
-    found += [
-        (f"splits/hyper/{mirrored(name)}", value, row.split)
-        for row in rows
-        for name, value in row.hyper.items()
-        if isfinite(value)
-    ]
-    return [*found, *_curves(readings)]
-
-
-def _curves(readings: Sequence[tuple[int, Reading]]) -> Iterator[Measurement]:
-    """Average the splits at each recorded count."""
-    places: dict[tuple[str, int], list[float]] = {}
-    for _, reading in readings:
-        if isfinite(reading.value):
-            places.setdefault((f"{mirrored(reading.metric)}_by_{reading.axis}", reading.at), []).append(reading.value)
-    for (name, at), values in places.items():
-        yield name, float(np.mean(values)), at
-
-
-def _value(row: Row, metric: str) -> float:
-    value = row.metrics.get(metric) if row.status == "ok" else None
-    return nan if value is None else value
-
-
-def _statistics(values: Sequence[float]) -> Iterator[tuple[str, float]]:
-    mean, median, se = STATISTICS
-    if values:
-        yield mean, float(np.mean(values))
-        yield median, float(np.median(values))
-    if len(values) > 1:
-        yield se, float(np.std(values, ddof=1)) / sqrt(len(values))
 
 
 def _identity(store: Store, cell: Cell) -> dict[str, str]:
@@ -265,21 +234,34 @@ def _replace(client: "MlflowClient", experiment: str, content: _Content) -> str:
     for run in own:
         if (run.data.tags.get(_CONTENT), run.info.status) == (digest, status):
             return str(run.info.run_id)
-    older = [run.info.run_id for run in own]
-    place = [content.identity.get(f"bdl.{part}") for part in ("dataset", "entry", "point")]
-    name = "/".join(part for part in place if part)
-    run_id: str = client.create_run(experiment, tags=content.identity, run_name=name).info.run_id
+    run_id: str = client.create_run(experiment, tags=content.identity, run_name=content.name).info.run_id
     try:
         _write(client, run_id, content)
+        for split in content.splits:
+            _write_split(client, experiment, run_id, content, split)
         client.set_tag(run_id, _CONTENT, digest)
         client.set_terminated(run_id, status)
     except BaseException:
         with suppress(Exception):
             client.set_terminated(run_id, "FAILED")
         raise
-    for replaced in older:
+    for replaced in (run.info.run_id for run in own):
+        for below in client.search_runs([experiment], f"tags.`{_PARENT}` = '{replaced}'"):
+            client.delete_run(below.info.run_id)
         client.delete_run(replaced)
     return run_id
+
+
+def _write_split(client: "MlflowClient", experiment: str, parent: str, content: _Content, split: _Split) -> None:
+    """Write the run of a split in three calls."""
+    from mlflow.entities import Metric, Param
+
+    tags = {_PARENT: parent, "bdl.split": f"{split.number}"}
+    run_id = client.create_run(experiment, tags=tags, run_name=f"{content.name}/{split.number}").info.run_id
+    now = int(time.time() * 1000)
+    metrics = [Metric(name, value, now, step) for name, value, step in split.measured]
+    client.log_batch(run_id, metrics, [Param(*item) for item in split.params.items()])
+    client.set_terminated(run_id, "FAILED" if split.failed else "FINISHED")
 
 
 def _write(client: "MlflowClient", run_id: str, content: _Content) -> None:
@@ -292,6 +274,7 @@ def _write(client: "MlflowClient", run_id: str, content: _Content) -> None:
         client.log_batch(run_id, metrics=metrics)
     for tags in _chunks([RunTag(*item) for item in content.tags.items()], _TAGS_PER_CALL):
         client.log_batch(run_id, tags=tags)
+    client.log_inputs(run_id, [logged_dataset(content.dataset)])
     for path in content.artifacts:
         client.log_artifact(run_id, str(path))
 

@@ -196,11 +196,11 @@ def draw_again(found: LoadedResults, asked: Variant, results: Path, place: Path)
     if found.rows.empty:
         raise InputError(f"no fit of {found.benchmark.name} is finished; go on with: {asked.command('run', results)}")
     with mended(asked if found.place == folder(results, asked) else asked.whole, results):
-        shown = _shown(found, asked)
+        shown = stored_pictures(found, asked)
     return draw(found, shown, place)
 
 
-def _shown(found: LoadedResults, asked: Variant) -> Pictures:
+def stored_pictures(found: LoadedResults, asked: Variant) -> Pictures:
     """Gather what figures show of posteriors, if the store of the rows is there and is of them."""
     with ResultsFolder(found.place, asked, latest=True) as here:
         # an interrupted run may have begun it for other rows than the published ones
@@ -211,12 +211,16 @@ def _shown(found: LoadedResults, asked: Variant) -> Pictures:
 
 def draw(found: LoadedResults, shown: Pictures, place: Path) -> list[Path]:
     """Draw every figure of a benchmark into ``figures`` of its folder, of what has rows."""
+    with remarked(found.remark):
+        return draw_figures(gathered(found, shown), place / "figures")
+
+
+def gathered(found: LoadedResults, shown: Pictures) -> Shown:
+    """Gather what the figures of results show, of what has rows."""
     present = narrowed(found.benchmark, found.rows)
     differences = paired_differences(present, found.rows, overlaps(present) if present.baseline else {})
     points = curves(present, found.points)
-    content = Shown(present, compared(found), differences, points, shown.pairs, shown.bands)
-    with remarked(found.remark):
-        return draw_figures(content, place / "figures")
+    return Shown(present, compared(found), differences, points, shown.pairs, shown.bands)
 
 
 def pictures(cells: Sequence[Cell], store: Store) -> Pictures:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from bdl.errors import InputError
+from bdl.publishing.looks import views
 from bdl.publishing.tracking import PRIVATE, address_of, database
 
 _HOST = "127.0.0.1"
@@ -41,9 +42,10 @@ def open_ui(tracking_uri: str, port: int) -> None:
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"cannot use port {port} ({reason}); choose another with --port") from None
-    print(f"MLflow UI at http://{_HOST}:{port} (Ctrl-C ends it)", flush=True)
-    with address_of(tracking_uri) as address:
-        _serve(address, port)
+    address = f"http://{_HOST}:{port}"
+    print(f"MLflow UI at {address} (Ctrl-C ends it)", *views(path, address), sep="\n", flush=True)
+    with address_of(tracking_uri) as uri:
+        _serve(uri, port)
 
 
 def _serve(tracking_uri: str, port: int) -> None:

@@ -12,6 +12,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
 
 from bdl.metrics import info
+from bdl.reports.pictures import reduce_colours
 
 # Matplotlib is imported on use: it is slow to load, and most commands draw nothing.
 if TYPE_CHECKING:
@@ -83,33 +84,32 @@ def remarked(text: str) -> Iterator[None]:
         _remark.reset(before)
 
 
+def drawn(draw: "Callable[[], Figure]") -> "Figure":
+    """Draw a figure in the house style, with its remark."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.style import context
+
+    with context(["default", STYLE]):
+        figure = draw()
+        _entitle(figure)
+        FigureCanvasAgg(figure)
+        return figure
+
+
 def save(drawings: Drawings, folder: Path) -> list[Path]:
     """Draw figures in the house style and write each as PNG (200 dpi) and PDF under its name, made fit for a file."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.style import context
 
     folder.mkdir(parents=True, exist_ok=True)
     paths = list[Path]()
     for name, draw in drawings.items():
+        figure, own = drawn(draw), {suffix: folder / f"{file_name(name)}.{suffix}" for suffix in METADATA}
         with context(["default", STYLE]):
-            figure = draw()
-            _entitle(figure)
-            FigureCanvasAgg(figure)
-            own = {suffix: folder / f"{file_name(name)}.{suffix}" for suffix in METADATA}
             for suffix, path in own.items():
                 figure.savefig(path, dpi=200, metadata=METADATA[suffix])
-            _reduce(own["png"])
-            paths += own.values()
+        reduce_colours(own["png"])
+        paths += own.values()
     return paths
-
-
-def _reduce(png: Path) -> None:
-    """Keep 256 colours of a picture, which halves its file or better; the PDF beside it has all of them."""
-    from PIL import Image
-
-    with Image.open(png) as picture:
-        dpi, small = picture.info["dpi"], picture.convert("RGB").quantize(256)
-    small.save(png, optimize=True, dpi=dpi)
 
 
 def file_name(name: str) -> str:

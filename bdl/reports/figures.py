@@ -122,9 +122,13 @@ def draw_figures(shown: Shown, folder: Path) -> list[Path]:
         ``<benchmark>-<name>.png`` (200 dpi) and ``.pdf`` of each figure, kind by kind. The same input gives the same
         bytes under one version of matplotlib, whatever the user's own settings.
     """
+    return save({f"{shown.benchmark.name}-{name}": draw for name, draw in drawings_of(shown).items()}, folder)
+
+
+def drawings_of(shown: Shown) -> Drawings:
+    """Return what draws each figure for which there is something to show, by the name behind the benchmark's."""
     kinds = [kind for kind in KINDS if getattr(shown, kind.needs)]
-    drawings = {name: draw for kind in kinds for name, draw in kind.draw(shown).items()}
-    return save({f"{shown.benchmark.name}-{name}": draw for name, draw in drawings.items()}, folder)
+    return {name: draw for kind in kinds for name, draw in kind.draw(shown).items()}
 
 
 def heading_of(name: str) -> str:

@@ -9,6 +9,7 @@ import torch
 from typer import Exit
 
 import bdl
+from bdl.api.progress import Bar
 from bdl.api.reading import asked_for
 from bdl.data import load
 from bdl.errors import InputError
@@ -216,3 +217,30 @@ def test_sweeps_and_streams(tmp_path):
     assert fitted.sample(2).shape == (2, 12)
     with pytest.raises(InputError, match="a stream has no rows to predict"):
         fitted.predict(np.zeros((1, 12)))
+
+
+def test_results_are_tables_and_figures_in_a_notebook(run):
+    shown = run._repr_html_()
+    assert "<th>Mean ± SE</th>" in shown
+    assert "small: RMSE (target units)" in shown
+    figures = run.plot()
+    assert [*figures] == ["nmll", "rmse", "runtime", "nmll-curve", "rmse-curve", "runtime-curve"][: len(figures)]
+    assert figures._repr_html_().count('src="data:image/png;base64,') == len(figures)
+    (one,) = run.plot("rmse").values()
+    assert "Two fits of diabetes" in one.get_suptitle()
+    with pytest.raises(InputError, match="unknown figure 'rmsd'"):
+        run.plot("rmsd")
+
+
+@pytest.mark.parametrize(("terminal", "drawn"), [(False, ""), (True, "small   0% |"), (None, "small   0% |")])
+def test_a_bar_is_drawn_on_a_terminal_or_in_a_notebook_and_not_in_a_pipe(terminal, drawn, capsys, monkeypatch):
+    """None stands for a notebook, whose standard error is no terminal."""
+    monkeypatch.setattr("rich.console.Console.is_terminal", property(lambda _: bool(terminal)))
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: terminal is None)
+    with Bar("small") as bar:
+        bar.begin(4)
+        bar.advance(1)
+        bar.advance(3)
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err == "" if not drawn else drawn in told.err

@@ -18,8 +18,10 @@ import pytest
 
 from bdl.errors import InputError
 from bdl.plan.planning import cells_of
-from bdl.publishing.mirror import measurements, mirror, parameters
+from bdl.publishing.looks import views
+from bdl.publishing.mirror import mirror, parameters
 from bdl.publishing.names import check_names, mirrored
+from bdl.publishing.numbers import measurements
 from bdl.publishing.tracking import bring_along, connection, database
 from bdl.publishing.ui import open_ui
 from bdl.spec import load_benchmark
@@ -155,7 +157,15 @@ def fill(store, dataset="yacht", fit_hash="f00d"):
 
 def runs_of(client, benchmark_name):
     experiment = client.get_experiment_by_name(benchmark_name)
-    return client.search_runs([experiment.experiment_id]) if experiment else []
+    found = client.search_runs([experiment.experiment_id]) if experiment else []
+    return [run for run in found if "mlflow.parentRunId" not in run.data.tags]
+
+
+def splits_of(client, run_id):
+    """Runs below that of a cell, by their split."""
+    experiment = client.get_run(run_id).info.experiment_id
+    found = client.search_runs([experiment], f"tags.`mlflow.parentRunId` = '{run_id}'")
+    return {int(run.data.tags["bdl.split"]): run for run in found}
 
 
 def series(client, run_id, metric):
@@ -176,15 +186,46 @@ def test_every_number_is_read_back(store, client, load, send):
     assert client.get_run(run_id).data.metrics == pytest.approx(
         {
             **{"trials": 5, "trials_failed": 1},
-            **{"nmll": 4, "nmll_median": 3, "nmll_se": SE, "splits/nmll": 9},
-            **{"rmse": 40, "rmse_median": 30, "rmse_se": 10 * SE, "splits/rmse": 90},
-            **{"splits/hyper/learning_rate": 0.09},
+            **{"nmll": 4, "nmll_median": 3, "nmll_se": SE},
+            **{"rmse": 40, "rmse_median": 30, "rmse_se": 10 * SE},
         },
         rel=1e-15,
     )
-    assert series(client, run_id, "splits/nmll") == {0: 1, 1: 2, 2: 4, 3: 9}
-    assert series(client, run_id, "splits/rmse") == {0: 10, 1: 20, 2: 40, 3: 90}
-    assert series(client, run_id, "splits/hyper/learning_rate") == {0: 0.01, 1: 0.02, 2: 0.04, 3: 0.09}
+    below = splits_of(client, run_id)
+    assert {split: run.data.metrics for split, run in below.items()} == {
+        **{split: {"nmll": nmll, "rmse": 10 * nmll} for split, nmll in enumerate([1, 2, 4, 9])},
+        4: {},
+    }
+    assert {split: run.data.params for split, run in below.items()} == {
+        **{split: {"hyper.learning_rate": rate} for split, rate in enumerate(["0.01", "0.02", "0.04", "0.09"])},
+        4: {},
+    }
+    assert [below[split].info.status for split in range(5)] == ["FINISHED"] * 4 + ["FAILED"]
+    assert below[3].info.run_name == "yacht/searched/3"
+
+
+def test_the_table_and_the_run_say_what_is_shown(store, client, load, send, uri):
+    """MLflow's own table has no metric: a view has, whose address the interface prints; a run has its data set."""
+    fill(store)
+    benchmark = load()
+    (run_id,) = send(benchmark, tags={"bdl.protocol": "Not the protocol."})
+    run = client.get_run(run_id)
+    (inputs,) = run.inputs.dataset_inputs
+    assert (inputs.dataset.name, inputs.dataset.source_type) == ("yacht", "code")
+    assert run.data.tags["mlflow.note.content"].splitlines() == [
+        "**searched** on **yacht**, 5 splits",
+        "- NMLL (nats per test point), ↓ lower is better: 4.00 ± 1.8",
+        "- RMSE (target units), ↓ lower is better: 40.0 ± 18",
+        *("", "Not the protocol."),
+    ]
+    experiment = client.get_experiment(run.info.experiment_id)
+    assert experiment.tags["mlflow.note.content"].startswith("A small benchmark\n")
+    view = json.loads(experiment.tags["mlflow.sharedViewState.scores"])
+    assert json.loads(view["state"])["selectedColumns"] == [
+        *("attributes.`Dataset`", "metrics.`nmll`", "metrics.`rmse`")
+    ]
+    at = f"http://here/#/experiments/{experiment.experiment_id}/runs?viewStateShareKey=scores"
+    assert f"{benchmark.name}: {at}" in views(database(uri), "http://here")
 
 
 def test_what_is_there_already_is_found_without_mlflow(store, client, load, send, monkeypatch):
@@ -271,7 +312,9 @@ def test_mirroring_again_replaces_the_run(store, client, load, send):
     (second,) = send(load())
     assert [run.info.run_id for run in runs_of(client, load().name)] == [second] != [first]
     assert client.get_run(first).info.lifecycle_stage == "deleted"
-    assert series(client, second, "splits/nmll") == {0: 1, 1: 2, 2: 4, 3: 9, 5: 14}
+    below = splits_of(client, second)
+    assert {split: below[split].data.metrics["nmll"] for split in (0, 1, 2, 3, 5)} == {0: 1, 1: 2, 2: 4, 3: 9, 5: 14}
+    assert splits_of(client, first) == {}, "deleted with it"
     assert client.get_run(second).data.metrics["nmll"] == 6
 
 
@@ -335,7 +378,9 @@ def test_an_interrupted_run_is_failed_and_the_old_one_stays(store, client, load,
 
 def test_large_cells_are_written_in_few_calls(store, client, load, send, monkeypatch):
     store.claim(("yacht", "searched", "{}"), "f00d")
-    append(store, *(final(split, {"nmll": split, "rmse": -split}, {"a": split}) for split in range(700)))
+    append(store, final(0, {"nmll": 1.0}), final(1, {"nmll": 2.0}))
+    points = tuple(Reading("epochs", at, "nmll", float(at)) for at in range(2500))
+    store.append([Outcome(final(2, {"nmll": 3.0}), points)])
     calls = []
     original = type(client).log_batch
 
@@ -346,9 +391,10 @@ def test_large_cells_are_written_in_few_calls(store, client, load, send, monkeyp
     monkeypatch.setattr(type(client), "log_batch", spy)
     (run_id,) = send(load(), tags={f"tag{i}": str(i) for i in range(250)})
     n_params = len(client.get_run(run_id).data.params)
-    assert calls == [(0, n_params, 0), (1000, 0, 0), (1000, 0, 0), (108, 0, 0), (0, 0, 100), (0, 0, 100), (0, 0, 50)]
-    assert series(client, run_id, "splits/nmll") == {split: split for split in range(700)}
-    assert series(client, run_id, "splits/hyper/a") == {split: split for split in range(700)}
+    numbers = [(1000, 0, 0), (1000, 0, 0), (505, 0, 0)]
+    splits = [(1, 0, 0)] * 3
+    assert calls == [(0, n_params, 0), *numbers, (0, 0, 100), (0, 0, 100), (0, 0, 51), *splits]
+    assert series(client, run_id, "nmll_by_epochs") == {at: at for at in range(2500)}
     tags = client.get_run(run_id).data.tags
     assert {f"tag{i}": str(i) for i in range(250)}.items() <= tags.items()
 
@@ -365,16 +411,15 @@ def test_what_is_not_finite_is_counted_and_not_logged():
     assert len(found) == len({(name, step) for name, _, step in found})
     assert {(name, step): value for name, value, step in found} == {
         **{("trials", 0): 5, ("trials_failed", 0): 4},
-        **{("nmll", 0): 2, ("nmll_median", 0): 2, ("nmll_se", 0): 1, ("splits/nmll", 0): 1, ("splits/nmll", 2): 3},
+        **{("nmll", 0): 2, ("nmll_median", 0): 2, ("nmll_se", 0): 1},
         **{("rmse", 0): 6, ("rmse_median", 0): 6, ("rmse_se", 0): pytest.approx(1 / math.sqrt(3), rel=1e-15)},
-        **{("splits/rmse", 0): 5, ("splits/rmse", 1): 6, ("splits/rmse", 3): 7},
     }
 
 
 def test_one_value_has_no_standard_error_and_none_has_no_mean():
     assert measurements([final(3, {"nmll": 2.0})], ["nmll"]) == [
+        *[("nmll", 2.0, 0), ("nmll_median", 2.0, 0)],
         *[("trials", 1, 0), ("trials_failed", 0, 0)],
-        *[("nmll", 2.0, 0), ("nmll_median", 2.0, 0), ("splits/nmll", 2.0, 3)],
     ]
     assert measurements([final(0, {}, status="failed")], ["nmll"]) == [("trials", 1, 0), ("trials_failed", 1, 0)]
 
@@ -398,7 +443,7 @@ def test_curves_are_read_back_as_series(store, client, load, send):
         store.append([Outcome(final(split, {"nmll": late}), evaluations)])
     (run_id,) = send(load())
     assert series(client, run_id, "nmll_by_epochs") == {10: 6.0, 20: 2.5}
-    assert series(client, run_id, "splits/nmll") == {0: 4.0, 1: 1.0}
+    assert {split: run.data.metrics["nmll"] for split, run in splits_of(client, run_id).items()} == {0: 4.0, 1: 1.0}
 
 
 def test_each_point_of_a_sweep_is_a_run(store, client, load, send):
@@ -668,7 +713,7 @@ def test_mlflow_takes_every_name():
 
     found = [mirrored(name) for name in names]
     for name in found:
-        _validate_metric_name(f"splits/hyper/{name}_median")
+        _validate_metric_name(f"{name}_median")
         _validate_param_name(name)
     assert len(set(found)) == len(names)
 
@@ -693,9 +738,11 @@ def test_a_run_with_odd_names_is_mirrored(store, load, send, client, monkeypatch
     benchmark = benchmark.model_copy(update={"metrics": ("nmll", MetricName("ece_1e+06", "ece"))})
     store.claim(("yacht", "searched", "{}"), "f00d")
     append(store, final(0, {"nmll": 1.0, "ece_1e+06": 0.5}, hyper={"a+b": 2.0}))
-    found = client.get_run(send(benchmark)[0]).data.metrics
+    (run_id,) = send(benchmark)
+    found = client.get_run(run_id).data.metrics
     assert found[mirrored("ece_1e+06")] == 0.5
-    assert found[f"splits/hyper/{mirrored('a+b')}"] == 2.0
+    (below,) = splits_of(client, run_id).values()
+    assert below.data.params[mirrored("hyper.a+b")] == "2"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -1,0 +1,89 @@
+"""Calibration of a fit on rows that it has not seen."""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import torch
+from annotated_types import Ge, Le
+from pydantic import SkipValidation
+from torch.distributions import Categorical
+
+from bdl.api.checking import checked
+from bdl.api.estimators import Classifier, Regressor
+from bdl.api.fitted import Fitted
+from bdl.errors import InputError
+from bdl.reports.calibration import calibration_figure, coverage, reliability
+from bdl.reports.drawing import drawn
+from bdl.reports.pictures import Figures
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """How often what was predicted with some probability came true.
+
+    Parameters
+    ----------
+    table
+        Of numbers the probability (``level``) of central intervals and the share of targets within (``coverage``); of
+        labels the mean ``confidence`` in the most probable class and the ``accuracy``, with the ``rows``, of each bin.
+    rows
+        How many rows were predicted.
+    """
+
+    table: pd.DataFrame = field(repr=False)
+    rows: int
+
+    def plot(self) -> Figures:
+        """Draw coverage against level, or accuracy against confidence; a notebook shows it."""
+        return Figures({"calibration": drawn(lambda: calibration_figure(self.table, self.rows))})
+
+
+@checked
+def calibration(
+    fit: Annotated[Regressor | Classifier | Fitted, SkipValidation],
+    X: Any = None,
+    y: Any = None,
+    bins: Annotated[int, Ge(2), Le(1000)] = 10,
+) -> Calibration:
+    """Compare predictive probabilities with what came true.
+
+    Parameters
+    ----------
+    fit
+        An estimator, or a fit of arrays or of a benchmark.
+    X, y
+        Inputs, (n, d), and targets, (n,), that it has not seen, as `predict` takes and gives them; by default the test
+        rows of a fit of a benchmark.
+    bins
+        Number of bins of equal width for labels, of levels 1/bins, ..., 1 - 1/bins for numbers.
+
+    Returns
+    -------
+    Calibration
+        For numbers the coverage of central intervals; for labels a reliability diagram (Guo et al. 2017).
+
+    Raises
+    ------
+    InputError
+        If there are no rows, or targets and inputs differ in number; and as `predict_distribution` says.
+    """
+    if X is None and isinstance(fit, Fitted):
+        rows = fit.cell.rows(fit.split).test
+        X, y = fit.cell.data.x[rows], fit.cell.data.y[rows]
+    if X is None or y is None or not len(X) or len(X) != len(y):
+        raise InputError("calibration: give X and y, one target a row, of rows that the fit has not seen")
+    if isinstance(fit, Classifier):
+        probabilities, right = fit.predict_proba(X), np.asarray(y) == fit.predict(X)
+    else:
+        found = fit.predict_distribution(X)
+        if not isinstance(found, Categorical):
+            levels = np.arange(1, bins) / bins
+            below = found.cdf(torch.as_tensor(np.asarray(y, dtype=np.float64))).numpy()
+            return Calibration(pd.DataFrame({"level": levels, "coverage": coverage(below, levels)}), len(below))
+        probabilities = np.asarray(found.probs)
+        right = probabilities.argmax(1) == np.asarray(y)
+    names = ("confidence", "accuracy", "rows")
+    values = reliability(probabilities.max(1), right, bins)
+    return Calibration(pd.DataFrame(dict(zip(names, values, strict=True))), len(right))
