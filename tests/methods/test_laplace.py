@@ -230,3 +230,9 @@ def test_networks_with_other_parameters_have_no_kronecker_factors():
     net = nn.Sequential(nn.Linear(DIM, 2), nn.PReLU(), nn.Linear(2, 1))
     with pytest.raises(InputError, match="not all parameters are those of dense layers, each used once"):
         Laplace(curvature="kronecker").fit(Problem(GivenModule(network=net), Gaussian(), DIM), X, Y, NOISY)
+
+
+def test_a_curvature_that_is_not_definite_is_told():
+    problem = Problem(GivenModule(network=nn.Linear(DIM, 1)), Gaussian(), DIM)
+    with pytest.raises(InputError, match="the ggn curvature is not definite: check the data, or raise prior_precision"):
+        Laplace(climb=False).fit(problem, 0 * X, Y, NOISY | {"prior_precision": torch.zeros(()).double()})
