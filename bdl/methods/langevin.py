@@ -157,7 +157,7 @@ class CyclicalSgmcmc(Sghmc):
 
     def check(self, problem: Problem) -> None:
         if self.warmup_epochs >= self.cycle_epochs:
-            raise InputError(f"warmup_epochs {self.warmup_epochs} leave no draws in cycle_epochs {self.cycle_epochs}")
+            raise InputError(f"warmup_epochs {self.warmup_epochs} leave no draws in cycle_epochs: lower them")
 
     def phase(self, counters: StepCounters) -> str:
         return "explore" if counters.epoch % self.cycle_epochs < self.warmup_epochs else "step"

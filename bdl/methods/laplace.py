@@ -69,7 +69,7 @@ class Laplace(Direct):
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0) -> FullGaussian:
         """Return the approximation; `seed` is that of the start.
 
-        Raises `InputError` if a value is not finite, or there is no maximum with a definite Hessian.
+        Raises `InputError` if a value is not finite, or there is no maximum with a definite curvature.
         """
         density = partial(log_joint, problem=problem, batch=whole(x, y), hyper=hyper)
         family, glm = Linearised if self.linearised else FullGaussian, is_glm(problem)
@@ -81,7 +81,9 @@ class Laplace(Direct):
         if curvature == "hessian":
             return family.from_covariance(theta, scale @ scale.T)
         H = (gauss_newton if curvature == "ggn" else kronecker)(problem, theta, x, hyper)
-        root = torch.linalg.cholesky(H + prior_precision(problem, hyper).diag())
+        root, info = torch.linalg.cholesky_ex(H + prior_precision(problem, hyper).diag())
+        if bool(info):
+            raise InputError(f"the {curvature} curvature is not definite: check the data, or raise prior_precision")
         return family.from_covariance(theta, torch.cholesky_inverse(root))
 
     def _curvature(self, problem: Problem) -> str:

@@ -230,3 +230,38 @@ def test_networks_with_other_parameters_have_no_kronecker_factors():
     net = nn.Sequential(nn.Linear(DIM, 2), nn.PReLU(), nn.Linear(2, 1))
     with pytest.raises(InputError, match="not all parameters are those of dense layers, each used once"):
         Laplace(curvature="kronecker").fit(Problem(GivenModule(network=net), Gaussian(), DIM), X, Y, NOISY)
+
+
+def test_a_curvature_that_is_not_definite_is_told():
+    problem = Problem(GivenModule(network=nn.Linear(DIM, 1)), Gaussian(), DIM)
+    with pytest.raises(InputError, match="the ggn curvature is not definite: check the data, or raise prior_precision"):
+        Laplace(climb=False).fit(problem, 0 * X, Y, NOISY | {"prior_precision": torch.zeros(()).double()})
+
+
+@pytest.mark.parametrize(("curvature", "structure"), [("ggn", "full"), ("kronecker", "kron")])
+def test_covariance_and_linearised_predictive_are_those_of_laplace_torch(curvature, structure):
+    """Of a network with three classes; theirs is float32."""
+    library = pytest.importorskip("laplace", reason="laplace-torch is not installed")
+    model, likelihood, d_out, y = NETWORKS[1]
+    problem = Problem(model, likelihood, DIM, d_out)
+    q = Laplace(curvature=curvature).fit(problem, X, y, NOISY)
+    rows = torch.utils.data.TensorDataset(X.float(), y.long())
+    theirs = library.Laplace(
+        sequential(model, q.mean(), d_out).float(),
+        "classification",
+        subset_of_weights="all",
+        hessian_structure=structure,
+        prior_precision=0.3,
+    )
+    theirs.fit(torch.utils.data.DataLoader(rows, batch_size=ROWS))
+    precision = theirs.posterior_precision if structure == "full" else theirs.posterior_precision.to_matrix()
+    covariance = torch.linalg.inv(precision.double())
+    torch.testing.assert_close(q.covariance(), covariance, rtol=0, atol=1e-4)
+    mean, variance = theirs._glm_predictive_distribution(X[:5].float())
+    points = problem.dim**0.5 * torch.eye(problem.dim, dtype=torch.float64)  # noise of mean 0 and covariance I
+    theta = q.sample(torch.cat([points, -points]))
+    f = torch.func.vmap(lambda one: problem.linearised(q.mean(), one, X[:5], {}))(theta)
+    torch.testing.assert_close(f.mean(0), mean.double(), rtol=1e-5, atol=1e-5)
+    centred = f - f.mean(0)
+    spread = torch.einsum("snc,snd->ncd", centred, centred) / len(f)
+    torch.testing.assert_close(spread, variance.detach().double(), rtol=1e-4, atol=1e-5)

@@ -1,10 +1,8 @@
 """MultiSWAG: each member is a SWAG of its own."""
 
 import numpy as np
-import pytest
 import torch
 
-from bdl.errors import InputError
 from bdl.methods.multi_swag import MultiSwag
 from bdl.methods.swag import Swag
 from bdl.models.likelihoods import Gaussian
@@ -44,8 +42,3 @@ def test_the_engine_collects_once_in_an_epoch_of_each_member():
     assert fit.state.members.collected.tolist() == [[3, 3], [3, 3]]
     posterior = method.posterior(type(fit.state)(type(fit.state.members)(*(leaf[0] for leaf in fit.state.members))))
     assert np.isfinite(posterior.check().covariance().numpy()).all()
-
-
-def test_more_deviations_than_parameters_are_refused():
-    with pytest.raises(InputError, match="rank 4 exceeds the 3 parameters"):
-        MultiSwag(rank=4).check(linear_gaussian().problem)

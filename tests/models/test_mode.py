@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.models.mode import laplace
+from bdl.models.mode import climb, laplace
 
 
 def start(*values):
@@ -58,3 +58,23 @@ def test_densities_without_a_mode_are_refused(density, message):
         laplace(lambda theta: density(theta).sum(-1), start(0.0))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("density", "top"),
+    [
+        (lambda z: -(z - start(1, 2)).square().sum(-1), (1.0, 2.0)),
+        (lambda z: -(z * start(1, 3)).abs().sum(-1), (0.0, 0.0)),
+        (lambda z: -(z - start(1, 2)).square().sum(-1) - 9 * z[..., 0].relu(), (0.0, 2.0)),
+    ],
+    ids=["smooth", "a kink in both", "a kink in one"],
+)
+def test_a_climb_ends_at_the_top_or_on_its_kink(density, top):
+    """A kink holds the steps up before the top; here the loss in height is at most 0.02."""
+    found = climb(density, start(3, -4))
+    assert float(density(start(*top)) - density(found)) < 0.02
+
+
+def test_a_climb_from_where_the_density_is_not_finite_is_refused():
+    with pytest.raises(InputError, match=r"log p\(D, theta\) is not finite at \["):
+        climb(lambda z: (z.square() + z.log()).sum(-1), start(-1.0))
