@@ -46,7 +46,7 @@ def test_a_statement_has_lines_inside_of_functions_alone(line, lines):
     assert [*mutants.statement_of(SOURCE, line)] == lines
 
 
-def test_mutants_are_drawn_with_a_seed_and_change_one_line():
+def test_each_mutant_changes_one_line():
     pytest.importorskip("cosmic_ray")
     found = [*mutants.mutants("bdl/metrics/timing.py")]
     assert len({mutant.key for mutant in found}) == len(found) > 0
