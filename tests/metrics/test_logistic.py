@@ -74,7 +74,7 @@ def test_the_mixture_is_near_the_integral(spread):
 
 
 def test_the_tail_falls_as_a_logistic_one():
-    """Far below 0, from 0.98 spread^2 + 4 on, log E[sigmoid(f)] is centre + spread^2 / 2; normal tails are smaller."""
+    """log E[sigmoid(f)] is about centre + spread^2 / 2 from 0.98 spread^2 + 4 below 0 on; normal tails are smaller."""
     found = probability_of_one(torch.tensor([-9.92, -30.0, -200.0]).double(), torch.tensor([2.0] * 3).double())
     np.testing.assert_allclose(found.log(), [-7.92, -28, -198], rtol=1e-8)
 

@@ -4,6 +4,7 @@ import math
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -17,6 +18,7 @@ from bdl.metrics.likelihoods import Nmll
 from bdl.metrics.predictions import predict, summarise, tensors_of
 from bdl.metrics.regression import Rmse
 from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
+from bdl.models.modules import Module
 from bdl.models.networks import Linear, Mlp
 from bdl.models.problem import Problem
 from bdl.posteriors import DiagonalGaussian, Dropout, Empirical, FactorAnalysis, Weighted
@@ -137,6 +139,17 @@ def test_several_modes_do_not_share_running_statistics():
     for draws in (Empirical(normal(0, 2, problem.dim)), Weighted(normal(0, 2, problem.dim), torch.zeros(2))):
         with pytest.raises(InputError, match="one set of statistics, and the posterior has several modes"):
             predict(problem, draws, rows, HYPER, buffers, Draws(S, KEY))
+
+
+def test_each_sample_has_its_own_statistics_of_the_training_rows():
+    network = f"{Path(__file__).parents[1] / 'methods/networks.py'}:small_net"
+    problem = Problem(Module(network, batch_norm="recompute"), Gaussian(), 3)
+    theta, seen = normal(0, 3, problem.dim), normal(1, 150, 3)
+    rows = examples(normal(2, 5, 3), normal(3, 5))
+    found = predict(problem, Empirical(theta), rows, HYPER, {}, Draws(3, KEY), lambda: seen)
+    theta, x, seen = theta.float(), rows.x.float(), seen.float()
+    f = torch.stack([problem.predict(one, x, problem.recomputed(one, seen)) for one in theta])
+    close(found, summarise(problem, f.double(), rows.y, HYPER), 1e-5)
 
 
 def test_steps_are_independent_draws():

@@ -180,7 +180,7 @@ def test_rounding_widens_the_printed_number():
         (Ours(0.4, 0.1, 20), printed("21.2"), RUNTIME, ("53x faster", None)),
         (Ours(8.0, None, 1), printed("22.0"), RUNTIME, ("2.8x faster", None)),
         (Ours(1.0, None, 1), printed("9.95"), RUNTIME, ("10x faster", None)),
-        (Ours(1.0, None, 1), printed("9.94"), RUNTIME, ("9.9x faster", None)),
+        (Ours(1.0, None, 1), printed("9.949"), RUNTIME, ("9.9x faster", None)),
         (Ours(44.0, None, 1), printed("22.0"), RUNTIME, ("2.0x slower", None)),
         (Ours(300.0, None, 1), printed("20"), RUNTIME, ("15x slower", None)),
         (Ours(22.0, None, 1), printed("22.0"), RUNTIME, ("1.0x faster", None)),

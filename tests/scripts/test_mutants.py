@@ -29,7 +29,7 @@ def test_the_tally_is_of_enough_mutants_and_tests_kill_almost_all():
     assert tally["mutants"] >= 400
     assert tally["killed of those not equivalent"] >= 0.95
     assert {one["outcome"] for one in tally["tried"]} <= {"killed", "out of time", "survived"}
-    assert all(one["reason"] for one in tally["tried"] if one["outcome"] == "survived")
+    assert all(one.get("reason") for one in tally["tried"] if one["outcome"] == "survived")
 
 
 def test_a_tally_is_written_as_it_is_read(tmp_path):
@@ -46,7 +46,7 @@ def test_a_statement_has_lines_inside_of_functions_alone(line, lines):
     assert [*mutants.statement_of(SOURCE, line)] == lines
 
 
-def test_mutants_are_drawn_with_a_seed_and_change_one_line():
+def test_each_mutant_changes_one_line():
     pytest.importorskip("cosmic_ray")
     found = [*mutants.mutants("bdl/metrics/timing.py")]
     assert len({mutant.key for mutant in found}) == len(found) > 0

@@ -193,6 +193,12 @@ def test_rescoring_several_rows_is_all_or_none(store):
     assert store.rows("final", CELL) == [make_row(0), make_row(1)]
 
 
+def test_the_format_of_a_store_has_a_number(store):
+    """With another one the stores of all earlier versions would be refused."""
+    with sqlite3.connect(store.path) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (2,)
+
+
 def test_a_store_of_another_version_is_refused(tmp_path):
     with sqlite3.connect(tmp_path / "store.sqlite") as db:
         db.execute("CREATE TABLE trials (row TEXT)")
