@@ -162,7 +162,8 @@ class Evaluation:
         ours = self.outputs(rows, Draws(self.samples, self.key)).flatten(1)
         atoms: Tensor | None = getattr(self.posterior, "atoms", None)
         drawn = atoms is None or len(atoms) > self.samples
-        return Functions(ours, self.outputs(rows, draws, exact).flatten(1).unflatten(0, (groups, -1)), drawn)
+        known = self.outputs(rows, draws, exact)
+        return Functions(ours, known.reshape(groups, len(known) // groups, -1), drawn)
 
     @property
     def model(self) -> Problem:

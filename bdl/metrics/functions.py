@@ -33,11 +33,12 @@ def marginal_w2(f: Tensor, truth: Tensor) -> Tensor:
     """
     size = math.lcm(len(f), len(truth))
     ends = [torch.arange(1, len(part) + 1) * (size // len(part)) for part in (f, truth)]
-    breaks = torch.cat(ends).unique()
+    breaks = torch.unique(torch.cat(ends))
     widths = breaks.diff(prepend=breaks.new_zeros(1)).double() / size
     steps = (part.sort(0).values[(breaks - 1) // (size // len(part))] for part in (f, truth))
     difference = next(steps) - next(steps)
-    return (widths @ difference.square()).sqrt()
+    distances: Tensor = (widths @ difference.square()).sqrt()
+    return distances
 
 
 def scaled_marginal_w2(f: Tensor, truth: Tensor) -> Tensor:
@@ -201,7 +202,7 @@ def _of_probabilities(evaluation: Evaluation, measure: Measure) -> Measure:
     problem, y, hyper = evaluation.model, evaluation.tested.y, tensors_of(evaluation.hyper)
 
     def probabilities(f: Tensor) -> Tensor:
-        return summarise(problem, f.unflatten(1, (len(y), problem.d_out)), y, hyper).probabilities
+        return summarise(problem, f.reshape(len(f), len(y), problem.d_out), y, hyper).probabilities
 
     return lambda f, truth: measure(probabilities(f), probabilities(truth))
 
@@ -228,4 +229,4 @@ def _jackknife(distance: Callable[[Tensor], Tensor], groups: Tensor) -> Tensor:
 def _blocks(f: Tensor) -> list[Tensor]:
     """Cut samples into blocks of the same size; a remainder is left out."""
     size = len(f) // BLOCKS
-    return list(f[: BLOCKS * size].split(size))
+    return list(torch.split(f[: BLOCKS * size], size))

@@ -107,14 +107,14 @@ def read(recipe: Recipe) -> Made:
     """
     place, info = files(recipe)
     stamps = tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in (place, info))
-    return _read(place, info, stamps, recipe.certificate)
+    return _read(place, info, stamps, recipe.certificate.from_json)
 
 
 @lru_cache(maxsize=2)  # the replicates of a benchmark ask for the same draws, up to hundreds of megabytes
-def _read(place: Path, info: Path, stamps: tuple[int, ...], kind: type[Judged]) -> Made:
+def _read(place: Path, info: Path, stamps: tuple[int, ...], parse: Callable[[str], Judged]) -> Made:
     try:
         content = json.loads(info.read_text("utf-8"))
-        certificate = kind.from_json(json.dumps(content["certificate"]))
+        certificate = parse(json.dumps(content["certificate"]))
         theta = np.load(place, allow_pickle=False)
         if content.pop("sha256") != _digest(content) or _draws_digest(theta) != content["draws_sha256"]:
             raise ValueError("a checksum differs")

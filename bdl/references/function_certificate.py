@@ -146,7 +146,9 @@ def _agreement(f: FloatArray, of_modes: Any) -> FloatArray:
     errors = [monte_carlo_errors(group) for group in groups]
     means, sds = ([getattr(group, moment)((0, 1)) for group in groups] for moment in ("mean", "std"))
     by_mean = np.abs(means[0] - means[1]) / np.hypot(errors[0].mean, errors[1].mean)
-    return np.maximum(by_mean, np.abs(sds[0] - sds[1]) / np.hypot(errors[0].sd, errors[1].sd))
+    by_sd = np.abs(sds[0] - sds[1]) / np.hypot(errors[0].sd, errors[1].sd)
+    larger: FloatArray = np.maximum(by_mean, by_sd)
+    return larger
 
 
 def _floats(values: Any) -> tuple[float, ...]:

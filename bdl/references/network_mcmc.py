@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from bdl.references.certificate import FEWEST_DRAWS
 from bdl.references.chains import ChainSettings, run, starts
 from bdl.references.density import slope
 from bdl.references.function_certificate import FunctionCertificate, certify_functions
+from bdl.references.judging import Judged
 
 _FORMAT = 1
 """Part of every key; a change of what is sampled or judged raises it."""
@@ -37,7 +38,7 @@ class NetworkRecipe:
     hyper: Hyper
     settings: ChainSettings
 
-    certificate = FunctionCertificate
+    certificate: ClassVar[type[Judged]] = FunctionCertificate
 
     @cached_property
     def key(self) -> str:

@@ -4,7 +4,7 @@ import hashlib
 import json
 from dataclasses import asdict, astuple, dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from bdl.models.problem import Hyper, Problem
 from bdl.references.base import Truth
 from bdl.references.cache import Made, obtain
 from bdl.references.certificate import FEWEST_DRAWS, Certificate, certify
+from bdl.references.judging import Judged
 from bdl.references.mcmc import Regression, Settings, sample
 
 _FORMAT = 1
@@ -30,7 +31,7 @@ class LinearRecipe:
     regression: Regression
     settings: Settings
 
-    certificate = Certificate
+    certificate: ClassVar[type[Judged]] = Certificate
 
     @cached_property
     def key(self) -> str:

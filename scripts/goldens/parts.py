@@ -28,7 +28,6 @@ from bdl.references import REFERENCES
 from bdl.references.base import FunctionReference
 from bdl.references.density import slope
 from bdl.references.function_certificate import grid
-from bdl.references.network_mcmc import NetworkRecipe
 from bdl.training.direct import TrainingData
 from bdl.training.schedule import RATES
 from goldens import methods, problems
@@ -221,10 +220,8 @@ def _truth(own: Any, fit: Settings, two: bool) -> Found:
     given = {name: problems.hyper_of(name) for name in problem.hyper}
     hyper = data.hyper(given, problem)
     if isinstance(own, FunctionReference):
-        recipe = own.at(data.x, data.y).recipe(problem, data.x, data.y, hyper)
-        assert isinstance(recipe, NetworkRecipe), "the only one that there is"
-        value, gradient = slope(problem, recipe.x, recipe.y, recipe.hyper)(problems.wave(problem.dim).numpy())
-        return {"value": [value], "gradient": gradient, "grid": grid(recipe.test_x)}
+        value, gradient = slope(problem, data.x, data.y, hyper)(problems.wave(problem.dim).numpy())
+        return {"value": [value], "gradient": gradient, "grid": grid(data.x)}
     if hasattr(own, "recipe"):
         regression = own.recipe(problem, data.x, data.y, hyper).regression
         noise = [] if regression.noise_precision is None else [regression.noise_precision]

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from bdl.errors import InputError
 from bdl.plan.planning import cells_of
 from bdl.posteriors import FullGaussian
 from bdl.publishing.bands import POINTS, bands
+from bdl.references.base import Truth
 from bdl.spec import load_benchmark
 from bdl.store import artefacts
 from bdl.store.rows import Outcome, Row
@@ -89,3 +91,23 @@ def test_data_with_several_inputs_have_none(fitted, store):
 
 def test_a_fit_that_failed_has_none(fitted, store):
     assert bands([fitted(status="failed")], store) == []
+
+
+def test_draws_of_a_sampled_reference_come_first(fitted, store, monkeypatch):
+    """Under the name of the truth, once a data set; draws that broke a rule are not shown."""
+    root = torch.linalg.cholesky(torch.from_numpy(COVARIANCE))
+    noise = torch.randn(4, 1000, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    nothing = torch.zeros(0, dtype=torch.float64)
+    known = Truth(nothing, nothing.reshape(0, 0), {}, torch.from_numpy(MEAN) + noise @ root.T)
+    monkeypatch.setattr("bdl.publishing.bands.recipe", lambda *_: "sampled")
+    monkeypatch.setattr("bdl.publishing.bands.truth", lambda *_: known)
+    cell = fitted()
+    first, second, third = bands([cell, cell], store)
+    assert [first.entry, second.entry, third.entry] == ["truth", "line", "line"]
+    np.testing.assert_allclose(first.sd, second.sd, rtol=0.1)  # deviations of 4000 draws each are known to 1 %
+
+    def refused(*_):
+        raise InputError("reference refused")
+
+    monkeypatch.setattr("bdl.publishing.bands.truth", refused)
+    assert [band.entry for band in bands([cell], store)] == ["line"]
