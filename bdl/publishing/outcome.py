@@ -32,6 +32,7 @@ from bdl.reports import (
     draw_figures,
     paired_differences,
 )
+from bdl.reports.boxes import boxes
 from bdl.reports.compare import refusals
 from bdl.reports.drawing import remarked
 from bdl.reports.posteriors import Array
@@ -155,7 +156,9 @@ def draw(found: LoadedResults, shown: Pictures, place: Path) -> list[Path]:
     present = narrowed(found.benchmark, found.rows)
     differences = paired_differences(present, found.rows, overlaps(present) if present.baseline else {})
     points = curves(present, found.points)
-    content = Shown(present, compared(found), differences, points, shown.pairs, shown.bands)
+    content = Shown(
+        *(present, compared(found), differences, points, boxes(present, found.rows), shown.pairs, shown.bands)
+    )
     with remarked(found.remark):
         return draw_figures(content, place / "figures")
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from bdl.reports.boxes import Box, box_drawings
 from bdl.reports.compare import Cell
 from bdl.reports.cost import cost_drawings
 from bdl.reports.credible import CredibleBand, band_drawings
@@ -36,6 +37,8 @@ class Shown:
     """As `bdl.reports.paired_differences` returns them."""
     curves: Sequence[Curve] = ()
     """As `bdl.reports.curves` returns them."""
+    boxes: Sequence[Box] = ()
+    """As `bdl.reports.boxes` returns them."""
     posteriors: Sequence[Gaussians] = ()
     bands: Sequence[CredibleBand] = ()
     ranks: Sequence[Ranks] = ()
@@ -46,7 +49,7 @@ class Kind:
     """One kind of figure."""
 
     name: str
-    needs: Literal["cells", "differences", "curves", "posteriors", "bands", "ranks"]
+    needs: Literal["cells", "differences", "curves", "boxes", "posteriors", "bands", "ranks"]
     """Field of `Shown` without which there is nothing to draw."""
     draw: Callable[[Shown], Drawings]
     """Returns the names of files, behind that of the benchmark, and what draws each."""
@@ -81,6 +84,8 @@ KINDS = (
          "[paired differences](#paired-differences) of a predictive score, with 95 % intervals"),
     Kind("curves", "curves", lambda shown: curve_drawings(shown.benchmark, shown.curves), "Curves", "<metric>-curve",
          "fits were recorded as they learned", "[curves](#curves) of means with bands of one standard error"),
+    Kind("boxes", "boxes", lambda shown: box_drawings(shown.benchmark, shown.boxes), "Repeats", "<metric>-box",
+         "five fits or more are repeats on one split", "medians and quartiles of a predictive score"),
     Kind("costs", "cells", lambda shown: cost_drawings(shown.benchmark, shown.cells), "What closeness costs",
          "<metric>-cost", "`metrics` has a distance and `runtime`", "the distance against the seconds of a fit, both "
          "logarithmic; a distance of zero, or far below the others, stands at the lower edge"),
