@@ -72,6 +72,10 @@ def _scores(shown: Shown, swept: bool) -> Drawings:
     return score_drawings(shown.benchmark, shown.cells) if bool(shown.benchmark.axes) == swept else {}
 
 
+def _spreads(shown: Shown) -> bool:
+    return any(str(metric).startswith("spread") for metric in shown.benchmark.metrics)
+
+
 # fmt: off
 KINDS = (
     Kind("scores", "cells", lambda shown: _scores(shown, swept=False), "Scores", "<metric>",
@@ -100,9 +104,10 @@ KINDS = (
     Kind("plane", "posteriors", lambda shown: plane_drawings(shown.posteriors), "Posteriors beside the truth",
          "posteriors-<dataset>", "posteriors of two parameters",
          "in place of the last two: densities, and outlines at one and two standard deviations"),
-    Kind("bands", "bands", lambda shown: band_drawings(shown.bands), "Credible bands", "bands-<dataset>",
-         "a regression on one input", "mean and credible bands of 1, 2 and 3 standard deviations of the function, "
-         "without the noise of targets, by `evaluation.samples` draws"),
+    Kind("bands", "bands", lambda shown: band_drawings(shown.bands, by_quartiles=_spreads(shown)), "Credible bands",
+         "bands-<dataset>", "a regression on one input", "mean and credible bands of 1, 2 and 3 standard deviations of "
+         "the function, or with the score `spread` median and quartiles, without the noise of targets, by "
+         "`evaluation.samples` draws"),
     Kind("ranks", "ranks", lambda shown: rank_drawings(shown.ranks), "Ranks", "<metric>-ranks",
          "`bdl-bench compare NAME --figures FOLDER`",
          "average ranks over data sets, and which of them chance cannot tell apart"),
