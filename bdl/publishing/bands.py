@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.execution.scoring import evaluation
+from bdl.execution.scoring import evaluation, examples
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import Draws
 from bdl.plan.cell import Cell
@@ -23,7 +22,7 @@ from bdl.store.store import Store
 POINTS = 401
 """Inputs at which a function is evaluated."""
 WIDER = 0.5
-"""How far they reach beyond the training rows to either side, in ranges of those."""
+"""How far they reach beyond the training rows to either side, in ranges of those; further if test rows do."""
 TRUTH = "truth"
 STEP = 2
 """First counter word of the draws; those of scores have others."""
@@ -64,20 +63,20 @@ def _sampled(cell: Cell, split: int) -> Empirical | None:
 
 
 def _band(cell: Cell, split: int, seen: Evaluation, posterior: Posterior | None = None) -> CredibleBand:
-    inputs = cell.data.x[cell.data.split(split).train, 0]
-    mean, sd = _moments(seen, _widened(seen.trained.x[:, 0].double().numpy()), posterior)
-    targets = seen.trained.y.double().numpy()
-    return CredibleBand(str(cell.dataset), cell.entry, _widened(inputs), mean.numpy(), sd.numpy(), inputs, targets)
+    rows = cell.data.split(split)
+    inputs, new = (cell.data.x[part, 0] for part in (rows.train, rows.test))
+    x = _widened(inputs, new)
+    grid = examples(cell, split, x[:, None], np.zeros(POINTS))
+    values = seen.outputs(grid, Draws(seen.samples, seen.key, STEP), posterior)[..., 0]  # (S, m), in original units
+    sd = values.std(0) if len(values) > 1 else torch.zeros_like(values[0])
+    quartiles = values.quantile(torch.tensor([0.25, 0.5, 0.75], dtype=values.dtype), dim=0)
+    return CredibleBand(
+        *(str(cell.dataset), cell.entry, x, values.mean(0).numpy(), sd.numpy(), inputs, cell.data.y[rows.train]),
+        *(quartiles.numpy(), np.stack([new, cell.data.y[rows.test]])),
+    )
 
 
-def _widened(inputs: Array) -> Array:
+def _widened(inputs: Array, new: Array) -> Array:
     low, high = float(inputs.min()), float(inputs.max())
-    return np.linspace(low - WIDER * (high - low), high + WIDER * (high - low), POINTS)
-
-
-def _moments(seen: Evaluation, x: Array, posterior: Posterior | None) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of the function over samples, in original units: (m,) each."""
-    draws = Draws(seen.samples, seen.key, STEP)
-    rows = seen.trained._replace(x=torch.from_numpy(x).unsqueeze(1), rows=None)
-    values = seen.outputs(rows, draws, posterior)[..., 0]
-    return values.mean(0), values.std(0) if len(values) > 1 else torch.zeros_like(values[0])
+    low, high = low - WIDER * (high - low), high + WIDER * (high - low)
+    return np.linspace(min([low, *new]), max([high, *new]), POINTS)

@@ -35,6 +35,7 @@ from bdl.reports import (
     paired_differences,
     render,
 )
+from bdl.reports.boxes import boxes
 from bdl.reports.compare import refusals
 from bdl.reports.drawing import remarked
 from bdl.reports.posteriors import Array
@@ -220,7 +221,8 @@ def gathered(found: LoadedResults, shown: Pictures) -> Shown:
     present = narrowed(found.benchmark, found.rows)
     differences = paired_differences(present, found.rows, overlaps(present) if present.baseline else {})
     points = curves(present, found.points)
-    return Shown(present, compared(found), differences, points, shown.pairs, shown.bands)
+    content = (present, compared(found), differences, points, boxes(present, found.rows))
+    return Shown(*content, shown.pairs, shown.bands)
 
 
 def pictures(cells: Sequence[Cell], store: Store) -> Pictures:

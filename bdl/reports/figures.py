@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from bdl.reports.boxes import Box, box_drawings
 from bdl.reports.compare import Cell
 from bdl.reports.cost import cost_drawings
 from bdl.reports.credible import CredibleBand, band_drawings
@@ -36,6 +37,8 @@ class Shown:
     """As `bdl.reports.paired_differences` returns them."""
     curves: Sequence[Curve] = ()
     """As `bdl.reports.curves` returns them."""
+    boxes: Sequence[Box] = ()
+    """As `bdl.reports.boxes` returns them."""
     posteriors: Sequence[Gaussians] = ()
     bands: Sequence[CredibleBand] = ()
     ranks: Sequence[Ranks] = ()
@@ -46,7 +49,7 @@ class Kind:
     """One kind of figure."""
 
     name: str
-    needs: Literal["cells", "differences", "curves", "posteriors", "bands", "ranks"]
+    needs: Literal["cells", "differences", "curves", "boxes", "posteriors", "bands", "ranks"]
     """Field of `Shown` without which there is nothing to draw."""
     draw: Callable[[Shown], Drawings]
     """Returns the names of files, behind that of the benchmark, and what draws each."""
@@ -69,6 +72,10 @@ def _scores(shown: Shown, swept: bool) -> Drawings:
     return score_drawings(shown.benchmark, shown.cells) if bool(shown.benchmark.axes) == swept else {}
 
 
+def _spreads(shown: Shown) -> bool:
+    return any(str(metric).startswith("spread") for metric in shown.benchmark.metrics)
+
+
 # fmt: off
 KINDS = (
     Kind("scores", "cells", lambda shown: _scores(shown, swept=False), "Scores", "<metric>",
@@ -81,6 +88,8 @@ KINDS = (
          "[paired differences](#paired-differences) of a predictive score, with 95 % intervals"),
     Kind("curves", "curves", lambda shown: curve_drawings(shown.benchmark, shown.curves), "Curves", "<metric>-curve",
          "fits were recorded as they learned", "[curves](#curves) of means with bands of one standard error"),
+    Kind("boxes", "boxes", lambda shown: box_drawings(shown.benchmark, shown.boxes), "Repeats", "<metric>-box",
+         "five fits or more are repeats on one split", "medians and quartiles of a predictive score"),
     Kind("costs", "cells", lambda shown: cost_drawings(shown.benchmark, shown.cells), "What closeness costs",
          "<metric>-cost", "`metrics` has a distance and `runtime`", "the distance against the seconds of a fit, both "
          "logarithmic; a distance of zero, or far below the others, stands at the lower edge"),
@@ -95,9 +104,10 @@ KINDS = (
     Kind("plane", "posteriors", lambda shown: plane_drawings(shown.posteriors), "Posteriors beside the truth",
          "posteriors-<dataset>", "posteriors of two parameters",
          "in place of the last two: densities, and outlines at one and two standard deviations"),
-    Kind("bands", "bands", lambda shown: band_drawings(shown.bands), "Credible bands", "bands-<dataset>",
-         "a regression on one input", "mean and credible bands of 1, 2 and 3 standard deviations of the function, "
-         "without the noise of targets, by `evaluation.samples` draws"),
+    Kind("bands", "bands", lambda shown: band_drawings(shown.bands, by_quartiles=_spreads(shown)), "Credible bands",
+         "bands-<dataset>", "a regression on one input", "mean and credible bands of 1, 2 and 3 standard deviations of "
+         "the function, or with the score `spread` median and quartiles, without the noise of targets, by "
+         "`evaluation.samples` draws"),
     Kind("ranks", "ranks", lambda shown: rank_drawings(shown.ranks), "Ranks", "<metric>-ranks",
          "`bdl-bench compare NAME --figures FOLDER`",
          "average ranks over data sets, and which of them chance cannot tell apart"),

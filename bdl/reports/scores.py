@@ -78,7 +78,7 @@ def scores_figure(benchmark: "Benchmark", metric: str, cells: Sequence[Cell]) ->
     from matplotlib.lines import Line2D
 
     own = {str(name): [entry for dataset, entry in benchmark.pairs if dataset == name] for name in benchmark.datasets}
-    figure, panels = _rows(own, measure(metric))
+    figure, panels = entry_rows(own, measure(metric))
     for dataset, panel in panels.items():
         marks: list[Row] = []
         for cell in (cell for cell in cells if cell.dataset == dataset):
@@ -106,7 +106,7 @@ def paired_figure(benchmark: "Benchmark", metric: str, differences: Sequence[Pai
 
     own = {each.dataset: [one for one in differences if one.dataset == each.dataset] for each in differences}
     rows = {name: [each.entry for each in drawn] for name, drawn in own.items()}
-    figure, panels = _rows(rows, f"difference in {measure(metric)}")
+    figure, panels = entry_rows(rows, f"difference in {measure(metric)}")
     for name, panel in panels.items():
         panel.axvline(0, color=drawing.QUIET, linestyle=":", linewidth=1.2, zorder=1)
         known = [(row, each, each.mean) for row, each in enumerate(own[name]) if each.mean is not None]
@@ -134,7 +134,7 @@ def paired_figure(benchmark: "Benchmark", metric: str, differences: Sequence[Pai
     return figure
 
 
-def _rows(rows: Mapping[str, Sequence[str]], label: str) -> "tuple[Figure, dict[str, Axes]]":
+def entry_rows(rows: Mapping[str, Sequence[str]], label: str) -> "tuple[Figure, dict[str, Axes]]":
     """Lay out a panel a dataset with a row for each of its entries."""
     from matplotlib.ticker import MaxNLocator
 

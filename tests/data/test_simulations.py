@@ -55,15 +55,16 @@ def test_a_network_as_teacher():
     assert errors.var() == pytest.approx(1, rel=5 * (2 / 1000) ** 0.5)
 
 
-def test_waves_come_from_the_same_noise_in_all_places():
+@pytest.mark.parametrize("variance", [0.02, 0.0004])
+def test_waves_come_from_the_same_noise_in_all_places(variance):
     """Inputs are drawn first, then the noise, and the test rows are the first thousand of both."""
-    data = load("waves")
+    data = DATASETS.build("waves", {"variance": variance})()
     train, test, _ = data.split(0)
     for rows, ends in ((train, (0, 0.5)), (test, (-0.5, 1))):
         assert (data.x[rows].min(), data.x[rows].max()) == pytest.approx(ends, abs=0.01)
     generator = np.random.default_rng(0)
     generator.uniform(size=1200)
-    e = np.roll(generator.normal(0, 0.02**0.5, 1200), -1000)
+    e = np.roll(generator.normal(0, variance**0.5, 1200), -1000)
     x, y = data.x[:1200, 0], data.y[:1200]
     assert np.allclose(y - x - e, 0.3 * np.sin(2 * np.pi * (x + e)) + 0.3 * np.sin(4 * np.pi * (x + e)))
 

@@ -72,6 +72,9 @@ def test_moments_are_those_of_the_lines(fitted, store, standardise):
     np.testing.assert_allclose(found.sd, sd, rtol=4.5 / np.sqrt(2 * SAMPLES))
     np.testing.assert_array_equal(found.inputs, data.x[:, 0])
     np.testing.assert_allclose(found.targets, data.y, rtol=1e-12)
+    np.testing.assert_allclose(found.quartiles[1], found.mean, atol=6 * found.sd.max() / np.sqrt(SAMPLES))
+    quarter = (found.quartiles[2] - found.quartiles[0]) / 2  # 0.6745 sd; each quartile has a standard error of 1.36 sd
+    np.testing.assert_allclose(quarter, 0.6745 * found.sd, atol=6 * found.sd.max() / np.sqrt(SAMPLES))
     reach = np.ptp(data.x)
     np.testing.assert_allclose(found.x[[0, -1]], [data.x.min() - reach / 2, data.x.max() + reach / 2])
 

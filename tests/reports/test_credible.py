@@ -8,10 +8,12 @@ from bdl.reports.credible import DEVIATIONS, REACH, band_drawings, bands_figure
 
 X = np.linspace(-8, 8, 9)
 INPUTS, TARGETS = np.array([-4.0, 0.0, 4.0]), np.array([-60.0, 1.0, 60.0])
+NEW = np.array([[-7.0, 7.0], [-90.0, 80.0]])
 
 
 def band(entry, sd, dataset="cubic"):
-    return CredibleBand(dataset, entry, X, 10 * X, np.full(9, sd), INPUTS, TARGETS)
+    quartiles = np.stack([9 * X - 20, 9 * X, 9 * X + 10])
+    return CredibleBand(dataset, entry, X, 10 * X, np.full(9, sd), INPUTS, TARGETS, quartiles, NEW)
 
 
 def test_a_figure_a_data_set():
@@ -35,3 +37,16 @@ def test_credible_bands_hold_the_numbers():
 def test_huge_deviations_are_clipped(sd):
     low, high = bands_figure([band("slang-1", sd)]).axes[0].get_ylim()
     assert (low, high) == (-60 - 120 * REACH, 60 + 120 * REACH)
+
+
+def test_quartiles_and_the_test_rows():
+    """The axis holds all targets, and no band."""
+    (panel,) = bands_figure([band("slang-1", 1e9)], by_quartiles=True).axes
+    new, median, rows = panel.lines
+    np.testing.assert_array_equal(new.get_xydata().T, NEW)
+    np.testing.assert_array_equal(median.get_xydata().T, (X, 9 * X))
+    np.testing.assert_array_equal(rows.get_xydata().T, (INPUTS, TARGETS))
+    (drawn,) = panel.collections
+    ends = drawn.get_paths()[0].get_extents()
+    assert (ends.y0, ends.y1) == (-92, 82)
+    assert panel.get_ylim() == pytest.approx((-90 - 0.08 * 170, 80 + 0.08 * 170))
