@@ -9,11 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bdl.api import Classifier, Regressor, benchmark, fit, load, posterior, results
+    from bdl.api import Classifier, Regressor, benchmark, export, fit, load, posterior, results
 
 __version__ = "0.1.0"
 
-__all__ = ["Classifier", "Regressor", "__version__", "benchmark", "fit", "load", "posterior", "results"]
+__all__ = ["Classifier", "Regressor", "__version__", "benchmark", "export", "fit", "load", "posterior", "results"]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,6 +3,7 @@
 from bdl.api.arrays import fit
 from bdl.api.benchmarks import Benchmark, benchmark
 from bdl.api.estimators import Classifier, Regressor
+from bdl.api.exporting import export
 from bdl.api.fitted import Fitted, load
 from bdl.api.reading import Results, posterior, results
 
@@ -13,6 +14,7 @@ __all__ = [
     "Regressor",
     "Results",
     "benchmark",
+    "export",
     "fit",
     "load",
     "posterior",
