@@ -87,7 +87,8 @@ def test_a_posterior_is_files_of_posteriordb(run, tmp_path):
     assert info["inference"]["method"] == "conjugate"
     quality = json.loads((tmp_path / f"quality/{name}.json").read_text())
     row = run.rows[run.rows.entry == "exact"].iloc[0]
-    assert quality == {"scores": {"nmll": row.nmll, "rmse": row.rmse}}
+    # outputs are float32, summed on another number of threads
+    assert quality["scores"] == pytest.approx({"nmll": row.nmll, "rmse": row.rmse}, rel=1e-6)
     content = path.read_bytes()
     assert bdl.export(fitted, tmp_path, draws=200, seed=4).read_bytes() == content
 

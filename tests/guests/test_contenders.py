@@ -1,7 +1,9 @@
 """Every contender on a tiny problem, and on problems of which the answer is known."""
 
 import importlib
+import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -54,6 +56,21 @@ SMALL = [
     Mclmc(steps=1000, draws=50),
 ]
 RATES = {Sghmc: 0.003, NgBoost: 0.05, Vbll: 0.02}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def the_library_posteriors():
+    """Let `posteriors` be the library, and not the folder of tests that has its name."""
+    path, tests = sys.path[:], str(Path(__file__).parents[1])
+    ours = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "posteriors"}
+    for name in ours:
+        del sys.modules[name]
+    sys.path[:] = [place for place in path if place != tests]
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] == "posteriors"]:
+        del sys.modules[name]
+    sys.modules.update(ours)
+    sys.path[:] = path
 
 
 def skip_without(guest):
