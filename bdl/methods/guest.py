@@ -92,10 +92,10 @@ class Guest(ExternalMethod):
     """Whether it fits the model of the entry; one that does not needs none."""
 
     @property
-    def packages(self) -> dict[str, str]:
-        """Names and versions of the packages that it needs, which rows keep."""
+    def packages(self) -> str:
+        """The packages that it needs, with their versions, which rows keep."""
         names = packages_distributions()
-        return {name: version(name) for module in self.needs for name in names.get(module, ())}
+        return ", ".join(f"{name} {version(name)}" for module in self.needs for name in names.get(module, ()))
 
     @property
     def limit(self) -> float:

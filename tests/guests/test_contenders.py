@@ -51,9 +51,9 @@ SMALL = [
     Vbll(steps=1500),
     Sghmc(draws=20, thinning=20, warmup=200, descent=500),
     DiagonalVi(steps=500),
-    AutoLowRank(rank=3, steps=500),
-    Nuts(warmup=30, draws=30, depth=5),
-    Mclmc(steps=1000, draws=50),
+    pytest.param(AutoLowRank(rank=3, steps=500), marks=pytest.mark.slow),
+    pytest.param(Nuts(warmup=30, draws=30, depth=5), marks=pytest.mark.slow),
+    pytest.param(Mclmc(steps=1000, draws=50), marks=pytest.mark.slow),
 ]
 RATES = {Sghmc: 0.003, NgBoost: 0.05, Vbll: 0.02}
 
@@ -127,6 +127,7 @@ LINEAR = Problem(Linear(), Gaussian(), 3)
 EXACT = Conjugate().fit(LINEAR, X, LINE, {name: torch.tensor(value).double() for name, value in HYPER.items()})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("guest", "samples"),
     [(Sghmc(draws=500, thinning=20, descent=500), 300), (Nuts(draws=800), 500), (Mclmc(draws=1000), 300)],
