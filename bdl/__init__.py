@@ -9,11 +9,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bdl.api import Classifier, Regressor, benchmark, calibration, fit, load, posterior, results
+    from bdl.api import Classifier, Regressor, benchmark, calibration, export, fit, load, posterior, results
 
 __version__: str
 
-__all__ = ["Classifier", "Regressor", "__version__", "benchmark", "calibration", "fit", "load", "posterior", "results"]
+__all__ = [
+    "Classifier",
+    "Regressor",
+    "__version__",
+    "benchmark",
+    "calibration",
+    "export",
+    "fit",
+    "load",
+    "posterior",
+    "results",
+]
 
 
 def __getattr__(name: str) -> Any:

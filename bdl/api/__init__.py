@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from bdl.api.benchmarks import Benchmark, benchmark
     from bdl.api.calibrated import Calibration, calibration
     from bdl.api.estimators import Classifier, Regressor
+    from bdl.api.exporting import export
     from bdl.api.fitted import Fitted, load
     from bdl.api.reading import Results, posterior, results
 
@@ -20,6 +21,7 @@ __all__ = [
     "Results",
     "benchmark",
     "calibration",
+    "export",
     "fit",
     "load",
     "posterior",
@@ -31,6 +33,7 @@ _MODULES = {
     "benchmarks": ["Benchmark", "benchmark"],
     "calibrated": ["Calibration", "calibration"],
     "estimators": ["Classifier", "Regressor"],
+    "exporting": ["export"],
     "fitted": ["Fitted", "load"],
     "reading": ["Results", "posterior", "results"],
 }

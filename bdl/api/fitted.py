@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.distributions import Categorical, Distribution, MixtureSameFamily
 
+from bdl.api import draws as drawing
 from bdl.api.checking import checked
 from bdl.data.conversion import in_order, inputs, numbers
 from bdl.errors import InputError
@@ -106,10 +107,31 @@ class Fitted:
     @checked
     def sample(self, n: Annotated[int, Ge(1), Le(10**7)] = 1, seed: Annotated[int, Ge(0), Lt(2**63)] = 0) -> Array:
         """Draw parameter vectors, (n, D)."""
-        generator = torch.Generator().manual_seed(seed)
-        posterior = self._double()
-        noise = torch.randn(n, posterior.noise_dim, generator=generator, dtype=torch.float64)
-        return posterior.sample(noise).numpy()
+        return drawing.sample(self.double(), n, seed).numpy()
+
+    @checked
+    def to_inferencedata(self, draws: drawing.Count = 1000, seed: drawing.Seed = 0) -> Any:
+        """Convert to `arviz.InferenceData`, for plots and diagnostics of any method's draws.
+
+        Parameters
+        ----------
+        draws
+            Draws of the posterior; an ensemble, and what a sampler left, is taken as it is.
+        seed
+            Of the draws.
+
+        Returns
+        -------
+        arviz.InferenceData
+            One chain. Group ``posterior`` has ``theta``, (1, S, D); ``log_likelihood`` the log-density of each training
+            row under each draw, nats, targets in original units; ``observed_data`` these targets.
+
+        Raises
+        ------
+        InputError
+            If the method left no distribution of parameters, or arviz is missing (``pip install 'bdl-bench[mcmc]'``).
+        """
+        return drawing.to_inferencedata(self, draws, seed)
 
     def log_density(self, theta: ArrayLike) -> Array:
         """Evaluate the posterior's log-density in nats, (..., D) -> (...).
@@ -119,7 +141,7 @@ class Fitted:
         InputError
             If the last axis has another length than D, or a value is not a finite number.
         """
-        posterior = self._double()
+        posterior = self.double()
         given = torch.from_numpy(np.array(numbers(theta, "theta")))
         if given.ndim == 0 or given.shape[-1] != self.posterior.dim:
             raise InputError(f"theta is {tuple(given.shape)}: give (..., {self.posterior.dim})")
@@ -144,7 +166,7 @@ class Fitted:
         InputError
             If the inputs have another shape or type, other columns, or are not finite, or there is no model.
         """
-        predicted = self.evaluation.predict(self._examples(x), self._draws)
+        predicted = self.evaluation.predict(self._examples(x), self.draws)
         if predicted.probabilities.shape[1]:
             return predicted.probabilities.argmax(1).cpu().double().numpy()
         return predicted.mean.cpu().numpy()
@@ -161,7 +183,7 @@ class Fitted:
         """
         rows = self._examples(x)
         if not self.problem.likelihood.fits(0):
-            return Categorical(probs=self.evaluation.predict(rows, self._draws).probabilities.cpu())
+            return Categorical(probs=self.evaluation.predict(rows, self.draws).probabilities.cpu())
         each = self._members(rows)
         weights = torch.ones(each.batch_shape, dtype=torch.float64)
         return Mixture(Categorical(probs=weights), each, validate_args=False)
@@ -203,7 +225,8 @@ class Fitted:
         Path(path).write_bytes(content)
 
     @property
-    def _draws(self) -> Draws:
+    def draws(self) -> Draws:
+        """The draws that its scores are made of."""
         return Draws(self.evaluation.samples, self.evaluation.key)
 
     def _members(self, rows: Examples) -> Distribution:
@@ -212,10 +235,11 @@ class Fitted:
         if is_predictive(self.posterior):
             found = answer(problem, self.posterior, rows)
             return targets(problem, found.mapped(lambda value: value.transpose(0, 1)), rows, hyper)
-        f = self.evaluation.outputs(rows, self._draws)
+        f = self.evaluation.outputs(rows, self.draws)
         return problem.likelihood.predictive(f.movedim(0, 1), hyper)
 
-    def _double(self) -> Posterior:
+    def double(self) -> Posterior:
+        """Return the posterior in float64 on the CPU; `InputError` if there is none of parameters."""
         if is_predictive(self.posterior):
             raise InputError("the method left predictions, and no distribution of parameters: use predict")
         return as_type(self.posterior, torch.float64, torch.device("cpu"))

@@ -19,13 +19,13 @@ from bdl.plan.fingerprint import fit_hash, joint_hash, score_hash
 from bdl.plan.programs import evaluations
 from bdl.store import artefacts
 from bdl.store.anew import Damaged
-from bdl.store.rows import STAGES, CellKey, Outcome, Reading, Row
+from bdl.store.rows import KEPT, STAGES, CellKey, Outcome, Reading, Row
 from bdl.store.store import Store
 
 ORIGIN = ("written", "git_commit", "python", "packages", "machine")
 """What is kept of the provenance of imported fits: where they were made, and with what."""
 _HYPER = "hyper_"
-_DETAILS = {"width": int, "device": str, "compiled": bool, "updates": int}
+_DETAILS = {"width": int, "device": str, "compiled": bool, "updates": int, "packages": str, KEPT: str}
 
 
 class StoredFits:

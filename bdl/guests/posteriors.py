@@ -36,7 +36,7 @@ class Sghmc(_OfPosteriors):
     warmup
         Updates before the first.
     friction
-        The friction alpha.
+        The friction alpha: updates are stable at rates below alpha over the largest curvature of log p(D, theta).
     descent
         Updates of Adam before that, at a rate of 0.01.
     """
@@ -44,7 +44,7 @@ class Sghmc(_OfPosteriors):
     draws: Annotated[int, Ge(1)] = 100
     thinning: Annotated[int, Ge(1)] = 50
     warmup: Annotated[int, Ge(0)] = 1000
-    friction: Annotated[float, Gt(0)] = 1.0
+    friction: Annotated[float, Gt(0)] = 30.0
     descent: Annotated[int, Ge(1)] = 1000
 
     def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> Empirical:

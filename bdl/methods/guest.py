@@ -21,7 +21,7 @@ from bdl.models.joint import whole
 from bdl.models.problem import Hyper, Problem
 from bdl.models.torch_modules import torch_module
 from bdl.posteriors.base import Posterior
-from bdl.posteriors.predictive import Predictive, check_fit
+from bdl.posteriors.predictive import Predictive, check_fit, is_predictive
 from bdl.runtime import in_time
 
 Array = NDArray[np.float64]
@@ -92,10 +92,10 @@ class Guest(ExternalMethod):
     """Whether it fits the model of the entry; one that does not needs none."""
 
     @property
-    def packages(self) -> dict[str, str]:
-        """Names and versions of the packages that it needs, which rows keep."""
+    def packages(self) -> str:
+        """The packages that it needs, with their versions, which rows keep."""
         names = packages_distributions()
-        return {name: version(name) for module in self.needs for name in names.get(module, ())}
+        return ", ".join(f"{name} {version(name)}" for module in self.needs for name in names.get(module, ()))
 
     @property
     def limit(self) -> float:
@@ -143,7 +143,11 @@ class Guest(ExternalMethod):
         values = {name: float(value) for name, value in hyper.items()}
         late = OutOfTime(f"the fit took more than {self.seconds:g} seconds (method.seconds)")
         with in_time(self.seconds, late), _seeded(seed):
-            yield 0, check_fit(self.fit(train, values, seed), problem.dim)
+            found = check_fit(self.fit(train, values, seed), problem.dim)
+            lacking = [name for name in problem.likelihood.hyper if name not in values]
+            if lacking and not is_predictive(found):
+                raise InputError(f"a posterior predicts with the {lacking[0]}: name it in `hyper`")
+            yield 0, found
 
 
 def for_numbers(guest: Guest, problem: Problem) -> None:

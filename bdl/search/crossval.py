@@ -173,7 +173,7 @@ def _alone(
         found = _value(score, _evaluation(program, own, end, 0, validation))
     except OverLimit:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return nan, in_one_line(error), 0
     return found, failure(0, found), int(end.updates[0])
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+from bdl.methods.guest import Guest
 from bdl.shipped import shipped
 from bdl.spec import Benchmark, Entry
 from bdl.spec.components import Component, resolve
@@ -89,6 +90,8 @@ def _of(benchmark: Benchmark) -> Iterator[tuple[str, Settings]]:
         yield "dataset", small({"name": data.name, **data.settings})
     for dataset, name in benchmark.pairs:
         entry = benchmark.entries[name].on(dataset)
+        if isinstance(entry.method.build(), Guest):  # whose digits are those of another library
+            continue
         preparation = benchmark.preparation
         rows = 12 if preparation.rows_of(dataset) else None
         yield "preparation", {"split": preparation.split, "standardise": preparation.standardise, "rows": rows}

@@ -1,0 +1,54 @@
+"""The files and the command of docs/guests.md, as printed."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bdl
+from bdl.methods import METHODS
+
+PAGE = Path(__file__).parents[2].joinpath("docs/guests.md").read_text("utf-8")
+FILES = dict(re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", PAGE, re.DOTALL))
+(COMMAND,) = re.findall(r"<!-- command -->\n```sh\n(.*?)\n```", PAGE)
+
+
+@pytest.mark.slow
+def test_the_guests_of_the_page_run_beside_a_method_of_the_suite(tmp_path):
+    for name, content in FILES.items():
+        (tmp_path / name).write_text(content, "utf-8")
+    program, *arguments = shlex.split(COMMAND)
+    assert program == "bdl-bench"
+    known = ["conjugate", "own-loop", "ridge", *(["scales"] if find_spec("numpyro") else [])]
+    done = subprocess.run(
+        [sys.executable, "-m", "bdl", *arguments, "--tracking", "none", *(f"--method={name}" for name in known)],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(Path(bdl.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (published,) = (tmp_path / "results").rglob("trials.parquet")
+    rows = pd.read_parquet(published)
+    finals = rows[rows.stage == "final"].set_index("entry")
+    assert list(finals.status) == ["ok"] * 2 * len(known), finals.reason.tolist()
+    assert (finals.loc[["ridge"], "kept"] == "predictions at the test rows").all()
+    assert finals.loc[["own-loop", "conjugate"], "kept"].isna().all()
+    nmll = finals.nmll.groupby("entry").mean()
+    assert np.isfinite(nmll).all()
+    # the same linear model, with other priors on its weights and its noise
+    for name in {"ridge", "scales"} & set(known):
+        assert nmll[name] == pytest.approx(nmll["conjugate"], abs=0.1)
+
+
+def test_contenders_of_the_page_exist():
+    for name in re.findall(r"`(bdl\.guests\.\w+:\w+)`", PAGE):
+        assert METHODS.adapter(name)
