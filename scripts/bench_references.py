@@ -22,6 +22,7 @@ from bdl.plan.planning import cells_of
 from bdl.plan.reference import recipe
 from bdl.references.certificate import certify, monte_carlo_errors
 from bdl.references.mcmc import Draws, Regression, Sampler, Settings, sample
+from bdl.references.nuts import LinearRecipe
 from bdl.spec import load_benchmark
 
 SAMPLERS: tuple[Sampler, ...] = ("nutpie", "pymc")
@@ -31,7 +32,7 @@ def regression(dataset: str) -> Regression:
     """Take the problem of a data set from the benchmark."""
     (cell,) = cells_of(load_benchmark("logistic-posterior").select([dataset], ["vifa"]))
     found = recipe(cell, 0)
-    assert found is not None
+    assert isinstance(found, LinearRecipe)
     return found.regression
 
 

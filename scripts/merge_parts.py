@@ -27,7 +27,8 @@ from bdl.archive.frames import read_frames
 from bdl.archive.loading import load
 from bdl.archive.reuse import ORIGIN
 from bdl.errors import InputError
-from bdl.publishing.outcome import Pictures, draw, tables
+from bdl.publishing.outcome import draw, tables
+from bdl.publishing.pictures import Pictures
 from bdl.publishing.provenance import write_provenance
 from bdl.spec import load_variant
 

@@ -2,7 +2,6 @@
 
 import json
 import zipfile
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -112,7 +111,7 @@ def _reference(fitted: Fitted, draws: int, seed: int) -> Written:
     recipe = reference.recipe(cell, split)
     quality: dict[str, Any] = {"evidence": reference.evidence(cell, split)}
     if recipe is not None:
-        quality = {"certificate": asdict(cache.obtain(recipe).certificate)}
+        quality = {"certificate": vars(cache.obtain(recipe).certificate)}
     return _chains(truth, draws, seed), info, quality
 
 

@@ -1,33 +1,28 @@
 """What follows a run: rows and provenance, the table in two formats, figures, and the MLflow mirror."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
-import torch
 from rich.console import Group, RenderableType
 from rich.text import Text
-from torch import Tensor
 
 from bdl.archive.folder import ResultsFolder, stored_cells
 from bdl.archive.frames import final_frame, points_frame, write_frames
 from bdl.archive.loading import LoadedResults, load, load_results, open_results
 from bdl.errors import InputError, unknown
 from bdl.plan.cell import Cell
-from bdl.plan.reference import known_as_functions, truth
 from bdl.plan.truths import publish_info, sampled
-from bdl.publishing.bands import bands
 from bdl.publishing.bounds import bound_notes
 from bdl.publishing.overlap import overlaps
+from bdl.publishing.pictures import Pictures, of_whole_sets, pictures
 from bdl.publishing.provenance import provenance, write_provenance
 from bdl.reports import Cell as TableCell
 from bdl.reports import (
-    CredibleBand,
-    Gaussians,
     Shown,
     compare,
     curves,
@@ -38,23 +33,14 @@ from bdl.reports import (
 from bdl.reports.boxes import boxes
 from bdl.reports.compare import refusals
 from bdl.reports.drawing import remarked
-from bdl.reports.posteriors import Array
 from bdl.reports.render import markdown
 from bdl.spec import Benchmark, Variant
-from bdl.store import artefacts
 from bdl.store.anew import mended
 from bdl.store.folder import folder
 from bdl.store.store import Store
 
 ARTIFACTS = "mlartifacts"
 """Folder of the files of MLflow's runs, in that of results."""
-
-
-class Pictures(NamedTuple):
-    """What figures show of stored posteriors."""
-
-    pairs: Sequence[Gaussians] = ()
-    bands: Sequence[CredibleBand] = ()
 
 
 def compared(found: LoadedResults) -> list[TableCell]:
@@ -110,7 +96,7 @@ def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> 
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
     drawn = draw(found, pictures(cells, store), place)
-    if len(_kept(cells, store)) == len(cells):
+    if len(of_whole_sets(cells, store)) == len(cells):
         for path in (place / "figures").glob(f"{benchmark.name}-*.*"):
             if path not in drawn and path.suffix in (".png", ".pdf"):
                 path.unlink()
@@ -223,42 +209,6 @@ def gathered(found: LoadedResults, shown: Pictures) -> Shown:
     points = curves(present, found.points)
     content = (present, compared(found), differences, points, boxes(present, found.rows))
     return Shown(*content, shown.pairs, shown.bands)
-
-
-def pictures(cells: Sequence[Cell], store: Store) -> Pictures:
-    """Gather what figures show of the stored posteriors, of data sets all of whose posteriors are stored."""
-    kept = _kept(cells, store)
-    return Pictures(posteriors(kept, store), bands(kept, store))
-
-
-def _kept(cells: Sequence[Cell], store: Store) -> list[Cell]:
-    """Leave out data sets with fits that were imported without their posteriors."""
-    lacking = {
-        cell.dataset
-        for cell in cells
-        if any(row.status == "ok" and not row.artefact for row in store.rows("final", cell.key))
-    }
-    return [cell for cell in cells if cell.dataset not in lacking]
-
-
-def posteriors(cells: Sequence[Cell], store: Store) -> list[Gaussians]:
-    """Pair the stored posterior of each cell's first successful split with its reference, where it has one."""
-    found = []
-    for cell in (cell for cell in cells if cell.benchmark.measures_distances):
-        kept = [row for row in store.rows("final", cell.key) if row.artefact]
-        reference = truth(cell, kept[0].split) if kept and not known_as_functions(cell) else None
-        if reference is not None:
-            posterior, _ = artefacts.read(store.posteriors, str(kept[0].artefact))
-            moments = [part.double().numpy() for part in (posterior.mean(), posterior.covariance())]
-            known = reference.mean.numpy(), reference.covariance.numpy()
-            density = _on_arrays(reference.log_density)
-            found.append(Gaussians(str(cell.dataset), cell.entry, moments[0], moments[1], known[0], known[1], density))
-    return found
-
-
-def _on_arrays(log_density: Callable[[Tensor], Tensor] | None) -> Callable[[Array], Array] | None:
-    """Let a function of tensors take and give arrays."""
-    return log_density and (lambda points: log_density(torch.from_numpy(points)).numpy())
 
 
 def mirror_run(found: LoadedResults, store: Store, uri: str, results: Path, artifacts: Sequence[Path]) -> int:

@@ -4,6 +4,7 @@ The whole run is one compiled program: drawing minibatches and noise (`jax.rando
 """
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 import jax
@@ -13,10 +14,7 @@ from numpy.typing import NDArray
 
 from peers.natural_loop import Algorithm, Array, Rows
 
-try:
-    from jax import enable_x64
-except ImportError:  # before 0.8
-    from jax.experimental import enable_x64
+enable_x64: Any = getattr(jax, "enable_x64", None) or import_module("jax.experimental").enable_x64  # before 0.8
 
 
 def numbers(

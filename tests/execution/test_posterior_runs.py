@@ -10,7 +10,7 @@ from bdl.plan.planning import plan
 from bdl.plan.programs import final_fitting
 from bdl.plan.reference import truth
 from bdl.posteriors import FactorAnalysis, FullGaussian
-from bdl.publishing.outcome import posteriors
+from bdl.publishing.pictures import posteriors
 from bdl.spec import load_benchmark
 from bdl.store import artefacts
 

@@ -1,0 +1,58 @@
+"""What figures show of the posteriors that a store keeps."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from bdl.plan.cell import Cell
+from bdl.plan.reference import known_as_functions, truth
+from bdl.publishing.bands import bands
+from bdl.reports import CredibleBand, Gaussians
+from bdl.reports.posteriors import Array
+from bdl.store import artefacts
+from bdl.store.store import Store
+
+
+class Pictures(NamedTuple):
+    """What figures show of stored posteriors."""
+
+    pairs: Sequence[Gaussians] = ()
+    bands: Sequence[CredibleBand] = ()
+
+
+def pictures(cells: Sequence[Cell], store: Store) -> Pictures:
+    """Gather what figures show of the stored posteriors, of data sets all of whose posteriors are stored."""
+    kept = of_whole_sets(cells, store)
+    return Pictures(posteriors(kept, store), bands(kept, store))
+
+
+def of_whole_sets(cells: Sequence[Cell], store: Store) -> list[Cell]:
+    """Leave out data sets with fits that were imported without their posteriors."""
+    lacking = {
+        cell.dataset
+        for cell in cells
+        if any(row.status == "ok" and not row.artefact for row in store.rows("final", cell.key))
+    }
+    return [cell for cell in cells if cell.dataset not in lacking]
+
+
+def posteriors(cells: Sequence[Cell], store: Store) -> list[Gaussians]:
+    """Pair the stored posterior of each cell's first successful split with its reference, where it has one."""
+    found = []
+    for cell in (cell for cell in cells if cell.benchmark.measures_distances):
+        kept = [row for row in store.rows("final", cell.key) if row.artefact]
+        reference = truth(cell, kept[0].split) if kept and not known_as_functions(cell) else None
+        if reference is not None:
+            posterior, _ = artefacts.read(store.posteriors, str(kept[0].artefact))
+            moments = [part.double().numpy() for part in (posterior.mean(), posterior.covariance())]
+            known = reference.mean.numpy(), reference.covariance.numpy()
+            density = _on_arrays(reference.log_density)
+            found.append(Gaussians(str(cell.dataset), cell.entry, moments[0], moments[1], known[0], known[1], density))
+    return found
+
+
+def _on_arrays(log_density: Callable[[Tensor], Tensor] | None) -> Callable[[Array], Array] | None:
+    """Let a function of tensors take and give arrays."""
+    return log_density and (lambda points: log_density(torch.from_numpy(points)).numpy())
