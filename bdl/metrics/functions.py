@@ -139,7 +139,13 @@ class FunctionSdRatio:
 
 @dataclass(frozen=True)
 class FunctionSlicedW2:
-    """2-Wasserstein distance of random combinations of the function's values (`sliced_w2`)."""
+    """2-Wasserstein distance of random combinations of the function's values (`sliced_w2`).
+
+    Parameters
+    ----------
+    slices
+        Number of combinations.
+    """
 
     slices: Annotated[int, Ge(1)] = 100
 
@@ -152,7 +158,15 @@ class FunctionSlicedW2:
 
 @dataclass(frozen=True)
 class FunctionJointKl:
-    """KL divergence of joint predictions of targets at small sets of rows (`joint_kl`)."""
+    """KL divergence of joint predictions of targets at small sets of rows (`joint_kl`).
+
+    Parameters
+    ----------
+    inputs
+        Rows of a set.
+    sets
+        Number of sets.
+    """
 
     inputs: Annotated[int, Ge(1)] = 5
     sets: Annotated[int, Ge(1)] = 100

@@ -209,7 +209,7 @@ def test_references_are_of_standardised_targets(make, name, shift):
 def test_scores_do_not_depend_on_the_order_of_test_rows(make, name, settings):
     """Of rows that are there four times; labels of the copies are at odds, so that ties matter."""
     seen = make(fit_of(name))
-    rows = seen.tested._replace(x=seen.tested.x.repeat(4, 1), y=seen.tested.y.repeat(4))
+    rows = seen.tested._replace(x=seen.tested.x.repeat(4, 1), y=seen.tested.y.repeat(4), rows=None)
     if fit_of(name) == "labels":
         rows = rows._replace(y=(torch.arange(len(rows.y)) % 5 < 2).double())
     whole = replace(seen, test=lambda: rows).predictions
