@@ -204,7 +204,7 @@ def test_a_reference_that_broke_a_rule_is_no_truth_without_asking_for_it(invoke,
     code, out, _ = invoke("run", "./uncertified.yaml", "--tracking", "none", "--uncertified")
     assert code == 0
     assert "kept apart from the protocol" in out
-    (rows,) = (tmp_path / "results/uncertified").glob("*/trials.parquet")
+    (rows,) = (tmp_path / "results/uncertified/variants").glob("*/trials.parquet")
     assert pd.read_parquet(rows)["function_w2"].notna().all()
 
 

@@ -88,8 +88,12 @@ def broken(certificate) -> set[str]:
 
 
 def test_steps_that_are_too_large_break_a_rule():
-    _, certificate = sampled(Problem(Mlp((8,)), Gaussian(), 1), replace(SETTINGS, target_accept=0.01, draws=100))
-    assert {"bulk_ess", "r_hat"} <= broken(certificate)
+    """Steps that three of ten proposals survive, on a narrow posterior: most trajectories diverge."""
+    hyper = HYPER | {"noise_precision": torch.tensor(1000.0, dtype=torch.float64)}
+    settings = replace(SETTINGS, target_accept=0.3, draws=100)
+    _, certificate = sampled(Problem(Mlp((8,)), Gaussian(), 1), settings, hyper=hyper)
+    assert {"divergences", "r_hat", "bulk_ess"} <= broken(certificate)
+    assert max(certificate.divergences) > 0.3
 
 
 def test_chains_that_stay_in_one_mode_break_a_rule():
