@@ -287,7 +287,7 @@ def test_everything_listed_has_more_than_a_heading(name):
 
 
 def test_names_are_unique_across_kinds():
-    """But for optima (methods and references), the Gaussian likelihood and prior, the data set and rate `power`, and the model and rate `linear`."""
+    """But for optima (methods and references), `gaussian` (likelihood, prior), `linear` (model, rate), and `power`."""
     assert {name for name in NAMES if NAMES.count(name) > 1} == {
         *("conjugate", "exact-gaussian", "gaussian", "linear", "power")
     }

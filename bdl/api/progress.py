@@ -169,7 +169,7 @@ class Display:
             self._said = now
             left = self._bar.tasks[self._task].time_remaining
             eta = "" if left is None else f", about {left:.0f} s left"
-            self._console.print(f"{min(self._done / self._total, 1):4.0%} done{eta}")
+            self._console.print(f"{min(self._done / max(self._total, 1), 1):4.0%} done{eta}")
 
     def stored(self, cell: Cell, rows: Sequence[Row]) -> None:
         """Take note of rows that are safe in the store."""

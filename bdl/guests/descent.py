@@ -24,6 +24,6 @@ def descend(parameters: Iterable[nn.Parameter], cost: Callable[[], Tensor], step
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     for _ in range(steps):
         optimizer.zero_grad()
-        cost().backward()
+        cost().backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         schedule.step()

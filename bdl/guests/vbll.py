@@ -45,7 +45,8 @@ class Vbll(Guest):
         import vbll
 
         x = torch.from_numpy(train.x).float()
-        features, last = nn.Sequential(*list(train.module(seed))[:-1]), list(train.module(seed))[-1]
+        *hidden, last = train.module(seed).children()
+        features = nn.Sequential(*hidden)
         assert isinstance(last, nn.Linear)
         shape = (last.in_features, train.classes or 1, 1 / len(x))
         head = vbll.DiscClassification(*shape) if train.classes else vbll.Regression(*shape)

@@ -23,10 +23,10 @@ def fits(cell: Cell, stage: Stage) -> int:
 
 
 def minibatches(cell: Cell, stage: Stage) -> int:
-    """Count the minibatches of one fit in a stage; the observations of a stream, or 1 of all rows at once."""
+    """Count the minibatches of one fit in a stage; the observations of a stream, or 1 of a guest."""
     if cell.settings.streams:
         return cell.stream.length
-    if cell.settings.direct:
+    if cell.settings.limited:
         return 1
     search = cell.settings.search
     rows = len(cell.data.split(0).train)  # whichever splits run

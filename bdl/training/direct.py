@@ -100,12 +100,13 @@ class DirectFitting:
         checkpoint: Checkpoint | None = None,
     ) -> Iterator[Snapshot]:
         """Yield each trial as it is done, and where it yields a posterior before that and an evaluation is due."""
+        counted = 0 if self.method.limit is None else 1  # other fits take no time that a bar would show
         made: dict[object, Posterior] = {}  # replicates on the same rows have the same posterior
         for index, rows in enumerate(self.trials.rows):
             values = {name: float(value[index]) for name, value in self.trials.hyper.items()}
             key = (rows.tobytes(), *values.values()) if self.method.deterministic else index
             if key in made:
-                progress(1)
+                progress(counted)
                 yield self._snapshot(index, 0, made[key], last=True)
                 continue
             shown: Iterator[tuple[int, Posterior] | None] = chain(self._shown(index, rows, values), [None])
@@ -114,7 +115,7 @@ class DirectFitting:
                 updates, posterior = found
                 if later is None:
                     made[key] = posterior
-                    progress(1)
+                    progress(counted)
                 if later is None or (evaluations and evaluations.due(_counters(updates))):
                     yield self._snapshot(index, updates, posterior, last=later is None)
             if key not in made:

@@ -127,7 +127,7 @@ def test_too_small(load, content, path, value, low):
         ("baseline", "fxied", "baseline", "unknown entry 'fxied': did you mean fixed?"),
         ("notes", [{"entry": "fxied", "text": "t"}], "notes.0.entry", "unknown entry 'fxied': did you mean"),
         ("notes", [{"dataset": "yatch", "text": "t"}], "notes.0.dataset", "unknown dataset 'yatch'"),
-        ("notes", [{"statistic": "mode", "text": "t"}], "notes.0.statistic", "Input should be 'mean', 'median' or 'max'"),
+        ("notes", [{"statistic": "mode", "text": "t"}], "notes.0.statistic", "Input should be 'mean', 'med"),
         ("notes", [{"verdict": "better", "text": "errata"}], "notes.0.verdict", "Input should be 'print in error'"),
         ("notes", [{"verdict": "print in error", "text": "t"}], "notes.0", "verdict: 'print in error' needs a text"),
     ],
