@@ -28,7 +28,7 @@ def test_benchmark_is_told_as_its_file_says():
         "UCI regression with VIFA, SLANG and the iterates of SGD",
         "data sets: energy, boston, concrete, yacht; 20 splits of each",
         "metrics: nmll, joint_nll, rmse, runtime",
-        "papers: vifa2023, Table 1 and Table 11",
+        "papers: vifa2023, Table 1 and Table 11; vifa2023, Section 4.2.1 (prose)",
         "profiles: paper, quick",
     ]
     assert lines[lines.index("entry vifa-nn") + 1 : lines.index("entry swag-nn")] == [
@@ -140,6 +140,8 @@ def test_a_sweep_and_changes_of_all_entries_are_told(tmp_path):
                 "Affine map, or linear map if bias is false.",
                 "settings:",
                 "  bias=True: Whether there is a bias.",
+                "linear (rate)",
+                "A straight fall over the whole fit, from 1 to 0.",
             ],
         ),
         (
@@ -202,6 +204,7 @@ def test_a_sweep_and_changes_of_all_entries_are_told(tmp_path):
                 "settings:",
                 "  standardised=False: Give it in standard deviations of the training targets, as the thesis on noisy "
                 "optimisers (Mata 2018) prints it.",
+                "  at=samples: Parameters that predict: samples of the posterior, or its mean alone.",
             ],
         ),
         ("runtime", ["runtime (metric)", "Runtime, minutes per split; a duration, shown as paper / ours"]),
@@ -284,8 +287,9 @@ def test_everything_listed_has_more_than_a_heading(name):
 
 
 def test_names_are_unique_across_kinds():
-    """But for optima (methods and references), the Gaussian likelihood and prior, and the data set and rate `power`."""
-    assert {name for name in NAMES if NAMES.count(name) > 1} == {"conjugate", "exact-gaussian", "gaussian", "power"}
+    """But for optima (methods, references), the Gaussian likelihood and prior, and the rates `linear` and `power`."""
+    shared = {"conjugate", "exact-gaussian", "gaussian", "linear", "power"}
+    assert {name for name in NAMES if NAMES.count(name) > 1} == shared
     assert [line for line in describe("conjugate").splitlines() if line.startswith("conjugate (")] == [
         "conjugate (method)",
         "conjugate (reference)",
