@@ -287,10 +287,9 @@ def test_everything_listed_has_more_than_a_heading(name):
 
 
 def test_names_are_unique_across_kinds():
-    """But for optima (methods and references), `gaussian` (likelihood, prior), `linear` (model, rate), and `power`."""
-    assert {name for name in NAMES if NAMES.count(name) > 1} == {
-        *("conjugate", "exact-gaussian", "gaussian", "linear", "power")
-    }
+    """But for optima (methods, references), the Gaussian likelihood and prior, and the rates `linear` and `power`."""
+    shared = {"conjugate", "exact-gaussian", "gaussian", "linear", "power"}
+    assert {name for name in NAMES if NAMES.count(name) > 1} == shared
     assert [line for line in describe("conjugate").splitlines() if line.startswith("conjugate (")] == [
         "conjugate (method)",
         "conjugate (reference)",
