@@ -95,6 +95,7 @@ class _Timed:
 
     seconds: float
     members: Any = ((SimpleNamespace(benchmark=SimpleNamespace(limits=Limits())), 0),)
+    allowed: None = None
 
     def checkpoint(self) -> None:
         """None is kept."""

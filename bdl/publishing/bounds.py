@@ -42,6 +42,8 @@ def _bounds(search: Search, rows: pd.DataFrame) -> Iterator[str]:
     ends = {name: (space.low, space.high) for name, space in search.space.items()}
     ends |= {name: (min(values), max(values)) for name, values in search.grid.items() if len(values) > 1}
     for name, both in ends.items():
+        if f"hyper_{name}" not in rows:  # no fit has got that far
+            continue
         chosen = rows[f"hyper_{name}"].to_numpy(dtype=float)
         for end in both:
             count = int(np.isclose(chosen, end, rtol=NEAR, atol=0).sum())

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from peers.natural_loop import Algorithm, Array, Rows
 
-enable_x64: Any = getattr(jax, "enable_x64", None) or import_module("jax.experimental").enable_x64  # before 0.8
+enable_x64: Any = (jax if hasattr(jax, "enable_x64") else import_module("jax.experimental")).enable_x64  # before 0.8
 
 
 def numbers(

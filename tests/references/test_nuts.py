@@ -1,5 +1,7 @@
 """The sampled reference: what it hands to the sampler, and the truth that it gives."""
 
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from bdl.models.networks import Linear, Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.references import nuts
-from bdl.references.cache import Sampled
+from bdl.references.cache import Made
 from bdl.references.linear import ConjugateReference
 from bdl.references.nuts import NutsReference
 
@@ -52,7 +54,7 @@ def test_every_linear_model_with_one_output_is_taken():
 
 def test_the_truth_has_the_moments_of_all_chains(monkeypatch):
     theta = np.random.default_rng(0).standard_normal((4, 9, 3)) + np.arange(4)[:, None, None]
-    monkeypatch.setattr(nuts, "obtain", lambda recipe: Sampled(theta, None))
+    monkeypatch.setattr(nuts, "obtain", lambda recipe: Made(theta, Mock()))
     problem = Problem(Linear(bias=False), Bernoulli(), 3)
     truth = NutsReference().fit(problem, X, LABELS, {"prior_precision": ALPHA})
     np.testing.assert_allclose(truth.mean, theta.reshape(-1, 3).mean(0), rtol=1e-12)
