@@ -153,7 +153,7 @@ SCORE = '''"regression", margin=0.05)
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
-        return %sfloat(evaluation.predictions.log_likelihood'''
+        return %sfloat(evaluation.at(self.at).predictions.log_likelihood'''
 MUTANTS = {
     "vifa": ("methods/vifa.py", '"c": G.mean', '"c": -G.mean'),
     "slang": ("methods/slang.py", "mu = state.mu - self._doubling", "mu = state.mu + self._doubling"),
