@@ -42,7 +42,7 @@ def sampled(problem: Problem, settings: ChainSettings = SETTINGS, x=X, y=Y, hype
 
 def compare(problem: Problem, mean: np.ndarray, sd: np.ndarray) -> None:
     """Compare moments of the function at `AT` with the true ones: within five of the certificate's standard errors."""
-    chains, certificate = sampled(problem)
+    chains, certificate = sampled(problem, replace(SETTINGS, draws=3000))
     assert certificate.failures() == []
     f = functions(problem, chains.theta, AT)[..., 0]
     errors = np.array(certificate.mean_error[: len(AT)]), np.array(certificate.sd_error[: len(AT)])
