@@ -24,7 +24,7 @@ def details_of(cell: Cell, at_once: int, compile: bool) -> dict[str, Any]:
 
 
 def kept(posterior: Posterior) -> dict[str, str]:
-    """Say of a fit without a distribution of parameters what is kept."""
+    """Return what is kept of a fit, where that is no distribution of parameters."""
     if not is_predictive(posterior):
         return {}
     return {KEPT: "predictions at the test rows" if isinstance(posterior, Answer) else "a predictive"}

@@ -87,5 +87,6 @@ def _outcomes(
         return failed(group, f"{error}, twice", {}) if again else None
     except OverTime:
         minutes, own = group.members[0][0].benchmark.limits.minutes, group.allowed
-        limit = f"{minutes:g} minutes (limits.minutes)" if own is None else f"{own:g} seconds (method.seconds)"
-        return failed(group, f"over the limit of {limit}, and hung", {})
+        limits = [] if minutes is None else [(60 * minutes, f"{minutes:g} minutes (limits.minutes)")]
+        limits += [] if own is None else [(own, f"{own:g} seconds (method.seconds)")]
+        return failed(group, f"over the limit of {min(limits)[1]}, and hung", {})

@@ -144,6 +144,15 @@ def monte_carlo_errors(theta: FloatArray) -> Errors:
     return Errors(of_mean, of_covariance.diagonal() / (2 * np.sqrt(covariance.diagonal())), of_covariance)
 
 
+def check_length(chains: int, draws: int) -> None:
+    """Raise `InputError` unless so many chains, in two groups, of so many draws can be judged."""
+    if chains % 2 or draws < FEWEST_DRAWS:
+        raise InputError(
+            f"{chains} chains of {draws} draws cannot be certified: "
+            f"give an even number of chains, of {FEWEST_DRAWS} draws or more"
+        )
+
+
 def _check(draws: Draws) -> None:
     chains, length, _ = draws.theta.shape
     if chains < 2 or length < FEWEST_DRAWS:

@@ -16,7 +16,7 @@ from bdl.models.priors import PrecisionPrior
 from bdl.models.problem import Hyper, Problem
 from bdl.references.base import Truth
 from bdl.references.cache import Made, obtain
-from bdl.references.certificate import FEWEST_DRAWS
+from bdl.references.certificate import check_length
 from bdl.references.chains import ChainSettings, run, starts
 from bdl.references.density import slope
 from bdl.references.function_certificate import FunctionCertificate, certify_functions
@@ -93,11 +93,7 @@ class NetworkMcmc(ChainSettings):
 
     def check(self, problem: Problem) -> None:
         """Raise `InputError` unless the prior has a precision, and draws can be judged."""
-        if self.chains % 2 or self.draws < FEWEST_DRAWS:
-            raise InputError(
-                f"{self.chains} chains of {self.draws} draws cannot be certified: "
-                f"give an even number of chains, of {FEWEST_DRAWS} draws or more"
-            )
+        check_length(self.chains, self.draws)
         if not isinstance(problem.prior, PrecisionPrior) or problem.buffers():
             raise InputError(
                 "network-mcmc samples models with a gaussian prior and without running statistics: give one"

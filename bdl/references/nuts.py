@@ -16,7 +16,7 @@ from bdl.models.networks import Linear
 from bdl.models.problem import Hyper, Problem
 from bdl.references.base import Truth
 from bdl.references.cache import Made, obtain
-from bdl.references.certificate import FEWEST_DRAWS, Certificate, certify
+from bdl.references.certificate import Certificate, certify, check_length
 from bdl.references.judging import Judged
 from bdl.references.mcmc import Regression, Settings, sample
 
@@ -76,11 +76,7 @@ class NutsReference(Settings):
 
     def check(self, problem: Problem) -> None:
         """Raise `InputError` unless the model is linear with such targets, and draws can be judged."""
-        if self.chains % 2 or self.draws < FEWEST_DRAWS:
-            raise InputError(
-                f"{self.chains} chains of {self.draws} draws cannot be certified: "
-                f"give an even number of chains, of {FEWEST_DRAWS} draws or more"
-            )
+        check_length(self.chains, self.draws)
         if not (isinstance(problem.model, Linear) and isinstance(problem.likelihood, Gaussian | Bernoulli)):
             raise InputError("nuts samples linear models with a gaussian or bernoulli likelihood only: give one")
 

@@ -148,7 +148,7 @@ def _evaluations(program: Program, trials: Trials, end: Snapshot, index: list[in
 def _evaluation(
     program: Program, trials: Trials, end: Snapshot, i: int, rows: Rows, predicted: Predictions | None = None
 ) -> Evaluation:
-    """Give a trial what it is scored by on the rows of its fold."""
+    """Return what a trial is scored by on the rows of its fold."""
     training = trials.rows[i]
     return Evaluation(
         posterior=program.posterior(tree_map(lambda leaf: leaf[i], end.state)),
