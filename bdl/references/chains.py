@@ -41,7 +41,7 @@ class ChainSettings:
     kept
         Draws of each chain that are stored, evenly spaced.
     seed
-        Gives all chains their randomness.
+        Gives all chains their randomness; the last bit of a gradient may differ all the same, and draws with it.
     target_accept
         Acceptance rate that the warm-up adapts the step size to; nearer to 1, steps are smaller.
     max_depth
