@@ -160,7 +160,8 @@ def _provenance(kept: Run, part: Run, rows: pd.DataFrame) -> dict[str, Any]:
         for origin, splits in origins.values()
         if splits
     ]
-    return {**newest, **by_cell, **own, "command_wall_minutes": 0.0, "taken_from": taken}
+    overlap = {**kept.origin.get("overlap", {}), **part.origin.get("overlap", {})}
+    return {**newest, **by_cell, "overlap": overlap, **own, "command_wall_minutes": 0.0, "taken_from": taken}
 
 
 def _place(origin: Mapping[str, Any]) -> str:

@@ -15,10 +15,11 @@ from pydantic.fields import FieldInfo
 
 from bdl.spec import Benchmark, Entry, Search
 from bdl.spec.components import Component
+from bdl.spec.tables import Claim
 from bdl.spec.training import Record, Training
 
 PAGE = Path(__file__).parents[1] / "docs" / "spec.md"
-TABLES: dict[str, type[BaseModel]] = {own.__name__: own for own in (Benchmark, Entry, Training, Record, Search)}
+TABLES: dict[str, type[BaseModel]] = {own.__name__: own for own in (Benchmark, Entry, Training, Record, Search, Claim)}
 APART = {"profile"}
 """Fields that a file does not have."""
 

@@ -1,6 +1,6 @@
 """Draw all printed values against ours in one figure, and count the verdicts of each benchmark.
 
-    python scripts/summary.py  # draws docs/images/summary.png, prints the rows of the table in docs/results.md
+    python scripts/summary.py  # draws docs/images/summary.png, prints the rows of the tables in docs/results.md
 
 Only tables of the protocol count: under other profiles verdicts are withheld. Durations are left out.
 """
@@ -13,7 +13,10 @@ from typing import Any
 
 import numpy as np
 
+import bdl
+from bdl.publishing.outcome import claimed
 from bdl.reports.verdicts import WITHHELD
+from bdl.spec import list_benchmarks, load_benchmark
 
 ROOT = Path(__file__).parents[1]
 GROUPS = {
@@ -46,6 +49,13 @@ def counts(cells: list[dict[str, Any]]) -> dict[str, Counter[str]]:
     for cell in cells:
         found.setdefault(cell["benchmark"], Counter())[cell["group"]] += 1
     return found
+
+
+def claims() -> list[str]:
+    """Return the claims of the papers, each as a row of the table."""
+    runs = [bdl.results(name, results=ROOT / "results") for name, _ in list_benchmarks() if load_benchmark(name).claims]
+    judged = [(run.found.benchmark.name, each) for run in runs for each in claimed(run.found)]
+    return [f"| {each.claim.text} | {each.claim.source} | `{name}` | {each.verdict} |" for name, each in judged]
 
 
 def draw(cells: list[dict[str, Any]], target: Path) -> None:
@@ -92,6 +102,7 @@ def main() -> None:
     print(
         f"| all | {len(cells)} | " + " | ".join(f"{sum(c['group'] == group for c in cells)}" for group in GROUPS) + " |"
     )
+    print("\n".join(claims()))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from bdl.archive.loading import LoadedResults, load, load_results
 from bdl.errors import unknown
 from bdl.plan.cell import Cell
 from bdl.plan.planning import cells_of
-from bdl.publishing.outcome import compared, gathered, stored_pictures
+from bdl.publishing.outcome import claimed, compared, gathered, stored_pictures
 from bdl.reports.drawing import drawn, remarked
 from bdl.reports.figures import drawings_of
 from bdl.reports.layout import sections
@@ -61,6 +61,11 @@ class Results:
         """One row a statistic of a cell, ours and the paper's, as ``bdl-bench table --format csv``."""
         cells = [asdict(cell) for cell in compared(self.found)]
         return pd.DataFrame([{**cell.pop("point"), **cell} for cell in cells])
+
+    @cached_property
+    def claims(self) -> pd.DataFrame:
+        """One row a finding: `claim`, `source`, data set, point, means of both sides, difference, interval, verdict."""
+        return pd.DataFrame(record for each in claimed(self.found) for record in each.records)
 
     def plot(self, name: str = "") -> Figures:
         """Draw the figures that ``bdl-bench figures`` writes.

@@ -252,7 +252,7 @@ def _among(name: str, chosen: Sequence[str]) -> bool:
 
 
 def _as_shown(made: Variant, asked: Variant) -> Variant:
-    """Return what rows were made with, but with the title, papers, notes and baseline that the file has now."""
+    """Return what rows were made with, but with the title, papers, notes, claims and baseline that the file has now."""
     shown = {name: getattr(asked.benchmark, name) for name in SHOWN}
     benchmark = made.benchmark.model_copy(update=shown).select()  # which leaves out a baseline that it lacks
     return replace(made, benchmark=benchmark, source=asked.source)

@@ -18,7 +18,7 @@ from bdl.errors import InputError, unknown
 from bdl.plan.cell import Cell
 from bdl.plan.truths import publish_info, sampled
 from bdl.publishing.bounds import bound_notes
-from bdl.publishing.overlap import overlaps
+from bdl.publishing.overlap import overlaps, recorded_overlaps
 from bdl.publishing.pictures import Pictures, of_whole_sets, pictures
 from bdl.publishing.provenance import provenance, write_provenance
 from bdl.reports import Cell as TableCell
@@ -31,9 +31,10 @@ from bdl.reports import (
     render,
 )
 from bdl.reports.boxes import boxes
+from bdl.reports.claims import Judged, claim_sections, judged_claims
 from bdl.reports.compare import refusals
 from bdl.reports.drawing import remarked
-from bdl.reports.render import markdown
+from bdl.reports.render import SECTIONS, markdown, with_sections
 from bdl.spec import Benchmark, Variant
 from bdl.store.anew import mended
 from bdl.store.folder import folder
@@ -84,6 +85,8 @@ def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> 
     cells = stored_cells(benchmark, store)
     written = write_frames(cells, store, place, json.dumps(made.dump()))
     origin = provenance(made, cells, store, wall_seconds)
+    if benchmark.baseline or benchmark.claims:
+        origin["overlap"] = overlaps(benchmark)
     rows, points = final_frame(cells, store), points_frame(cells, store)
     found = LoadedResults.of(place, made, benchmark, rows, points)
     texts = {
@@ -143,7 +146,21 @@ def tables(found: LoadedResults, format: str, metrics: Sequence[str] = ()) -> Re
     for name in metrics:
         if name not in known:
             raise unknown(f"metric of {found.benchmark.name}", name, known)
-    return headed([cell for cell in cells if not metrics or cell.metric in metrics], format, found.banner)
+    shown = headed([cell for cell in cells if not metrics or cell.metric in metrics], format, found.banner)
+    if metrics or format not in SECTIONS:
+        return shown
+    return with_sections(shown, claim_sections(found.benchmark, claimed(found)), format)
+
+
+def claimed(found: LoadedResults) -> list[Judged]:
+    """Judge claims by what has rows; none if that is not the protocol, or data are needed and not here."""
+    present = narrowed(found.benchmark, found.rows)
+    if not (present.claims and found.protocol):
+        return []
+    try:
+        return judged_claims(present, found.rows, recorded_overlaps(found.place, found.benchmark))
+    except InputError:  # rows of an earlier version, without data
+        return []
 
 
 def headed(cells: Sequence[TableCell], format: str, remark: str) -> RenderableType:

@@ -1,7 +1,10 @@
 """How much the splits of a benchmark have in common."""
 
+from pathlib import Path
+
 import numpy as np
 
+from bdl.archive.folder import ResultsFolder
 from bdl.plan.cell import Cell
 from bdl.plan.planning import cells_of
 from bdl.spec import Benchmark
@@ -33,6 +36,21 @@ def overlaps(benchmark: Benchmark) -> dict[str, float]:
         if len(cell.splits) > 1 and not cell.settings.streams:
             found[str(cell.dataset)] = max(found.get(str(cell.dataset), 0.0), _overlap(cell))
     return {name: ratio for name, ratio in found.items() if ratio}
+
+
+def recorded_overlaps(place: Path, benchmark: Benchmark) -> dict[str, float]:
+    """Return what `overlaps` does as the provenance of published rows has it; errors and data as there if it has not.
+
+    Parameters
+    ----------
+    place
+        Folder of the rows.
+    benchmark
+        What they were made with.
+    """
+    with ResultsFolder(place) as here:
+        known: dict[str, float] | None = here.provenance.get("overlap")
+    return overlaps(benchmark) if known is None else known
 
 
 def _overlap(cell: Cell) -> float:

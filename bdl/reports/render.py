@@ -22,6 +22,8 @@ STYLES = {
     "better": "bold cyan",
     "worse": "bold red",
     "failed": "bold red",
+    "confirmed": "green",
+    "contradicted": "bold red",
     "faster": "cyan",
     "slower": "yellow",
     "differs": "bold yellow",
@@ -81,6 +83,18 @@ def to_json(cells: Sequence[Cell]) -> str:
     """Write a list of objects, one a cell with the names of its fields; an absent value is null."""
     return json.dumps([asdict(cell) for cell in cells], indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
+
+def with_sections(shown: RenderableType, own: Sequence[Section], format: str) -> RenderableType:
+    """Add tables below what `render` gives in a format of `SECTIONS`."""
+    if not own:
+        return shown
+    if format == "rich":
+        return Group(shown, *(Padding(rich_table(section), (1, 0, 0, 0)) for section in own))
+    return "\n".join([str(shown), *map(markdown_table, own)])
+
+
+SECTIONS = ("rich", "markdown")
+"""Formats that have more tables than those of metrics."""
 
 FORMATS: dict[str, Callable[[Sequence[Cell]], RenderableType]] = {
     "rich": to_rich,

@@ -59,6 +59,9 @@ def _references(benchmark: "Benchmark") -> Iterator[tuple[Path, type[NamedCompon
             yield ("notes", i, "dataset"), DatasetName, note.dataset
         if note.metric:
             yield ("notes", i, "metric"), MetricName, note.metric
+    for i, claim in enumerate(benchmark.claims):
+        yield from ((("claims", i, "datasets", j), DatasetName, label) for j, label in enumerate(claim.datasets))
+        yield from ((("claims", i), MetricName, label) for _, _, label in claim.sides())
 
 
 def check_changes(benchmark: "Benchmark") -> None:
@@ -83,7 +86,10 @@ def check_distances(benchmark: "Benchmark") -> None:
 
 
 def check_sweep(benchmark: "Benchmark") -> None:
-    """Refuse a sweep of what does not exist, a value that comes twice, and points that are not allowed."""
+    """Refuse a sweep of what does not exist, a value that comes twice, forbidden points, claims about other axes."""
+    for i, claim in enumerate(benchmark.claims):
+        for path in {path for _, place, _ in claim.sides() for path in place} - {*benchmark.sweep}:
+            raise within(("claims", i, "at"), ValueError(str(unknown("axis of the sweep", path, benchmark.sweep))))
     if not benchmark.sweep:
         return
     content = benchmark.model_dump(mode="json")

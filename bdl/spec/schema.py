@@ -16,7 +16,7 @@ from bdl.spec.labels import DatasetLabel, DatasetName, MetricName
 from bdl.spec.point import Point, points
 from bdl.spec.preparation import Preparation
 from bdl.spec.sweep import lay_over
-from bdl.spec.tables import Note, PaperTables
+from bdl.spec.tables import Claim, Note, PaperTables
 from bdl.spec.training import STREAM_RECORD, Limits, Record
 
 PART = {"part": True}
@@ -60,6 +60,8 @@ class Benchmark(Settings):
     """Printed tables that the benchmark reproduces, the preferred first."""
     notes: Items[Note] = ()
     """Remarks about cells."""
+    claims: Items[Claim] = ()
+    """Sentences of the papers that compare, judged by the rows."""
     _at: dict[str, "Benchmark"] = PrivateAttr(default_factory=dict)
     """The benchmark at points of its sweep."""
 
@@ -67,6 +69,7 @@ class Benchmark(Settings):
     def _entries_exist(self) -> Self:
         named = [(f"papers.{i}.methods", name) for i, paper in enumerate(self.papers) for name in paper.methods]
         named += [(f"notes.{i}.entry", note.entry) for i, note in enumerate(self.notes) if note.entry]
+        named += [(f"claims.{i}", entry) for i, claim in enumerate(self.claims) for entry, _, _ in claim.sides()]
         named += [("baseline", self.baseline)] if self.baseline else []
         for place, name in named:
             if name not in self.entries:
@@ -150,7 +153,7 @@ class Benchmark(Settings):
         if not point:
             return self.model_copy(update={"sweep": {}}) if self.sweep else self
         if point.text not in self._at:
-            content = lay_over(self.model_dump(mode="json", exclude={"sweep"}), point)
+            content = lay_over(self.model_dump(mode="json", exclude={"sweep", "claims"}), point)
             self._at[point.text] = Benchmark.model_validate(content, context=PART)
         return self._at[point.text]
 
@@ -195,7 +198,7 @@ class Benchmark(Settings):
         -------
         Benchmark
             Entries that run on none of the data sets are gone, and so are data sets on which no entry runs; its
-            papers, notes and baseline name only entries that are kept.
+            papers, notes, claims and baseline name only entries that are kept.
 
         Raises
         ------
@@ -220,6 +223,7 @@ class Benchmark(Settings):
             "baseline": self.baseline if self.baseline in kept else None,
             "papers": tuple(papers),
             "notes": tuple(note for note in self.notes if note.entry is None or note.entry in kept),
+            "claims": tuple(each for each in self.claims if all(entry in kept for entry, _, _ in each.sides())),
         }
         return self.model_copy(update=changes)
 

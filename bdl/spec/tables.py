@@ -1,11 +1,11 @@
 """What a benchmark file says about the tables that its numbers go into."""
 
 from collections.abc import Mapping
-from typing import Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
-from bdl.spec.fields import Index, NonEmpty, Settings, Text
+from bdl.spec.fields import Index, Items, NonEmpty, Real, Settings, Text
 from bdl.spec.labels import DatasetLabel, MetricLabel
 
 
@@ -53,3 +53,48 @@ class Note(Settings):
         if self.verdict and "errata" not in self.text:
             raise ValueError(f"verdict: '{self.verdict}' needs a text that names docs/errata.md, where the ground is")
         return self
+
+
+class Side(Settings):
+    """What a claim says of one entry."""
+
+    entry: Text
+    """The entry."""
+    at: Mapping[Text, Any] = {}
+    """Values of axes of the sweep, beside those of the claim."""
+    metric: MetricLabel | None = None
+    """Its metric; null for that of the claim."""
+
+
+class Claim(Settings):
+    """A sentence of a paper that compares: one entry has less than another, split by split."""
+
+    text: Text
+    """What is claimed."""
+    source: Text
+    """Where: paper and section or figure."""
+    metric: MetricLabel
+    """Of what there is less."""
+    less: Side
+    """Which has less."""
+    than: Side
+    """Than which."""
+    times: Annotated[Real, Field(gt=0)] = 1.0
+    """Factor of the other side: 0.5 for "less than half"."""
+    datasets: Items[DatasetLabel] = ()
+    """Where; empty for all data sets on which both run."""
+    at: Mapping[Text, Any] = {}
+    """Values of axes of the sweep on both sides; both sides have the same value of every axis that nothing names."""
+
+    @model_validator(mode="after")
+    def _both_sides_have_a_place(self) -> Self:
+        for name in set(self.less.at) ^ set(self.than.at):
+            if name not in self.at:
+                raise ValueError(f"at: only one side has '{name}': give its value on the other, or for both")
+        return self
+
+    def sides(self) -> tuple[tuple[str, Mapping[str, Any], str], ...]:
+        """Return entry, values of axes and metric of each side, that with less first."""
+        return tuple(
+            (side.entry, {**self.at, **side.at}, side.metric or self.metric) for side in (self.less, self.than)
+        )

@@ -6,6 +6,8 @@ from pathlib import Path
 import summary
 from PIL import Image
 
+from bdl.spec import list_benchmarks, load_benchmark
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -27,3 +29,14 @@ def test_the_documents_count_the_verdicts_of_the_tables():
     assert told == {
         name: [found.total(), *(found[group] for group in summary.GROUPS)] for name, found in counted.items()
     }
+
+
+def test_the_documents_have_the_claims_as_the_rows_judge_them():
+    page = (ROOT / "docs/results.md").read_text("utf-8")
+    told = re.search(r"\| Claim \|.*\n\|:.*\n((?:\|.*\n)+)", page)
+    assert told[1].splitlines() == summary.claims()
+
+
+def test_every_claim_is_judged():
+    runs = {name: load_benchmark(name).claims for name, _ in list_benchmarks()}
+    assert len(summary.claims()) == sum(map(len, runs.values())) > 20

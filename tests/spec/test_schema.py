@@ -57,6 +57,7 @@ def test_canonical_form_is_read_back(load, text):
 FIXED, SEARCH = "entries.fixed", "entries.searched.search"
 RATE = f"{SEARCH}.space.learning_rate"
 PAPER = {"paper": "a", "tables": ["Table 1"], "task": "t", "methods": {"fixed": "m"}}
+CLAIM = {"text": "t", "source": "s", "metric": "nmll", "less": {"entry": "fixed"}, "than": {"entry": "fixed"}}
 
 
 @pytest.mark.parametrize(
@@ -130,6 +131,17 @@ def test_too_small(load, content, path, value, low):
         ("notes", [{"statistic": "mode", "text": "t"}], "notes.0.statistic", "Input should be 'mean', 'med"),
         ("notes", [{"verdict": "better", "text": "errata"}], "notes.0.verdict", "Input should be 'print in error'"),
         ("notes", [{"verdict": "print in error", "text": "t"}], "notes.0", "verdict: 'print in error' needs a text"),
+        ("claims", [CLAIM | {"than": {"entry": "fxied"}}], "claims.0", "unknown entry 'fxied': did you mean"),
+        ("claims", [CLAIM | {"datasets": ["yatch"]}], "claims.0.datasets.0", "unknown dataset 'yatch'"),
+        ("claims", [CLAIM | {"metric": "rmes"}], "claims.0", "unknown metric 'rmes': did you mean rmse"),
+        ("claims", [CLAIM | {"times": 0}], "claims.0.times", "Input should be greater than 0"),
+        ("claims", [CLAIM | {"at": {"dataset.rows": 5}}], "claims.0.at", "unknown axis of the sweep 'dataset.rows'"),
+        (
+            "claims",
+            [CLAIM | {"less": {"entry": "fixed", "at": {"training.epochs": 5}}}],
+            "claims.0",
+            "at: only one side has 'training.epochs': give its value on the other, or for both",
+        ),
     ],
 )
 def test_refusals(load, content, path, value, place, message):

@@ -11,9 +11,10 @@ from bdl.archive.folder import ResultsFolder
 from bdl.archive.loading import LoadedResults
 from bdl.errors import InputError
 from bdl.metrics import info
-from bdl.publishing.outcome import compared, narrowed
-from bdl.publishing.overlap import overlaps
+from bdl.publishing.outcome import claimed, compared, narrowed
+from bdl.publishing.overlap import recorded_overlaps
 from bdl.reports import Cell
+from bdl.reports.claims import claim_sections
 from bdl.reports.figures import KINDS, heading_of
 from bdl.reports.layout import Section
 from bdl.reports.paired import paired_differences
@@ -48,12 +49,17 @@ def paired(found: LoadedResults) -> list[Section]:
     if benchmark.baseline is None:
         return []
     try:
-        differences = paired_differences(benchmark, found.rows, overlaps(benchmark))
+        differences = paired_differences(benchmark, found.rows, recorded_overlaps(found.place, benchmark))
     except InputError:  # data that are not on this machine
         return []
     if not any(difference.n for difference in differences):
         return []
     return [tally(benchmark, differences), *paired_sections(benchmark, differences)]
+
+
+def claims(found: LoadedResults) -> list[Section]:
+    """Lay out what the rows say about the claims of the papers."""
+    return claim_sections(found.benchmark, claimed(found))
 
 
 def pictures(places: Sequence[Path], benchmark: str) -> dict[str, list[Path]]:
@@ -110,7 +116,7 @@ def provenance(place: Path) -> dict[str, str]:
     """Read where the rows came from, for people; empty where nothing says so."""
     with ResultsFolder(place) as here:
         content = here.provenance
-    hidden = ("spec", "fit_hashes", "score_hashes", "fingerprints", "published")
+    hidden = ("spec", "fit_hashes", "score_hashes", "fingerprints", "published", "overlap")
     return {name: _told(value) for name, value in content.items() if name not in hidden and value not in (None, {}, [])}
 
 

@@ -72,6 +72,7 @@ def _filled(found: LoadedResults, places: Sequence[Path]) -> dict[str, Any]:
         "counts": content.verdicts(cells),
         "tables": sections(cells),
         "notes": below(cells),
+        "claims": content.claims(found),
         "paired": content.paired(found),
         "pictures": {kind: [(path.stem, *_embedded(path)) for path in own] for kind, own in pictures.items()},
         "failures": content.failures(rows),

@@ -1,0 +1,172 @@
+"""Comparative claims of the papers, judged by our rows."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bdl.reports.axes import at, named, short
+from bdl.reports.layout import Section, measure, quantity
+from bdl.reports.paired import PairedDifference, paired, scores
+from bdl.reports.verdicts import FEWEST
+from bdl.spec.canonical import canonical
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bdl.spec import Benchmark
+    from bdl.spec.tables import Claim
+
+CONFIRMED, CONTRADICTED, NOT_SHOWN = "confirmed", "contradicted", "not shown"
+
+
+class Finding(NamedTuple):
+    """A claim on one data set, at one point of the axes that it leaves open."""
+
+    less: float
+    """Mean of the side that is said to have less, over the splits of both."""
+    than: float
+    """Mean of the other side."""
+    difference: PairedDifference
+    """First side minus `Claim.times` the other, split by split."""
+
+    @property
+    def verdict(self) -> str:
+        """``confirmed`` or ``contradicted`` where the 95 % interval is below or above 0, else ``not shown``.
+
+        Fewer than three pairs are ``undecided``, and what speaks for a side that failed where the other did not.
+        """
+        found = self.difference
+        if found.low is None or found.high is None or found.n < FEWEST:
+            return "undecided"
+        if found.high < 0:
+            return "undecided" if found.failed else CONFIRMED
+        if found.low > 0:
+            return "undecided" if found.baseline_failed else CONTRADICTED
+        return NOT_SHOWN
+
+
+class Judged(NamedTuple):
+    """A claim and what the rows say about it."""
+
+    claim: "Claim"
+    findings: tuple[Finding, ...]
+    """By data set, then by point of the axes that the claim leaves open; at least one."""
+
+    @property
+    def verdict(self) -> str:
+        """The verdict of all findings, or how many have which."""
+        counts = Counter(each.verdict for each in self.findings)
+        if len(counts) == 1:
+            return next(iter(counts))
+        order = (CONFIRMED, CONTRADICTED, NOT_SHOWN, "undecided")
+        return f"{', '.join(f'{word} {counts[word]}' for word in order if counts[word])} of {len(self.findings)}"
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The findings as mappings, for a frame."""
+        return [
+            {
+                "claim": self.claim.text,
+                "source": self.claim.source,
+                "dataset": each.difference.dataset,
+                **each.difference.point,
+                "less": each.less,
+                "than": each.than,
+                "times": self.claim.times,
+                "difference": each.difference.mean,
+                "low": each.difference.low,
+                "high": each.difference.high,
+                "n": each.difference.n,
+                "verdict": each.verdict,
+            }
+            for each in self.findings
+        ]
+
+
+def judged_claims(benchmark: "Benchmark", rows: "pd.DataFrame", overlap: Mapping[str, float]) -> list[Judged]:
+    """Judge the claims of a benchmark.
+
+    Parameters
+    ----------
+    benchmark, rows, overlap
+        As `bdl.reports.paired_differences` takes them, whose intervals these are.
+
+    Returns
+    -------
+    list of Judged
+        In the order of the file; claims of which no split has both sides are left out.
+    """
+    rows = rows.reindex(columns=list(dict.fromkeys((*rows.columns, *benchmark.axes))))
+    found = (Judged(claim, tuple(_findings(claim, benchmark, rows, overlap))) for claim in benchmark.claims)
+    return [each for each in found if each.findings]
+
+
+def _findings(
+    claim: "Claim", benchmark: "Benchmark", rows: "pd.DataFrame", overlap: Mapping[str, float]
+) -> list[Finding]:
+    first, second = claim.sides()
+    fixed = {*first[1], *second[1]}
+    open_axes = [axis for axis in benchmark.axes if axis not in fixed]
+    places = dict.fromkeys(tuple(point.texts[axis] for axis in open_axes) for point in benchmark.points)
+    found = []
+    for dataset in claim.datasets or benchmark.datasets:
+        own = rows[rows["dataset"] == dataset]
+        for texts in places:
+            place = dict(zip(open_axes, texts, strict=True))
+            less, than = (_side(own, side, place) for side in (first, second))
+            both = less.notna() & than.reindex(less.index).notna()
+            if both.any():
+                key = PairedDifference(str(dataset), claim.less.entry, first[2], 0, point=place)
+                means = less[both].mean(), than[less.index[both]].mean()
+                found.append(Finding(*means, paired(key, less, claim.times * than, overlap.get(dataset, 0.0))))
+    return found
+
+
+def _side(
+    rows: "pd.DataFrame", side: tuple[str, Mapping[str, Any], str], place: Mapping[str, str]
+) -> "pd.Series[float]":
+    """Return the scores of one side by split; empty where the rows lack its metric."""
+    entry, values, metric = side
+    own = at(rows[rows["entry"] == entry], {**place, **{path: canonical(value) for path, value in values.items()}})
+    return scores(own.set_index("split").reindex(columns=["status", metric]), metric)
+
+
+def claim_sections(benchmark: "Benchmark", found: Sequence[Judged]) -> list[Section]:
+    """Lay out claims, a table each: both sides, their difference and what follows."""
+    return [_section(benchmark, each) for each in found]
+
+
+def _section(benchmark: "Benchmark", found: Judged) -> Section:
+    claim = found.claim
+    names = [_name(side.entry, side.at, side.metric) for side in (claim.less, claim.than)]
+    difference = "Difference" if claim.times == 1 else f"Difference from {claim.times:g} times"
+    columns = ["Dataset", *found.findings[0].difference.point, *names, difference, "Verdict", "n"]
+    rows = [
+        (
+            each.difference.dataset,
+            *map(short, each.difference.point.values()),
+            *map(quantity, (each.less, each.than)),
+            _interval(each.difference),
+            each.verdict,
+            f"{each.difference.n}",
+        )
+        for each in found.findings
+    ]
+    where = f" at {_place(claim.at)}" if claim.at else ""
+    title = f"{benchmark.name}: {claim.text} ({claim.source}): {found.verdict}. {measure(claim.metric)}{where}"
+    return Section.of(title, columns, rows)
+
+
+def _name(entry: str, values: Mapping[str, Any], metric: str | None) -> str:
+    """Name a side by its entry and what is its own: place and metric."""
+    return ", ".join([entry, *([_place(values)] if values else []), *([metric] if metric else [])])
+
+
+def _place(values: Mapping[str, Any]) -> str:
+    return named({path: canonical(value) for path, value in values.items()})
+
+
+def _interval(difference: PairedDifference) -> str:
+    if difference.mean is None or difference.low is None or difference.high is None:
+        return "" if difference.mean is None else quantity(difference.mean)
+    return f"{quantity(difference.mean)} ({quantity(difference.low)} to {quantity(difference.high)})"
