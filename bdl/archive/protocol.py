@@ -9,7 +9,7 @@ from bdl.spec import Benchmark, Variant, differences, load_benchmark
 from bdl.spec.splits import listed
 from bdl.spec.variant import GONE, plain
 
-SHOWN = ("title", "papers", "notes", "claims", "baseline")
+SHOWN = ("title", "papers", "notes", "claims", "elsewhere", "baseline")
 """Fields that decide no number: tables show what the file says now."""
 
 _LONG = 100

@@ -34,6 +34,8 @@ from bdl.reports.boxes import boxes
 from bdl.reports.claims import Judged, claim_sections, judged_claims
 from bdl.reports.compare import refusals
 from bdl.reports.drawing import remarked
+from bdl.reports.elsewhere import elsewhere_sections
+from bdl.reports.layout import Section
 from bdl.reports.render import SECTIONS, markdown, with_sections
 from bdl.spec import Benchmark, Variant
 from bdl.store.anew import mended
@@ -149,7 +151,12 @@ def tables(found: LoadedResults, format: str, metrics: Sequence[str] = ()) -> Re
     shown = headed([cell for cell in cells if not metrics or cell.metric in metrics], format, found.banner)
     if metrics or format not in SECTIONS:
         return shown
-    return with_sections(shown, claim_sections(found.benchmark, claimed(found)), format)
+    return with_sections(shown, below_tables(found, cells), format)
+
+
+def below_tables(found: LoadedResults, cells: Sequence[TableCell]) -> list[Section]:
+    """Lay out what follows the tables of metrics: claims, and what other papers print; `cells` as `compared` gives."""
+    return [*claim_sections(found.benchmark, claimed(found)), *elsewhere_sections(found.benchmark, cells)]
 
 
 def claimed(found: LoadedResults) -> list[Judged]:

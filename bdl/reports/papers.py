@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from bdl.spec.tables import PaperTables
 
 PAPERS = ("brownlie2022", "vifa2023", "slang2018", "mata2018")
+OTHERS = ("gal2018", "lakshminarayanan2017")
+"""Papers whose numbers on the UCI regressions stand beside ours; they share one file."""
 
 _ONE_RUN = ("single", "count")
 """Statistics, as the tables call them, that are the number of one run."""
@@ -111,9 +113,9 @@ def paper_values(papers: Iterable["PaperTables"]) -> dict[Key, PaperValue]:
     """
     values: dict[Key, PaperValue] = {}
     for listed in papers:
-        rows = [row for row in _load(listed.paper) if row["task"] == listed.task]
+        rows = [row for row in load_paper(listed.paper) if row["task"] == listed.task]
         if not rows:
-            raise unknown(f"task of {listed.paper}", listed.task, {row["task"] for row in _load(listed.paper)})
+            raise unknown(f"task of {listed.paper}", listed.task, {row["task"] for row in load_paper(listed.paper)})
         rows = _by_our_datasets(listed, rows)
         known = {name for row in rows for name in (row["method"], f"{row['method']} {row['setting']}")}
         _require("method", listed, listed.methods.values(), known)
@@ -199,8 +201,16 @@ def _require(kind: str, listed: "PaperTables", wanted: Iterable[str], known: set
 
 
 @lru_cache
-def _load(paper: str) -> tuple[dict[str, str], ...]:
-    if paper not in PAPERS:
-        raise unknown("paper", paper, PAPERS)
-    text = (files("bdl.reports") / "papers" / f"{paper}.csv").read_text(encoding="utf-8")
-    return tuple(csv.DictReader(text.splitlines()))
+def load_paper(paper: str) -> tuple[dict[str, str], ...]:
+    """Read the printed numbers of a paper, a mapping each with the columns of its file.
+
+    Raises
+    ------
+    InputError
+        If there is no such paper.
+    """
+    if paper not in (*PAPERS, *OTHERS):
+        raise unknown("paper", paper, (*PAPERS, *OTHERS))
+    name = "others_uci" if paper in OTHERS else paper
+    text = (files("bdl.reports") / "papers" / f"{name}.csv").read_text(encoding="utf-8")
+    return tuple(row for row in csv.DictReader(text.splitlines()) if row["paper"] == paper)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
@@ -58,6 +58,8 @@ class Benchmark(Settings):
     """Metrics, in table order."""
     papers: Items[PaperTables] = ()
     """Printed tables that the benchmark reproduces, the preferred first."""
+    elsewhere: Items[Literal["gal2018", "lakshminarayanan2017"]] = ()
+    """Papers whose numbers for the same data sets stand below the tables, without verdicts."""
     notes: Items[Note] = ()
     """Remarks about cells."""
     claims: Items[Claim] = ()

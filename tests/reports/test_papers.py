@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 
 from bdl.errors import InputError
-from bdl.reports.papers import PAPERS, PaperValue, Printed, _count, _load, paper_values
+from bdl.reports.papers import PAPERS, PaperValue, Printed, _count, load_paper, paper_values
 
 SLANG = SimpleNamespace(
     paper="slang2018",
@@ -35,7 +35,7 @@ def test_medians_come_from_their_own_table_without_standard_error(vifa):
 def test_every_value_of_the_vifa_tables_is_found(vifa):
     papers = [listed(vifa, methods=vifa.methods | {"slang": "slang"})]
     values = paper_values(papers)
-    printed = [row for row in _load("vifa2023") if row["table"] in ("Table 1", "Table 11")]
+    printed = [row for row in load_paper("vifa2023") if row["table"] in ("Table 1", "Table 11")]
     # 4 datasets x 3 methods x (mean and median of NMLL and RMSE, mean runtime)
     assert len(values) == len(printed) == 60
     names = {method: entry for entry, method in papers[0].methods.items()}
@@ -64,9 +64,9 @@ def test_vifa_means_transcribed_by_hand(vifa):
 
 def test_every_statistic_says_of_how_many_it_is():
     """But for counts, which are not of several runs, and where 20 predictions are of one network."""
-    rows = [row for paper in PAPERS for row in _load(paper) if row["statistic"] in ("mean", "median")]
+    rows = [row for paper in PAPERS for row in load_paper(paper) if row["statistic"] in ("mean", "median")]
     assert {_count(row) for row in rows if row["paper"] != "mata2018" and "runtime" not in row["metric"]} == {5, 10, 20}
-    assert {_count(row) for paper in PAPERS for row in _load(paper) if row["statistic"] == "single"} == {1}
+    assert {_count(row) for paper in PAPERS for row in load_paper(paper) if row["statistic"] == "single"} == {1}
 
 
 def test_the_first_listed_table_wins(vifa):
@@ -170,7 +170,7 @@ def test_several_numbers_for_one_key_are_refused():
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_shipped_number_is_a_number(paper):
-    for row in _load(paper):
+    for row in load_paper(paper):
         assert isinstance(Printed(row["value"]).exponent, int)
         assert not row["stderr"] or Printed(row["stderr"]) >= 0
 

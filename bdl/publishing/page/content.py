@@ -11,10 +11,9 @@ from bdl.archive.folder import ResultsFolder
 from bdl.archive.loading import LoadedResults
 from bdl.errors import InputError
 from bdl.metrics import info
-from bdl.publishing.outcome import claimed, compared, narrowed
+from bdl.publishing.outcome import compared, narrowed
 from bdl.publishing.overlap import recorded_overlaps
 from bdl.reports import Cell
-from bdl.reports.claims import claim_sections
 from bdl.reports.figures import KINDS, heading_of
 from bdl.reports.layout import Section
 from bdl.reports.paired import paired_differences
@@ -55,11 +54,6 @@ def paired(found: LoadedResults) -> list[Section]:
     if not any(difference.n for difference in differences):
         return []
     return [tally(benchmark, differences), *paired_sections(benchmark, differences)]
-
-
-def claims(found: LoadedResults) -> list[Section]:
-    """Lay out what the rows say about the claims of the papers."""
-    return claim_sections(found.benchmark, claimed(found))
 
 
 def pictures(places: Sequence[Path], benchmark: str) -> dict[str, list[Path]]:

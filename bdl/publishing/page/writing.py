@@ -11,8 +11,10 @@ from typing import Any
 from bdl.archive.loading import LoadedResults, load_results
 from bdl.errors import InputError
 from bdl.publishing.errata import errata
-from bdl.publishing.outcome import draw_again
+from bdl.publishing.outcome import claimed, draw_again
 from bdl.publishing.page import content
+from bdl.reports.claims import claim_sections
+from bdl.reports.elsewhere import elsewhere_sections
 from bdl.reports.layout import UNPRINTED, below, sections, shown
 from bdl.reports.render import STYLES
 from bdl.spec import Variant
@@ -72,7 +74,8 @@ def _filled(found: LoadedResults, places: Sequence[Path]) -> dict[str, Any]:
         "counts": content.verdicts(cells),
         "tables": sections(cells),
         "notes": below(cells),
-        "claims": content.claims(found),
+        "claims": claim_sections(benchmark, claimed(found)),
+        "elsewhere": elsewhere_sections(benchmark, cells),
         "paired": content.paired(found),
         "pictures": {kind: [(path.stem, *_embedded(path)) for path in own] for kind, own in pictures.items()},
         "failures": content.failures(rows),
