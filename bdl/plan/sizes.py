@@ -37,7 +37,7 @@ _NUMBER, _GROUP = 5e-9, 6e-4
 _FASTER = 5
 """Predictions take a fifth of what is estimated at the least."""
 _SMALL = 1_000_000
-"""Numbers up to which a state is made to be counted; shapes alone take PyTorch a second, for it imports its compiler."""
+"""Numbers up to which a state is made to be counted; for shapes alone PyTorch imports its compiler, for a second."""
 _STAGES: tuple[Stage, ...] = ("search", "final")
 
 
