@@ -1,6 +1,7 @@
 """Settings of the whole process: its memory, its threads, of which bits may depend, and limits of time."""
 
 import ctypes
+import gc
 import os
 import signal
 import sys
@@ -69,6 +70,17 @@ def wait_briefly() -> None:
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """Import large packages in a block: what they make is not garbage, and is never searched for any."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """How threads wait, and one thread where it decides the bits."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -7,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from bdl.runtime import SPINS, one_thread, wait_briefly
+from bdl.runtime import SPINS, importing, one_thread, wait_briefly
 
 
 @pytest.mark.parametrize(
@@ -33,6 +34,16 @@ def test_commands_say_so_before_torch_is_there():
     quiet = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
     done = subprocess.run([sys.executable, "-c", script], env=quiet, capture_output=True, text=True, check=True)
     assert done.stdout.split()[-1] == SPINS
+
+
+def test_imports_are_not_searched_for_garbage():
+    """Nothing is collected in the block, nor is what it made looked at later; what comes after is."""
+    with importing():
+        kept = [[] for _ in range(10)]
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    assert not {*map(id, gc.get_objects())} & {*map(id, kept)}
+    gc.unfreeze()
 
 
 def test_one_thread_is_one_for_a_while():

@@ -11,6 +11,7 @@ import bdl
 from bdl.cli import data, listing, references, reports, starting, terminal
 from bdl.cli.options import AsJson, Results, Selection, count, selecting
 from bdl.errors import InputError
+from bdl.runtime import importing
 from bdl.shipped import shipped
 
 app = typer.Typer(
@@ -88,11 +89,12 @@ def run(
     tracking: Tracking = "",
 ) -> None:
     """Run a benchmark; what an interrupted run has done is kept and not done again."""
-    from bdl.api import running
-    from bdl.api.progress import Voice
-    from bdl.publishing.names import check_names
-    from bdl.publishing.outcome import tracking_uri
-    from bdl.publishing.tracking import check_uri
+    with importing():
+        from bdl.api import running
+        from bdl.api.progress import Voice
+        from bdl.publishing.names import check_names
+        from bdl.publishing.outcome import tracking_uri
+        from bdl.publishing.tracking import check_uri
 
     if dry_run and changed:
         raise InputError("--dry-run --changed: estimate what there is without --changed, or all of it with --fresh")

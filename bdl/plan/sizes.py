@@ -36,6 +36,8 @@ _NUMBER, _GROUP = 5e-9, 6e-4
 """Seconds that an update takes at the least: for each number that it goes through, and of each group of fits."""
 _FASTER = 5
 """Predictions take a fifth of what is estimated at the least."""
+_SMALL = 1_000_000
+"""Numbers up to which a state is made to be counted; for shapes alone PyTorch imports its compiler, for a second."""
 _STAGES: tuple[Stage, ...] = ("search", "final")
 
 
@@ -130,7 +132,7 @@ def _fit_memory(cell: Cell) -> int:
 
 
 def _state(cell: Cell) -> int:
-    """Count the bytes that the state of one fit holds, from the shapes of its tensors alone."""
+    """Count the bytes that the state of one fit holds; what may be large is counted by the shapes of its tensors."""
     if _one_by_one(cell):
         return 8 * _dim(cell)
     double = not cell.settings.streams and (plan := schedule(cell)) and plan.dtype == "float64"
@@ -146,10 +148,16 @@ def _shaped(method: Any, target: Problem | int, size: int) -> int:
     if not isinstance(target, int):
         target.buffers()  # what is kept of a model must not be made of shapes alone
     shapes: Mapping[str, Sequence[int]] = method.init_noise(target)
-    with torch.device("meta"):
-        noise = {name: torch.empty(shape) for name, shape in shapes.items()}
+    with torch.device("cpu" if _bound(method, target) <= _SMALL else "meta"):
+        noise = {name: torch.zeros(shape) for name, shape in shapes.items()}
         state = method.init(noise) if isinstance(target, int) else method.init(target, noise)
     return size * sum(prod(leaf.shape) for leaf in tree_leaves(state) if isinstance(leaf, torch.Tensor))
+
+
+def _bound(method: Any, target: Problem | int) -> int:
+    """Bound the numbers of a state: vectors as many as parameters, or as all counts among the settings multiplied."""
+    dim = target if isinstance(target, int) else target.dim
+    return dim * max(dim, prod(value for value in vars(method).values() if isinstance(value, int) and value > 1))
 
 
 def _dim(cell: Cell) -> int:

@@ -91,8 +91,10 @@ def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> 
         origin["overlap"] = overlaps(benchmark)
     rows, points = final_frame(cells, store), points_frame(cells, store)
     found = LoadedResults.of(place, made, benchmark, rows, points)
+    shown = compared(found)
     texts = {
-        place / f"table.{end}": str(tables(found, format)) for end, format in (("md", "markdown"), ("json", "json"))
+        place / f"table.{end}": str(headed(shown, format, found.banner))
+        for end, format in (("md", "markdown"), ("json", "json"))
     }
     digest = _digest(origin, written, texts, cells, store)
     if _as_before(digest, place):

@@ -269,6 +269,11 @@ def test_what_is_no_array_of_numbers_is_named(name, value, message):
         fit(**{name: value})
 
 
+def test_an_argument_given_by_its_place_is_called_by_its_name():
+    with pytest.raises(InputError, match=r"^fit: likelihood\."):
+        bdl.fit("conjugate", "linear", X, Y)
+
+
 def test_bytes_are_a_table_and_images_have_more_axes():
     bytes_ = (10 * np.abs(X)).astype(np.uint8)
     np.testing.assert_array_equal(fit(X=bytes_).predict(bytes_), fit(X=bytes_.astype(float)).predict(bytes_))

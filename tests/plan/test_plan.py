@@ -2,6 +2,8 @@
 
 import pickle
 import re
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
@@ -13,7 +15,7 @@ from bdl.errors import InputError
 from bdl.plan import initial_check, sizes
 from bdl.plan.cost import compiles, minibatches, remaining_work, unit, updates, width
 from bdl.plan.fingerprint import fit_hash
-from bdl.plan.planning import cells_of, plan
+from bdl.plan.planning import cells_of, first_of, plan
 from bdl.plan.programs import final_fitting
 from bdl.plan.reference import truth
 from bdl.spec import Point, load_benchmark
@@ -386,6 +388,27 @@ def test_many_cells_are_planned_from_few_components(tmp_path, monkeypatch):
     few, many = (counts(tmp_path, monkeypatch, points) for points in (2, 30))
     assert few == many
     assert many["shaped"] == many["initial_state"] == 2
+
+
+@pytest.mark.parametrize("method", ["vifa", "swag", "slang", "bbb", "natural-gradient"])
+def test_a_state_that_is_made_is_as_large_as_its_shapes_say(monkeypatch, method):
+    benchmark = load_benchmark("uci-regression", overrides=[f"entries.vifa-nn.method={{name: {method}}}"])
+    (cell,) = (cell for cell, _ in first_of(benchmark.select(["boston"], ["vifa-nn"]), [0]))
+    sizes._shaped.cache_clear()
+    made = sizes.posterior_size(cell)
+    monkeypatch.setattr(sizes, "_SMALL", -1)
+    sizes._shaped.cache_clear()
+    assert sizes.posterior_size(cell) == made > 4 * cell.problem.dim
+
+
+def test_a_plan_of_small_states_leaves_the_compiler_alone():
+    """PyTorch's compiler takes a second to import."""
+    code = (
+        "import sys; from bdl.plan.planning import plan; from bdl.spec import load_benchmark;"
+        "plan(load_benchmark('uci-regression', 'quick').select(['diabetes']), splits=[0]);"
+        "sys.exit('torch._dynamo' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_stream_is_checked_without_its_model(monkeypatch):
