@@ -7,17 +7,19 @@ its scores are in a table of their own, each with the hash of what computed it.
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import chain
 from math import isfinite, nan
 from pathlib import Path
+from sys import intern
 from types import TracebackType
 from typing import Any, Self
 
 from bdl.errors import InputError
 from bdl.store import artefacts
-from bdl.store.rows import CellKey, Outcome, Reading, Row, Stage
+from bdl.store.rows import CellKey, Columns, Outcome, Reading, Row, Stage, told
 
 _CELL = ("dataset", "entry", "point")
 _KEY = (*_CELL, "stage", "split", "trial", "fold")
@@ -29,6 +31,9 @@ _TABLES = ("points", "scores", "refusals", "fits")
 
 _FORMAT = 2
 """Of the tables; a store of another format is refused."""
+
+_AT_A_TIME = 10_000
+"""Rows that are read by column at a time, which bounds the memory that their JSON takes."""
 
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS cells (
@@ -162,10 +167,7 @@ class Store:
         for *key, metric, value, code in self._select(query, own):
             metrics.setdefault(tuple(key), {})[metric] = value
             codes.setdefault(tuple(key), {})[metric] = code
-        refused: dict[tuple[int, int, int], dict[str, str]] = {}
-        query = f"SELECT split, trial, fold, metric, reason FROM refusals {where} ORDER BY rowid"
-        for *key, metric, reason in self._select(query, own):
-            refused.setdefault(tuple(key), {})[metric] = reason
+        refused = self._refused(where, own)
         query = f"SELECT split, trial, fold, status, body, artefact FROM fits {where} ORDER BY split, trial, fold"
         return [
             Row(
@@ -179,6 +181,41 @@ class Store:
             for split, trial, fold, status, body, artefact in self._select(query, own)
             for key in ((split, trial, fold),)
         ]
+
+    def columns(self, stage: Stage, cell: CellKey) -> Iterator[Columns]:
+        """Read a cell's rows of one stage by column, some thousands at a time, in the order split, trial, fold."""
+        where, own = f"WHERE stage = ? AND {_where(_CELL)}", (stage, *cell)
+        names = self._select(f"SELECT metric FROM scores {where} GROUP BY metric ORDER BY MIN(rowid)", own)
+        same = " AND ".join(f"scores.{name} = fits.{name}" for name in _KEY)
+        values = "".join(f", (SELECT value FROM scores WHERE {same} AND metric = ?)" for _ in names)
+        refused = self._refused(where, own)
+        with self._explained():
+            found = self._db.execute(
+                f"SELECT split, trial, fold, status, body{values} FROM fits {where} ORDER BY split, trial, fold",
+                (*(name for (name,) in names), *own),
+            )
+            while some := found.fetchmany(_AT_A_TIME):
+                split, trial, fold, status, texts, *scores = map(list, zip(*some, strict=True))
+                bodies = json.loads(f"[{','.join(texts)}]")
+                yield Columns(
+                    *(split, trial, fold, [*map(intern, status)]),
+                    problem=[
+                        body["reason"] or told(refused.get(key, {}))
+                        for body, key in zip(bodies, zip(split, trial, fold, strict=True), strict=True)
+                    ],
+                    seconds=[body["seconds"] for body in bodies],
+                    hyper=_by_name([body["hyper"] for body in bodies]),
+                    metrics={
+                        name: [nan if value is None else value for value in values]
+                        for (name,), values in zip(names, scores, strict=True)
+                    },
+                    details=_by_name([body["details"] for body in bodies]),
+                )
+
+    def artefacts(self, cell: CellKey) -> list[tuple[int, str, str | None]]:
+        """List the split, the status and the artefact of a cell's final rows, in the order of splits."""
+        query = f"SELECT split, status, artefact FROM fits WHERE stage = 'final' AND {_where(_CELL)} ORDER BY split"
+        return self._select(query, cell)
 
     def splits(self, cell: CellKey) -> tuple[int, ...]:
         """Return the splits of a cell that have final rows, in their order."""
@@ -196,6 +233,14 @@ class Store:
             (split, Reading(axis, at, metric, nan if value is None else value))
             for split, axis, at, metric, value in found
         ]
+
+    def _refused(self, where: str, own: Sequence[Any]) -> dict[tuple[int, int, int], dict[str, str]]:
+        """Read why scores could not be computed, by split, trial and fold."""
+        found: dict[tuple[int, int, int], dict[str, str]] = {}
+        query = f"SELECT split, trial, fold, metric, reason FROM refusals {where} ORDER BY rowid"
+        for split, trial, fold, metric, reason in self._select(query, own):
+            found.setdefault((split, trial, fold), {})[metric] = reason
+        return found
 
     def _check_format(self) -> None:
         (found,) = self._db.execute("PRAGMA user_version").fetchone()
@@ -242,6 +287,12 @@ class Store:
             raise InputError(
                 f"cannot use {self.path} as a store ({error}); move it away or choose another --results"
             ) from None
+
+
+def _by_name(found: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Turn mappings into a list for each name, with NaN where one lacks it."""
+    names = dict.fromkeys(chain.from_iterable(found))
+    return {name: [own.get(name, nan) for own in found] for name in names}
 
 
 def _where(names: Iterable[str]) -> str:
