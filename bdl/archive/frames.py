@@ -21,6 +21,8 @@ COLUMNS = ["dataset", "entry", "stage", "split", "trial", "fold", "status", "rea
 _MADE = "made"
 _APART = {"traceback", "origin", "files"}
 """Details of a row that are published elsewhere: with failures, and in the provenance."""
+_AS_LISTS = 100_000
+"""Rows from which on columns become arrays: lists take several times their memory."""
 POINT_COLUMNS = ["dataset", "entry", "split", "axis", "at", "metric", "value"]
 
 
@@ -72,6 +74,7 @@ def _place(cell: Cell) -> dict[str, str]:
 
 def _table(parts: Iterable[Mapping[str, list[Any]]], columns: Sequence[str]) -> pd.DataFrame:
     """Put parts, a list a column, below each other, with NaN for a column that one lacks; these columns without any."""
+    tables: list[pd.DataFrame] = []
     lists: dict[str, list[Any]] = {}
     count = 0
     for part in parts:
@@ -82,7 +85,12 @@ def _table(parts: Iterable[Mapping[str, list[Any]]], columns: Sequence[str]) -> 
         for name, values in lists.items():
             values += part.get(name) or [nan] * size
         count += size
-    return pd.DataFrame(lists) if count else pd.DataFrame(columns=list(columns))
+        if count >= _AS_LISTS:
+            tables.append(pd.DataFrame(lists))
+            lists, count = {}, 0
+    if count or not tables:
+        tables.append(pd.DataFrame(lists) if count else pd.DataFrame(columns=list(columns)))
+    return tables[0] if len(tables) == 1 else pd.concat(tables, ignore_index=True)
 
 
 def final_frame(cells: Sequence[Cell], store: Store) -> pd.DataFrame:

@@ -58,7 +58,7 @@ def narrowed(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:
 
     A metric is had, too, where the rows say why it could not be computed.
     """
-    present = {name: set(rows[name]) for name in ("dataset", "entry")}
+    present = {name: set(rows[name].unique()) for name in ("dataset", "entry")}
     selected = benchmark.select(
         [name for name in benchmark.datasets if name in present["dataset"]],
         [name for name in benchmark.entries if name in present["entry"]],
