@@ -37,7 +37,14 @@ class Frames(NamedTuple):
     """JSON of what the rows were made with; None for rows of earlier versions, which do not say so."""
 
 
-def frame(cells: Sequence[Cell], store: Store, stages: Sequence[Stage], details: Collection[str] = ()) -> pd.DataFrame:
+def frame(
+    cells: Sequence[Cell],
+    store: Store,
+    stages: Sequence[Stage],
+    details: Collection[str] = (),
+    *,
+    problems: bool = False,
+) -> pd.DataFrame:
     """Return rows as a table: a column for each axis of the sweep and each metric, ``hyper_<name>``, and the details.
 
     Parameters
@@ -48,21 +55,21 @@ def frame(cells: Sequence[Cell], store: Store, stages: Sequence[Stage], details:
         Where they are.
     details
         More details that become columns, such as ``traceback``, which is not published.
+    problems
+        Whether only rows with a reason are read.
     """
     apart = _APART.difference(details)
     parts = (
         {
             **{name: [text] * len(own.split) for name, text in {**_place(cell), "stage": stage}.items()},
-            **{name: getattr(own, name) for name in ("split", "trial", "fold", "status")},
-            "reason": own.problem,
-            "seconds": own.seconds,
+            **{name: getattr(own, name) for name in COLUMNS[3:]},
             **{f"hyper_{name}": values for name, values in own.hyper.items()},
             **own.metrics,
             **{name: values for name, values in own.details.items() if name not in apart},
         }
         for cell in cells
         for stage in stages
-        for own in store.columns(stage, cell.key)
+        for own in store.columns(stage, cell.key, problems=problems)
     )
     return _table(parts, [*COLUMNS[:2], *_axes(cells), *COLUMNS[2:]])
 

@@ -29,21 +29,6 @@ class Reading(NamedTuple):
     """In the unit of the metric; NaN where it is not finite."""
 
 
-class Columns(NamedTuple):
-    """Some rows of one stage of a cell, a list a column; what a row lacks is NaN there."""
-
-    split: list[int]
-    trial: list[int]
-    fold: list[int]
-    status: list[str]
-    problem: list[str | None]
-    """As `Row.problem`."""
-    seconds: list[float]
-    hyper: dict[str, list[Any]]
-    metrics: dict[str, list[float]]
-    details: dict[str, list[Any]]
-
-
 @dataclass(frozen=True)
 class Row:
     """Outcome of one trial.

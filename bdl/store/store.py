@@ -7,19 +7,18 @@ its scores are in a table of their own, each with the hash of what computed it.
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from itertools import chain
 from math import isfinite, nan
 from pathlib import Path
-from sys import intern
 from types import TracebackType
 from typing import Any, Self
 
 from bdl.errors import InputError
 from bdl.store import artefacts
-from bdl.store.rows import CellKey, Columns, Outcome, Reading, Row, Stage, told
+from bdl.store.columns import AT_A_TIME, Columns
+from bdl.store.rows import CellKey, Outcome, Reading, Row, Stage
 
 _CELL = ("dataset", "entry", "point")
 _KEY = (*_CELL, "stage", "split", "trial", "fold")
@@ -31,9 +30,6 @@ _TABLES = ("points", "scores", "refusals", "fits")
 
 _FORMAT = 2
 """Of the tables; a store of another format is refused."""
-
-_AT_A_TIME = 10_000
-"""Rows that are read by column at a time, which bounds the memory that their JSON takes."""
 
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS cells (
@@ -182,35 +178,19 @@ class Store:
             for key in ((split, trial, fold),)
         ]
 
-    def columns(self, stage: Stage, cell: CellKey) -> Iterator[Columns]:
-        """Read a cell's rows of one stage by column, some thousands at a time, in the order split, trial, fold."""
+    def columns(self, stage: Stage, cell: CellKey, *, problems: bool = False) -> Iterator[Columns]:
+        """Read a cell's rows of one stage by column, some thousands at a time, as `rows`; or those with a `problem`."""
         where, own = f"WHERE stage = ? AND {_where(_CELL)}", (stage, *cell)
-        names = self._select(f"SELECT metric FROM scores {where} GROUP BY metric ORDER BY MIN(rowid)", own)
-        same = " AND ".join(f"scores.{name} = fits.{name}" for name in _KEY)
-        values = "".join(f", (SELECT value FROM scores WHERE {same} AND metric = ?)" for _ in names)
+        query = f"SELECT metric FROM scores {where} GROUP BY metric ORDER BY MIN(rowid)"
+        metrics = [metric for (metric,) in self._select(query, own)]
+        values = "".join(f", (SELECT value FROM scores WHERE {_same('scores')} AND metric = ?)" for _ in metrics)
+        some = f"AND (status != 'ok' OR EXISTS (SELECT 1 FROM refusals WHERE {_same('refusals')}))" if problems else ""
         refused = self._refused(where, own)
+        query = f"SELECT split, trial, fold, status, body{values} FROM fits {where} {some} ORDER BY split, trial, fold"
         with self._explained():
-            found = self._db.execute(
-                f"SELECT split, trial, fold, status, body{values} FROM fits {where} ORDER BY split, trial, fold",
-                (*(name for (name,) in names), *own),
-            )
-            while some := found.fetchmany(_AT_A_TIME):
-                split, trial, fold, status, texts, *scores = map(list, zip(*some, strict=True))
-                bodies = json.loads(f"[{','.join(texts)}]")
-                yield Columns(
-                    *(split, trial, fold, [*map(intern, status)]),
-                    problem=[
-                        body["reason"] or told(refused.get(key, {}))
-                        for body, key in zip(bodies, zip(split, trial, fold, strict=True), strict=True)
-                    ],
-                    seconds=[body["seconds"] for body in bodies],
-                    hyper=_by_name([body["hyper"] for body in bodies]),
-                    metrics={
-                        name: [nan if value is None else value for value in values]
-                        for (name,), values in zip(names, scores, strict=True)
-                    },
-                    details=_by_name([body["details"] for body in bodies]),
-                )
+            found = self._db.execute(query, (*metrics, *own))
+            while rows := found.fetchmany(AT_A_TIME):
+                yield Columns.of(rows, metrics, refused)
 
     def artefacts(self, cell: CellKey) -> list[tuple[int, str, str | None]]:
         """List the split, the status and the artefact of a cell's final rows, in the order of splits."""
@@ -289,14 +269,13 @@ class Store:
             ) from None
 
 
-def _by_name(found: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Turn mappings into a list for each name, with NaN where one lacks it."""
-    names = dict.fromkeys(chain.from_iterable(found))
-    return {name: [own.get(name, nan) for own in found] for name in names}
-
-
 def _where(names: Iterable[str]) -> str:
     return " AND ".join(f"{name} = ?" for name in names)
+
+
+def _same(table: str) -> str:
+    """Pick the rows of another table that belong to one of `fits`."""
+    return " AND ".join(f"{table}.{name} = fits.{name}" for name in _KEY)
 
 
 def _key(row: Row) -> tuple[Any, ...]:
