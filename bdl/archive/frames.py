@@ -97,7 +97,7 @@ def _table(parts: Iterable[Mapping[str, list[Any]]], columns: Sequence[str]) -> 
             lists, count = {}, 0
     if count or not tables:
         tables.append(pd.DataFrame(lists) if count else pd.DataFrame(columns=list(columns)))
-    return tables[0] if len(tables) == 1 else pd.concat(tables, ignore_index=True)
+    return tables[0] if len(tables) == 1 else pd.concat(tables, ignore_index=True).infer_objects()
 
 
 def final_frame(cells: Sequence[Cell], store: Store) -> pd.DataFrame:

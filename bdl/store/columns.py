@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from bdl.store.rows import told
 
-AT_A_TIME = 10_000
-"""Rows that are read at a time, which bounds the memory that their JSON takes."""
+AT_A_TIME = 500
+"""Rows that are read at a time: few enough that their JSON is gone before the garbage collector looks at it."""
 
 Refused = Mapping[tuple[int, int, int], Mapping[str, str]]
 """Why scores could not be computed, by split, trial and fold, then by metric."""
