@@ -1,9 +1,10 @@
 """How long commands take that read a large store, and how much memory.
 
-    python scripts/bench_store.py --rows 1000000
+    python scripts/bench_store.py --rows 100000 1000000 --json results/bench_store.json
 
 A store of so many final rows is written to a folder of its own: 100 cells, each with as many splits as that takes.
-Each command is a process of its own; printed are the seconds of CPU that it takes, and its peak of memory.
+Each command is a process of its own; printed are the seconds of CPU that it takes, and its peak of memory, and before
+them the microseconds of CPU that appending takes a row, in the first and in the last tenth of the cells.
 """
 
 import argparse
@@ -13,7 +14,10 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -41,9 +45,9 @@ CONTENT = {
 COMMANDS = ("table", "table --format csv", "report")
 
 
-def write(place: Path, rows: int) -> Path:
-    """Write the benchmark and its store; return the file of the benchmark."""
-    file, draw = place / "many.yaml", random.Random(1)
+def write(place: Path, rows: int) -> tuple[Path, list[float]]:
+    """Write the benchmark and its store; return the file of the benchmark, and the seconds of appending each cell."""
+    file, draw, seconds = place / "many.yaml", random.Random(1), []
     file.write_text(yaml.safe_dump(CONTENT | {"splits": max(1, rows // 100)}))
     asked = load_variant(str(file))
     cells = cells_of(asked.benchmark)
@@ -52,21 +56,22 @@ def write(place: Path, rows: int) -> Path:
         claim(cells, store)
         for cell in cells:
             details = {"width": 10, "device": "cpu", "compiled": False, "updates": 8}
-            store.append(
-                [
-                    Outcome(
-                        Row(
-                            *(*cell.key, "final", split, 0, 0, "ok", None, dict(cell.settings.hyper)),
-                            {name: draw.gauss(1, 0.1) for name in CONTENT["metrics"]},
-                            draw.random(),
-                            details,
-                            dict.fromkeys(CONTENT["metrics"], "0" * 64),
-                        )
+            outcomes = [
+                Outcome(
+                    Row(
+                        *(*cell.key, "final", split, 0, 0, "ok", None, dict(cell.settings.hyper)),
+                        {name: draw.gauss(1, 0.1) for name in CONTENT["metrics"]},
+                        draw.random(),
+                        details,
+                        dict.fromkeys(CONTENT["metrics"], "0" * 64),
                     )
-                    for split in cell.splits
-                ]
-            )
-    return file
+                )
+                for split in cell.splits
+            ]
+            begun = time.process_time()
+            store.append(outcomes)
+            seconds.append(time.process_time() - begun)
+    return file, seconds
 
 
 def measured(place: Path, words: list[str]) -> tuple[float, float]:
@@ -80,18 +85,32 @@ def measured(place: Path, words: list[str]) -> tuple[float, float]:
     return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000
 
 
-def main() -> None:
-    """Print a line for each command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    asked = parser.parse_args()
+def measure(rows: int) -> dict[str, Any]:
+    """Measure appends and every command on a store of so many rows."""
     with tempfile.TemporaryDirectory() as folder:
-        file = write(Path(folder), asked.rows)
+        file, appends = write(Path(folder), rows)
+        ends = [1e6 * sum(some) / rows * 10 for some in (appends[:10], appends[-10:])]  # of 100 cells
+        print(f"{rows:,} rows: appended in {ends[0]:.0f} us each at first, {ends[1]:.0f} at last", flush=True)
+        found: dict[str, Any] = {"rows": rows, "append_us_first_tenth": ends[0], "append_us_last_tenth": ends[1]}
         for command in COMMANDS:
             name, *options = command.split()
             seconds, memory = measured(Path(folder), [name, str(file), *options])
             print(f"{command}: {seconds:.1f} s of CPU, {memory:,.0f} MB", flush=True)
+            found[command] = {"cpu_seconds": round(seconds, 1), "peak_mb": round(memory)}
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure for each number of rows."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000])
+    parser.add_argument("--json", type=Path)
+    asked = parser.parse_args(arguments)
+    found = [measure(rows) for rows in asked.rows]
+    if asked.json:
+        asked.json.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

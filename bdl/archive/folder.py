@@ -161,10 +161,18 @@ class ResultsFolder:
             return self._part(self._frames.rows)
         return self._part(frame(cells_of(self.made.benchmark), self._rows_of, STAGES, details))
 
+    @property
+    def problems(self) -> pd.DataFrame:
+        """Rows of fits that failed, or of which a score could not be computed, folds of the search as well."""
+        if self.published:
+            rows = self._part(self._frames.rows)
+            return rows[(rows.status != "ok") | rows.reason.notna()]
+        return self._part(frame(cells_of(self.made.benchmark), self._rows_of, STAGES, ["traceback"], problems=True))
+
     def failures(self) -> list[Failure]:
         """Return what failed, in the order of the cells."""
-        rows = self.rows("traceback")
-        failed = rows[rows.reason.notna()]
+        failed = self.problems
+        failed = failed[failed.reason.notna()]
         labels = {cell.key: cell.label for cell in cells_of(self.made.benchmark)}
         alike: dict[tuple[str, str, str], list[tuple[int, object]]] = {}
         for key, row in zip(cell_keys(failed), failed.to_dict("records"), strict=True):

@@ -21,6 +21,8 @@ COLUMNS = ["dataset", "entry", "stage", "split", "trial", "fold", "status", "rea
 _MADE = "made"
 _APART = {"traceback", "origin", "files"}
 """Details of a row that are published elsewhere: with failures, and in the provenance."""
+_AS_LISTS = 100_000
+"""Rows from which on columns become arrays: lists take several times their memory."""
 POINT_COLUMNS = ["dataset", "entry", "split", "axis", "at", "metric", "value"]
 
 
@@ -35,7 +37,14 @@ class Frames(NamedTuple):
     """JSON of what the rows were made with; None for rows of earlier versions, which do not say so."""
 
 
-def frame(cells: Sequence[Cell], store: Store, stages: Sequence[Stage], details: Collection[str] = ()) -> pd.DataFrame:
+def frame(
+    cells: Sequence[Cell],
+    store: Store,
+    stages: Sequence[Stage],
+    details: Collection[str] = (),
+    *,
+    problems: bool = False,
+) -> pd.DataFrame:
     """Return rows as a table: a column for each axis of the sweep and each metric, ``hyper_<name>``, and the details.
 
     Parameters
@@ -46,35 +55,49 @@ def frame(cells: Sequence[Cell], store: Store, stages: Sequence[Stage], details:
         Where they are.
     details
         More details that become columns, such as ``traceback``, which is not published.
+    problems
+        Whether only rows with a reason are read.
     """
     apart = _APART.difference(details)
-    records = (
+    parts = (
         {
-            **{name: getattr(row, name) for name in ("dataset", "entry")},
-            **cell.point.texts,
-            **{name: getattr(row, name) for name in COLUMNS[2:]},
-            "reason": row.problem,
-            **{f"hyper_{name}": value for name, value in row.hyper.items()},
-            **{name: float("nan") if value is None else value for name, value in row.metrics.items()},
-            **{name: value for name, value in row.details.items() if name not in apart},
+            **{name: [text] * len(own.split) for name, text in {**_place(cell), "stage": stage}.items()},
+            **{name: getattr(own, name) for name in COLUMNS[3:]},
+            **{f"hyper_{name}": values for name, values in own.hyper.items()},
+            **own.metrics,
+            **{name: values for name, values in own.details.items() if name not in apart},
         }
         for cell in cells
         for stage in stages
-        for row in store.rows(stage, cell.key)
+        for own in store.columns(stage, cell.key, problems=problems)
     )
-    return _table(records, [*COLUMNS[:2], *_axes(cells), *COLUMNS[2:]])
+    return _table(parts, [*COLUMNS[:2], *_axes(cells), *COLUMNS[2:]])
 
 
-def _table(records: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
-    """Make a table of records, in a quarter of the memory that a list of them takes; these columns without any."""
+def _place(cell: Cell) -> dict[str, str]:
+    """Return what the columns before the stage say of a cell."""
+    return {**dict(zip(COLUMNS[:2], cell.key, strict=False)), **cell.point.texts}
+
+
+def _table(parts: Iterable[Mapping[str, list[Any]]], columns: Sequence[str]) -> pd.DataFrame:
+    """Put parts, a list a column, below each other, with NaN for a column that one lacks; these columns without any."""
+    tables: list[pd.DataFrame] = []
     lists: dict[str, list[Any]] = {}
     count = 0
-    for count, record in enumerate(records, 1):
-        for name in record:
-            lists.setdefault(name, [nan] * (count - 1))
+    for part in parts:
+        size = len(part[COLUMNS[0]])
+        for name in part:
+            if name not in lists:
+                lists[name] = [nan] * count
         for name, values in lists.items():
-            values.append(record.get(name, nan))
-    return pd.DataFrame(lists) if count else pd.DataFrame(columns=list(columns))
+            values += part.get(name) or [nan] * size
+        count += size
+        if count >= _AS_LISTS:
+            tables.append(pd.DataFrame(lists))
+            lists, count = {}, 0
+    if count or not tables:
+        tables.append(pd.DataFrame(lists) if count else pd.DataFrame(columns=list(columns)))
+    return tables[0] if len(tables) == 1 else pd.concat(tables, ignore_index=True).infer_objects()
 
 
 def final_frame(cells: Sequence[Cell], store: Store) -> pd.DataFrame:
@@ -87,12 +110,7 @@ def final_frame(cells: Sequence[Cell], store: Store) -> pd.DataFrame:
 def points_frame(cells: Sequence[Cell], store: Store) -> pd.DataFrame:
     """Return the scores at recorded counts as a table, one row a score."""
     records: list[dict[str, Any]] = [
-        {
-            **dict(zip(("dataset", "entry"), cell.key, strict=False)),
-            **cell.point.texts,
-            "split": split,
-            **reading._asdict(),
-        }
+        {**_place(cell), "split": split, **reading._asdict()}
         for cell in cells
         for split, reading in store.readings(cell.key)
     ]

@@ -36,8 +36,8 @@ def bands(cells: Sequence[Cell], store: Store) -> list[CredibleBand]:
     """
     found: list[CredibleBand] = []
     for cell in cells:
-        row = next((row for row in store.rows("final", cell.key) if row.artefact), None)
-        if row is not None and _one_input(cell):
+        if any(artefact for *_, artefact in store.artefacts(cell.key)) and _one_input(cell):
+            row = next(row for row in store.rows("final", cell.key) if row.artefact)
             posterior, buffers = artefacts.read(store.posteriors, str(row.artefact))
             seen = evaluation(cell, row.split, as_type(posterior, torch.float32), buffers, row.hyper)
             if (exact := _sampled(cell, row.split)) and not any(band.dataset == str(cell.dataset) for band in found):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from bdl.reports.axes import at
+from bdl.reports.axes import by_cell
 from bdl.spec import Benchmark
 from bdl.spec.search import Search
 from bdl.spec.tables import Note
@@ -24,11 +24,13 @@ def bound_notes(benchmark: Benchmark, rows: pd.DataFrame) -> list[Note]:
     rows
         Final rows, with the chosen settings as ``hyper_<name>``.
     """
+    hyper = [name for name in rows.columns if str(name).startswith("hyper_")]
+    groups = by_cell(rows[["dataset", "entry", *benchmark.axes, *hyper]], benchmark.axes)
     found: dict[tuple[str, str], list[str]] = {}
     for dataset, entry, point in benchmark.cells:
         search = benchmark.at(point).entries[entry].on(dataset).search
-        own = at(rows[(rows["dataset"] == dataset) & (rows["entry"] == entry)], point.texts)
-        if search is not None and len(own):
+        own = groups.get((dataset, entry, *point.texts.values()))
+        if search is not None and own is not None:
             found.setdefault((dataset, entry), []).extend(_bounds(search, own))
     return [
         Note(dataset=dataset, entry=entry, text=f"The search ended on a bound of its space: {', '.join(texts)}.")

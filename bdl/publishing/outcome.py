@@ -37,7 +37,7 @@ from bdl.reports.drawing import remarked
 from bdl.reports.elsewhere import elsewhere_sections
 from bdl.reports.layout import Section
 from bdl.reports.render import SECTIONS, markdown, with_sections
-from bdl.spec import Benchmark, Variant
+from bdl.spec import Benchmark, Variant, differences
 from bdl.store.anew import mended
 from bdl.store.folder import folder
 from bdl.store.store import Store
@@ -61,7 +61,7 @@ def narrowed(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:
 
     A metric is had, too, where the rows say why it could not be computed.
     """
-    present = {name: set(rows[name]) for name in ("dataset", "entry")}
+    present = {name: set(rows[name].unique()) for name in ("dataset", "entry")}
     selected = benchmark.select(
         [name for name in benchmark.datasets if name in present["dataset"]],
         [name for name in benchmark.entries if name in present["entry"]],
@@ -102,7 +102,7 @@ def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> 
     publish_info(sampled(cells), place)
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
-    drawn = draw(found, pictures(cells, store), place)
+    drawn = draw(found, gathered(found, pictures(cells, store)), place)
     if len(of_whole_sets(cells, store)) == len(cells):
         for path in (place / "figures").glob(f"{benchmark.name}-*.*"):
             if path not in drawn and path.suffix in (".png", ".pdf"):
@@ -117,7 +117,7 @@ def _digest(
 ) -> str:
     """Digest (SHA-256, hex) what tables and figures are made of, and by which code."""
     lasting = {name: value for name, value in origin.items() if name not in ("written", "command_wall_minutes")}
-    kept = [row.artefact for cell in cells for row in store.rows("final", cell.key)]
+    kept = [artefact for cell in cells for *_, artefact in store.artefacts(cell.key)]
     content = [lasting, [sha256(path.read_bytes()).hexdigest() for path in rows], [*texts.values()], kept]
     return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -201,40 +201,41 @@ def redraw(asked: Variant, results: Path, place: Path | None = None) -> list[Pat
     InputError
         If no fit is finished, or as `load_results` says.
     """
-    return draw_again(load_results(asked, results), asked, results, place or folder(results, asked))
+    found = load_results(asked, results)
+    return draw(found, shown_again(found, asked, results), place or folder(results, asked))
 
 
-def draw_again(found: LoadedResults, asked: Variant, results: Path, place: Path) -> list[Path]:
-    """Draw the figures of results that are loaded; the rest as in `redraw`."""
+def shown_again(found: LoadedResults, asked: Variant, results: Path) -> Shown:
+    """Gather what the figures of an earlier run show, once it is loaded; errors as in `redraw`."""
     if found.rows.empty:
         raise InputError(f"no fit of {found.benchmark.name} is finished; go on with: {asked.command('run', results)}")
     with mended(asked if found.place == folder(results, asked) else asked.whole, results):
-        shown = stored_pictures(found, asked)
-    return draw(found, shown, place)
+        kept = stored_pictures(found, asked)
+    return gathered(found, kept)
 
 
 def stored_pictures(found: LoadedResults, asked: Variant) -> Pictures:
     """Gather what figures show of posteriors, if the store of the rows is there and is of them."""
     with ResultsFolder(found.place, asked, latest=True) as here:
         # an interrupted run may have begun it for other rows than the published ones
-        if here.store is None or here.made.benchmark != found.benchmark:
+        if here.store is None or differences(here.made.benchmark, found.benchmark):
             return Pictures()
         return pictures(here.cells, here.store)
 
 
-def draw(found: LoadedResults, shown: Pictures, place: Path) -> list[Path]:
-    """Draw every figure of a benchmark into ``figures`` of its folder, of what has rows."""
+def draw(found: LoadedResults, shown: Shown, place: Path) -> list[Path]:
+    """Draw every figure of results into ``figures`` of a folder."""
     with remarked(found.remark):
-        return draw_figures(gathered(found, shown), place / "figures")
+        return draw_figures(shown, place / "figures")
 
 
-def gathered(found: LoadedResults, shown: Pictures) -> Shown:
+def gathered(found: LoadedResults, kept: Pictures) -> Shown:
     """Gather what the figures of results show, of what has rows."""
     present = narrowed(found.benchmark, found.rows)
-    differences = paired_differences(present, found.rows, overlaps(present) if present.baseline else {})
+    pairs = paired_differences(present, found.rows, recorded_overlaps(found.place, present) if present.baseline else {})
     points = curves(present, found.points)
-    content = (present, compared(found), differences, points, boxes(present, found.rows))
-    return Shown(*content, shown.pairs, shown.bands)
+    content = (present, compared(found), pairs, points, boxes(present, found.rows))
+    return Shown(*content, kept.pairs, kept.bands)
 
 
 def mirror_run(found: LoadedResults, store: Store, uri: str, results: Path, artifacts: Sequence[Path]) -> int:

@@ -50,7 +50,9 @@ def recorded_overlaps(place: Path, benchmark: Benchmark) -> dict[str, float]:
     """
     with ResultsFolder(place) as here:
         known: dict[str, float] | None = here.provenance.get("overlap")
-    return overlaps(benchmark) if known is None else known
+        cells = here.provenance.get("fit_hashes", {})
+    covered = {label.partition("/")[0] for label in cells}
+    return overlaps(benchmark) if known is None or not {*map(str, benchmark.datasets)} <= covered else known
 
 
 def _overlap(cell: Cell) -> float:

@@ -33,7 +33,7 @@ def of_whole_sets(cells: Sequence[Cell], store: Store) -> list[Cell]:
     lacking = {
         cell.dataset
         for cell in cells
-        if any(row.status == "ok" and not row.artefact for row in store.rows("final", cell.key))
+        if any(status == "ok" and not artefact for _, status, artefact in store.artefacts(cell.key))
     }
     return [cell for cell in cells if cell.dataset not in lacking]
 
@@ -42,10 +42,10 @@ def posteriors(cells: Sequence[Cell], store: Store) -> list[Gaussians]:
     """Pair the stored posterior of each cell's first successful split with its reference, where it has one."""
     found = []
     for cell in (cell for cell in cells if cell.benchmark.measures_distances):
-        kept = [row for row in store.rows("final", cell.key) if row.artefact]
-        reference = truth(cell, kept[0].split) if kept and not known_as_functions(cell) else None
+        kept = [(split, artefact) for split, _, artefact in store.artefacts(cell.key) if artefact]
+        reference = truth(cell, kept[0][0]) if kept and not known_as_functions(cell) else None
         if reference is not None:
-            posterior, _ = artefacts.read(store.posteriors, str(kept[0].artefact))
+            posterior, _ = artefacts.read(store.posteriors, kept[0][1])
             moments = [part.double().numpy() for part in (posterior.mean(), posterior.covariance())]
             known = reference.mean.numpy(), reference.covariance.numpy()
             density = _on_arrays(reference.log_density)

@@ -1,7 +1,7 @@
 """The axes of a sweep, whose values stand in result columns as canonical JSON."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,11 +19,9 @@ Values = Mapping[str, str]
 """Path of each axis to the JSON of its value; empty without a sweep."""
 
 
-def at(rows: "pd.DataFrame", values: Values) -> "pd.DataFrame":
-    """Select the rows of one point of a sweep."""
-    for path, text in values.items():
-        rows = rows[rows[path] == text]
-    return rows
+def by_cell(rows: "pd.DataFrame", axes: Sequence[str]) -> "dict[tuple[Hashable, ...], pd.DataFrame]":
+    """Group rows by data set, entry and the values of the axes, which together are the keys."""
+    return dict(list(rows.groupby(["dataset", "entry", *axes], sort=False)))
 
 
 def short(text: str) -> str:

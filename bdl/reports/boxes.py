@@ -8,6 +8,7 @@ import numpy as np
 
 from bdl.metrics import info
 from bdl.reports import drawing
+from bdl.reports.axes import by_cell
 from bdl.reports.layout import heading, measure, repeats
 from bdl.reports.papers import paper_values
 from bdl.reports.scores import entry_rows
@@ -36,11 +37,11 @@ def boxes(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[Box]:
     """Gather the scores of predictions, where fits are repeats on one split; `rows` are final ones."""
     if benchmark.axes or benchmark.preparation.split == "published":
         return []
-    found = []
+    found, groups = [], by_cell(rows, ())
     for metric in (name for name in benchmark.metrics if info(name).kind == "predictive"):
         for dataset, entry in benchmark.pairs:
-            own = rows[(rows["dataset"] == dataset) & (rows["entry"] == entry) & (rows["status"] == "ok")]
-            values = own[metric].to_numpy(dtype=float)
+            own = groups.get((dataset, entry), rows[:0])
+            values = own[metric][own["status"] == "ok"].to_numpy(dtype=float)
             values = values[np.isfinite(values)]
             if values.size >= FEWEST:
                 found.append(Box(str(dataset), entry, str(metric), values))

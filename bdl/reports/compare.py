@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bdl.metrics import MetricInfo, info
-from bdl.reports.axes import at
+from bdl.reports.axes import by_cell
 from bdl.reports.papers import Key, PaperValue, paper_values
 from bdl.reports.statistics import STATISTICS, Values
 from bdl.reports.verdicts import NO_PARAMETERS, SURVIVORS, Judgement, Ours, judge
@@ -144,9 +144,9 @@ def compare(benchmark: "Benchmark", rows: "pd.DataFrame", *, protocol: bool = Tr
         columns=["dataset", "entry", *benchmark.axes, "split", "status", "reason", KEPT, *benchmark.metrics, *sampled]
     )
     alone = _lone_splits(printed)
-    cells, groups = [], dict(list(rows.groupby(["dataset", "entry"])))
+    cells, groups = [], by_cell(rows, benchmark.axes)
     for (dataset, entry, point), metric in product(benchmark.cells, benchmark.metrics):
-        trials = at(groups.get((dataset, entry), rows[:0]), point.texts)
+        trials = groups.get((dataset, entry, *point.texts.values()), rows[:0])
         for statistic in STATISTICS:
             place = (dataset, entry, metric, statistic)
             paper = printed.get(place)

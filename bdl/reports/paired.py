@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bdl.metrics import MetricInfo, info
-from bdl.reports.axes import at
+from bdl.reports.axes import by_cell
 from bdl.reports.statistics import Values, mean_se
 from bdl.reports.verdicts import FEWEST, reach
 
@@ -92,10 +92,13 @@ def paired_differences(
     against = {dataset for dataset, entry, _ in benchmark.cells if entry == benchmark.baseline}
     cells = [cell for cell in benchmark.cells if cell[0] in against and cell[1] != benchmark.baseline]
     rows = rows.reindex(columns=["dataset", "entry", *benchmark.axes, "split", "status", *metrics])
-    found = []
+    groups = {key: own.set_index("split") for key, own in by_cell(rows, benchmark.axes).items()}
+    found, none = [], rows[:0].set_index("split")
     for metric, (dataset, entry, point) in product(metrics, cells):
-        here = at(rows[rows["dataset"] == dataset], point.texts).set_index("split")
-        ours, theirs = (scores(here[here["entry"] == name], metric) for name in (entry, benchmark.baseline))
+        texts = point.texts.values()
+        ours, theirs = (
+            scores(groups.get((dataset, str(name), *texts), none), metric) for name in (entry, benchmark.baseline)
+        )
         place = PairedDifference(dataset, entry, metric, 0, point=dict(point.texts))
         found.append(paired(place, ours, theirs, overlap.get(dataset, 0.0)))
     return found

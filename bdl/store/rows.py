@@ -1,5 +1,6 @@
 """What a run keeps of each trial."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -78,7 +79,7 @@ class Row:
     @property
     def problem(self) -> str | None:
         """Why it failed, or which scores of a fit that did not could not be computed, and why; None if all is well."""
-        return self.reason or REFUSALS.join(f"{metric}: {why}" for metric, why in self.refused.items()) or None
+        return self.reason or told(self.refused)
 
     @property
     def imported(self) -> bool:
@@ -89,6 +90,11 @@ class Row:
     def cell(self) -> CellKey:
         """The cell that it belongs to."""
         return self.dataset, self.entry, self.point
+
+
+def told(refused: Mapping[str, str]) -> str | None:
+    """Write why scores could not be computed, by metric; None if all could."""
+    return REFUSALS.join(f"{metric}: {why}" for metric, why in refused.items()) or None
 
 
 class Outcome(NamedTuple):

@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from bdl.errors import InputError
 from bdl.store import artefacts
+from bdl.store.columns import AT_A_TIME, Columns
 from bdl.store.rows import CellKey, Outcome, Reading, Row, Stage
 
 _CELL = ("dataset", "entry", "point")
@@ -162,10 +163,7 @@ class Store:
         for *key, metric, value, code in self._select(query, own):
             metrics.setdefault(tuple(key), {})[metric] = value
             codes.setdefault(tuple(key), {})[metric] = code
-        refused: dict[tuple[int, int, int], dict[str, str]] = {}
-        query = f"SELECT split, trial, fold, metric, reason FROM refusals {where} ORDER BY rowid"
-        for *key, metric, reason in self._select(query, own):
-            refused.setdefault(tuple(key), {})[metric] = reason
+        refused = self._refused(where, own)
         query = f"SELECT split, trial, fold, status, body, artefact FROM fits {where} ORDER BY split, trial, fold"
         return [
             Row(
@@ -179,6 +177,25 @@ class Store:
             for split, trial, fold, status, body, artefact in self._select(query, own)
             for key in ((split, trial, fold),)
         ]
+
+    def columns(self, stage: Stage, cell: CellKey, *, problems: bool = False) -> Iterator[Columns]:
+        """Read a cell's rows of one stage by column, some thousands at a time, as `rows`; or those with a `problem`."""
+        where, own = f"WHERE stage = ? AND {_where(_CELL)}", (stage, *cell)
+        query = f"SELECT metric FROM scores {where} GROUP BY metric ORDER BY MIN(rowid)"
+        metrics = [metric for (metric,) in self._select(query, own)]
+        values = "".join(f", (SELECT value FROM scores WHERE {_same('scores')} AND metric = ?)" for _ in metrics)
+        some = f"AND (status != 'ok' OR EXISTS (SELECT 1 FROM refusals WHERE {_same('refusals')}))" if problems else ""
+        refused = self._refused(where, own)
+        query = f"SELECT split, trial, fold, status, body{values} FROM fits {where} {some} ORDER BY split, trial, fold"
+        with self._explained():
+            found = self._db.execute(query, (*metrics, *own))
+            while rows := found.fetchmany(AT_A_TIME):
+                yield Columns.of(rows, metrics, refused)
+
+    def artefacts(self, cell: CellKey) -> list[tuple[int, str, str | None]]:
+        """List the split, the status and the artefact of a cell's final rows, in the order of splits."""
+        query = f"SELECT split, status, artefact FROM fits WHERE stage = 'final' AND {_where(_CELL)} ORDER BY split"
+        return self._select(query, cell)
 
     def splits(self, cell: CellKey) -> tuple[int, ...]:
         """Return the splits of a cell that have final rows, in their order."""
@@ -196,6 +213,14 @@ class Store:
             (split, Reading(axis, at, metric, nan if value is None else value))
             for split, axis, at, metric, value in found
         ]
+
+    def _refused(self, where: str, own: Sequence[Any]) -> dict[tuple[int, int, int], dict[str, str]]:
+        """Read why scores could not be computed, by split, trial and fold."""
+        found: dict[tuple[int, int, int], dict[str, str]] = {}
+        query = f"SELECT split, trial, fold, metric, reason FROM refusals {where} ORDER BY rowid"
+        for split, trial, fold, metric, reason in self._select(query, own):
+            found.setdefault((split, trial, fold), {})[metric] = reason
+        return found
 
     def _check_format(self) -> None:
         (found,) = self._db.execute("PRAGMA user_version").fetchone()
@@ -246,6 +271,11 @@ class Store:
 
 def _where(names: Iterable[str]) -> str:
     return " AND ".join(f"{name} = ?" for name in names)
+
+
+def _same(table: str) -> str:
+    """Pick the rows of another table that belong to one of `fits`."""
+    return " AND ".join(f"{table}.{name} = fits.{name}" for name in _KEY)
 
 
 def _key(row: Row) -> tuple[Any, ...]:

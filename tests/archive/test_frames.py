@@ -116,3 +116,14 @@ def test_what_is_published_reads_as_what_is_stored(tmp_path, overrides):
         pd.testing.assert_frame_equal(ours[shared], theirs[shared].reset_index(drop=True), check_dtype=False)
     (place / "points.parquet").unlink()
     assert len(found(asked, tmp_path)[1]) == 0
+
+
+def test_a_long_table_is_that_of_its_rows_whatever_its_parts(store, monkeypatch):
+    (cell,) = cells("splits=9")
+    rows = [final(cell, split, {"nmll": split / 3} | ({"rmse": 1.0} if split > 4 else {})) for split in range(9)]
+    rows[7] = final(cell, 7, {}, status="failed", reason="diverged", hyper={})
+    store.append([Outcome(row) for row in rows])
+    whole = final_frame([cell], store)
+    monkeypatch.setattr("bdl.store.store.AT_A_TIME", 2)
+    monkeypatch.setattr("bdl.archive.frames._AS_LISTS", 4)
+    pd.testing.assert_frame_equal(final_frame([cell], store), whole)

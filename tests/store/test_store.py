@@ -204,3 +204,54 @@ def test_a_store_of_another_version_is_refused(tmp_path):
         db.execute("CREATE TABLE trials (row TEXT)")
     with pytest.raises(InputError, match="another version of bdl-bench; move it away"):
         Store(tmp_path / "store.sqlite")
+
+
+def columns(store, stage, **how):
+    """Put the parts together as rows without codes and artefacts."""
+    found = []
+    for own in store.columns(stage, CELL, **how):
+        for at, key in enumerate(zip(own.split, own.trial, own.fold, strict=True)):
+            apart = [{name: values[at] for name, values in one.items()} for one in own[6:]]
+            found.append((key, own.status[at], own.reason[at], own.seconds[at], *apart))
+    return found
+
+
+def test_columns_are_the_rows(store, monkeypatch):
+    """In parts, too, and where rows have different names."""
+    refused = make_row(2, metrics={"nmll": 2.0, "rmse": None}, refused={"rmse": "too few"})
+    failed = make_row(1, status="failed", reason="diverged", metrics={}, hyper={}, details={"traceback": "long"})
+    rows = [make_row(0), failed, refused, make_row(3, metrics={"extra": 0.1 + 0.2})]
+    append(store, *rows[::-1], make_row(0, "search", 1, 2))
+    nothing = dict.fromkeys(["extra", "rmse", "nmll"], np.nan)
+    told = [
+        (
+            *((row.split, 0, 0), row.status, row.problem, 0.25),
+            *(row.hyper, nothing | {name: np.nan if own is None else own for name, own in row.metrics.items()}),
+            row.details,
+        )
+        for row in rows
+    ]
+    for size in (1, 3, 500):
+        monkeypatch.setattr("bdl.store.store.AT_A_TIME", size)
+        for (*have, hyper, metrics, details), (*want, hyper_, metrics_, details_) in zip(
+            columns(store, "final"), told, strict=True
+        ):
+            assert have == want
+            np.testing.assert_equal(metrics, metrics_)
+            assert {name: own for name, own in hyper.items() if own == own} == hyper_
+            assert {name: own for name, own in details.items() if own == own} == details_
+    assert [key for key, *_ in columns(store, "search")] == [(0, 1, 2)]
+
+
+def test_columns_of_problems_alone(store):
+    append(store, make_row(0), make_row(1, status="failed", reason="diverged"), make_row(2, refused={"rmse": "few"}))
+    assert [(key[0], why) for key, _, why, *_ in columns(store, "final", problems=True)] == [
+        (1, "diverged"),
+        (2, "rmse: few"),
+    ]
+
+
+def test_artefacts_are_those_of_the_rows(store):
+    store.append([Outcome(make_row(1), posterior=b"content"), Outcome(make_row(0, status="failed", reason="no"))])
+    assert store.artefacts(CELL) == [(row.split, row.status, row.artefact) for row in store.rows("final", CELL)]
+    assert [bool(artefact) for *_, artefact in store.artefacts(CELL)] == [False, True]

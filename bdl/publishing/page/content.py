@@ -9,15 +9,13 @@ import yaml
 
 from bdl.archive.folder import ResultsFolder
 from bdl.archive.loading import LoadedResults
-from bdl.errors import InputError
 from bdl.metrics import info
-from bdl.publishing.outcome import compared, narrowed
-from bdl.publishing.overlap import recorded_overlaps
 from bdl.reports import Cell
 from bdl.reports.figures import KINDS, heading_of
 from bdl.reports.layout import Section
-from bdl.reports.paired import paired_differences
+from bdl.reports.paired import PairedDifference
 from bdl.reports.paired_tables import paired_sections, tally
+from bdl.spec import Benchmark
 from bdl.spec.splits import listed
 
 
@@ -26,14 +24,9 @@ def verdicts(cells: Sequence[Cell]) -> Counter[str]:
     return Counter(cell.verdict for cell in cells if info(cell.metric).direction != "ratio")
 
 
-def comparison(found: LoadedResults) -> list[Cell]:
-    """Compare what has rows with the printed values."""
-    return compared(found)
-
-
-def part(found: LoadedResults) -> dict[str, str]:
-    """Name the data sets, entries and splits that have rows, for people."""
-    benchmark, have = narrowed(found.benchmark, found.rows), set(found.rows["split"])
+def part(benchmark: Benchmark, rows: pd.DataFrame) -> dict[str, str]:
+    """Name the data sets and entries of a benchmark, and the splits that have rows, for people."""
+    have = set(rows["split"].unique())
     total = max(len(benchmark.splits_of(dataset)) for dataset in benchmark.datasets)
     return {
         "Data sets": ", ".join(benchmark.datasets),
@@ -42,15 +35,8 @@ def part(found: LoadedResults) -> dict[str, str]:
     }
 
 
-def paired(found: LoadedResults) -> list[Section]:
-    """Lay out the differences from the baseline and who wins how often; nothing without a baseline or its data."""
-    benchmark = narrowed(found.benchmark, found.rows)
-    if benchmark.baseline is None:
-        return []
-    try:
-        differences = paired_differences(benchmark, found.rows, recorded_overlaps(found.place, benchmark))
-    except InputError:  # data that are not on this machine
-        return []
+def paired(benchmark: Benchmark, differences: Sequence[PairedDifference]) -> list[Section]:
+    """Lay out the differences from the baseline and who wins how often; nothing without a pair."""
     if not any(difference.n for difference in differences):
         return []
     return [tally(benchmark, differences), *paired_sections(benchmark, differences)]
@@ -65,10 +51,10 @@ def pictures(places: Sequence[Path], benchmark: str) -> dict[str, list[Path]]:
     return {kind.heading: groups[kind.heading] for kind in KINDS if kind.heading in groups}
 
 
-def every_row(found: LoadedResults) -> pd.DataFrame:
-    """Read the rows of the search as well."""
+def problems(found: LoadedResults) -> pd.DataFrame:
+    """Read what failed, folds of the search as well."""
     with ResultsFolder(found.place, found.made) as here:
-        return here.rows()
+        return here.problems
 
 
 def failures(rows: pd.DataFrame) -> Section | None:

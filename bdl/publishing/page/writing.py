@@ -11,8 +11,9 @@ from typing import Any
 from bdl.archive.loading import LoadedResults, load_results
 from bdl.errors import InputError
 from bdl.publishing.errata import errata
-from bdl.publishing.outcome import claimed, draw_again
+from bdl.publishing.outcome import claimed, draw, shown_again
 from bdl.publishing.page import content
+from bdl.reports import Shown
 from bdl.reports.claims import claim_sections
 from bdl.reports.elsewhere import elsewhere_sections
 from bdl.reports.layout import UNPRINTED, below, sections, shown
@@ -51,8 +52,9 @@ def write_page(asked: Variant, results: Path, target: Path | None = None) -> Pat
     found, place = load_results(asked, results), folder(results, asked)
     path = target or place / "report.html"
     with TemporaryDirectory() as drawn:
-        draw_again(found, asked, results, Path(drawn))  # refused if no fit is finished
-        page = _page(_filled(found, [Path(drawn), place]))
+        seen = shown_again(found, asked, results)  # refused if no fit is finished
+        draw(found, seen, Path(drawn))
+        page = _page(_filled(found, seen, [Path(drawn), place]))
     try:
         if target is None:
             place.mkdir(parents=True, exist_ok=True)  # that of a part of the whole may not be there
@@ -62,13 +64,13 @@ def write_page(asked: Variant, results: Path, target: Path | None = None) -> Pat
     return path
 
 
-def _filled(found: LoadedResults, places: Sequence[Path]) -> dict[str, Any]:
+def _filled(found: LoadedResults, seen: Shown, places: Sequence[Path]) -> dict[str, Any]:
     """Return what the template names: results, and the figures of folders."""
-    cells, rows, benchmark = content.comparison(found), content.every_row(found), found.benchmark
+    cells, benchmark = seen.cells, found.benchmark
     pictures = content.pictures(places, benchmark.name)
     return {
         "benchmark": benchmark,
-        "part": content.part(found),
+        "part": content.part(seen.benchmark, found.rows),
         "remark": found.banner,
         "command": f"bdl-bench run {found.made.asked}",
         "counts": content.verdicts(cells),
@@ -76,9 +78,9 @@ def _filled(found: LoadedResults, places: Sequence[Path]) -> dict[str, Any]:
         "notes": below(cells),
         "claims": claim_sections(benchmark, claimed(found)),
         "elsewhere": elsewhere_sections(benchmark, cells),
-        "paired": content.paired(found),
+        "paired": content.paired(seen.benchmark, seen.differences),
         "pictures": {kind: [(path.stem, *_embedded(path)) for path in own] for kind, own in pictures.items()},
-        "failures": content.failures(rows),
+        "failures": content.failures(content.problems(found)),
         "hypers": content.hypers(found.rows, benchmark.axes),
         "provenance": content.provenance(found.place),
         "errata": _html(errata(paper.paper for paper in benchmark.papers)),
