@@ -1,10 +1,11 @@
 """Comparative claims of the papers, judged by our rows."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bdl.reports.axes import at, named, short
+from bdl.reports.axes import by_cell, named, short
 from bdl.reports.layout import Section, measure, quantity
 from bdl.reports.paired import PairedDifference, paired, scores
 from bdl.reports.verdicts import FEWEST
@@ -97,38 +98,33 @@ def judged_claims(benchmark: "Benchmark", rows: "pd.DataFrame", overlap: Mapping
         In the order of the file; claims of which no split has both sides are left out.
     """
     rows = rows.reindex(columns=list(dict.fromkeys((*rows.columns, *benchmark.axes))))
-    found = (Judged(claim, tuple(_findings(claim, benchmark, rows, overlap))) for claim in benchmark.claims)
+    groups = {key: own.set_index("split") for key, own in by_cell(rows, benchmark.axes).items()}
+    found = (Judged(claim, tuple(_findings(claim, benchmark, groups, overlap))) for claim in benchmark.claims)
     return [each for each in found if each.findings]
 
 
 def _findings(
-    claim: "Claim", benchmark: "Benchmark", rows: "pd.DataFrame", overlap: Mapping[str, float]
-) -> list[Finding]:
-    first, second = claim.sides()
-    fixed = {*first[1], *second[1]}
-    open_axes = [axis for axis in benchmark.axes if axis not in fixed]
+    claim: "Claim",
+    benchmark: "Benchmark",
+    groups: "Mapping[tuple[Hashable, ...], pd.DataFrame]",
+    overlap: Mapping[str, float],
+) -> Iterator[Finding]:
+    """Yield what rows by data set, entry and values of the axes say, where a split has both sides."""
+    sides = claim.sides()
+    open_axes = [axis for axis in benchmark.axes if axis not in {*sides[0][1], *sides[1][1]}]
     places = dict.fromkeys(tuple(point.texts[axis] for axis in open_axes) for point in benchmark.points)
-    found = []
-    for dataset in claim.datasets or benchmark.datasets:
-        own = rows[rows["dataset"] == dataset]
-        for texts in places:
-            place = dict(zip(open_axes, texts, strict=True))
-            less, than = (_side(own, side, place) for side in (first, second))
-            both = less.notna() & than.reindex(less.index).notna()
-            if both.any():
-                key = PairedDifference(str(dataset), claim.less.entry, first[2], 0, point=place)
-                means = less[both].mean(), than[less.index[both]].mean()
-                found.append(Finding(*means, paired(key, less, claim.times * than, overlap.get(dataset, 0.0))))
-    return found
-
-
-def _side(
-    rows: "pd.DataFrame", side: tuple[str, Mapping[str, Any], str], place: Mapping[str, str]
-) -> "pd.Series[float]":
-    """Return the scores of one side by split; empty where the rows lack its metric."""
-    entry, values, metric = side
-    own = at(rows[rows["entry"] == entry], {**place, **{path: canonical(value) for path, value in values.items()}})
-    return scores(own.set_index("split").reindex(columns=["status", metric]), metric)
+    for dataset, texts in product(map(str, claim.datasets or benchmark.datasets), places):
+        place = dict(zip(open_axes, texts, strict=True))
+        values = []
+        for entry, given, metric in sides:
+            point = {**place, **{path: canonical(value) for path, value in given.items()}}
+            own = groups.get((dataset, entry, *(point[axis] for axis in benchmark.axes)))
+            if own is not None and metric in own:
+                values.append(scores(own, metric))
+        if len(values) == 2 and (both := values[0].dropna().index.intersection(values[1].dropna().index)).size:
+            key = PairedDifference(dataset, claim.less.entry, sides[0][2], 0, point=place)
+            difference = paired(key, values[0], claim.times * values[1], overlap.get(dataset, 0.0))
+            yield Finding(float(values[0][both].mean()), float(values[1][both].mean()), difference)
 
 
 def claim_sections(benchmark: "Benchmark", found: Sequence[Judged]) -> list[Section]:
