@@ -7,10 +7,11 @@ from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
 from bdl.errors import InputError
 from bdl.metrics.predictions import Draws, Predictions, outputs, predict, tensors_of
-from bdl.metrics.targets import Examples, answer, restored
+from bdl.metrics.targets import Examples, answer, at_outputs, restored, targets
 from bdl.models.problem import Problem
 from bdl.posteriors import Empirical, FullGaussian
 from bdl.posteriors.base import Posterior
@@ -111,6 +112,20 @@ class Evaluation:
         """
         found = self.predicted or self.predict(self.tested, Draws(self.samples, self.key))
         return as_type(found, torch.float64, _CPU)
+
+    @cached_property
+    def components(self) -> Distribution:
+        """Distributions of the test targets under each of the samples that `predictions` averages, on the CPU: (S, n).
+
+        Raises
+        ------
+        InputError
+            As from `predictions`.
+        """
+        problem, hyper = self.model, tensors_of(self.hyper)
+        if is_predictive(self.posterior):
+            return targets(problem, answer(problem, self.posterior, self.tested), self.tested, hyper)
+        return at_outputs(problem, self.outputs(self.tested, Draws(self.samples, self.key)), hyper)
 
     def at(self, where: At) -> "Evaluation":
         """Return what a score is to look at: this evaluation, or that of the posterior's mean alone."""
