@@ -32,12 +32,13 @@ def mixtures(name: str, evaluation: Evaluation) -> Normal:
 
 def below(law: Normal, y: Tensor) -> Tensor:
     """Compute the predictive probability below each target, its probability integral transform: (n,) -> (n,)."""
-    return law.cdf(y).mean(0)
+    found: Tensor = law.cdf(y)  # type: ignore[no-untyped-call]
+    return found.mean(0)
 
 
 def quantile(law: Normal, p: float) -> Tensor:
     """Find where the distribution function of each row is p, by halving: (n,), in the targets' unit."""
-    own = law.icdf(torch.tensor(p, dtype=torch.float64))
+    own: Tensor = law.icdf(torch.tensor(p, dtype=torch.float64))  # type: ignore[no-untyped-call]
     low, high = own.amin(0), own.amax(0)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2

@@ -1,6 +1,7 @@
 """Scores of mixtures of normals against scoringrules, scipy, quadrature and closed forms."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -123,7 +124,7 @@ def test_distance_of_transforms_is_the_area_between_distribution_functions(n):
 
     kinks = np.unique(np.concatenate([[0, 1], u, np.arange(n) / n]))
     # linear between kinks: the value in the middle counts
-    area = sum((b - a) * gap((a + b) / 2) for a, b in zip(kinks[:-1], kinks[1:], strict=True))
+    area = sum((b - a) * gap((a + b) / 2) for a, b in pairwise(kinks))
     assert score("pit_distance", at_transforms(u)) == pytest.approx(area, rel=1e-10)
 
 
@@ -151,5 +152,7 @@ def test_components_are_those_of_the_predictions():
 def test_other_distributions_are_refused(name):
     rows, answer = examples(torch.zeros(3, 1), torch.ones(3)), Outputs(torch.zeros(2, 3, 1, dtype=torch.float64))
     evaluation = fit(lambda x: answer, Problem(Linear(), Bernoulli(), 1, 1), test=lambda: rows)
-    with pytest.raises(InputError, match=f"{name}: the likelihood predicts Bernoulli, not Normal: leave the metric out"):
+    with pytest.raises(
+        InputError, match=f"{name}: the likelihood predicts Bernoulli, not Normal: leave the metric out"
+    ):
         score(name, evaluation)
