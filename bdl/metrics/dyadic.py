@@ -39,7 +39,7 @@ class DyadicNll:
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
         rows = evaluation.tested
-        densities = evaluation.components.log_prob(rows.y.double())[:, _order(rows)]
+        densities = evaluation.components.log_prob(rows.y.double().unsqueeze(-1)).T[:, _order(rows)]
         first, second, count = self._drawn(len(rows.y))
         joint = densities[:, first] * count + densities[:, second] * (self.rows - count)
         return float(math.log(len(joint)) - joint.logsumexp(0).mean()) / self.rows

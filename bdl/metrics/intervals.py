@@ -5,10 +5,11 @@ from typing import Annotated, ClassVar
 
 import torch
 from annotated_types import Gt, Lt
+from torch import Tensor
 
 from bdl.metrics.base import MetricInfo
 from bdl.metrics.evaluation import Evaluation
-from bdl.metrics.mixtures import below, crps, mixtures, quantile
+from bdl.metrics.mixtures import Mixture, crps, normals
 
 Level = Annotated[float, Gt(0), Lt(1)]
 
@@ -25,7 +26,7 @@ class Crps:
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
-        return float(crps(mixtures("crps", evaluation), evaluation.tested.y).mean())
+        return float(crps(normals("crps", evaluation), evaluation.tested.y).mean())
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Coverage:
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
-        inside = (2 * below(mixtures("coverage", evaluation), evaluation.tested.y) - 1).abs() <= self.level
+        inside = (2 * _transforms("coverage", evaluation) - 1).abs() <= self.level
         return float(inside.double().mean())
 
 
@@ -66,8 +67,9 @@ class IntervalWidth:
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
-        law, tail = mixtures("interval_width", evaluation), (1 - self.level) / 2
-        return float((quantile(law, 1 - tail) - quantile(law, tail)).mean())
+        law = Mixture.of(normals("interval_width", evaluation))
+        low, high = (law.icdf(torch.tensor((1 + side * self.level) / 2, dtype=torch.float64)) for side in (-1, 1))
+        return float((high - low).mean())
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,13 @@ class PitDistance:
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
-        found = below(mixtures("pit_distance", evaluation), evaluation.tested.y).sort().values
+        found = _transforms("pit_distance", evaluation).sort().values
         ends = torch.arange(len(found) + 1, dtype=torch.float64) / len(found)
         areas = [(side - found) * (side - found).abs() / 2 for side in (ends[:-1], ends[1:])]
         return float((areas[1] - areas[0]).sum())
+
+
+def _transforms(name: str, evaluation: Evaluation) -> Tensor:
+    """Compute the predictive probability below each test target, (n,), for the metric of that name."""
+    found: Tensor = Mixture.of(normals(name, evaluation)).cdf(evaluation.tested.y)  # type: ignore[no-untyped-call]
+    return found

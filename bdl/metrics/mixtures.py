@@ -1,28 +1,62 @@
-"""Equal mixtures of normals, one for each row: distribution functions, quantiles and the CRPS.
-
-A mixture is a `Normal` of shape (S, n), of S components at n rows.
-"""
+"""What is predicted of numbers: for each row an equal mixture over samples, with its quantiles and its CRPS."""
 
 import math
+from typing import Self
 
 import torch
 from torch import Tensor
-from torch.distributions import Normal
+from torch.distributions import Categorical, Distribution, MixtureSameFamily, Normal
 
 from bdl.errors import InputError
 from bdl.metrics.evaluation import Evaluation
 
-_HALVINGS = 64
-"""Of a bracket of a quantile: below rounding, however wide it was."""
+_HALVINGS = 100
+"""Of a bracket of quantiles, more than float64 has digits."""
 
 
-def mixtures(name: str, evaluation: Evaluation) -> Normal:
-    """Return the predictive distributions of the test targets, original units, for the metric of that name.
+class Mixture(MixtureSameFamily):
+    """An equal mixture over posterior draws, which has quantiles."""
+
+    @classmethod
+    def of(cls, members: Distribution) -> Self:
+        """Mix distributions of shape (n, S) over the second axis."""
+        weights = torch.ones(members.batch_shape, dtype=torch.float64)
+        return cls(Categorical(probs=weights), members, validate_args=False)
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """Return quantiles by bisection, the least and the greatest of the components' being on either side.
+
+        Parameters
+        ----------
+        value
+            Probabilities, of a shape that broadcasts with the batch shape (n,).
+
+        Raises
+        ------
+        InputError
+            If the components have none.
+        """
+        value = torch.as_tensor(value, dtype=torch.float64)
+        try:
+            each = self.component_distribution.icdf(value.unsqueeze(-1))
+        except NotImplementedError:
+            name = type(self.component_distribution).__name__
+            raise InputError(f"the likelihood's {name} has no quantiles: take them of samples") from None
+        low, high = each.amin(-1), each.amax(-1)
+        for _ in range(_HALVINGS):
+            middle = low + (high - low) / 2
+            below = self.cdf(middle) < value  # type: ignore[no-untyped-call]
+            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        return low + (high - low) / 2
+
+
+def normals(name: str, evaluation: Evaluation) -> Normal:
+    """Return the components of the mixtures at the test rows, (n, S), original units, for the metric of that name.
 
     Raises
     ------
     InputError
-        If they are not normal under each sample.
+        If they are not normal.
     """
     found = evaluation.components
     if not isinstance(found, Normal):
@@ -30,25 +64,8 @@ def mixtures(name: str, evaluation: Evaluation) -> Normal:
     return found
 
 
-def below(law: Normal, y: Tensor) -> Tensor:
-    """Compute the predictive probability below each target, its probability integral transform: (n,) -> (n,)."""
-    found: Tensor = law.cdf(y)  # type: ignore[no-untyped-call]
-    return found.mean(0)
-
-
-def quantile(law: Normal, p: float) -> Tensor:
-    """Find where the distribution function of each row is p, by halving: (n,), in the targets' unit."""
-    own: Tensor = law.icdf(torch.tensor(p, dtype=torch.float64))  # type: ignore[no-untyped-call]
-    low, high = own.amin(0), own.amax(0)
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        short = below(law, middle) < p
-        low, high = torch.where(short, middle, low), torch.where(short, high, middle)
-    return (low + high) / 2
-
-
 def crps(law: Normal, y: Tensor) -> Tensor:
-    """Compute the continuous ranked probability score of each row, in the targets' unit.
+    """Compute the continuous ranked probability score of equal mixtures of normals, in the targets' unit.
 
     It is E|X - y| - E|X - X'| / 2 for independent X and X' of the mixture, in closed form since differences of normals
     are normal (Grimit et al. 2006, "The continuous ranked probability score for circular variables and its application
@@ -57,7 +74,7 @@ def crps(law: Normal, y: Tensor) -> Tensor:
     Parameters
     ----------
     law
-        The mixtures, (S, n).
+        Components, (n, S).
     y
         Targets, (n,).
 
@@ -66,11 +83,11 @@ def crps(law: Normal, y: Tensor) -> Tensor:
     Tensor
         (n,); 0 is best.
     """
-    count, variance = len(law.mean), law.variance
+    mean, variance = law.mean.T.contiguous(), law.variance.T.contiguous()
     within = _distance(torch.zeros_like(variance), 2 * variance).sum(0)
-    for s in range(count - 1):  # pairs of components, each once, without S^2 n numbers at a time
-        within += 2 * _distance(law.mean[s + 1 :] - law.mean[s], variance[s + 1 :] + variance[s]).sum(0)
-    return _distance(y - law.mean, variance).mean(0) - within / (2 * count**2)
+    for s in range(len(mean) - 1):  # pairs of components, each once, without S^2 n numbers at a time
+        within += 2 * _distance(mean[s + 1 :] - mean[s], variance[s + 1 :] + variance[s]).sum(0)
+    return _distance(y - mean, variance).mean(0) - within / (2 * len(mean) ** 2)
 
 
 def _distance(mean: Tensor, variance: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch.distributions import Normal
 from bdl.errors import InputError
 from bdl.metrics import METRICS
 from bdl.metrics.evaluation import Evaluation
-from bdl.metrics.mixtures import below, crps, quantile
+from bdl.metrics.mixtures import Mixture, crps
 from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.networks import Linear
 from bdl.models.problem import Problem
@@ -26,10 +26,10 @@ from .fits import examples, fit, normal
 S, N = 7, 40
 
 
-def answered(mean: Tensor, sd: Tensor, y: Tensor) -> Evaluation:
-    """Evaluate mixtures of S normals, (S, n) each, at targets (n,)."""
+def answered(law: Normal, y: Tensor) -> Evaluation:
+    """Evaluate mixtures of S normals, (n, S), at targets (n,)."""
     rows = examples(torch.arange(float(len(y))).unsqueeze(-1), y)
-    answer = MeanVariance(mean, sd.square())
+    answer = MeanVariance(law.mean.T, law.variance.T)
     return fit(lambda x: answer, Problem(Linear(), Gaussian(), 1), test=lambda: rows)
 
 
@@ -40,7 +40,7 @@ def score(name: str, evaluation: Evaluation, **settings: float) -> float:
 @pytest.fixture(params=range(4))
 def law(request) -> Normal:
     """Return components that are near or far from one another, with deviations from a hundredth to a hundred."""
-    return Normal(3 * normal(request.param, S, N), (1.5 * normal(request.param + 10, S, N)).exp())
+    return Normal(3 * normal(request.param, N, S), (1.5 * normal(request.param + 10, N, S)).exp())
 
 
 @pytest.fixture
@@ -50,9 +50,9 @@ def y() -> Tensor:
 
 
 def test_crps_is_that_of_scoringrules(law, y):
-    expected = scoringrules.crps_mixnorm(y.numpy(), law.mean.T.numpy(), law.stddev.T.numpy())
+    expected = scoringrules.crps_mixnorm(y.numpy(), law.mean.numpy(), law.stddev.numpy())
     np.testing.assert_allclose(crps(law, y).numpy(), expected, rtol=1e-10)
-    assert score("crps", answered(law.mean, law.stddev, y)) == pytest.approx(expected.mean(), rel=1e-10)
+    assert score("crps", answered(law, y)) == pytest.approx(expected.mean(), rel=1e-10)
 
 
 def test_crps_is_the_integral_of_squared_errors_of_the_distribution_function():
@@ -62,7 +62,7 @@ def test_crps_is_the_integral_of_squared_errors_of_the_distribution_function():
         return (stats.norm(mean, sd).cdf(t).mean() - (t >= at)) ** 2
 
     parts = [integrate.quad(squared, *ends, epsabs=1e-13, epsrel=1e-12, limit=200)[0] for ends in ((-20, at), (at, 25))]
-    law = Normal(torch.from_numpy(mean)[:, None], torch.from_numpy(sd)[:, None])
+    law = Normal(torch.from_numpy(mean)[None], torch.from_numpy(sd)[None])
     assert crps(law, torch.tensor([at], dtype=torch.float64)).item() == pytest.approx(sum(parts), rel=1e-10)
 
 
@@ -74,13 +74,14 @@ def test_crps_of_one_normal_and_of_a_point():
 
 
 def test_transforms_are_distribution_functions(law, y):
-    expected = stats.norm(law.mean.numpy(), law.stddev.numpy()).cdf(y.numpy()).mean(0)
-    np.testing.assert_allclose(below(law, y).numpy(), expected, rtol=1e-12, atol=1e-15)
+    expected = stats.norm(law.mean.numpy(), law.stddev.numpy()).cdf(y.numpy()[:, None]).mean(1)
+    np.testing.assert_allclose(Mixture.of(law).cdf(y).numpy(), expected, rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.parametrize("p", [0.025, 0.3, 0.95])
 def test_quantiles_invert_the_distribution_function(law, p):
-    np.testing.assert_allclose(below(law, quantile(law, p)).numpy(), p, rtol=1e-12)
+    mixed = Mixture.of(law)
+    np.testing.assert_allclose(mixed.cdf(mixed.icdf(p)).numpy(), p, rtol=1e-12)
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.95])
@@ -90,7 +91,7 @@ def test_targets_within_the_interval_are_counted(law, level):
     ends = np.array([[_root(components, i, p) for i in range(N)] for p in tails])
     shares = np.linspace(-0.2, 1.2, N)
     y = torch.from_numpy(ends[0] + shares * (ends[1] - ends[0]))
-    evaluation = answered(law.mean, law.stddev, y)
+    evaluation = answered(law, y)
     expected = ((shares > 0) & (shares < 1)).mean()
     assert score("coverage", evaluation, level=level) == pytest.approx(expected, rel=1e-14)
     assert score("interval_width", evaluation, level=level) == pytest.approx((ends[1] - ends[0]).mean(), rel=1e-10)
@@ -99,19 +100,21 @@ def test_targets_within_the_interval_are_counted(law, level):
 def _root(components: object, row: int, p: float) -> float:
     from scipy.optimize import brentq
 
-    return brentq(lambda t: components.cdf(t)[:, row].mean() - p, -1e3, 1e3, xtol=1e-13, rtol=1e-14)
+    return brentq(lambda t: components.cdf(t)[row].mean() - p, -1e3, 1e3, xtol=1e-13, rtol=1e-14)
 
 
 def test_width_of_one_normal():
-    one = torch.ones(1, 3, dtype=torch.float64)
+    one = torch.ones(3, 1, dtype=torch.float64)
     expected = 2 * 2.5 * stats.norm.ppf(0.975)
-    assert score("interval_width", answered(one, 2.5 * one, one[0]), level=0.95) == pytest.approx(expected, rel=1e-12)
+    assert score("interval_width", answered(Normal(one, 2.5 * one), one[:, 0]), level=0.95) == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 def at_transforms(u: np.ndarray) -> Evaluation:
     """Evaluate a standard normal at targets that have these transforms."""
-    zero = torch.zeros(1, len(u), dtype=torch.float64)
-    return answered(zero, zero + 1, torch.from_numpy(stats.norm.ppf(u)))
+    zero = torch.zeros(len(u), 1, dtype=torch.float64)
+    return answered(Normal(zero, zero + 1), torch.from_numpy(stats.norm.ppf(u)))
 
 
 @pytest.mark.parametrize("n", [1, 2, 13])
@@ -142,9 +145,9 @@ def test_components_are_those_of_the_predictions():
     evaluation = fit(
         *(posterior, Problem(Linear(), Gaussian(), 2)), test=lambda: rows, samples=S, hyper={"noise_precision": 0.02}
     )
-    assert evaluation.components.mean.shape == (S, N)
-    torch.testing.assert_close(evaluation.components.mean.mean(0), evaluation.predictions.mean, rtol=1e-13, atol=0)
-    densities = evaluation.components.log_prob(rows.y).logsumexp(0) - math.log(S)
+    assert evaluation.components.mean.shape == (N, S)
+    torch.testing.assert_close(evaluation.components.mean.mean(1), evaluation.predictions.mean, rtol=1e-13, atol=0)
+    densities = Mixture.of(evaluation.components).log_prob(rows.y)
     torch.testing.assert_close(densities, evaluation.predictions.log_likelihood, rtol=1e-12, atol=0)
 
 
