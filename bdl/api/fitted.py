@@ -12,7 +12,7 @@ import torch
 from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
-from torch.distributions import Categorical, Distribution, MixtureSameFamily
+from torch.distributions import Categorical, Distribution
 
 from bdl.api import draws as drawing
 from bdl.api.checking import checked
@@ -20,8 +20,7 @@ from bdl.data.conversion import in_order, inputs, numbers
 from bdl.errors import InputError
 from bdl.execution.scoring import evaluation, examples
 from bdl.metrics.evaluation import Draws, Evaluation, Examples
-from bdl.metrics.predictions import tensors_of
-from bdl.metrics.targets import answer, targets
+from bdl.metrics.mixtures import Mixture
 from bdl.models.problem import Problem
 from bdl.plan.cell import Cell
 from bdl.posteriors import Posterior
@@ -29,39 +28,6 @@ from bdl.posteriors.predictive import is_predictive
 from bdl.posteriors.tensors import as_type
 
 Array = NDArray[np.float64]
-
-_HALVINGS = 100
-"""Of a bracket of quantiles, more than float64 has digits."""
-
-
-class Mixture(MixtureSameFamily):
-    """An equal mixture over posterior draws, which has quantiles."""
-
-    def icdf(self, value: Tensor) -> Tensor:
-        """Return quantiles by bisection, the least and the greatest of the components' being on either side.
-
-        Parameters
-        ----------
-        value
-            Probabilities, of a shape that broadcasts with the batch shape (n,).
-
-        Raises
-        ------
-        InputError
-            If the components have none.
-        """
-        value = torch.as_tensor(value, dtype=torch.float64)
-        try:
-            each = self.component_distribution.icdf(value.unsqueeze(-1))
-        except NotImplementedError:
-            name = type(self.component_distribution).__name__
-            raise InputError(f"the likelihood's {name} has no quantiles: take them of samples") from None
-        low, high = each.amin(-1), each.amax(-1)
-        for _ in range(_HALVINGS):
-            middle = low + (high - low) / 2
-            below = self.cdf(middle) < value  # type: ignore[no-untyped-call]
-            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-        return low + (high - low) / 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,9 +150,7 @@ class Fitted:
         rows = self._examples(x)
         if not self.problem.likelihood.fits(0):
             return Categorical(probs=self.evaluation.predict(rows, self.draws).probabilities.cpu())
-        each = self._members(rows)
-        weights = torch.ones(each.batch_shape, dtype=torch.float64)
-        return Mixture(Categorical(probs=weights), each, validate_args=False)
+        return Mixture.of(self.evaluation.members(rows, self.draws))
 
     @checked
     def predict_interval(self, x: Any, level: Annotated[float, Gt(0), Lt(1)] = 0.9) -> Array:
@@ -228,15 +192,6 @@ class Fitted:
     def draws(self) -> Draws:
         """The draws that its scores are made of."""
         return Draws(self.evaluation.samples, self.evaluation.key)
-
-    def _members(self, rows: Examples) -> Distribution:
-        """Return the distributions of targets that are mixed for each row, (n, S)."""
-        problem, hyper = self.problem, tensors_of(self.hyper)
-        if is_predictive(self.posterior):
-            found = answer(problem, self.posterior, rows)
-            return targets(problem, found.mapped(lambda value: value.transpose(0, 1)), rows, hyper)
-        f = self.evaluation.outputs(rows, self.draws)
-        return problem.likelihood.predictive(f.movedim(0, 1), hyper)
 
     def double(self) -> Posterior:
         """Return the posterior in float64 on the CPU; `InputError` if there is none of parameters."""

@@ -64,8 +64,9 @@ def forecast(
 def not_here(asked: Variant) -> list[str]:
     """Name the data sets whose files are not on this machine, and how to get them; nothing if all are here."""
     missing: dict[str, str] = {}
+    gaps = any(asked.chosen.at(point).preparation.split == "gap" for point in asked.chosen.points)
     for label in asked.chosen.datasets:
-        states = [state for _, state in status(label)]
+        states = [state for _, state in status(label, gaps=gaps)]
         if count := states.count("missing"):
             missing[label.name] = f"{label} ({count} of {len(states)} files)"
     if not missing:

@@ -54,7 +54,8 @@ DATASETS = Registry(
 """A registered component is called without arguments and gives a `Dataset`, or a `Stream`. It may be a frozen
 dataclass, whose fields are then the settings that a benchmark file gives, and whose instance is called.
 
-If it needs downloaded files it lists them in an attribute ``files`` (a sequence of `RemoteFile`), as a `FileSet` does.
+If it needs downloaded files it lists them in an attribute ``files`` (a sequence of `RemoteFile`), as a `FileSet` does,
+and those that gap splits need as well in ``gap_files``.
 """
 
 
@@ -119,8 +120,15 @@ def about(name: str) -> list[str]:
     return [dataset.about, f"{dataset.n} rows, {dataset.d} inputs, {splits}"]
 
 
-def status(name: str) -> list[tuple[str, State]]:
+def status(name: str, *, gaps: bool = True) -> list[tuple[str, State]]:
     """Return the state of every file of a data set, split files included.
+
+    Parameters
+    ----------
+    name
+        As in `load`.
+    gaps
+        Whether to include the files of gap splits.
 
     Returns
     -------
@@ -132,7 +140,7 @@ def status(name: str) -> list[tuple[str, State]]:
     InputError
         If the name is unknown.
     """
-    return [(file.path, file.state()) for file in _files(name)]
+    return [(file.path, file.state()) for file in _files(name, gaps)]
 
 
 def fetch(name: str) -> FetchCount:
@@ -150,10 +158,12 @@ def fetch(name: str) -> FetchCount:
     return FetchCount(present=len(files) - len(wanted), downloaded=len(wanted))
 
 
-def _files(name: str) -> list[RemoteFile]:
+def _files(name: str, gaps: bool = True) -> list[RemoteFile]:
     component = _component(name) if isinstance(name, Label) else DATASETS.get(name)
     files = getattr(component, "files", ())
-    return [] if isinstance(files, property) else list(files)  # without settings, a class may not know them
+    if isinstance(files, property):  # without settings, a class may not know them
+        return []
+    return [*files, *(getattr(component, "gap_files", ()) if gaps else ())]
 
 
 def _called(name: str) -> Dataset | Stream:

@@ -40,6 +40,9 @@ class Dataset:
         Number of published splits; None if there are none, and then every index is a split.
     published
         Reads published split `i`; None if splits follow `recipe_split`.
+    gap
+        Reads published gap split `i`, 0 to d - 1, whose test rows have values of input i between those that train;
+        None if there are none.
     standardise
         What a trial scales by its training rows: inputs and targets, the inputs alone, or nothing. Labels are
         never scaled: for a classification "both" is the same as "inputs". Images are divided by 255 where inputs are
@@ -72,6 +75,7 @@ class Dataset:
     task: Task = "regression"
     splits: int | None = None
     published: Callable[[int], Split] | None = field(default=None, repr=False)
+    gap: Callable[[int], Split] | None = field(default=None, repr=False)
     standardise: Standardise = "both"
     augment: "Callable[[Tensor, Tensor], Tensor] | None" = field(default=None, repr=False)
     augment_noise: int = 0

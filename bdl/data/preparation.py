@@ -1,5 +1,6 @@
 """How an experiment splits and standardises a data set, where that differs from the set's own way."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Literal
@@ -7,10 +8,10 @@ from typing import Literal
 import numpy as np
 
 from bdl.data.dataset import Dataset, Standardise
-from bdl.data.splits import Split
+from bdl.data.splits import Split, tail_split
 from bdl.errors import InputError
 
-SplitScheme = Literal["published", "first", "half"]
+SplitScheme = Literal["published", "first", "half", "gap", "tail"]
 
 
 def prepare(dataset: Dataset, split: SplitScheme, standardise: Standardise, rows: int | None = None) -> Dataset:
@@ -21,9 +22,10 @@ def prepare(dataset: Dataset, split: SplitScheme, standardise: Standardise, rows
     dataset
         As loaded.
     split
-        ``"published"`` keeps the set's own splits. The others make every split the same, so that split numbers are
-        replicates. ``"first"`` is the first of the set's own splits. ``"half"`` is half of the rows: permuted by the
-        legacy generator seeded with 1, the second half trains and the first, on which the settings were tuned by
+        ``"published"`` keeps the set's own splits. ``"gap"`` are its published gap splits, one for each input, and
+        ``"tail"`` those of `bdl.data.splits.tail_split`. The others make every split the same, so that split numbers
+        are replicates. ``"first"`` is the first of the set's own splits. ``"half"`` is half of the rows: permuted by
+        the legacy generator seeded with 1, the second half trains and the first, on which the settings were tuned by
         hand, is left out (Brownlie 2022, section 5.2.2).
     standardise
         What is scaled to mean 0 and standard deviation 1 on the training rows.
@@ -33,13 +35,28 @@ def prepare(dataset: Dataset, split: SplitScheme, standardise: Standardise, rows
     Raises
     ------
     InputError
-        From the `split` of the result, if the split has fewer training rows.
+        If the data set has no gap splits, or is of images and so has no tails; from the `split` of the result, if the
+        split has fewer training rows.
     """
     changed = replace(dataset, standardise=standardise)
-    if split != "published":
+    if split in ("gap", "tail"):
+        changed = replace(changed, splits=dataset.d, published=_along_inputs(dataset, split))
+    elif split != "published":
         constant = dataset.split(0) if split == "first" else _half(len(dataset.y))
         changed = replace(changed, splits=None, published=partial(_same, constant))
     return changed if rows is None else replace(changed, published=partial(_shortened, changed, rows))
+
+
+def _along_inputs(dataset: Dataset, split: SplitScheme) -> Callable[[int], Split]:
+    """Return what makes the splits that follow one input each."""
+    if split == "gap" and dataset.gap is not None:
+        return dataset.gap
+    if split == "tail" and not dataset.images:
+        return partial(tail_split, dataset.x)
+    have = "the UCI regressions" if split == "gap" else "tables"
+    raise InputError(
+        f"preparation.split: dataset '{dataset.name}' has no {split} splits, which {have} have; choose published"
+    )
 
 
 def _half(n: int) -> Split:

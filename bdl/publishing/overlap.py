@@ -29,7 +29,7 @@ def overlaps(benchmark: Benchmark) -> dict[str, float]:
     InputError
         If data cannot be had.
     """
-    if benchmark.preparation.split != "published":
+    if benchmark.preparation.repeats:
         return {}
     found: dict[str, float] = {}
     for cell in cells_of(benchmark):

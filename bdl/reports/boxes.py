@@ -35,7 +35,7 @@ class Box(NamedTuple):
 
 def boxes(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[Box]:
     """Gather the scores of predictions, where fits are repeats on one split; `rows` are final ones."""
-    if benchmark.axes or benchmark.preparation.split == "published":
+    if benchmark.axes or not benchmark.preparation.repeats:
         return []
     found, groups = [], by_cell(rows, ())
     for metric in (name for name in benchmark.metrics if info(name).kind == "predictive"):

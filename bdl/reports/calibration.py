@@ -1,17 +1,31 @@
 """Calibration: how often what was predicted with some probability came true."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bdl.registry import Label
 from bdl.reports import drawing
+from bdl.reports.compare import Cell
+from bdl.reports.selective import draw_line
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from bdl.spec import Benchmark
+
 Array = NDArray[np.float64]
+
+_DIAGONAL: dict[str, Any] = {
+    "color": drawing.QUIET,
+    "linestyle": (0, (3, 1.5)),
+    "linewidth": 1,
+    "label": "calibrated",
+}
 
 
 def coverage(below: Array, levels: Array) -> Array:
@@ -57,11 +71,39 @@ def reliability(confidence: Array, hits: NDArray[np.bool_], bins: int) -> tuple[
     return means[0], means[1], rows[some]
 
 
+def coverage_drawings(benchmark: "Benchmark", cells: Sequence[Cell]) -> drawing.Drawings:
+    """Draw how often intervals cover, where `coverage` is scored at several levels: nothing of a sweep."""
+    scored = [own for own in benchmark.metrics if isinstance(own, Label) and own.name == "coverage"]
+    levels = {str(own): float(own.settings["level"]) for own in scored}
+    own = [cell for cell in cells if cell.statistic == "mean" and cell.metric in levels and cell.ours is not None]
+    if benchmark.axes or len(levels) < 2 or not own:
+        return {}
+    own.sort(key=lambda cell: levels[cell.metric])
+    return {"calibration": partial(coverage_figure, benchmark, levels, own)}
+
+
+def coverage_figure(benchmark: "Benchmark", levels: Mapping[str, float], cells: Sequence[Cell]) -> "Figure":
+    """Draw mean coverage against the level, a panel a data set and a line an entry; `levels` are those of metrics."""
+    datasets = [dataset for dataset in benchmark.datasets if any(cell.dataset == dataset for cell in cells)]
+    figure, panels = drawing.grid(len(datasets), (2.6, 2.8))
+    styles = drawing.styles(benchmark.entries)
+    for panel, dataset in zip(panels, datasets, strict=True):
+        drawing.dress(panel, str(dataset))
+        panel.plot([0, 1], [0, 1], **_DIAGONAL)
+        for entry in benchmark.entries:
+            draw_line(panel, entry, styles[entry], levels, [cell for cell in cells if cell.dataset == dataset])
+        panel.set(xlabel="level of the central interval", xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    drawing.label_left(panels, "share of targets within")
+    drawing.title(figure, benchmark.title, "Coverage of predictive intervals, mean ± SE over splits")
+    drawing.legend(figure, order=["calibrated", *styles], columns=3)
+    return figure
+
+
 def calibration_figure(table: "pd.DataFrame", rows: int) -> "Figure":
     """Draw the second column of a table against the first, beside the diagonal of what is calibrated."""
     figure, (panel,) = drawing.grid(1, (3.4, 3.4))
     across, up = table.columns[:2]
-    panel.plot([0, 1], [0, 1], color=drawing.QUIET, linestyle=(0, (3, 1.5)), linewidth=1, label="calibrated")
+    panel.plot([0, 1], [0, 1], **_DIAGONAL)
     panel.plot(table[across], table[up], color=drawing.COLORS[0], label="predictions", **drawing.DOTS)
     drawing.dress(panel, f"{rows} rows", bold=False)
     panel.set(xlabel=across, ylabel=up, xlim=(0, 1), ylim=(0, 1), aspect="equal")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from bdl.reports.boxes import Box, box_drawings
+from bdl.reports.calibration import coverage_drawings
 from bdl.reports.compare import Cell
 from bdl.reports.cost import cost_drawings
 from bdl.reports.credible import CredibleBand, band_drawings
@@ -96,6 +97,9 @@ KINDS = (
     Kind("selective", "cells", lambda shown: selective_drawings(shown.benchmark, shown.cells), "The most certain rows",
          "selective-<score>", "`metrics` has a score with several shares `kept`",
          "the score along the share of the rows that is kept, in the order of entropy and of disagreement"),
+    Kind("calibration", "cells", lambda shown: coverage_drawings(shown.benchmark, shown.cells), "Calibration",
+         "calibration", "`metrics` has `coverage` at several levels",
+         "the share of the test targets within central intervals against their probability"),
     Kind("moments", "posteriors", lambda shown: moment_drawings(shown.posteriors), "Posteriors beside the truth",
          "posterior-<dataset>-<entry>", "at most three entries have a reference on the data set", "means, variances "
          "and off-diagonal covariances beside the truth, the covariances on one scale, that of 95 % of the true ones"),

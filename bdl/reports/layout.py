@@ -86,7 +86,7 @@ def on_training_rows(label: str, labels: Iterable[str]) -> str | None:
 
 def repeats(benchmark: "Benchmark") -> str:
     """Count what means are taken over: splits, or repeats on one split."""
-    return f"{benchmark.splits} {'splits' if benchmark.preparation.split == 'published' else 'repeats on one split'}"
+    return f"{benchmark.splits} {'repeats on one split' if benchmark.preparation.repeats else 'splits'}"
 
 
 def matches(cells: Sequence[Cell]) -> str:

@@ -53,7 +53,7 @@ def selective_figure(
         shares = by_order[by]
         own = [cell for cell in cells if cell.dataset == dataset and cell.metric in shares]
         own.sort(key=lambda cell: shares[cell.metric])
-        values = {entry: _line(panel, entry, styles[entry], shares, own) for entry in benchmark.entries}
+        values = {entry: draw_line(panel, entry, styles[entry], shares, own) for entry in benchmark.entries}
         drawing.fit(panel, "y", values, scale="linear")
     drawing.label_left(panels, measure(name))
     drawing.title(figure, benchmark.title, heading(name))
@@ -61,8 +61,8 @@ def selective_figure(
     return figure
 
 
-def _line(panel: "Axes", entry: str, look: Mapping[str, Any], shares: Shares, cells: Sequence[Cell]) -> list[float]:
-    """Draw an entry's means with their standard errors, and what is printed of it; return its values."""
+def draw_line(panel: "Axes", entry: str, look: Mapping[str, Any], shares: Shares, cells: Sequence[Cell]) -> list[float]:
+    """Draw an entry's means along numbers by metric, with standard errors, and what is printed; return its values."""
     known = [
         (shares[cell.metric], cell.ours, cell.ours_se or 0.0, cell.paper) for cell in cells if cell.method == entry
     ]

@@ -20,8 +20,9 @@ def _all_or_each(raw: Any, handler: object) -> Any:
 class Preparation(Settings):
     """How data are split and standardised."""
 
-    split: Literal["published", "first", "half"] = "published"
-    """The data set's own splits; or replicates of the first of them, or of one fixed half of the rows."""
+    split: Literal["published", "first", "half", "gap", "tail"] = "published"
+    """The data set's own splits; or replicates of the first of them, or of one fixed half of the rows; or, for each
+    input, what is tested lies between what trains, or beyond it."""
     standardise: Literal["both", "inputs", "none"] = "both"
     """What is scaled by the training rows: inputs and targets (but not labels), inputs alone, or nothing."""
     rows: Annotated[Count | Mapping[DatasetLabel, Count], WrapValidator(_all_or_each)] = Field(default_factory=dict)
@@ -30,6 +31,11 @@ class Preparation(Settings):
 
     splits: Mapping[DatasetLabel, Count] = {}
     """Data set to the number of its splits that run, where it has fewer than the benchmark runs of the others."""
+
+    @property
+    def repeats(self) -> bool:
+        """Whether all splits are the same one."""
+        return self.split in ("first", "half")
 
     def rows_of(self, dataset: str) -> int | None:
         """Return the number of training rows that are kept of a data set; None for all."""

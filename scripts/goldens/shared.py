@@ -1,13 +1,14 @@
 """Golden trials of what all results share: random numbers, schedules, splits, standardisation, searches."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import nan
 from typing import Any
 
 import torch
 
 from bdl.data import Dataset, SplitScheme, Standardise, folds, half_split, leading_split, prepare, recipe_split
-from bdl.data.splits import group_split, part_split, three_way_split
+from bdl.data.splits import group_split, part_split, tail_split, three_way_split
 from bdl.methods import METHODS
 from bdl.metrics import METRICS
 from bdl.models.likelihoods import Gaussian
@@ -47,6 +48,7 @@ def _random() -> Found:
 def preparation() -> Iterator[Case]:
     """Yield the cases of splits."""
     yield Case("splits", "preparation", _splits)
+    yield Case("tails", "preparation", _tails)
 
 
 def _splits() -> Found:
@@ -64,6 +66,11 @@ def _splits() -> Found:
     return found | {f"fold {i}": rows for i, pair in enumerate(folds(20, 3)) for rows in pair}
 
 
+def _tails() -> Found:
+    split = tail_split(problems.wave(20, 3).numpy(), 1)
+    return {"train": split.train, "test": split.test}
+
+
 def prepared(settings: Settings) -> Case:
     """Make the case of a way to split and standardise; settings as `goldens.shipped_settings` gives them."""
 
@@ -72,7 +79,8 @@ def prepared(settings: Settings) -> Case:
         for word, source in {"numbers": problems.table(0), "labels": problems.table(3)}.items():
             split: SplitScheme = settings["split"]
             standardise: Standardise = settings["standardise"]
-            dataset = prepare(source, split, standardise, settings["rows"])
+            gaps = [problems.split(source)] * 2  # in place of published ones
+            dataset = prepare(replace(source, gap=gaps.__getitem__), split, standardise, settings["rows"])
             rows, pool = dataset.split(1), Pool.load(dataset, dtype="float64")
             data = TrainingData.of(dataset, rows.train)
             found |= {f"{word} {part}": own for part, own in data._asdict().items()}

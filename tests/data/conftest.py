@@ -88,7 +88,8 @@ def breaking_server() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def source() -> str:
     """Return a mirror that has every file, or skip."""
-    paths = [file.path for name in DATASETS.names() for file in getattr(DATASETS.get(name), "files", ())]
+    sets = map(DATASETS.get, DATASETS.names())
+    paths = [file.path for own in sets for files in ("files", "gap_files") for file in getattr(own, files, ())]
     mirror, own = os.environ.get("BDL_DATA_MIRROR", ""), os.environ.get("BDL_DATA_DIR") or "data"
     if mirror.startswith(("http://", "https://")):
         return mirror
@@ -111,4 +112,5 @@ def files(source: str, shared_cache: Path, monkeypatch: pytest.MonkeyPatch) -> s
     monkeypatch.setenv("BDL_DATA_DIR", str(shared_cache))
     for module in ("libsvm", "mnist", "uci", "usps"):
         monkeypatch.setattr(f"bdl.data.{module}.PUBLIC", NOWHERE)
+    monkeypatch.setattr("bdl.data.uci.PUBLIC_GAPS", NOWHERE)
     return source

@@ -5,6 +5,7 @@ import pytest
 from sklearn.model_selection import KFold
 
 from bdl.data import folds, half_split, leading_split, recipe_split
+from bdl.data.splits import tail_split
 from bdl.errors import InputError
 
 
@@ -55,6 +56,17 @@ def test_leading_rows_train() -> None:
     split = leading_split(5, 3)
     assert (split.train.tolist(), split.test.tolist()) == ([0, 1, 2], [3, 4])
     assert split.train.dtype == split.test.dtype == np.int64
+
+
+def test_outer_thirds_test() -> None:
+    """Eight rows: two at each end, equal values by row number; the others in the order of the recipe's permutation."""
+    x = np.array([[5.0, 1], [3, 1], [9, 1], [3, 1], [3, 1], [7, 1], [1, 1], [9, 1]])
+    split = tail_split(x, 0)
+    assert split.test.tolist() == [6, 1, 2, 7]
+    order = np.random.RandomState(1).permutation(8)
+    assert split.train.tolist() == [row for row in order if row in (0, 3, 4, 5)]
+    assert split.train.dtype == split.test.dtype == np.int64
+    assert tail_split(x, 1).test.tolist() == [0, 1, 6, 7]
 
 
 @pytest.mark.parametrize(("n", "k"), [(10, 5), (11, 5), (455, 5), (277, 10), (7, 7), (2, 2)])

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bdl.data import FetchCount, fetch, load, recipe_split, status
+from bdl.data import Dataset, FetchCount, fetch, load, prepare, recipe_split, status
 from bdl.data import uci as table
 from bdl.errors import InputError
 
@@ -68,12 +68,68 @@ def test_files_are_got_when_needed(cache: Path, source: str, monkeypatch: pytest
     assert {path.name for path in folder.iterdir()} == tables
     dataset.split(7)
     assert {path.name for path in folder.iterdir()} == tables | {"index_train_7.txt", "index_test_7.txt"}
-    assert fetch("yacht") == FetchCount(present=6, downloaded=38)
-    assert [state for _, state in status("yacht")] == ["ok"] * 44
+    assert fetch("yacht") == FetchCount(present=6, downloaded=44)
+    assert [state for _, state in status("yacht")] == ["ok"] * 50
+    assert [path for path, _ in status("yacht", gaps=False)] == [path for path, _ in status("yacht")][:44]
     (folder / "index_test_7.txt").write_text("0\n")
     with pytest.raises(InputError, match=r"corrupt data file .*index_test_7.txt: expected sha256"):
         dataset.split(7)
-    assert fetch("yacht") == FetchCount(present=43, downloaded=1)
+    assert fetch("yacht") == FetchCount(present=49, downloaded=1)
+
+
+# name: (number of test rows of every gap split, the first row of split 0)
+GAPS = {
+    "boston": (168, 244),
+    "concrete": (344, 854),
+    "energy": (256, 120),
+    "kin8nm": (2730, 2292),
+    "naval": (3978, 9833),
+    "power": (3190, 1723),
+    "protein": (15244, 3),
+    "wine": (532, 214),
+    "yacht": (102, 88),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_gap_splits_test_the_middle_third(name: str) -> None:
+    """One split for each input, by which half of the training rows lie below all test rows and half above, or equal."""
+    n, d, *_ = KNOWN[name]
+    size, first = GAPS[name]
+    dataset = prepare(load(name), "gap", "both")
+    assert (dataset.splits, dataset.split(0).test[0]) == (d, first)
+    for index in range(d):
+        split, x = dataset.split(index), dataset.x[:, index]
+        assert len(split.test) == size
+        assert sorted([*split.train, *split.test]) == list(range(n))
+        assert split.train.dtype == split.test.dtype == np.int64
+        third = len(split.train) // 2
+        low, high = np.sort(x[split.train])[[third - 1, -third]]
+        assert low <= x[split.test].min() <= x[split.test].max() <= high
+    assert dataset.split(0).train.tolist() != sorted(dataset.split(0).train), "folds are contiguous"
+    with pytest.raises(InputError, match=f"has no split {d}; choose 0 to {d - 1}"):
+        dataset.split(d)
+
+
+def test_changed_gap_files_are_refused(cache: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BDL_DATA_MIRROR", source)
+    dataset = prepare(load("yacht"), "gap", "both")
+    assert dataset.split(1).test[0] != dataset.split(0).test[0] == 88
+    file = cache / "uci_gap/yacht/index_test_1.txt"
+    rows = file.read_text().split()
+    file.write_text("\n".join([rows[1], rows[0], *rows[2:]]) + "\n")  # the same rows in another order
+    with pytest.raises(InputError, match=r"corrupt data file .*uci_gap/yacht/index_test_1.txt: expected sha256"):
+        dataset.split(1)
+
+
+def test_which_sets_have_gaps_and_tails() -> None:
+    with pytest.raises(InputError, match="'diabetes' has no gap splits, which the UCI regressions have; choose"):
+        prepare(load("diabetes"), "gap", "both")
+    tails = prepare(load("diabetes"), "tail", "both")
+    assert (tails.splits, len(tails.split(9).test), len(tails.split(9).train)) == (10, 2 * 147, 442 - 2 * 147)
+    images = Dataset("images", np.zeros((2, 2, 2), np.uint8), np.arange(2.0))
+    with pytest.raises(InputError, match="'images' has no tail splits, which tables have; choose published"):
+        prepare(images, "tail", "both")
 
 
 def test_content_must_match_the_table() -> None:

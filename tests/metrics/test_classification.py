@@ -2,14 +2,16 @@
 
 import math
 
+import numpy as np
 import pytest
+import scoringrules
 import torch
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
 from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.metrics import METRICS
-from bdl.metrics.classification import Brier, Ece, Entropy, Error, ErrorPercent
+from bdl.metrics.classification import Brier, Ece, Entropy, Error, ErrorPercent, Rps
 from bdl.metrics.likelihoods import Nll
 from bdl.metrics.selective import Accuracy
 from bdl.models.likelihoods import Bernoulli
@@ -58,6 +60,20 @@ def test_scores_of_two_classes_from_one_logit():
     assert Nll()(evaluation) == pytest.approx(-(math.log(0.8) + math.log(0.4) + math.log(0.9)) / 3, rel=1e-12)
     assert Error()(evaluation) == pytest.approx(1 / 3, rel=1e-14)
     assert Brier()(evaluation) == pytest.approx(2 * (0.04 + 0.36 + 0.01) / 3, rel=1e-12)
+
+
+def test_rps_is_that_of_scoringrules(probabilities, y):
+    """It numbers classes from 1."""
+    expected = scoringrules.rps_score(y.numpy() + 1, probabilities.mean(0).numpy())
+    assert Rps()(labelled(probabilities, y)) == pytest.approx(np.mean(expected), rel=1e-10)
+
+
+def test_rps_by_hand_and_of_two_classes():
+    """Probabilities 0.5, 0.2, 0.3 sum up to 0.5, 0.7, 1; the label 2 asks for 0, 0, 1. Of two classes half of Brier."""
+    evaluation = labelled(torch.tensor([[[0.5, 0.2, 0.3]]], dtype=torch.float64), torch.tensor([2]))
+    assert Rps()(evaluation) == pytest.approx(0.25 + 0.49, rel=1e-12)
+    coins = binary(two([0.8, 0.4, 0.1]), torch.tensor([1.0, 1.0, 0.0]))
+    assert Rps()(coins) == pytest.approx(Brier()(coins) / 2, rel=1e-12)
 
 
 def test_nll_averages_probabilities_and_not_their_logarithms():

@@ -12,6 +12,13 @@ def test_published_splits_share_training_rows():
     assert overlaps(quick) == {"diabetes": pytest.approx(44 / 398)}
 
 
+def test_splits_along_inputs_share_training_rows():
+    """Of diabetes, 294 rows test in the tails and 148 train between them."""
+    quick = load_benchmark("uci-regression", "quick")
+    tails = quick.preparation.model_copy(update={"split": "tail"})
+    assert overlaps(quick.model_copy(update={"preparation": tails})) == {"diabetes": pytest.approx(294 / 148)}
+
+
 @pytest.mark.parametrize(
     "changes",
     [

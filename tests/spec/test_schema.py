@@ -105,7 +105,12 @@ def test_too_small(load, content, path, value, low):
         (f"{FIXED}.datasets", ["yatch"], f"{FIXED}.datasets.0", "unknown dataset 'yatch': did you mean yacht"),
         ("preparation.rows", {"yatch": 1}, "preparation.rows.yatch", "unknown dataset 'yatch': did you mean yacht"),
         ("preparation.rows", {"yacht": 0}, "preparation.rows.yacht", "Input should be greater than or equal to 1"),
-        ("preparation.split", "last", "preparation.split", "Input should be 'published', 'first' or 'half'"),
+        (
+            "preparation.split",
+            "last",
+            "preparation.split",
+            "Input should be 'published', 'first', 'half', 'gap' or 'tail'",
+        ),
         ("profiles", None, "profiles", "should be a mapping (got null)"),
         (f"{FIXED}.training", {"epochs": 1}, f"{FIXED}.training.batch_size", "is missing"),
         (f"{FIXED}.training.epoch", 1, f"{FIXED}.training", "unknown field 'epoch' (did you mean epochs?)"),

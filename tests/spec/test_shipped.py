@@ -56,6 +56,28 @@ def test_uci_regression_follows_the_paper():
     assert (float(value.value), float(value.stderr)) == (2.57, 0.02)
 
 
+def test_uci_gap_has_the_entries_of_uci_regression_and_all_gap_splits():
+    """Nothing but the upper end of the noise precision differs; the three others search as often and as far."""
+    benchmark, known = load_benchmark("uci-gap"), load_benchmark("uci-regression")
+    inputs = {"boston": 13, "concrete": 8, "energy": 8, "wine": 11, "yacht": 6}
+    assert benchmark.preparation.split == "gap"
+    assert {str(name): len(benchmark.splits_of(name)) for name in benchmark.datasets} == inputs
+    assert [*benchmark.entries] == [*known.entries, "bbb", "dropout", "ensemble"]
+    for name, entry in benchmark.entries.items():
+        own, search = entry.model_dump(), entry.search
+        assert (search.trials, search.folds) == (30, 5)
+        bounds = {key: (space.low, space.high) for key, space in search.space.items()}
+        assert bounds["prior_precision"] == (0.01, 10)
+        assert bounds["noise_precision"] == (0.01, 10)
+        assert name == "vifa-lr" or entry.model.build().hidden == (50,)
+        if name in known.entries:
+            other = known.entries[name].model_dump()
+            other["search"]["space"]["noise_precision"]["high"] = 10
+            rates = own["by_dataset"].pop("wine", None)  # which uci-regression does not have
+            assert rates in (None, {"hyper": {"learning_rate": 0.005}})
+            assert own == other
+
+
 LOG_RANGES = {
     "boston": (-2.6, -2.2, -2, 2),
     "concrete": (-3.7, -2.7, -2, 2),
