@@ -117,7 +117,9 @@ def torchvision(
         raise InputError(f"torchvision has no network '{arch}' ({error})") from None
     if weights != "DEFAULT":
         return _prepared(net, shape[0], weights, sha256)
-    return with_weights(_standardised(net, shape[0]), get_model_weights(arch).DEFAULT.get_state_dict(check_hash=True), arch)
+    return with_weights(
+        _standardised(net, shape[0]), get_model_weights(arch).DEFAULT.get_state_dict(check_hash=True), arch
+    )
 
 
 def _prepared(net: nn.Module, channels: int, weights: str | None, sha256: str | None) -> nn.Module:

@@ -208,7 +208,7 @@ def gathered(found: LoadedResults, shown: Pictures) -> Shown:
     differences = paired_differences(present, found.rows, overlaps(present) if present.baseline else {})
     points = curves(present, found.points)
     content = (present, compared(found), differences, points, boxes(present, found.rows))
-    return Shown(*content, shown.pairs, shown.bands)
+    return Shown(*content, shown.pairs, shown.bands, shown.labelled)
 
 
 def mirror_run(found: LoadedResults, store: Store, uri: str, results: Path, artifacts: Sequence[Path]) -> int:
