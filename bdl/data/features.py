@@ -67,11 +67,11 @@ def _computed(name: str, images: Images) -> NDArray[np.float32]:
 
     from bdl.models.efficientnet import efficientnet_lite0
 
-    fast = torch.channels_last  # twice as fast as the other order
-    net = efficientnet_lite0(images.shape[1:], 2, "DEFAULT").eval().to(memory_format=fast)
+    net = efficientnet_lite0(images.shape[1:], 2, "DEFAULT").eval()
     console, starts, found = Console(stderr=True), range(0, len(images), _ROWS), list[NDArray[np.float32]]()
     with torch.inference_mode():
         for start in track(starts, f"features of {name}", console=console, disable=not console.is_terminal):
-            x = torch.from_numpy(images[start : start + _ROWS]).to(memory_format=fast).float() / 255
+            x = torch.from_numpy(images[start : start + _ROWS]).float() / 255
+            x = x.contiguous(memory_format=torch.channels_last)  # a third faster
             found.append(net.features(x).numpy())
     return np.concatenate(found)

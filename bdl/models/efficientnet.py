@@ -29,7 +29,7 @@ _STAGES = (
 
 
 class EfficientNetLite0(nn.Module):
-    """The network; images in [0, 1], (M, channels, H, W), to (M, outputs)."""
+    """The network."""
 
     def __init__(self, channels: int, outputs: int) -> None:
         super().__init__()
@@ -53,6 +53,7 @@ class EfficientNetLite0(nn.Module):
         return x.mean((-2, -1))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Map images in [0, 1], (M, channels, H, W), to outputs, (M, outputs)."""
         outputs: Tensor = self._fc(self.features(x))
         return outputs
 

@@ -93,7 +93,8 @@ def reliability_figure(benchmark: "Benchmark", fits: Sequence[Labelled]) -> "Fig
 
 def at_shares(risks: Array) -> Array:
     """Return the error of the most certain rows at each of `SHARES`: (n,) to (91,)."""
-    return risks[np.maximum(np.floor(SHARES * len(risks) + 1e-9).astype(int), 1) - 1]
+    kept: Array = risks[np.maximum(np.floor(SHARES * len(risks) + 1e-9).astype(int), 1) - 1]
+    return kept
 
 
 def referred(fit: Labelled) -> Array:

