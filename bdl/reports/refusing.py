@@ -83,11 +83,13 @@ def reliability_figure(benchmark: "Benchmark", fits: Sequence[Labelled]) -> "Fig
         probabilities = np.concatenate([fit.probabilities for fit in own])
         hits = probabilities.argmax(1) == np.concatenate([fit.labels for fit in own])
         confidence, accuracy, _ = reliability(probabilities.max(1), hits, BINS)
-        panel.plot([0, 1], [0, 1], color=drawing.QUIET, linestyle=(0, (3, 1.5)), linewidth=1, label="calibrated")
+        least = 1 / probabilities.shape[1]  # of the most probable of so many classes
+        panel.plot(
+            [least, 1], [least, 1], color=drawing.QUIET, linestyle=(0, (3, 1.5)), linewidth=1, label="calibrated"
+        )
         panel.plot(confidence, accuracy, color=drawing.COLORS[0], label="predictions", **drawing.DOTS)
         drawing.dress(panel, ", ".join(place) if several else place[1], bold=False)
-        least = 1 / probabilities.shape[1]  # of the most probable of so many classes
-        panel.set(xlim=(least - 0.02, 1.02), ylim=(least - 0.02, 1.02), xlabel="confidence")
+        panel.set_xlabel("confidence")
     return _finished(figure, panels, benchmark, "Reliability of the most probable class", "accuracy")
 
 
