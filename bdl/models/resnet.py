@@ -4,19 +4,14 @@ Both are factories for the model ``module``. Inputs are images in [0, 1]; with c
 moments of ImageNet first, as pretrained weights expect them.
 """
 
-import hashlib
-import io
-import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from bdl.errors import InputError
+from bdl.models.pretrained import read_weights, with_weights
 
-_DIGEST = "[0-9a-fA-F]{12,64}"
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -122,12 +117,14 @@ def torchvision(
         raise InputError(f"torchvision has no network '{arch}' ({error})") from None
     if weights != "DEFAULT":
         return _prepared(net, shape[0], weights, sha256)
-    return _with(_standardised(net, shape[0]), get_model_weights(arch).DEFAULT.get_state_dict(check_hash=True), arch)
+    return with_weights(
+        _standardised(net, shape[0]), get_model_weights(arch).DEFAULT.get_state_dict(check_hash=True), arch
+    )
 
 
 def _prepared(net: nn.Module, channels: int, weights: str | None, sha256: str | None) -> nn.Module:
     whole = _standardised(net, channels)
-    return whole if weights is None else _with(whole, _read(Path(weights).expanduser(), sha256), weights)
+    return whole if weights is None else with_weights(whole, read_weights(Path(weights).expanduser(), sha256), weights)
 
 
 def _standardised(net: nn.Module, channels: int) -> nn.Module:
@@ -142,41 +139,3 @@ def _standardised(net: nn.Module, channels: int) -> nn.Module:
 def _standardise(net: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     mean, std = net.get_buffer("image_mean"), net.get_buffer("image_std")
     return ((given[0] - mean) / std,)
-
-
-def _read(path: Path, sha256: str | None) -> Mapping[str, Any]:
-    if sha256 is not None and not re.fullmatch(_DIGEST, sha256):
-        raise InputError(f"sha256 '{sha256[:64]}': give the file's SHA-256 in hex, or its first 12 characters or more")
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"weights {path}: {error.strerror}; give the path of a file that torch.save wrote") from None
-    found = hashlib.sha256(content).hexdigest()
-    if sha256 and not found.startswith(sha256.lower()):
-        raise InputError(f"weights {path}: expected sha256 {sha256}, found {found[: len(sha256)]}; get the file again")
-    try:
-        # of the bytes that the digest is of: the file may be another by now
-        state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise InputError(f"weights {path}: cannot be read ({type(error).__name__}); get the file again") from None
-    if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise InputError(f"weights {path}: no tensors by name; save the network's state_dict()")
-    return state
-
-
-def _with(net: nn.Module, state: Mapping[str, Any], source: str) -> nn.Module:
-    """Start from pretrained tensors, but for the last layer; `pretrained` names them for whoever makes the start."""
-    own = net.state_dict()
-    last = [*dict(net.named_parameters())][-1].rpartition(".")[0]
-    idle = (f"{last}.", "num_batches_tracked")  # counts are of no use with a fixed momentum, and old files lack them
-    wanted = {name: value.shape for name, value in own.items() if not (name.startswith(idle) or name.endswith(idle))}
-    wrong = [name for name, shape in wanted.items() if name not in state or state[name].shape != shape]
-    strange = [name for name in state if name not in own]
-    if wrong or strange:
-        raise InputError(
-            f"weights {source}: of another architecture: {len(wrong)} tensors are missing or of another shape and "
-            f"{len(strange)} unknown, the first is {(wrong + strange)[0]}; use weights of this network"
-        )
-    net.load_state_dict({name: state[name] for name in wanted}, strict=False)
-    vars(net)["pretrained"] = frozenset(wanted)
-    return net

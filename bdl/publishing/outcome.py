@@ -235,7 +235,7 @@ def gathered(found: LoadedResults, kept: Pictures) -> Shown:
     pairs = paired_differences(present, found.rows, recorded_overlaps(found.place, present) if present.baseline else {})
     points = curves(present, found.points)
     content = (present, compared(found), pairs, points, boxes(present, found.rows))
-    return Shown(*content, kept.pairs, kept.bands)
+    return Shown(*content, kept.pairs, kept.bands, kept.labelled)
 
 
 def mirror_run(found: LoadedResults, store: Store, uri: str, results: Path, artifacts: Sequence[Path]) -> int:

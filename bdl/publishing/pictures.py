@@ -9,8 +9,10 @@ from torch import Tensor
 from bdl.plan.cell import Cell
 from bdl.plan.reference import known_as_functions, truth
 from bdl.publishing.bands import bands
+from bdl.publishing.labels import labelled
 from bdl.reports import CredibleBand, Gaussians
 from bdl.reports.posteriors import Array
+from bdl.reports.refusing import Labelled
 from bdl.store import artefacts
 from bdl.store.store import Store
 
@@ -20,12 +22,13 @@ class Pictures(NamedTuple):
 
     pairs: Sequence[Gaussians] = ()
     bands: Sequence[CredibleBand] = ()
+    labelled: Sequence[Labelled] = ()
 
 
 def pictures(cells: Sequence[Cell], store: Store) -> Pictures:
     """Gather what figures show of the stored posteriors, of data sets all of whose posteriors are stored."""
     kept = of_whole_sets(cells, store)
-    return Pictures(posteriors(kept, store), bands(kept, store))
+    return Pictures(posteriors(kept, store), bands(kept, store), labelled(kept, store))
 
 
 def of_whole_sets(cells: Sequence[Cell], store: Store) -> list[Cell]:

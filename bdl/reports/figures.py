@@ -20,6 +20,7 @@ from bdl.reports.posteriors import (
     posterior_drawings,
 )  # fmt: skip
 from bdl.reports.ranks import Ranks, rank_drawings
+from bdl.reports.refusing import Labelled, refusal_drawings
 from bdl.reports.scores import paired_drawings, score_drawings
 from bdl.reports.selective import selective_drawings
 
@@ -42,6 +43,7 @@ class Shown:
     """As `bdl.reports.boxes` returns them."""
     posteriors: Sequence[Gaussians] = ()
     bands: Sequence[CredibleBand] = ()
+    labelled: Sequence[Labelled] = ()
     ranks: Sequence[Ranks] = ()
 
 
@@ -50,7 +52,7 @@ class Kind:
     """One kind of figure."""
 
     name: str
-    needs: Literal["cells", "differences", "curves", "boxes", "posteriors", "bands", "ranks"]
+    needs: Literal["cells", "differences", "curves", "boxes", "posteriors", "bands", "labelled", "ranks"]
     """Field of `Shown` without which there is nothing to draw."""
     draw: Callable[[Shown], Drawings]
     """Returns the names of files, behind that of the benchmark, and what draws each."""
@@ -112,6 +114,10 @@ KINDS = (
          "bands-<dataset>", "a regression on one input", "mean and credible bands of 1, 2 and 3 standard deviations of "
          "the function, or with the score `spread` median and quartiles, without the noise of targets, by "
          "`evaluation.samples` draws"),
+    Kind("refusals", "labelled", lambda shown: refusal_drawings(shown.benchmark, shown.labelled),
+         "Predictions that may be refused", "refusal-<what>", "`metrics` has `aurc`; at most a million parameters",
+         "`risk`: the error of the most certain rows along their share; `reliability`: accuracy against confidence; "
+         "`referral`, of two classes: the share of all rows above the threshold of a sensitivity, by the same rows"),
     Kind("ranks", "ranks", lambda shown: rank_drawings(shown.ranks), "Ranks", "<metric>-ranks",
          "`bdl-bench compare NAME --figures FOLDER`",
          "average ranks over data sets, and which of them chance cannot tell apart"),

@@ -87,6 +87,7 @@ def test_the_page_knows_figures_by_their_names():
         "-posterior-energy-vifa": "Posteriors beside the truth",
         "-posteriors-energy": "Posteriors beside the truth",
         "-bands-cubic": "Credible bands",
+        "-refusal-risk": "Predictions that may be refused",
         "-nmll-ranks": "Ranks",
     }
     assert {name: heading_of(name) for name in names} == names

