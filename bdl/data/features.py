@@ -18,7 +18,7 @@ _FORMAT = "mean-of-last-map-1"
 """How features are computed: a part of the digest under which they are kept."""
 
 
-def features(name: str, images: Images, network: Network) -> tuple[NDArray[np.float32], str]:
+def features(name: str, images: Images, network: Network) -> tuple[NDArray[np.float64], str]:
     """Return the features of pictures; those that were computed before are read from disk.
 
     Parameters
@@ -55,8 +55,7 @@ def features(name: str, images: Images, network: Network) -> tuple[NDArray[np.fl
             part = Path(folder) / kept.name
             np.save(part, _computed(name, images))
             part.replace(kept)
-    found: NDArray[np.float32] = np.load(kept)
-    return found, digest
+    return np.load(kept).astype(np.float64), digest
 
 
 def _computed(name: str, images: Images) -> NDArray[np.float32]:
