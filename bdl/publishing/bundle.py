@@ -9,12 +9,13 @@ import zlib
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
 from pydantic import FiniteFloat, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load, save
+from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.posteriors.predictive import Answer, MeanVariance, Outputs, Probabilities
@@ -27,6 +28,16 @@ MANIFEST, RUN = "manifest.json", "run.json"
 _FORMAT = 1
 """Of the content; a bundle of another format is refused."""
 _ANSWERS: tuple[type[Answer], ...] = (MeanVariance, Outputs, Probabilities)
+_MEAN = "at_mean"
+
+
+class Given(NamedTuple):
+    """What a fit predicts at the test rows."""
+
+    samples: Answer
+    """By posterior samples, with the numbers of the rows."""
+    mean: Tensor | None
+    """Outputs of the model by the posterior's mean, (1, n, d_out), in its own units; None without parameters."""
 
 
 class BundledRow(Settings):
@@ -38,7 +49,7 @@ class BundledRow(Settings):
     """Whether the fit succeeded."""
     reason: str | None
     """Why it failed, or which scores could not be computed, and why."""
-    hyper: Mapping[str, FiniteFloat]
+    hyper: dict[str, FiniteFloat]
     """Hyper-parameters, original units."""
     scores: Mapping[str, FiniteFloat | None]
     """Values by metric; None for one that is not finite or could not be computed."""
@@ -81,12 +92,13 @@ def member(cell: int, split: int) -> str:
     return f"predictions/{cell}-{split}.safetensors"
 
 
-def encode(answer: Answer) -> bytes:
+def encode(given: Given) -> bytes:
     """Return predictions in the safetensors format."""
-    return save({name: value.contiguous() for name, value in answer._asdict().items()})
+    tensors = given.samples._asdict() | ({} if given.mean is None else {_MEAN: given.mean})
+    return save({name: value.contiguous() for name, value in tensors.items()})
 
 
-def decode(content: bytes) -> Answer:
+def decode(content: bytes) -> Given:
     """Read what `encode` gave.
 
     Raises
@@ -98,9 +110,10 @@ def decode(content: bytes) -> Answer:
         tensors = load(content)
     except SafetensorError:
         raise InputError("its predictions are damaged") from None
+    mean = tensors.pop(_MEAN, None)
     for kind in _ANSWERS:
         if set(tensors) == set(getattr(kind, "_fields")):  # noqa: B009  # NamedTuples, which Answer is not
-            return kind(**tensors)
+            return Given(kind(**tensors), mean)
     raise InputError(f"its predictions have the fields {', '.join(sorted(tensors))}, which no answer has")
 
 

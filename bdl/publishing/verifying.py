@@ -93,14 +93,16 @@ def _verified(bundle: Bundle, place: int, cell: Cell, own: BundledCell, foreign:
         if cell.entry not in foreign and own.fit_hash != fit_hash(cell, own.versions):
             raise InputError("its fits are not of the spec of the bundle: the hash that identifies them is another")
         _check_list([row.split for row in own.rows], cell.splits, lambda split: f"split {split}")
-    trusted = set[str]()
+    follow, trusted = set[str](), set[str]()
     for row in own.rows:
         with _named(f"{cell.label}, split {row.split}"):
-            trusted |= row.scores.keys() - _check_row(bundle, cell, row, member(place, row.split))
+            found = _check_row(bundle, cell, row, member(place, row.split))
+        follow |= found
+        trusted |= {name for name, value in row.scores.items() if value is not None and name not in found}
     failed = sum(row.status == "failed" for row in own.rows)
-    reported = dict.fromkeys(name for row in own.rows for name in row.scores if name in trusted)
-    scores = dict.fromkeys(name for row in own.rows for name in row.scores if name not in trusted)
-    return Verified(cell.label, len(own.rows), failed, tuple(scores), tuple(reported), cell.entry in foreign)
+    names = dict.fromkeys(name for row in own.rows for name in row.scores)
+    scores, reported = (tuple(name for name in names if name in kind) for kind in (follow - trusted, trusted))
+    return Verified(cell.label, len(own.rows), failed, scores, reported, cell.entry in foreign)
 
 
 def _check_row(bundle: Bundle, cell: Cell, row: BundledRow, name: str) -> set[str]:
