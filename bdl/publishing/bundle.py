@@ -24,6 +24,8 @@ from bdl.spec.explain import explain
 from bdl.spec.fields import Index, Items, Settings
 
 MANIFEST, RUN = "manifest.json", "run.json"
+RUNTIME = "runtime"
+"""Score that every row has, whatever the benchmark lists."""
 
 _FORMAT = 1
 """Of the content; a bundle of another format is refused."""

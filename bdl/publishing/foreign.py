@@ -95,10 +95,14 @@ def readable(made: Mapping[str, Any]) -> Readable:
 
 
 def part(variant: Variant) -> list[Cell]:
-    """List the cells of what was run, with the splits that were."""
-    cells = cells_of(variant.chosen)
-    wanted = set(variant.splits)
-    return [cell.with_splits([split for split in cell.splits if not wanted or split in wanted]) for cell in cells]
+    """List the cells of what was run, with the splits that were; raise `InputError` if there is none."""
+    wanted, found = set(variant.splits), []
+    for cell in cells_of(variant.chosen):
+        if splits := [split for split in cell.splits if not wanted or split in wanted]:
+            found.append(cell.with_splits(splits))
+    if not found:
+        raise InputError("no data set has the splits that were run")
+    return found
 
 
 def _is_foreign(entry: Mapping[str, Any]) -> bool:

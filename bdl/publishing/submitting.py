@@ -13,7 +13,7 @@ from bdl.errors import InputError
 from bdl.execution.scoring import codes, evaluation
 from bdl.plan.cell import Cell
 from bdl.plan.fingerprint import data_checksum, fit_hash, fit_versions
-from bdl.publishing.bundle import RUN, BundledCell, BundledRow, BundledRun, dumped, encode, member, write
+from bdl.publishing.bundle import RUN, RUNTIME, BundledCell, BundledRow, BundledRun, dumped, encode, member, write
 from bdl.publishing.foreign import part, readable
 from bdl.publishing.handed import needs_predictions, predicted, recomputed
 from bdl.publishing.provenance import provenance
@@ -23,7 +23,6 @@ from bdl.store.rows import Row
 from bdl.store.store import Store
 
 Member = tuple[str, bytes]
-RUNTIME = "runtime"
 
 _ENVIRONMENT = ("git_commit", "python", "packages", "machine")
 _FOLDERS = re.compile(r"(?<![\w./\\])(?:file://)?(?:~|[A-Za-z]:)?[/\\](?:[^\s/\\:'\"]+[/\\])+")

@@ -11,10 +11,9 @@ from bdl.errors import InputError, short
 from bdl.execution.scoring import computed
 from bdl.plan.cell import Cell
 from bdl.plan.fingerprint import data_checksum, fit_hash
-from bdl.publishing.bundle import RUN, Bundle, BundledCell, BundledRow, decode, member
+from bdl.publishing.bundle import RUN, RUNTIME, Bundle, BundledCell, BundledRow, decode, member
 from bdl.publishing.foreign import part, readable
 from bdl.publishing.handed import needs_predictions, recomputed
-from bdl.publishing.submitting import RUNTIME
 
 T = TypeVar("T")
 
