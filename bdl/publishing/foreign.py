@@ -96,13 +96,12 @@ def readable(made: Mapping[str, Any]) -> Readable:
 
 def part(variant: Variant) -> list[Cell]:
     """List the cells of what was run, with the splits that were; raise `InputError` if there is none."""
-    wanted, found = set(variant.splits), []
-    for cell in cells_of(variant.chosen):
-        if splits := [split for split in cell.splits if not wanted or split in wanted]:
-            found.append(cell.with_splits(splits))
-    if not found:
+    wanted = set(variant.splits)
+    cells = cells_of(variant.chosen)
+    found = [cell.with_splits([split for split in cell.splits if not wanted or split in wanted]) for cell in cells]
+    if not (kept := [cell for cell in found if cell.splits]):
         raise InputError("no data set has the splits that were run")
-    return found
+    return kept
 
 
 def _is_foreign(entry: Mapping[str, Any]) -> bool:
