@@ -72,7 +72,7 @@ class BundledCell(Settings):
     """Hash of the part of the spec, the data and the versions that decide the fits, SHA-256 (hex)."""
     data: str
     """Checksum of the data."""
-    versions: Mapping[str, Any]
+    versions: Mapping[str, Index | Mapping[str, Index]]
     """Versions of the components."""
     rows: Items[BundledRow]
     """By split."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from bdl.archive.folder import ResultsFolder
 from bdl.archive.loading import open_results
 from bdl.errors import InputError
-from bdl.execution.scoring import codes, evaluation
+from bdl.execution.scoring import codes, computed, evaluation
 from bdl.plan.cell import Cell
 from bdl.plan.fingerprint import data_checksum, fit_hash, fit_versions
 from bdl.publishing.bundle import RUN, RUNTIME, BundledCell, BundledRow, BundledRun, dumped, encode, member, write
@@ -63,8 +63,9 @@ def submit(asked: Variant, results: Path, output: Path) -> Submitted:
     with mended(asked, results), open_results(asked, results, latest=True) as here:
         made = _public(here.made.dump())
         readable(made)
-        store, cells = _finished(here, asked.command("run", results))
-        write(output, _members(here, store, made, cells))
+        again = asked.command("run", results)
+        store, cells = _finished(here, again)
+        write(output, _members(here, store, made, cells, again))
     return Submitted(output, sum(len(cell.splits) for cell in cells), output.stat().st_size / 1e6)
 
 
@@ -79,7 +80,9 @@ def _finished(here: ResultsFolder, again: str) -> tuple[Store, list[Cell]]:
     return here.store, cells
 
 
-def _members(here: ResultsFolder, store: Store, made: Mapping[str, Any], cells: Sequence[Cell]) -> Iterator[Member]:
+def _members(
+    here: ResultsFolder, store: Store, made: Mapping[str, Any], cells: Sequence[Cell], again: str
+) -> Iterator[Member]:
     """Yield the predictions of all fits, then what the rows are."""
     bundled = []
     for place, cell in enumerate(cells):
@@ -94,6 +97,8 @@ def _members(here: ResultsFolder, store: Store, made: Mapping[str, Any], cells: 
                 given = predicted(evaluation(cell, row.split, posterior, buffers, row.hyper))
                 values |= recomputed(cell, row.split, given, row.hyper).scores
                 yield member(place, row.split), encode(given)
+            if lacking := [metric for metric in computed(cell) if row.status == "ok" and str(metric) not in values]:
+                raise InputError(f"{cell.label}, split {row.split} has no {lacking[0]} yet; go on with: {again}")
             reason = row.problem and _anonymous(row.problem)
             rows.append(BundledRow(**_of(row), reason=reason, scores=values))
         dataset, entry, point = cell.key

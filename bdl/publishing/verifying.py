@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from math import isclose
+from math import isclose, nan
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -14,6 +14,7 @@ from bdl.plan.fingerprint import data_checksum, fit_hash
 from bdl.publishing.bundle import RUN, RUNTIME, Bundle, BundledCell, BundledRow, decode, member
 from bdl.publishing.foreign import part, readable
 from bdl.publishing.handed import needs_predictions, recomputed
+from bdl.spec import Entry
 
 T = TypeVar("T")
 
@@ -106,21 +107,36 @@ def _verified(bundle: Bundle, place: int, cell: Cell, own: BundledCell, foreign:
 
 def _check_row(bundle: Bundle, cell: Cell, row: BundledRow, name: str) -> set[str]:
     """Return the scores of a row that follow from its predictions; refuse it if another one should."""
-    others: Collection[str] = computed(cell)
-    values: Mapping[str, float | None] = {}
     if row.status == "failed":
-        others = ()
-    elif _is_predicted(cell, row):
+        if row.scores:
+            raise InputError("it failed, and has scores")
+        return set()
+    _check_hyper(cell.settings, row.hyper)
+    values: Mapping[str, float | None] = {}
+    others: Collection[str] = computed(cell)
+    if _is_predicted(cell, row):
         values, others = recomputed(cell, row.split, decode(bundle.content(name)), row.hyper)
-    for score in dict.fromkeys((*values, *row.scores)):
+    for score in dict.fromkeys((*values, *others, RUNTIME, *row.scores)):
+        if score not in row.scores:
+            raise InputError(f"{score} is missing")
         if score in values:
-            if score not in row.scores or not _equal(values[score], row.scores[score]):
-                raise InputError(f"{score} is {row.scores.get(score)}, and {values[score]} by its predictions")
+            if not _equal(values[score], row.scores[score]):
+                raise InputError(f"{score} is {row.scores[score]}, and {values[score]} by its predictions")
         elif score != RUNTIME and not any(score == own or score.startswith(f"{own}_") for own in others):
-            raise InputError(
-                f"its benchmark has no score '{short(score)}'" if row.status == "ok" else "it failed, and has scores"
-            )
+            raise InputError(f"its benchmark has no score '{short(score)}'")
     return set(values)
+
+
+def _check_hyper(entry: Entry, hyper: Mapping[str, float]) -> None:
+    """Refuse hyper-parameters that the entry fixes at another value, or that its search cannot have found."""
+    limits = {name: (value, value) for name, value in entry.hyper.items()}
+    if entry.search:
+        limits |= {name: (own.low, own.high) for name, own in entry.search.space.items()}
+        limits |= {name: (min(own), max(own)) for name, own in entry.search.grid.items()}
+    for name, (low, high) in limits.items():
+        value = hyper.get(name, nan)
+        if not (low <= value <= high or _equal(value, low) or _equal(value, high)):
+            raise InputError(f"{name} is {value:g}, and from {low:g} to {high:g} in the spec")
 
 
 def _is_predicted(cell: Cell, row: BundledRow) -> bool:

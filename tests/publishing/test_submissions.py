@@ -215,11 +215,20 @@ def scaled(scores, name, factor):
 ROWS = {
     "a score": (lambda run: scaled(row(run)["scores"], "rmse", 1 + 1e-9), f"{HERE}: rmse is .* by its predictions"),
     "a score of the mean": (lambda run: scaled(row(run)["scores"], "rmse_mean", 0.9), f"{HERE}: rmse_mean is "),
-    "a score that is gone": (lambda run: row(run)["scores"].pop("nmll"), f"{HERE}: nmll is None, and "),
+    "a score that is gone": (lambda run: row(run)["scores"].pop("nmll"), f"{HERE}: nmll is missing"),
+    "a reported score that is gone": (lambda run: row(run)["scores"].pop("spread"), f"{HERE}: spread is missing"),
     "a score without a value": (lambda run: row(run)["scores"].update(nmll=None), f"{HERE}: nmll is None, and "),
     "a score of one's own": (lambda run: row(run)["scores"].update(best=1.0), f"{HERE}: .* no score 'best'"),
-    "a hyper-parameter": (lambda run: scaled(row(run)["hyper"], "noise_precision", 2), f"{HERE}: nmll is "),
-    "no hyper-parameter": (lambda run: row(run)["hyper"].clear(), f"{HERE}: its hyper-parameters lack 'noise_prec"),
+    "a noise": (lambda run: scaled(row(run)["hyper"], "noise_precision", 1.0001), f"{HERE}: nmll is "),
+    "a rate that was not searched": (
+        lambda run: row(run)["hyper"].update(learning_rate=0.03),
+        f"{HERE}: learning_rate is 0.03, and from 0.01 to 0.02 in the spec",
+    ),
+    "no hyper-parameter": (lambda run: row(run)["hyper"].clear(), f"{HERE}: prior_precision is nan, and from 0.1 to 1"),
+    "a version": (
+        lambda run: run["cells"][0]["versions"].update(engine=7),
+        "diabetes/lr: its fits are not of the spec",
+    ),
     "a failure": (lambda run: row(run).update(status="failed"), f"{HERE}: it failed, and has scores"),
     "a split": (lambda run: row(run).update(split=5), "diabetes/lr: split 1 is missing"),
     "a split twice": (lambda run: row(run).update(split=0), "diabetes/lr: split 0 comes twice"),
