@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), ROOT / "data/README.md", *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), ROOT / "data/README.md", ROOT / "submissions/README.md", *ROOT.glob("docs/*.md")])
 README = (ROOT / "README.md").read_text("utf-8")
 
 

@@ -3,12 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch
-
 from bdl.metrics.base import MetricInfo
 from bdl.metrics.evaluation import At, Draws, Evaluation
-from bdl.posteriors.point import Point
-from bdl.posteriors.tensors import as_type
 
 
 @dataclass(frozen=True)
@@ -52,6 +48,5 @@ class MseAtMean:
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
         examples = evaluation.tested if self.rows == "test" else evaluation.trained
-        mean = as_type(evaluation.posterior, torch.float32).mean()
-        found = evaluation.outputs(examples, Draws(1, evaluation.key), Point(mean))[0, :, 0]
+        found = evaluation.at("mean").outputs(examples, Draws(1, evaluation.key))[0, :, 0]
         return float((found - examples.y.cpu()).square().mean())

@@ -7,7 +7,7 @@ evaluated. No source is hashed: golden trials see to it that numbers do not move
 """
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, get_args, get_type_hints
 
 from bdl.methods.base import Direct, Method, MinibatchMethod, StreamMethod
@@ -19,10 +19,10 @@ from bdl.spec.labels import MetricName
 from bdl.versions import ENGINE_VERSION, PREPARATION_VERSION, SCORING_VERSION, SEARCH_VERSION, version_of
 
 
-def fit_hash(cell: Cell) -> str:
-    """Hash what identifies the cell's fits: spec, data and versions, SHA-256 (hex)."""
+def fit_hash(cell: Cell, versions: Mapping[str, Any] | None = None) -> str:
+    """Hash what identifies the cell's fits: spec, data and versions, SHA-256 (hex); today's versions by default."""
     spec = cell.benchmark.fit_part(cell.dataset, cell.entry)
-    return _sha256([spec, _data(cell), fit_versions(cell)])
+    return _sha256([spec, data_checksum(cell), fit_versions(cell) if versions is None else versions])
 
 
 def fit_versions(cell: Cell) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def joint_hash(hashes: Iterable[str]) -> str:
     return _sha256(sorted(set(hashes)))
 
 
-def _data(cell: Cell) -> str:
+def data_checksum(cell: Cell) -> str:
     """Return the checksum of the data; of simulated ones, which their settings and version identify, the word."""
     return "simulated" if cell.settings.streams or cell.data.simulated else cell.data.checksum
 
