@@ -12,10 +12,12 @@
     ["Median", (cell, own) => own[MEDIAN]],
     ["n", (cell, own) => own[N]],
     ["Failed", (cell, own) => own[FAILED]],
-    ["Difference", (cell, own) => differenceOf(cell)?.mean],
+    ["Compare"],
+    ["Difference", (cell) => differenceOf(cell)?.mean],
     ["Family", (cell) => cell.family],
     ["Origin", (cell) => cell.origin],
     ["Benchmark", (cell) => cell.benchmark],
+    ["Source"],
   ];
   let chosen = null; // the cell that others are held against
   let sorted = { column: 1, down: false };
@@ -36,7 +38,8 @@
     const half = BOARD.quantiles[n - 2] * Math.sqrt(variance * (1 / n + ours.overlap));
     [found.low, found.high] = [mean - half, mean + half];
     const direction = BOARD.scores[score][1];
-    if (!["lower", "higher"].includes(direction) || n < BOARD.fewest || (found.low <= 0 && found.high >= 0)) return found;
+    const open = n < BOARD.fewest || (found.low <= 0 && found.high >= 0);
+    if (open || !["lower", "higher"].includes(direction)) return found;
     const lost = (mine, yours) => both.some((split) => mine.get(split) === null && yours.get(split) !== null);
     if ((found.high < 0) === (direction === "lower")) found.verdict = lost(own, other) ? "undecided" : "better";
     else found.verdict = lost(other, own) ? "undecided" : "worse";
@@ -66,14 +69,14 @@
   }
 
   function source(cell) {
+    const summary = element("summary", { ariaLabel: `Source of ${cell.method} on ${cell.dataset}` }, "source");
     const about = BOARD.sources[cell.benchmark];
-    if (!about) return cell.remark;
+    if (!about) return element("details", {}, summary, cell.remark);
     const links = Object.entries(about.links).flatMap(([text, path]) =>
       [element("a", { href: `../../${path}` }, text), " · "]);
     const commit = element("span", { title: about.commit ?? "" }, `commit ${(about.commit ?? "unknown").slice(0, 10)}`);
     const dataset = cell.dataset.replace(/ .*/, "");
     const command = `${about.command} --dataset ${dataset} --method ${cell.method}`;
-    const summary = element("summary", { ariaLabel: `Source of ${cell.method} on ${cell.dataset}` }, "source");
     return element("details", {}, summary, ...links, commit, element("br"), element("code", {}, command));
   }
 
@@ -84,7 +87,7 @@
     button.addEventListener("click", () => {
       chosen = cell === chosen ? null : cell;
       draw();
-      document.getElementById(button.id)?.focus();
+      document.getElementById(button.id)?.focus({ preventScroll: true });
     });
     return button;
   }
@@ -109,24 +112,24 @@
       cell === chosen ? "chosen" : ""].join(" ") },
     element("th", { scope: "row" }, cell.method), element("td", {}, cell.dataset), numeric(own[RANK]),
     numeric(text, mean === null ? "" : String(mean)), numeric(number(own[MEDIAN], se)), numeric(own[N]),
-    numeric(own[FAILED]), difference(cell), element("td", {}, cell.family), element("td", {}, cell.origin),
-    element("td", {}, cell.benchmark), element("td", {}, cell.at.length ? choice(cell) : ""),
+    numeric(own[FAILED]), element("td", {}, cell.at.length ? choice(cell) : ""), difference(cell),
+    element("td", {}, cell.family), element("td", {}, cell.origin), element("td", {}, cell.benchmark),
     element("td", {}, source(cell)));
   }
 
   function head() {
-    const cells = COLUMNS.map(([name], column) => {
+    const cells = COLUMNS.map(([name, value], column) => {
+      if (!value) return element("th", { scope: "col" }, name);
       const button = element("button", { type: "button", id: `sort-${column}` }, name);
       button.addEventListener("click", () => {
         sorted = { column, down: sorted.column === column && !sorted.down };
         draw();
-        document.getElementById(button.id).focus();
+        document.getElementById(button.id).focus({ preventScroll: true });
       });
       const direction = sorted.down ? "descending" : "ascending";
       return element("th", { scope: "col", ariaSort: sorted.column === column ? direction : "none" }, button);
     });
-    const others = ["Compare", "Source"].map((name) => element("th", { scope: "col" }, name));
-    return element("thead", {}, element("tr", {}, ...cells, ...others));
+    return element("thead", {}, element("tr", {}, ...cells));
   }
 
   // Ascending; what has no value comes last in both directions, and ties stand by rank and mean.
@@ -142,9 +145,11 @@
 
   function draw() {
     const wanted = form.text.value.toLowerCase();
+    const words = ({ method, dataset, family, origin, benchmark }) =>
+      [method, dataset, family, origin, benchmark].join(" ").toLowerCase();
     const shown = BOARD.cells.filter((cell) => cell.scores[form.score.value]
-      && ["dataset", "family", "origin"].every((field) => ["", cell[field]].includes(form[field].value))
-      && [cell.method, cell.dataset, cell.family, cell.origin, cell.benchmark].join(" ").toLowerCase().includes(wanted));
+      && ["dataset", "family", "origin"].every((field) => ["", cell[field]].includes(form.elements[field].value))
+      && words(cell).includes(wanted));
     table.replaceChildren(element("caption", {}, BOARD.scores[form.score.value][0]), head(),
       element("tbody", {}, ...shown.sort(order).map(row)));
     const against = chosen ? `differences from ${chosen.method} on ${chosen.dataset}, with 95 % intervals`
@@ -153,8 +158,10 @@
   }
 
   for (const [name, [label]] of Object.entries(BOARD.scores)) form.score.append(new Option(label, name));
-  for (const field of ["dataset", "family", "origin"])
-    for (const value of [...new Set(BOARD.cells.map((cell) => cell[field]))]) form[field].append(new Option(value, value));
+  for (const field of ["dataset", "family", "origin"]) {
+    const values = new Set(BOARD.cells.map((cell) => cell[field]));
+    form.elements[field].append(...[...values].map((value) => new Option(value, value)));
+  }
   form.addEventListener("input", draw);
   draw();
 })();

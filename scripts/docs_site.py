@@ -14,11 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from leaderboard import leaderboard, yaml_sections
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
-
-from leaderboard import leaderboard, yaml_sections
 
 from bdl.methods import METHODS
 from bdl.publishing.page import write_page

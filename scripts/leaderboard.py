@@ -5,6 +5,7 @@ Every page is a frame that `docs/leaderboard.js` fills from a file of data besid
 
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from io import BytesIO
@@ -17,7 +18,6 @@ from scipy.special import stdtrit
 from bdl.archive.loading import LoadedResults, load_results
 from bdl.errors import InputError
 from bdl.metrics import info
-from bdl.publishing.outcome import compared
 from bdl.publishing.overlap import recorded_overlaps
 from bdl.reports import Cell, Shown, draw_figures
 from bdl.reports.elsewhere import SPLITS, SPREAD
@@ -35,18 +35,20 @@ UCI = {row["dataset"] for row in PRINTED}
 IMAGES = {"mnist", "mnist_validated", "aptos2019"}
 RANKED = ("nmll", "rmse")
 """Scores whose ranks over data sets are drawn."""
+RANKABLE = ("lower", "higher")
+"""Directions of scores by which methods are ranked."""
 DIGITS = 9
 """Significant ones of numbers on a page."""
 
 FAMILIES = {
     "variational": "vifa vifa-two-stage natural-gradient slang slang-online-eig bbb ivon noisy-adam hierarchical-vadam "
-    "noisy-kfac vadam vprop vprop-root vogn fa-elbo cholesky-vi Vbll DiagonalVi AutoLowRank",
+    "noisy-kfac vadam vprop vprop-root vogn fa-elbo fa-optimum exact-gaussian cholesky-vi Vbll DiagonalVi AutoLowRank",
     "Laplace": "laplace last-layer-laplace LaplaceTorch",
     "SWAG, iterates": "sgd-iterates swag multi-swag iterates-fa online-sga online-em online-px-em batch-fa",
     "ensemble, dropout": "deep-ensemble mc-dropout NgBoost deep_ensembles dropout_grid",
-    "MCMC": "sgld sghmc csgmcmc importance-sampling Sghmc Mclmc Nuts",
-    "expectation propagation": "moment-matching pbp",
-    "exact, truth": "conjugate exact-gaussian teacher fa-optimum GaussianProcess BayesianRidge",
+    "MCMC, sampling": "sgld sghmc csgmcmc importance-sampling Sghmc Mclmc Nuts",
+    "moment matching": "moment-matching pbp",
+    "exact, truth": "conjugate teacher GaussianProcess BayesianRidge",
     "point estimate": "adam sgd",
 }
 """Family to its methods: names of the registry, classes of guests, and what other papers print."""
@@ -115,11 +117,11 @@ def data(board: Board, runs: Mapping[str, LoadedResults]) -> dict[str, Any]:
     if board.pooled:
         known = {cell["dataset"] for cell in cells}
         cells += [cell for cell in _printed() if cell["dataset"] in known]
-    metrics = dict.fromkeys(str(name) for found in runs.values() for name in found.benchmark.metrics)
-    known = {metric for cell in cells for metric in cell["scores"]}
+    counts = Counter(metric for cell in cells for metric in cell["scores"])
+    shown = sorted(counts, key=lambda name: (info(name).direction not in RANKABLE, -counts[name]))
     most = max(len(cell["at"]) for cell in cells)
     return {
-        "scores": {name: [heading(name), info(name).direction] for name in metrics if name in known},
+        "scores": {name: [heading(name), info(name).direction] for name in shown},
         "sources": {folder: _source(folder, found) for folder, found in runs.items()},
         "cells": cells,
         "fewest": FEWEST,
@@ -131,6 +133,11 @@ def data(board: Board, runs: Mapping[str, LoadedResults]) -> dict[str, Any]:
 def _loaded(folder: str) -> LoadedResults:
     name, _, profile = folder.partition("/")
     return load_results(load_variant(name, profile or "paper"), ROOT / "results")
+
+
+def _tabled(found: LoadedResults) -> list[Cell]:
+    """Return the published table."""
+    return [Cell(**record) for record in json.loads((found.place / "table.json").read_text("utf-8"))]
 
 
 def _source(folder: str, found: LoadedResults) -> dict[str, Any]:
@@ -155,7 +162,7 @@ def _cells(board: Board, folder: str, found: LoadedResults) -> Iterator[dict[str
         shared = None
     split = benchmark.preparation.split
     tabled: dict[tuple[str, str], dict[str, dict[str, Cell]]] = {}
-    for cell in compared(found):
+    for cell in _tabled(found):
         if cell.n_trials:
             own = tabled.setdefault((cell.dataset, cell.method), {})
             own.setdefault(cell.metric, {})[cell.statistic] = cell
@@ -189,7 +196,7 @@ def _numbers(own: Mapping[str, Cell]) -> list[float | int | None]:
 def _rank(cells: Sequence[dict[str, Any]]) -> None:
     """Rank cells by their means, those with failed fits left out: their means are of the others alone."""
     for metric in {metric for cell in cells for metric in cell["scores"]}:
-        if info(metric).direction in ("lower", "higher"):
+        if info(metric).direction in RANKABLE:
             own = [cell["scores"][metric] for cell in cells if metric in cell["scores"]]
             whole = [each for each in own if each[0] is not None and not each[4]]
             places = pd.Series([each[0] for each in whole], dtype=float).rank(
@@ -238,9 +245,8 @@ def _downloads(folder: str, found: LoadedResults) -> Iterator[tuple[str, str | b
 
 
 def _diagrams(found: LoadedResults) -> Iterator[tuple[str, str, bytes]]:
-    """Return text, file and bytes of each diagram of critical differences, as ``bdl-bench compare --figures`` draws it."""
-    cells = compared(found)
-    drawn = {each.metric: each for name in RANKED if (each := ranks(cells, name))}
+    """Return text, file and bytes of each diagram of critical differences, of ``bdl-bench compare --figures``."""
+    drawn = {each.metric: each for name in RANKED if (each := ranks(_tabled(found), name))}
     with tempfile.TemporaryDirectory() as folder:
         for path in draw_figures(Shown(found.benchmark, ranks=[*drawn.values()]), Path(folder)):
             if path.suffix == ".png":
@@ -256,8 +262,9 @@ def _told(name: str, found: Ranks) -> str:
 def _page(name: str, board: Board, drawn: Sequence[tuple[str, str]]) -> str:
     frame = (ROOT / "scripts/leaderboard.html").read_text("utf-8").replace("NAME", name)
     parts = [
-        "---\nhide: [toc]\n---",
+        "---\nhide: [navigation, toc]\n---",
         f"# Leaderboard: {board.title}",
+        " · ".join(f"[{other.title}]({own}.md)" for own, other in BOARDS.items() if own != name),
         f"{board.about} [What the columns say](../results.md#leaderboard).",
         frame,
     ]
