@@ -213,7 +213,7 @@ def _printed() -> Iterator[dict[str, Any]]:
         said = dict(part.split("=") for part in row["setting"].split(";"))
         spread, _, guess = said["pm"].partition("-")
         remark = f"± is the {SPREAD[spread]}{', probably' if guess else ''}; splits: {SPLITS[said['splits']]}"
-        new = {
+        new: dict[str, Any] = {
             "benchmark": f"{row['paper']} {row['table']}",
             "dataset": row["dataset"],
             "group": row["dataset"],
