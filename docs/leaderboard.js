@@ -77,7 +77,7 @@
     const commit = element("span", { title: about.commit ?? "" }, `commit ${(about.commit ?? "unknown").slice(0, 10)}`);
     const dataset = cell.dataset.replace(/ .*/, "");
     const command = `${about.command} --dataset ${dataset} --method ${cell.method}`;
-    return element("details", {}, summary, ...links, commit, element("br"), element("code", {}, command));
+    return element("details", {}, summary, ...links, commit, element("code", {}, command));
   }
 
   function choice(cell) {

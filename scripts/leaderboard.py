@@ -272,7 +272,7 @@ def _page(name: str, board: Board, drawn: Sequence[tuple[str, str]]) -> str:
         parts += [
             "## Critical differences",
             "Average ranks over data sets, as `bdl-bench compare NAME --figures FOLDER` draws them.",
-            *(f"![{text}]({file}){{ loading=lazy }}" for text, file in drawn),
+            *(f"`{text.partition(',')[0]}`\n\n![{text}]({file}){{ loading=lazy width=640 }}" for text, file in drawn),
         ]
     return "\n\n".join(parts) + "\n"
 
