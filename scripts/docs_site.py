@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from leaderboard import leaderboard, yaml_sections
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
@@ -82,6 +83,7 @@ def made(config: MkDocsConfig) -> Iterator[tuple[str, str | bytes]]:
         parts = ["---\nhide: [toc]\n---", f"# {folder}", title, *whole, table, *pictures]
         yield f"results/{folder}/table.md", "\n\n".join(parts)
     yield f"results/{REPORTED}/report.html", report()
+    yield from leaderboard([folder for folder, _ in published()])
     yield from notebook(json.loads((ROOT / "docs/tour.ipynb").read_text("utf-8")))
 
 
@@ -129,7 +131,7 @@ def benchmarks() -> str:
         for name, title in list_benchmarks()
     ]
     about = "Links lead to published results. `bdl-bench run NAME` runs one, `bdl-bench describe NAME` describes it."
-    return "\n".join(["# Benchmarks", "", about, "", "| Name | Title |", "|---|---|", *rows, ""])
+    return "\n".join(["# Benchmarks", "", about, "", "| Name | Title |", "|---|---|", *rows, "", yaml_sections(), ""])
 
 
 def notebook(content: dict[str, Any]) -> Iterator[tuple[str, str | bytes]]:

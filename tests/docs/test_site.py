@@ -1,5 +1,6 @@
 """The documentation site, built strictly: no broken link, every method and benchmark, nothing from elsewhere."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -7,10 +8,13 @@ import sys
 from html import unescape
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from bdl.archive.loading import load_results
 from bdl.methods import METHODS
-from bdl.spec import list_benchmarks
+from bdl.reports import paired_differences
+from bdl.spec import list_benchmarks, load_variant
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,26 +44,30 @@ def test_methods_have_their_formulas(site):
     assert "Brownlie 2022, ch. 5" in page
 
 
+def opened(folder, script, width):
+    """Open a page in a window of some width, with a script more, and return what that makes the title."""
+    page = folder / "opened.html"
+    page.write_text((folder / "index.html").read_text("utf-8").replace("</body>", f"{script}</body>"), "utf-8")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},900", "--virtual-time-budget=3000"]
+    command = ["chromium", *flags, "--dump-dom", page.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    page.unlink()
+    return json.loads(unescape(re.search(r"<title>(.*?)</title>", done.stdout)[1]))
+
+
 BROKEN = """<script>addEventListener("load", () => {
   const codes = [...document.querySelectorAll("table code")].filter((code) => /^\\w+$/.test(code.textContent));
   const broken = codes.filter((code) => code.getClientRects().length > 1);
-  document.title = `${codes.length} names, broken: ${broken.map((code) => code.textContent)}.`;
+  document.title = JSON.stringify({names: codes.length, broken: broken.map((code) => code.textContent)});
 })</script>"""
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
 def test_no_name_of_a_field_is_broken_on_a_narrow_screen(site):
-    page = site / "spec/measured.html"
-    page.write_text((site / "spec/index.html").read_text("utf-8").replace("</body>", f"{BROKEN}</body>"), "utf-8")
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--window-size=500,900", "--virtual-time-budget=3000"]
-    done = subprocess.run(
-        ["chromium", *flags, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=120
-    )
-    (count, broken) = re.search(r"<title>(\d+) names, broken: (.*)\.</title>", done.stdout).groups()
-    page.unlink()
-    assert int(count) > 100
-    assert broken == ""
+    found = opened(site / "spec", BROKEN, 500)
+    assert found["names"] > 100
+    assert found["broken"] == []
 
 
 @pytest.mark.slow
@@ -89,6 +97,124 @@ def test_a_report_is_part_of_it_and_light_figures_are_below_their_table(site):
 def test_the_tour_has_its_plots(site):
     assert len(list((site / "images").glob("tour-*.png"))) == 2
     assert "in the table" in (site / "tour/index.html").read_text("utf-8")
+
+
+def board(site, name):
+    return json.loads((site / f"leaderboard/{name}.js").read_text("utf-8").removeprefix("const BOARD = ").strip(";\n"))
+
+
+def rounded(value):
+    return None if value is None else float(f"{value:.9g}")
+
+
+BOARDS = pytest.mark.parametrize("name", ["uci", "posteriors", "images"])
+
+
+@pytest.mark.slow
+@BOARDS
+def test_the_leaderboard_has_the_numbers_of_published_tables(site, name):
+    found = board(site, name)
+    for folder in found["sources"]:
+        table = json.loads((ROOT / f"results/{folder}/table.json").read_text("utf-8"))
+        table = {(row["dataset"], row["method"], row["metric"], row["statistic"]): row for row in table}
+        cells = [cell for cell in found["cells"] if cell["benchmark"] == folder]
+        shown = {
+            (cell["dataset"].partition(" ")[0], cell["method"], metric) for cell in cells for metric in cell["scores"]
+        }
+        assert shown == {place[:3] for place, row in table.items() if row["n_trials"]}
+        for cell in cells:
+            for metric, (mean, se, median, n, failed, _, values) in cell["scores"].items():
+                place = cell["dataset"].partition(" ")[0], cell["method"], metric
+                row = table[*place, "mean"]
+                assert (n, failed) == (row["n_trials"] - row["n_failed"], row["n_failed"])
+                middle = table.get((*place, "median"), {"ours": None})
+                assert (mean, se, median) == (*map(rounded, (row["ours"], row["ours_se"], middle["ours"])),)
+                of_splits = [value for value in values if value is not None]
+                if len(of_splits) == n and n:  # not where a paper prints one split alone
+                    assert sum(of_splits) / n == pytest.approx(mean, rel=1e-7)
+
+
+@pytest.mark.slow
+@BOARDS
+def test_links_and_downloads_of_the_leaderboard_are_there(site, name):
+    for folder, source in board(site, name)["sources"].items():
+        benchmark, _, profile = folder.partition("/")
+        assert source["command"] == f"bdl-bench run {benchmark}" + (f" --profile {profile}" if profile else "")
+        assert re.fullmatch(r"[0-9a-f]{40}(\+changes)?", source["commit"])
+        for link in source["links"].values():
+            path, _, anchor = link.partition("#")
+            assert (site / path).is_file()
+            assert f'id="{anchor}"' in (site / path).read_text("utf-8") if anchor else True
+        csv, parquet = (source["links"][kind] for kind in ("splits as CSV", "as Parquet"))
+        rows = pd.read_parquet(site / parquet)
+        alike = (frame.astype({"reason": object}).fillna({"reason": ""}) for frame in (pd.read_csv(site / csv), rows))
+        pd.testing.assert_frame_equal(*alike, check_dtype=False)
+        own = [cell for cell in board(site, name)["cells"] if cell["benchmark"] == folder]
+        assert len(rows) == sum(len(cell["at"]) for cell in own)
+
+
+@pytest.mark.slow
+def test_ranks_are_of_whole_rows_of_ours(site):
+    cells = board(site, "uci")["cells"]
+    elsewhere = [cell for cell in cells if cell["origin"] == "printed elsewhere"]
+    assert {cell["family"] for cell in elsewhere} == {"ensemble, dropout", "moment matching"}
+    assert {score[5] for cell in elsewhere for score in cell["scores"].values()} == {None}
+    of_boston = [cell["scores"]["rmse"] for cell in cells if cell["dataset"] == "boston" and cell not in elsewhere]
+    whole = sorted(score[0] for score in of_boston if not score[4])
+    assert len(whole) > 10
+    for mean, _, _, _, failed, rank, _ in of_boston:
+        assert rank == (None if failed else 1 + whole.index(mean))
+
+
+COMPARED = """<script>addEventListener("load", () => {
+  const form = document.querySelector(".board-filters");
+  const show = (field, value) => { form.elements[field].value = value; form.dispatchEvent(new Event("input")); };
+  const rows = () => [...document.querySelectorAll("table.board tbody tr")].map((row) => [...row.cells]);
+  const found = [], of = (field) => [...form.elements[field].options].map((option) => option.value);
+  show("text", "uci-regression");
+  for (const score of of("score")) for (const dataset of of("dataset").slice(1)) {
+    show("score", score);
+    show("dataset", dataset);
+    const baseline = rows().find((cells) => cells[0].textContent === "swag-nn");
+    if (!baseline) continue;
+    baseline[7].querySelector("button").click();
+    for (const cells of rows())
+      found.push([score, dataset, cells[0].textContent, cells[8].title, cells[8].className.split(" ")[1]]);
+  }
+  show("text", ""); show("score", "rmse"); show("dataset", "boston");
+  const header = document.getElementById("sort-3");
+  header.click();
+  const means = rows().map((cells) => parseFloat(cells[3].textContent));
+  show("origin", "printed elsewhere");
+  const grey = rows().map((cells) => [cells[2].textContent, cells[3].textContent]);
+  const heads = [...document.querySelectorAll("table.board thead th")].map((head) => head.textContent);
+  const {scrollWidth, clientWidth} = document.documentElement;
+  document.title = JSON.stringify({found, heads, means, grey, scrollWidth, clientWidth});
+})</script>"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+def test_the_leaderboard_in_a_narrow_browser(site):
+    """Differences are those of `bdl-bench compare`; columns sort, filters narrow, and the page does not scroll."""
+    found = opened(site / "leaderboard/uci", COMPARED, 400)
+    published = load_results(load_variant("uci-regression"), ROOT / "results")
+    shared = json.loads((ROOT / "results/uci-regression/provenance.json").read_text("utf-8"))["overlap"]
+    expected = [each for each in paired_differences(published.benchmark, published.rows, shared) if each.n]
+    shown = {tuple(place): (title, verdict) for *place, title, verdict in found["found"] if title}
+    assert len(expected) > 80
+    for each in expected:
+        title, verdict = shown[each.metric, each.dataset, each.entry]
+        assert verdict == each.verdict
+        n, *numbers = re.findall(r"[-+.\de]+", title.removeprefix("n = ").replace(":", ""))
+        assert int(n) == each.n
+        assert [*map(float, numbers)] == pytest.approx([each.mean, each.low, each.high], rel=1e-5, abs=1e-9)
+    assert found["heads"][2:9] == ["Rank", "Mean ± SE", "Median", "n", "Failed", "Compare", "Difference"]
+    assert len(found["means"]) > 10
+    assert found["means"] == sorted(found["means"])
+    assert ["\N{EN DASH}", "2.90 ± 0.18"] in found["grey"]
+    assert {rank for rank, _ in found["grey"]} == {"\N{EN DASH}"}
+    assert found["scrollWidth"] == found["clientWidth"]
 
 
 @pytest.mark.slow

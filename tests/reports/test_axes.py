@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from bdl.reports.axes import at, named, number, short
+from bdl.reports.axes import by_cell, named, number, short
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,11 @@ def test_points():
     values = {"model.hidden": "[50]", "method.rank": "2"}
     assert named(values) == "hidden = 50, rank = 2"
     assert named({}) == ""
+
+
+def test_rows_of_a_cell():
     rows = pd.DataFrame({"model.hidden": ["[50]", "[100]", "[50]"], "method.rank": ["2", "2", "1"], "nmll": [1, 2, 3]})
-    assert at(rows, values)["nmll"].tolist() == [1]
-    assert at(rows, {})["nmll"].tolist() == [1, 2, 3]
+    rows = rows.assign(dataset="yacht", entry="vifa")
+    groups = by_cell(rows, ("model.hidden", "method.rank"))
+    assert groups["yacht", "vifa", "[50]", "2"]["nmll"].tolist() == [1]
+    assert by_cell(rows, ())["yacht", "vifa"]["nmll"].tolist() == [1, 2, 3]

@@ -1,0 +1,291 @@
+"""The leaderboard of the documentation site: published rows as pages that sort, filter and compare in the browser.
+
+Every page is a frame that `docs/leaderboard.js` fills from a file of data beside it, so that it works without a server.
+"""
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+from scipy.special import stdtrit
+
+from bdl.archive.loading import LoadedResults, load_results
+from bdl.errors import InputError
+from bdl.metrics import info
+from bdl.publishing.overlap import recorded_overlaps
+from bdl.reports import Cell, Shown, draw_figures
+from bdl.reports.elsewhere import SPLITS, SPREAD
+from bdl.reports.layout import heading
+from bdl.reports.paired import scores
+from bdl.reports.papers import OTHERS, load_paper
+from bdl.reports.ranks import Ranks, ranks
+from bdl.reports.verdicts import FEWEST, LEVEL
+from bdl.spec import Benchmark, list_benchmarks, load_variant
+
+ROOT = Path(__file__).parents[1]
+PRINTED = [row for paper in OTHERS for row in load_paper(paper)]
+"""What other papers print for the UCI regressions."""
+UCI = {row["dataset"] for row in PRINTED}
+IMAGES = {"mnist", "mnist_validated", "aptos2019"}
+RANKED = ("nmll", "rmse")
+"""Scores whose ranks over data sets are drawn."""
+RANKABLE = ("lower", "higher")
+"""Directions of scores by which methods are ranked."""
+DIGITS = 9
+"""Significant ones of numbers on a page."""
+
+FAMILIES = {
+    "variational": "vifa vifa-two-stage natural-gradient slang slang-online-eig bbb ivon noisy-adam hierarchical-vadam "
+    "noisy-kfac vadam vprop vprop-root vogn fa-elbo fa-optimum exact-gaussian cholesky-vi Vbll DiagonalVi AutoLowRank",
+    "Laplace": "laplace last-layer-laplace LaplaceTorch",
+    "SWAG, iterates": "sgd-iterates swag multi-swag iterates-fa online-sga online-em online-px-em batch-fa",
+    "ensemble, dropout": "deep-ensemble mc-dropout NgBoost deep_ensembles dropout_grid",
+    "MCMC, sampling": "sgld sghmc csgmcmc importance-sampling Sghmc Mclmc Nuts",
+    "moment matching": "moment-matching pbp",
+    "exact, truth": "conjugate teacher GaussianProcess BayesianRidge",
+    "point estimate": "adam sgd",
+}
+"""Family to its methods: names of the registry, classes of guests, and what other papers print."""
+
+
+class Board(NamedTuple):
+    """A page of the leaderboard."""
+
+    title: str
+    about: str
+    belongs: Callable[[Benchmark], bool]
+    pooled: bool = False
+    """Whether benchmarks on the same splits of a data set are ranked together."""
+
+
+BOARDS = {
+    "uci": Board(
+        "UCI regression",
+        "Benchmarks on the published splits and on gap splits. What other papers print is grey, and has no rank.",
+        lambda benchmark: UCI.issuperset(benchmark.datasets) and not benchmark.preparation.repeats,
+        pooled=True,
+    ),
+    "posteriors": Board(
+        "Posteriors against truth",
+        "Benchmarks that measure the distance to an exact, optimal or sampled posterior.",
+        lambda benchmark: any(info(name).kind == "distance" for name in benchmark.metrics),
+    ),
+    "images": Board("Images", "Benchmarks on images.", lambda benchmark: IMAGES.issuperset(benchmark.datasets)),
+}
+"""File name to page."""
+
+
+def family(method: str) -> str:
+    """Return the family of a method, by its name or a guest's ``module:Class``; ``"other"`` if it has none."""
+    name = method.rpartition(":")[2]
+    return next((kind for kind, names in FAMILIES.items() if name in names.split()), "other")
+
+
+def leaderboard(published: Sequence[str]) -> Iterator[tuple[str, str | bytes]]:
+    """Return the pages with their data, figures and downloads, by their place in the site.
+
+    Parameters
+    ----------
+    published
+        Folders of results: ``name`` or ``name/profile``.
+    """
+    for name, board in BOARDS.items():
+        runs = {folder: found for folder in published if board.belongs((found := _loaded(folder)).benchmark)}
+        runs = {folder: found for folder, found in runs.items() if not found.benchmark.axes}
+        drawn: list[tuple[str, str]] = []
+        for folder, found in runs.items():
+            yield from _downloads(folder, found)
+            for text, file, picture in _diagrams(found) if name == "uci" else ():
+                drawn.append((text, file))
+                yield f"leaderboard/{file}", picture
+        yield f"leaderboard/{name}.md", _page(name, board, drawn)
+        content = json.dumps(data(board, runs), separators=(",", ":"), ensure_ascii=False)
+        yield f"leaderboard/{name}.js", f"const BOARD = {content};\n"
+
+
+def data(board: Board, runs: Mapping[str, LoadedResults]) -> dict[str, Any]:
+    """Return what a page shows: scores, sources, cells, and quantiles of Student's t for each degree of freedom."""
+    cells = [cell for folder, found in runs.items() for cell in _cells(board, folder, found)]
+    for group in {cell["group"] for cell in cells}:
+        _rank([cell for cell in cells if cell["group"] == group])
+    if board.pooled:
+        known = {cell["dataset"] for cell in cells}
+        cells += [cell for cell in _printed() if cell["dataset"] in known]
+    counts = Counter(metric for cell in cells for metric in cell["scores"])
+    shown = sorted(counts, key=lambda name: (info(name).direction not in RANKABLE, -counts[name]))
+    most = max(len(cell["at"]) for cell in cells)
+    return {
+        "scores": {name: [heading(name), info(name).direction] for name in shown},
+        "sources": {folder: _source(folder, found) for folder, found in runs.items()},
+        "cells": cells,
+        "fewest": FEWEST,
+        "quantiles": [_short(float(stdtrit(df, 1 - LEVEL / 2))) for df in range(1, most)],
+    }
+
+
+@lru_cache
+def _loaded(folder: str) -> LoadedResults:
+    name, _, profile = folder.partition("/")
+    return load_results(load_variant(name, profile or "paper"), ROOT / "results")
+
+
+def _tabled(found: LoadedResults) -> list[Cell]:
+    """Return the published table."""
+    return [Cell(**record) for record in json.loads((found.place / "table.json").read_text("utf-8"))]
+
+
+def _source(folder: str, found: LoadedResults) -> dict[str, Any]:
+    name, own = folder.partition("/")[0], folder.replace("/", "-")
+    commit = json.loads((found.place / "provenance.json").read_text("utf-8"))["git_commit"]
+    links = {
+        "YAML": f"benchmarks/index.html#{name}",
+        "table": f"results/{folder}/table/index.html",
+        "splits as CSV": f"leaderboard/rows/{own}.csv",
+        "as Parquet": f"leaderboard/rows/{own}.parquet",
+        "raw rows": f"results/{folder}/trials.parquet",
+    }
+    return {"commit": commit, "command": f"bdl-bench run {found.made.asked}", "links": links}
+
+
+def _cells(board: Board, folder: str, found: LoadedResults) -> Iterator[dict[str, Any]]:
+    """Yield a cell a data set and method, with its scores: mean, standard error, median, n, failed, rank, values."""
+    benchmark = found.benchmark
+    try:
+        shared = recorded_overlaps(found.place, benchmark)
+    except InputError:  # neither recorded nor are the data here: no interval
+        shared = None
+    split = benchmark.preparation.split
+    tabled: dict[tuple[str, str], dict[str, dict[str, Cell]]] = {}
+    for cell in _tabled(found):
+        if cell.n_trials:
+            own = tabled.setdefault((cell.dataset, cell.method), {})
+            own.setdefault(cell.metric, {})[cell.statistic] = cell
+    for (dataset, entry), metrics in tabled.items():
+        method = benchmark.entries[entry].method.name
+        rows = found.rows[(found.rows["dataset"] == dataset) & (found.rows["entry"] == entry)].set_index("split")
+        rows = rows.sort_index()
+        where = f"{dataset} ({split})" if board.pooled and split != "published" else dataset
+        yield {
+            "benchmark": folder,
+            "dataset": where,
+            "group": where if board.pooled else f"{folder}/{dataset}",
+            "method": entry,
+            "family": family(method),
+            "origin": "guest" if ":" in method else "ours",
+            "overlap": None if shared is None else shared.get(dataset, 0.0),
+            "at": [int(each) for each in rows.index],
+            "scores": {
+                metric: [*_numbers(own), None, [_short(value) for value in scores(rows, metric)]]
+                for metric, own in metrics.items()
+            },
+        }
+
+
+def _numbers(own: Mapping[str, Cell]) -> list[float | int | None]:
+    mean, median = own["mean"], own.get("median")
+    n = mean.n_trials - mean.n_failed
+    return [_short(mean.ours), _short(mean.ours_se), _short(median.ours) if median else None, n, mean.n_failed]
+
+
+def _rank(cells: Sequence[dict[str, Any]]) -> None:
+    """Rank cells by their means, those with failed fits left out: their means are of the others alone."""
+    for metric in {metric for cell in cells for metric in cell["scores"]}:
+        if info(metric).direction in RANKABLE:
+            own = [cell["scores"][metric] for cell in cells if metric in cell["scores"]]
+            whole = [each for each in own if each[0] is not None and not each[4]]
+            places = pd.Series([each[0] for each in whole], dtype=float).rank(
+                method="min", ascending=info(metric).direction == "lower"
+            )
+            for each, place in zip(whole, places, strict=True):
+                each[5] = int(place)
+
+
+def _printed() -> Iterator[dict[str, Any]]:
+    """Yield the cells of other papers, with each number as it is printed."""
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    for row in PRINTED:
+        said = dict(part.split("=") for part in row["setting"].split(";"))
+        spread, _, guess = said["pm"].partition("-")
+        remark = f"± is the {SPREAD[spread]}{', probably' if guess else ''}; splits: {SPLITS[said['splits']]}"
+        new: dict[str, Any] = {
+            "benchmark": f"{row['paper']} {row['table']}",
+            "dataset": row["dataset"],
+            "group": row["dataset"],
+            "method": row["method"],
+            "family": family(row["method"]),
+            "origin": "printed elsewhere",
+            "overlap": None,
+            "at": [],
+            "remark": remark,
+            "scores": {},
+            "shown": {},
+        }
+        cell = found.setdefault((row["paper"], row["table"], row["dataset"], row["method"], remark), new)
+        cell["scores"][row["metric"]] = [float(row["value"]), None, None, None, None, None, []]
+        cell["shown"][row["metric"]] = " ± ".join(filter(None, (row["value"], row["stderr"])))
+    yield from found.values()
+
+
+def _downloads(folder: str, found: LoadedResults) -> Iterator[tuple[str, str | bytes]]:
+    """Return the final rows, one a split, in two formats, and all rows as they are published."""
+    own = folder.replace("/", "-")
+    metrics = [name for name in map(str, found.benchmark.metrics) if name in found.rows]
+    rows = found.rows[["dataset", "entry", "split", "status", "reason", *metrics]]
+    with BytesIO() as file:
+        rows.to_parquet(file, index=False)
+        yield f"leaderboard/rows/{own}.parquet", file.getvalue()
+    yield f"leaderboard/rows/{own}.csv", rows.to_csv(index=False)
+    yield f"results/{folder}/trials.parquet", (ROOT / f"results/{folder}/trials.parquet").read_bytes()
+
+
+def _diagrams(found: LoadedResults) -> Iterator[tuple[str, str, bytes]]:
+    """Return text, file and bytes of each diagram of critical differences, of ``bdl-bench compare --figures``."""
+    drawn = {each.metric: each for name in RANKED if (each := ranks(_tabled(found), name))}
+    with tempfile.TemporaryDirectory() as folder:
+        for path in draw_figures(Shown(found.benchmark, ranks=[*drawn.values()]), Path(folder)):
+            if path.suffix == ".png":
+                metric = path.stem.removeprefix(f"{found.benchmark.name}-").removesuffix("-ranks")
+                yield _told(found.benchmark.name, drawn[metric]), f"figures/{path.name}", path.read_bytes()
+
+
+def _told(name: str, found: Ranks) -> str:
+    means = ", ".join(f"{entry} {mean:.2f}" for entry, mean in found.means.items())
+    return f"{name}, average ranks by {heading(found.metric)} over {found.places} data sets: {means}"
+
+
+def _page(name: str, board: Board, drawn: Sequence[tuple[str, str]]) -> str:
+    frame = (ROOT / "scripts/leaderboard.html").read_text("utf-8").replace("NAME", name)
+    parts = [
+        "---\nhide: [navigation, toc]\n---",
+        f"# Leaderboard: {board.title}",
+        " · ".join(f"[{other.title}]({own}.md)" for own, other in BOARDS.items() if own != name),
+        f"{board.about} [What the columns say](../results.md#leaderboard).",
+        frame,
+    ]
+    if drawn:
+        parts += [
+            "## Critical differences",
+            "Average ranks over data sets, as `bdl-bench compare NAME --figures FOLDER` draws them.",
+            *(f"`{text.partition(',')[0]}`\n\n![{text}]({file}){{ loading=lazy width=640 }}" for text, file in drawn),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _short(value: float | None) -> float | None:
+    """Round to the digits of a page; None for NaN, too."""
+    return None if value is None or value != value else float(f"{value:.{DIGITS}g}")
+
+
+def yaml_sections() -> str:
+    """Return the YAML of each benchmark below its name and its title."""
+    found = [
+        f"## {name}\n\n{title}\n\n```text\n{(ROOT / f'benchmarks/{name}.yaml').read_text('utf-8').strip()}\n```"
+        for name, title in list_benchmarks()
+    ]
+    return "\n\n".join(found)
