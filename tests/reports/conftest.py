@@ -5,6 +5,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bdl.spec.preparation import Preparation
+
 
 @pytest.fixture
 def vifa():
@@ -37,7 +39,7 @@ def make_benchmark(vifa):
             "splits": 20,
             "entries": {"vifa-lr": {}, "vifa-nn": {}},
             "baseline": None,
-            "preparation": SimpleNamespace(split="published"),
+            "preparation": Preparation(split="published"),
             "metrics": ["nmll", "rmse", "runtime"],
             "papers": [vifa],
             "notes": [],

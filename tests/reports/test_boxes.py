@@ -7,12 +7,13 @@ import pandas as pd
 import pytest
 
 from bdl.reports.boxes import box_figure, boxes
+from bdl.spec.preparation import Preparation
 
 
 @pytest.fixture
 def repeats(make_benchmark, make_trials):
     """Six repeats of one entry, one of which failed, and four of the other."""
-    benchmark = make_benchmark(preparation=SimpleNamespace(split="first"), datasets=["energy"])
+    benchmark = make_benchmark(preparation=Preparation(split="first"), datasets=["energy"])
     values = np.array([2.0, 3.0, 5.0, 9.0, 2.5, 99.0])
     rows = [
         make_trials("energy", "vifa-lr", values, ["ok"] * 5 + ["failed"]),
@@ -27,7 +28,7 @@ def test_five_repeats_make_a_box_of_predictive_scores(repeats):
     assert found[0].values.tolist() == [2.0, 3.0, 5.0, 9.0, 2.5]
 
 
-@pytest.mark.parametrize("changes", [{"preparation": SimpleNamespace(split="published")}, {"axes": ("model.hidden",)}])
+@pytest.mark.parametrize("changes", [{"preparation": Preparation(split="published")}, {"axes": ("model.hidden",)}])
 def test_splits_and_sweeps_have_none(repeats, changes):
     benchmark, rows = repeats
     assert boxes(SimpleNamespace(**vars(benchmark) | changes), rows) == []

@@ -11,6 +11,7 @@ from scipy.stats import sem
 
 from bdl.reports import Shown, curves, draw_figures, paper_values
 from bdl.reports.curves import BATCH, ONLINE, curve_drawings, curve_figure
+from bdl.spec.preparation import Preparation
 
 CHECKPOINTS = (100, 200, 10_000)
 SCORES = {"rel_cov_dist": 1.0, "scaled_w2": 0.1}
@@ -297,6 +298,6 @@ def test_training_rows_are_dotted_below_new_rows(make, values):
 
 @pytest.mark.parametrize(("split", "told"), [("published", "1 splits"), ("first", "1 repeats on one split")])
 def test_repeats_are_no_splits(make, values, split, told):
-    benchmark = make(splits=1, preparation=SimpleNamespace(split=split))
+    benchmark = make(splits=1, preparation=Preparation(split=split))
     figure = curve_figure(benchmark, curves(benchmark, points("small", "em", values)))
     assert f"over {told}" in figure.get_suptitle()
