@@ -35,6 +35,7 @@ METRICS = Registry(
         "bias_variance": "bdl.metrics.bias:BiasVariance",
         "ess": "bdl.metrics.weights:Ess",
         "log_evidence": "bdl.metrics.weights:LogEvidence",
+        "k_hat": "bdl.metrics.weights:KHat",
         "weights_below": "bdl.metrics.sparsity:WeightsBelow",
         "weights_from": "bdl.metrics.sparsity:WeightsFrom",
         "rel_mean_dist": "bdl.metrics.posterior:RelMeanDist",
