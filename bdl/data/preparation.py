@@ -35,7 +35,9 @@ def prepare(dataset: Dataset, split: SplitScheme, standardise: Standardise, rows
     InputError
         From the `split` of the result, if the split has fewer training rows.
     """
-    changed = replace(dataset, standardise=standardise)
+    # each split's own parameters, which mean something for its rows as they are
+    own = split == "published" and standardise == "none"
+    changed = replace(dataset, standardise=standardise, generating=dataset.generating if own else None)
     if split != "published":
         constant = dataset.split(0) if split == "first" else _half(len(dataset.y))
         changed = replace(changed, splits=None, published=partial(_same, constant))

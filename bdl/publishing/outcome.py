@@ -37,6 +37,7 @@ from bdl.reports.drawing import remarked
 from bdl.reports.elsewhere import elsewhere_sections
 from bdl.reports.layout import Section
 from bdl.reports.render import SECTIONS, markdown, with_sections
+from bdl.reports.truth_ranks import truth_ranks
 from bdl.spec import Benchmark, Variant
 from bdl.store.anew import mended
 from bdl.store.folder import folder
@@ -234,7 +235,7 @@ def gathered(found: LoadedResults, shown: Pictures) -> Shown:
     differences = paired_differences(present, found.rows, overlaps(present) if present.baseline else {})
     points = curves(present, found.points)
     content = (present, compared(found), differences, points, boxes(present, found.rows))
-    return Shown(*content, shown.pairs, shown.bands)
+    return Shown(*content, truth_ranks(present, found.rows), shown.pairs, shown.bands)
 
 
 def mirror_run(found: LoadedResults, store: Store, uri: str, results: Path, artifacts: Sequence[Path]) -> int:

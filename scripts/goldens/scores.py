@@ -93,6 +93,7 @@ def _evaluation(likelihood: Likelihood, classes: int, model: Linear | Mlp, weigh
         *(posterior, problem, _HYPER, lambda: tested, lambda: trained, _SAMPLES, key),
         truth=lambda: _truth(dim),
         predicted=made,
+        generating=problems.wave(dim, phase=3.0),
     )
 
 
