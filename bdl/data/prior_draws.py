@@ -18,12 +18,12 @@ _TESTED = 10
 
 @dataclass(frozen=True)
 class PriorDraws:
-    """Targets of a linear model, or of a network of tanh units, with parameters N(0, 1 / prior_precision); ten rows test.
+    """Targets of a linear model, or of a network of tanh units, with parameters N(0, 1 / prior_precision).
 
     Numbers are N(f(x), 1 / noise_precision), and labels are 1 with probability sigmoid(f(x)). The inputs are standard
     normal, with one correlation of all pairs. Draw i, which is split i, seeds NumPy's generator with i and takes the
-    parameters, and then row by row noise and inputs. A fit of the model that the data are from has the same biases,
-    units and precisions, and ``standardise: none``.
+    parameters, and then row by row noise and inputs; ten rows test. A fit of the model that the data are from has the
+    same biases, units and precisions, and ``standardise: none``.
 
     Parameters
     ----------

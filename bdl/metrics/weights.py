@@ -121,7 +121,7 @@ class KHat:
         stats = optional("arviz_stats.base", "k_hat").array_stats
         if log_ratios.max() - log_ratios.min() <= _ROUNDING * log_density.abs().max():
             return 0.0
-        # it takes log-likelihoods, whose reciprocals are ratios; of a power of the ratios k is that power times as large
+        # arviz takes log-likelihoods, whose reciprocals are ratios; k of their power p is p times as large
         power = max(1.0, float(log_ratios.max() - log_ratios.quantile(0.8)) / _WIDEST)
         return power * float(stats.psislw(-log_ratios.numpy() / power)[1])
 
