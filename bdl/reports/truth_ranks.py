@@ -52,7 +52,7 @@ class RankedTruth(NamedTuple):
         from scipy.stats import binom
 
         share, tail = np.diff(self.edges) / (self.draws + 1), (1 - LEVEL) / 2 / (len(self.edges) - 1)
-        low, high = (binom.ppf(p, len(self.ranks), share) for p in (tail, 1 - tail))
+        low, high = (np.asarray(binom.ppf(p, len(self.ranks), share)) for p in (tail, 1 - tail))
         return low, high
 
     @property
