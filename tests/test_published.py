@@ -5,6 +5,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from bdl.reports.truth_ranks import truth_ranks
+from bdl.spec import load_benchmark
+
 RESULTS = Path(__file__).parents[1] / "results"
 
 
@@ -34,3 +37,12 @@ def test_no_independent_parameters_have_a_better_elbo_than_the_best(logistic):
 
 def test_the_divergence_from_itself_is_zero(logistic):
     assert (logistic[logistic.entry == "full-exact"].sym_kl.abs() < 1e-8).all()
+
+
+def test_ranks_are_uniform_under_the_exact_posterior_and_not_under_mean_field():
+    rows = pd.read_parquet(RESULTS / "simulation-calibration" / "trials.parquet")
+    inside = {
+        (one.entry, one.quantity): one.inside for one in truth_ranks(load_benchmark("simulation-calibration"), rows)
+    }
+    assert [inside["conjugate", f"parameter {index}"] for index in (0, 1, 3)] == [True, True, True]
+    assert [inside["mean-field", f"parameter {index}"] for index in (0, 1)] == [False, False]

@@ -43,6 +43,7 @@ DATASETS = Registry(
         "teacher_network": "bdl.data.simulations:NetworkTeacher",
         "waves": "bdl.data.simulations:Waves",
         "overlapping_classes": "bdl.data.simulations:OverlappingClasses",
+        "prior_draws": "bdl.data.prior_draws:PriorDraws",
         "gap_curve": "bdl.data.gaps:gap_curve",
         "two_moons": "bdl.data.gaps:two_moons",
         "fa": "bdl.data.streams:Stream",

@@ -60,6 +60,9 @@ class Dataset:
     simulated
         Whether the rows are drawn from a known law. Name, settings and version then say which they are, since sums
         round differently on other processors.
+    generating
+        Of simulated rows, the parameters of a model that the targets of each split were drawn with, (splits, D); None
+        where there are none.
     columns
         Names of the d inputs, by which frames are matched at a prediction; those of `x` if it is a frame, and none if
         they have no names.
@@ -85,6 +88,7 @@ class Dataset:
     split_key: bytes = field(default=b"", repr=False)
     origin: str = ""
     simulated: bool = False
+    generating: NDArray[np.float64] | None = field(default=None, repr=False)
     columns: tuple[str, ...] = field(default=(), repr=False)
     read_as: tuple[str, ...] = field(default=(), repr=False)
 

@@ -38,7 +38,9 @@ def prepare(dataset: Dataset, split: SplitScheme, standardise: Standardise, rows
         If the data set has no gap splits, or is of images and so has no tails; from the `split` of the result, if the
         split has fewer training rows.
     """
-    changed = replace(dataset, standardise=standardise)
+    # each split's own parameters, which mean something for its rows as they are
+    own = split == "published" and standardise == "none"
+    changed = replace(dataset, standardise=standardise, generating=dataset.generating if own else None)
     if split in ("gap", "tail"):
         changed = replace(changed, splits=dataset.d, published=_along_inputs(dataset, split))
     elif split != "published":

@@ -44,6 +44,7 @@ def evaluation(cell: Cell, split: int, posterior: Posterior, buffers: Buffers, h
         Its hyper-parameters, in original units.
     """
     streams = cell.settings.streams
+    drawn_with = None if streams else cell.data.generating
     return Evaluation(
         posterior=posterior,
         problem=None if streams else cell.problem,
@@ -54,6 +55,7 @@ def evaluation(cell: Cell, split: int, posterior: Posterior, buffers: Buffers, h
         key=trial_keys([(*cell.identity, split, "final")], "predict")[0],
         buffers=buffers,
         truth=partial(truth, cell, split),
+        generating=None if drawn_with is None else torch.from_numpy(drawn_with[split]),
     )
 
 

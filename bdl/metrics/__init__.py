@@ -41,6 +41,8 @@ METRICS = Registry(
         "bias_variance": "bdl.metrics.bias:BiasVariance",
         "ess": "bdl.metrics.weights:Ess",
         "log_evidence": "bdl.metrics.weights:LogEvidence",
+        "k_hat": "bdl.metrics.weights:KHat",
+        "truth_rank": "bdl.metrics.truth_rank:TruthRank",
         "weights_below": "bdl.metrics.sparsity:WeightsBelow",
         "weights_from": "bdl.metrics.sparsity:WeightsFrom",
         "rel_mean_dist": "bdl.metrics.posterior:RelMeanDist",

@@ -78,6 +78,8 @@ class Evaluation:
         Gives the reference posterior; None if there is none.
     predicted
         The predictions of the test rows, where they are made already.
+    generating
+        Parameters that the targets were drawn with, float64, (D,); None if they are not known.
     """
 
     posterior: Posterior
@@ -90,6 +92,7 @@ class Evaluation:
     buffers: Mapping[str, Tensor] = field(default_factory=dict)
     truth: Callable[[], Truth | None] = _no_truth
     predicted: Predictions | None = None
+    generating: Tensor | None = None
 
     @cached_property
     def tested(self) -> Examples:

@@ -166,12 +166,12 @@ def sampled(posterior: Posterior, draws: Draws) -> Iterator[Tensor]:
     Parameters
     ----------
     posterior
-        Whose device is used.
+        Whose device and type are used.
     draws
         As in `predict`.
     """
-    device = tree_leaves(posterior)[0].device
-    width = posterior.noise_dim
+    leaf = tree_leaves(posterior)[0]
+    device, width = leaf.device, posterior.noise_dim
     pairs = (draws.samples * width + 1) // 2
     keys = draws.key.to(device).unsqueeze(0)
     step = torch.tensor(draws.step, dtype=torch.int32, device=device)
@@ -179,7 +179,7 @@ def sampled(posterior: Posterior, draws: Draws) -> Iterator[Tensor]:
     for start in range(0, draws.samples, size):
         stop = min(start + size, draws.samples)
         noise = normal_slice(keys, step, pairs, start * width, stop * width)
-        yield posterior.sample(noise.view(stop - start, width))
+        yield posterior.sample(noise.to(leaf.dtype).view(stop - start, width))
 
 
 def summarise(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Predictions:

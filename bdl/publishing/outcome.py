@@ -37,6 +37,7 @@ from bdl.reports.drawing import remarked
 from bdl.reports.elsewhere import elsewhere_sections
 from bdl.reports.layout import Section
 from bdl.reports.render import SECTIONS, markdown, with_sections
+from bdl.reports.truth_ranks import truth_ranks
 from bdl.spec import Benchmark, Variant, differences
 from bdl.store.anew import mended
 from bdl.store.folder import folder
@@ -234,7 +235,7 @@ def gathered(found: LoadedResults, kept: Pictures) -> Shown:
     present = narrowed(found.benchmark, found.rows)
     pairs = paired_differences(present, found.rows, recorded_overlaps(found.place, present) if present.baseline else {})
     points = curves(present, found.points)
-    content = (present, compared(found), pairs, points, boxes(present, found.rows))
+    content = (present, compared(found), pairs, points, boxes(present, found.rows), truth_ranks(present, found.rows))
     return Shown(*content, kept.pairs, kept.bands, kept.labelled)
 
 

@@ -212,12 +212,12 @@ def from_tree(tree: Any, origin: Origin) -> Draws:
     )
 
 
-def optional(name: str) -> Any:
-    """Import a package of the extra ``mcmc``, or say how to install it."""
+def optional(name: str, purpose: str = "sampling") -> Any:
+    """Import a package of the extra ``mcmc``, or say what needs it and how to install it."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        raise InputError(f"sampling needs {name} ({error}): pip install 'bdl-bench[mcmc]'") from None
+        raise InputError(f"{purpose} needs {name} ({error}): pip install 'bdl-bench[mcmc]'") from None
 
 
 def _nutpie(model: Any, settings: Settings) -> Any:

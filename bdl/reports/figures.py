@@ -23,6 +23,7 @@ from bdl.reports.ranks import Ranks, rank_drawings
 from bdl.reports.refusing import Labelled, refusal_drawings
 from bdl.reports.scores import paired_drawings, score_drawings
 from bdl.reports.selective import selective_drawings
+from bdl.reports.truth_ranks import RankedTruth, truth_rank_drawings
 
 if TYPE_CHECKING:
     from bdl.spec import Benchmark
@@ -41,6 +42,8 @@ class Shown:
     """As `bdl.reports.curves` returns them."""
     boxes: Sequence[Box] = ()
     """As `bdl.reports.boxes` returns them."""
+    truths: Sequence[RankedTruth] = ()
+    """As `bdl.reports.truth_ranks` returns them."""
     posteriors: Sequence[Gaussians] = ()
     bands: Sequence[CredibleBand] = ()
     labelled: Sequence[Labelled] = ()
@@ -52,7 +55,7 @@ class Kind:
     """One kind of figure."""
 
     name: str
-    needs: Literal["cells", "differences", "curves", "boxes", "posteriors", "bands", "labelled", "ranks"]
+    needs: Literal["cells", "differences", "curves", "boxes", "truths", "posteriors", "bands", "labelled", "ranks"]
     """Field of `Shown` without which there is nothing to draw."""
     draw: Callable[[Shown], Drawings]
     """Returns the names of files, behind that of the benchmark, and what draws each."""
@@ -93,6 +96,9 @@ KINDS = (
          "fits were recorded as they learned", "[curves](#curves) of means with bands of one standard error"),
     Kind("boxes", "boxes", lambda shown: box_drawings(shown.benchmark, shown.boxes), "Repeats", "<metric>-box",
          "five fits or more are repeats on one split", "medians and quartiles of a predictive score"),
+    Kind("truths", "truths", lambda shown: truth_rank_drawings(shown.benchmark, shown.truths),
+         "Calibration by simulation", "sbc-<dataset>", "`metrics` has `truth_rank`",
+         "histograms of the ranks of the truth, with the [envelope](references.md#without-a-truth) of uniform ones"),
     Kind("costs", "cells", lambda shown: cost_drawings(shown.benchmark, shown.cells), "What closeness costs",
          "<metric>-cost", "`metrics` has a distance and `runtime`", "the distance against the seconds of a fit, both "
          "logarithmic; a distance of zero, or far below the others, stands at the lower edge"),

@@ -54,7 +54,7 @@ def test_names() -> None:
         "mnist",
         "synthetic_logistic",
     }
-    drawn = {"overlapping_classes", "waves", "teacher_unit", "teacher_network", "gap_curve", "two_moons"}
+    drawn = {"overlapping_classes", "waves", "teacher_unit", "teacher_network", "gap_curve", "two_moons", "prior_draws"}
     photographs = {"mnist_validated", "retinamnist", "aptos2019"}
     others = {"diabetes", "synthetic", "cubic", "fa", "sparse_linear", "sparse_network"}
     assert set(DATASETS.builtin) == uci | classifications | others | photographs | drawn | {"csv", "parquet", "openml"}

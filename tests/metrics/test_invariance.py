@@ -67,8 +67,8 @@ POWERS = {"rmse": 1, "spread": 1, "crps": 1, "interval_width": 1, "mse_at_mean":
 """Scores that are multiplied by a power of the target's unit."""
 LOGS = {"nmll": 1, "joint_nll": 1, "dyadic_nll": 1, "neg_elbo": 1, "neg_elbo_printed": 1, "log_evidence": -1}
 """Scores of densities of targets: a unit that is c times as small makes them c times as large, of N rows or of one."""
-TIMED = {"runtime"}
-"""Measured while a fit runs."""
+APART = {"runtime", "truth_rank"}
+"""Measured while a fit runs, or of simulated data alone."""
 SETTINGS = {
     "spread": [{"low": -10, "high": 10}],
     "accuracy": [{}, {"kept": 0.5}, {"kept": 0.5, "by": "disagreement"}],
@@ -78,7 +78,7 @@ SETTINGS = {
     "auroc": [{}, {"kept": 0.5}],
     "aurc": [{}, {"by": "disagreement"}],
 }
-CASES = [(name, settings) for name in METRICS.names() if name not in TIMED for settings in SETTINGS.get(name, [{}])]
+CASES = [(name, settings) for name in METRICS.names() if name not in APART for settings in SETTINGS.get(name, [{}])]
 
 
 def fit_of(name: str) -> str:

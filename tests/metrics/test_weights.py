@@ -1,20 +1,23 @@
 """Effective sample sizes and evidences against closed forms."""
 
 import math
+import sys
 
 import pytest
 import torch
 from scipy import stats
 
 from bdl.errors import InputError
-from bdl.metrics.weights import Ess, LogEvidence
+from bdl.metrics.evaluation import Draws
+from bdl.metrics.predictions import sampled
+from bdl.metrics.weights import Ess, KHat, LogEvidence
 from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.networks import Linear
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
-from bdl.posteriors import DiagonalGaussian, Empirical, FullGaussian, Weighted
+from bdl.posteriors import DiagonalGaussian, Empirical, FullGaussian, Point, Weighted
 
-from .fits import examples, fit, normal
+from .fits import KEY, examples, fit, normal
 
 N, D = 40, 4  # three weights and a bias
 ALPHA, BETA, UNIT, ORIGIN = 0.7, 2.0, 3.0, -5.0
@@ -88,3 +91,54 @@ def test_what_has_no_evidence_is_refused():
         LogEvidence()(evaluated(Empirical(torch.zeros(2, D))))
     with pytest.raises(InputError, match="a stream has no rows to predict"):
         LogEvidence()(fit(weighted([1, 2])))
+
+
+@pytest.fixture(scope="module")
+def wide():
+    """Evaluate posteriors of 31 parameters; give the exact one as well, of targets in another unit."""
+    x, inputs = normal(6, 80, 30), 30
+    design = torch.cat([x, torch.ones(80, 1, dtype=torch.float64)], 1)
+    y = x @ normal(7, inputs) + 0.4 * normal(8, 80)
+    noise = BETA * UNIT**2
+    covariance = torch.linalg.inv(ALPHA * torch.eye(inputs + 1, dtype=torch.float64) + noise * design.mT @ design)
+    exact = FullGaussian.from_covariance(noise * covariance @ design.mT @ y, 0.5 * (covariance + covariance.mT))
+    problem = Problem(Linear(), Gaussian(), inputs)
+    given = {"hyper": HYPER, "training": lambda: examples(x, ORIGIN + UNIT * y, UNIT, ORIGIN)}
+    return exact, lambda posterior: fit(posterior, problem, **given)
+
+
+def test_k_tells_the_posterior_from_one_of_half_its_covariance(wide):
+    pytest.importorskip("arviz_stats")
+    exact, evaluated = wide
+    assert KHat()(evaluated(exact)) < 0.5
+    assert KHat()(evaluated(FullGaussian(exact.loc, exact.scale_tril * 0.99))) < 0.5
+    assert KHat()(evaluated(FullGaussian(exact.loc, exact.scale_tril * 0.5**0.5))) > 0.7
+
+
+def test_k_grows_beyond_the_ratios_that_float64_holds(wide):
+    """Far from the mean the logarithms of ratios go like the distance: k as well, less what is not linear."""
+    pytest.importorskip("arviz_stats")
+    exact, evaluated = wide
+    near, far = (KHat()(evaluated(FullGaussian(exact.loc + c, exact.scale_tril * 0.7))) for c in (10.0, 1e4))
+    assert near > 0.7
+    assert far == pytest.approx(1000 * near, rel=0.02)
+
+
+def test_k_is_that_of_the_posteriors_density(wide):
+    """The joint density is the posterior's but for a constant, which ratios may have."""
+    stats = pytest.importorskip("arviz_stats.base").array_stats
+    exact, evaluated = wide
+    q = DiagonalGaussian(exact.loc, exact.precision_diagonal().reciprocal())
+    theta = torch.cat(list(sampled(q, Draws(500, KEY, step=4))))
+    _, expected = stats.psislw((q.log_prob(theta) - exact.log_prob(theta)).numpy())
+    assert KHat(samples=500)(evaluated(q)) == pytest.approx(float(expected), abs=1e-6)
+
+
+def test_without_a_density_there_is_no_k(wide, monkeypatch):
+    exact, evaluated = wide
+    for posterior, reason in ((Empirical(exact.loc.unsqueeze(0)), "no density"), (Point(exact.loc), "no density")):
+        with pytest.raises(InputError, match=reason):
+            KHat()(evaluated(posterior))
+    monkeypatch.setitem(sys.modules, "arviz_stats.base", None)
+    with pytest.raises(InputError, match=r"k_hat needs arviz_stats.base \(.*\): pip install 'bdl-bench\[mcmc\]'"):
+        KHat()(evaluated(exact))
