@@ -27,7 +27,7 @@ from bdl.archive.frames import read_frames
 from bdl.archive.loading import load
 from bdl.archive.reuse import ORIGIN
 from bdl.errors import InputError
-from bdl.publishing.outcome import draw, tables
+from bdl.publishing.outcome import draw, gathered, tables
 from bdl.publishing.pictures import Pictures
 from bdl.publishing.provenance import write_provenance
 from bdl.spec import load_variant
@@ -114,7 +114,7 @@ def write(merged: Run, folder: Path) -> None:
         found = load(here)
     for format, name in (("markdown", "table.md"), ("json", "table.json")):
         (folder / name).write_text(str(tables(found, format)), encoding="utf-8")
-    draw(found, Pictures(), folder)
+    draw(found, gathered(found, Pictures()), folder)
 
 
 def _cells(table: pd.DataFrame) -> "pd.Series[str]":
