@@ -137,6 +137,14 @@ COMPLETE: dict[str, Any] = {
             **{"text": "see the errata", "verdict": "print in error"},
         }
     ],
+    "claims": [
+        {
+            **{"text": "Less", "source": "a paper", "metric": "nmll", "times": 0.5, "datasets": ["diabetes"], "at": {}},
+            "less": {"entry": "direct", "at": {"evaluation.samples": 5}, "metric": "nmll"},
+            "than": {"entry": "direct", "at": {"evaluation.samples": 6}, "metric": "nmll"},
+        }
+    ],
+    "elsewhere": ["gal2018"],
     "profiles": {"quick": {"splits": 1}},
 }
 """A benchmark that says something in every field but for a few that exclude each other."""
@@ -192,7 +200,15 @@ def entry_with(kind: str, name: str) -> dict[str, Any]:
         "training": {"epochs": 600, "batch_size": 50},
     }
     content = COMPLETE | {"entries": {}, "splits": 1, "by_dataset": {}, "sweep": {}, "baseline": None, "record": None}
-    content |= {"papers": [], "notes": [], "preparation": {}, "metrics": ["nmll"], "profiles": {}}
+    content |= {
+        "papers": [],
+        "notes": [],
+        "claims": [],
+        "elsewhere": [],
+        "preparation": {},
+        "metrics": ["nmll"],
+        "profiles": {},
+    }
     if kind == "rate":
         entry["training"]["schedule"] = {"name": name} | NEEDED.get(name, {})
     elif kind in ("dataset", "metric"):
