@@ -26,7 +26,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pandas as pd
@@ -161,6 +161,12 @@ def workers(parent: int) -> list[int]:
     return [int(pid) for pid in found.stdout.split()]
 
 
+def end(process: subprocess.Popen[str]) -> None:
+    """Kill a parent with all that it has started, unless they have ended."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
 def disturb(process: subprocess.Popen[str], dice: random.Random) -> str:
     """Send SIGKILL after a random while; give who got it."""
     deadline = time.monotonic() + dice.uniform(0.5, 14)
@@ -175,7 +181,7 @@ def disturb(process: subprocess.Popen[str], dice: random.Random) -> str:
     if whom == "worker":
         os.kill(dice.choice(others), signal.SIGKILL)
         time.sleep(dice.uniform(0, 3))  # the run goes on for a while, and is then ended as well
-        os.killpg(process.pid, signal.SIGKILL)
+        end(process)
     elif whom == "parent":
         process.kill()
         time.sleep(0.2)
@@ -185,7 +191,7 @@ def disturb(process: subprocess.Popen[str], dice: random.Random) -> str:
             except ProcessLookupError:
                 continue
     else:
-        os.killpg(process.pid, signal.SIGKILL)
+        end(process)
     process.communicate()
     return whom
 
@@ -200,11 +206,11 @@ def disturb_cluster(process: subprocess.Popen[str], cluster: Cluster, turn: int,
     victim.kill()
     if whom == "dask worker":
         until(lambda: process.poll() is not None, dice.uniform(2, 10))  # the other worker goes on
-        os.killpg(process.pid, signal.SIGKILL)
+        end(process)
     try:
         _, error = process.communicate(timeout=120)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
+        end(process)
         process.communicate()
         return f"{whom}: the run HUNG"
     told = process.returncode == 2 and error.count("\n") == 1
@@ -262,7 +268,7 @@ def fill(process: subprocess.Popen[str], small: Path, dice: random.Random) -> st
     try:
         _, error = process.communicate(timeout=300)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
+        end(process)
         return "full disk: the run HUNG"
     finally:
         ballast.unlink()
@@ -315,7 +321,7 @@ def campaign(folder: Path, kills: int, jobs: int, seed: int, small: Path | None)
             tally[own] += 1
             ended = other.poll() == 0
             if other.poll() is None:
-                os.killpg(other.pid, signal.SIGKILL)
+                end(other)
                 tally["parent of the other benchmark"] += 1
             other.communicate()
             found = [*keys(rough), *keys(rough, SECOND)]
