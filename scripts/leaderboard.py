@@ -20,7 +20,7 @@ from bdl.errors import InputError
 from bdl.metrics import info
 from bdl.publishing.overlap import recorded_overlaps
 from bdl.reports import Cell, Shown, draw_figures
-from bdl.reports.elsewhere import SPLITS, SPREAD
+from bdl.reports.elsewhere import as_printed
 from bdl.reports.layout import heading
 from bdl.reports.paired import scores
 from bdl.reports.papers import OTHERS, load_paper
@@ -210,9 +210,8 @@ def _printed() -> Iterator[dict[str, Any]]:
     """Yield the cells of other papers, with each number as it is printed."""
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     for row in PRINTED:
-        said = dict(part.split("=") for part in row["setting"].split(";"))
-        spread, _, guess = said["pm"].partition("-")
-        remark = f"± is the {SPREAD[spread]}{', probably' if guess else ''}; splits: {SPLITS[said['splits']]}"
+        text, spread, splits = as_printed(row)
+        remark = f"± is the {spread}; splits: {splits}"
         new: dict[str, Any] = {
             "benchmark": f"{row['paper']} {row['table']}",
             "dataset": row["dataset"],
@@ -228,7 +227,7 @@ def _printed() -> Iterator[dict[str, Any]]:
         }
         cell = found.setdefault((row["paper"], row["table"], row["dataset"], row["method"], remark), new)
         cell["scores"][row["metric"]] = [float(row["value"]), None, None, None, None, None, []]
-        cell["shown"][row["metric"]] = " ± ".join(filter(None, (row["value"], row["stderr"])))
+        cell["shown"][row["metric"]] = text
     yield from found.values()
 
 

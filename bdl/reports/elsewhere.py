@@ -51,9 +51,19 @@ def _ours(cell: Cell) -> tuple[str, ...]:
     return cell.dataset, cell.method, ours(cell), SPREAD["se"], SPLITS["same-index"], "here"
 
 
-def _theirs(row: dict[str, str]) -> tuple[str, ...]:
+def as_printed(row: dict[str, str]) -> tuple[str, str, str]:
+    """Return a number of another paper with its plus and minus, what stands behind that, and the splits it is of.
+
+    Parameters
+    ----------
+    row
+        As `bdl.reports.papers.load_paper` returns it.
+    """
     said = dict(part.split("=") for part in row["setting"].split(";"))
     spread, _, guess = said["pm"].partition("-")
-    value = f"{row['value']} ± {row['stderr']}" if row["stderr"] else row["value"]
-    spread_of = f"{SPREAD[spread]}{', probably' if guess else ''}"
-    return row["dataset"], row["method"], value, spread_of, SPLITS[said["splits"]], f"{row['paper']} {row['table']}"
+    value = " ± ".join(filter(None, (row["value"], row["stderr"])))
+    return value, f"{SPREAD[spread]}{', probably' if guess else ''}", SPLITS[said["splits"]]
+
+
+def _theirs(row: dict[str, str]) -> tuple[str, ...]:
+    return row["dataset"], row["method"], *as_printed(row), f"{row['paper']} {row['table']}"
