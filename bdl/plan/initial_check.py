@@ -80,11 +80,14 @@ def _finite(starts: Sequence[tuple[Cell, Setting]]) -> list[bool]:
     _check_range(starts, trials, pool.dtype)
     state = initial_state(cast(MinibatchMethod, shared.method), shared.problem, trials, pool.device, pool.dtype)
 
+    where = torch.as_tensor(rows, device=pool.device)
+    x, y = pool.x[where], pool.y[where]
+
     def likelihood(state: Any, view: View, values: Hyper) -> Tensor:
         posterior = shared.posterior(state)
         if shared.problem.buffers() and multimodal(posterior):
             raise InputError(f"entries.{cell.entry}: {SHARED_STATISTICS}")
-        batch = view.batch(pool.x, pool.y, torch.as_tensor(rows, device=pool.device))
+        batch = view.batch(x, y)
         return shared.problem.log_likelihood(posterior.mean(), batch, values)
 
     found = torch.func.vmap(likelihood)(state, trials.view, as_type(dict(trials.hyper), pool.dtype))

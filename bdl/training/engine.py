@@ -26,11 +26,15 @@ from bdl.training.fitting import EvaluationSchedule, Progress, Snapshot, silent
 from bdl.training.programs import Halves, Occasion, Programs, compiler_found, generators, occasion, pairs, programs
 from bdl.training.schedule import Schedule
 from bdl.training.slots import Part, SlotBatch
-from bdl.training.states import TrainingState, finite, initial_state, settled, stacked_buffers
+from bdl.training.states import TrainingState, finite, initial_state, stacked_buffers
+from bdl.training.traced import settled
 from bdl.training.trials import Pool, Trials
 
 _SHARE = 1 / 8
 """Of the updates of a fit; rarer occasions are not worth the ten seconds that a compilation takes."""
+
+_AHEAD = 2**15
+"""Pairs of normals drawn at once, unless an update alone needs more; larger blocks leave the processor's cache."""
 
 _MANY = 500_000
 """Pairs of normals an update of one trial from which their generator is compiled in any case: for eleven million
@@ -169,9 +173,6 @@ class Together:
 
     @cached_property
     def _programs(self) -> Programs:
-        if self.compile:  # one program for data sets of any length
-            torch._dynamo.maybe_mark_dynamic(self.pool.x, 0)
-            torch._dynamo.maybe_mark_dynamic(self.pool.y, 0)
         return programs(self.method, self.problem, self.dataset.augment, self.dataset.augment_noise, self.compile)
 
     @cached_property
@@ -211,24 +212,39 @@ class Together:
 
     def _update(self, current: TrainingState, rows: Tensor, counters: StepCounters) -> TrainingState:
         """Make the update that `counters` counts last, whose rows are (R, L, M)."""
-        pool, view, count = self.pool, self.trials.view, current.updates
+        x, y, view, count = self.pool.x[rows], self.pool.y[rows], self.trials.view, current.updates
         extra = self._extra(rows, count)
         state, noise, hyper = current.state, self._noise("noise", count, self._pairs), self._hyper(counters)
         for function in self._programs.parts(occasion(self.method, counters), self._fused):
-            state = function(state, noise, extra, rows, pool.x, pool.y, view, hyper)
-        state, buffers = settled(state), current.buffers
+            state = function(state, noise, extra, x, y, view, hyper)
+        buffers = current.buffers
         if buffers:
             drawn = self._noise("track", count, self._track_pairs)
-            buffers = settled(self._programs.track()(state, buffers, drawn, extra, rows, pool.x, pool.y, view))
+            buffers = self._programs.track()(state, buffers, drawn, extra, x, y, view)
         return current._replace(state=state, buffers=buffers, updates=count + 1)
 
     def _noise(self, stream: str, count: int, n_pairs: int) -> Halves:
-        """Draw the normals of an update from a stream of the trials, two tensors (R, pairs)."""
+        """Return the normals of an update from a stream of the trials, two tensors (R, pairs).
+
+        Few of them are drawn for many updates at once: the generator's operations take longer to start than to run.
+        """
         keys = self._keys[stream]
         if n_pairs == 0:
             return (keys.new_empty(len(keys), 0, dtype=self.pool.dtype),)
-        normals: Callable[..., Halves] = self._generators[0]
-        return normals(keys, torch.tensor(count, dtype=torch.int32, device=keys.device), n_pairs)
+        first, drawn = self._ahead.get(stream, (0, []))
+        if not first <= count < first + len(drawn):
+            first, length = count, max(1, _AHEAD // (len(keys) * n_pairs))
+            counters = torch.arange(first, first + length, dtype=torch.int32, device=keys.device)
+            steps = counters.repeat_interleave(len(keys)).unsqueeze(1)
+            halves = self._generators[0](keys.repeat(length, 1), steps, n_pairs)
+            drawn = list(zip(*(half.view(length, len(keys), n_pairs).unbind() for half in halves), strict=True))
+            self._ahead[stream] = first, drawn
+        return drawn[count - first]
+
+    @cached_property
+    def _ahead(self) -> dict[str, tuple[int, list[Halves]]]:
+        """Normals drawn ahead: of each stream, the update of the first ones, and those of it and the following ones."""
+        return {}
 
     def _extra(self, rows: Tensor, count: int) -> Halves:
         """Draw what changes the inputs of an update at random."""

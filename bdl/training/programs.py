@@ -1,6 +1,5 @@
 """The programs of a fit: the functions of a method for one model, mapped over trials, and compiled where that pays."""
 
-import itertools
 import logging
 import os
 import shutil
@@ -16,6 +15,7 @@ from bdl.methods.base import MinibatchMethod, Shapes
 from bdl.methods.counters import StepCounters
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.rng import random_bits, random_normals
+from bdl.training.traced import Traced, compiled, settled
 from bdl.training.trials import View
 
 log = logging.getLogger(__name__)
@@ -25,13 +25,6 @@ Halves = tuple[Tensor, ...]
 Augment = Callable[[Tensor, Tensor], Tensor]
 Occasion = tuple[str, ...]
 """Names of the functions that make one update, the first of which descends."""
-
-_MODELS_PER_CACHE = 64
-"""Compiled variants of one function before the compiler gives up and runs it eagerly (its default is 8)."""
-
-_VECTOR_BITS = {"AVX2": 256, "AVX512": 512}
-"""Width of a processor's vectors. The compiler's cache tells programs apart by it only where it is a setting: a cache
-that two kinds of processor share would hand one the other's program, which computes garbage there."""
 
 # Measured on two cores (scripts/bench_training.py): an eager update costs about 3 ms of launches and 25 ns a
 # parameter of each model-minibatch, a compiled one a fifth of that; compiling a program takes 10 s.
@@ -97,25 +90,26 @@ class Programs:
         if names not in self._made:
             functions, shapes = [getattr(self.method, name) for name in names], self.method.step_noise(self.problem)
 
-            def one(
-                state: Any, noise: Halves, extra: Halves, rows: Tensor, x: Tensor, y: Tensor, view: View, hyper: Hyper
-            ) -> Any:
-                batches, normals = self._batches(extra, rows, x, y, view), shaped(noise, shapes)
+            def one(state: Any, noise: Halves, extra: Halves, x: Tensor, y: Tensor, view: View, hyper: Hyper) -> Any:
+                batches, normals = self._batches(extra, x, y, view), shaped(noise, shapes)
                 for function in functions:
                     state = function(state, batches, hyper, normals, self.problem)
                 return state
 
-            mapped = torch.func.vmap(one, in_dims=(0, 0, 0, 0, None, None, 0, 0))
-            self._made[names] = compiled(mapped) if compile else mapped
+            self._made[names] = self._repeated(one, compile)
         return self._made[names]
 
-    def _batches(self, extra: Halves, rows: Tensor, x: Tensor, y: Tensor, view: View) -> Batch:
-        """Gather L minibatches, rows (L, M), and change their inputs at random; without the axis L where that is 1."""
-        rows = rows[0] if self._single else rows
-        batches = view.batch(x, y, rows)
+    def _repeated(self, one: Callable[..., Any], compile: bool) -> Traced:
+        """Map a function of one trial over trials; what it returns is settled."""
+        mapped = torch.func.vmap(one)
+        return Traced(lambda *args: settled(mapped(*args)), compile)
+
+    def _batches(self, extra: Halves, x: Tensor, y: Tensor, view: View) -> Batch:
+        """Standardise L minibatches, and change their inputs at random; without the axis L where that is 1."""
+        batches = view.batch(x[0], y[0]) if self._single else view.batch(x, y)
         if self.augment is None:
             return batches
-        noise = shaped(extra, {"rows": (*rows.shape, self.augment_noise)})["rows"]
+        noise = shaped(extra, {"rows": (*batches.y.shape, self.augment_noise)})["rows"]
         augment = self.augment if self._single else torch.func.vmap(self.augment)
         return batches._replace(x=augment(batches.x, noise))
 
@@ -123,17 +117,14 @@ class Programs:
         """Return what moves the running statistics on, by the first minibatch under one sample of the posterior."""
         if () not in self._made:
 
-            def one(
-                state: Any, buffers: Any, noise: Halves, extra: Halves, rows: Tensor, x: Tensor, y: Tensor, view: View
-            ) -> Any:
+            def one(state: Any, buffers: Any, noise: Halves, extra: Halves, x: Tensor, y: Tensor, view: View) -> Any:
                 posterior = self.method.posterior(state)
                 theta = posterior.sample(torch.cat(noise)[: posterior.noise_dim])
-                inputs = self._batches(extra, rows, x, y, view).x
+                inputs = self._batches(extra, x, y, view).x
                 first = inputs if self._single else inputs[0]
                 return self.problem.track(theta, first, buffers)
 
-            mapped = torch.func.vmap(one, in_dims=(0, 0, 0, 0, 0, None, None, 0))
-            self._made[()] = compiled(mapped) if self.compile else mapped
+            self._made[()] = self._repeated(one, self.compile)
         return self._made[()]
 
 
@@ -154,7 +145,7 @@ def generators(dtype: torch.dtype, compile: bool) -> tuple[Callable[..., Any], C
     # Four rounds of the cipher are 28 operations. Told to keep the result of so many, the compiler takes a
     # quarter of the time; left to itself it repeats rounds within rounds.
     options = {"realize_opcount_threshold": 28}
-    return compiled(normals, dynamic=True, options=options), compiled(random_bits, dynamic=True, options=options)
+    return compiled(normals, options), compiled(random_bits, options)
 
 
 def compiler_found() -> bool:
@@ -180,52 +171,3 @@ def worthwhile(updates: int, width: int, dim: int) -> bool:
         Parameters of a model, D.
     """
     return updates * update_seconds(width * dim) > 2 * COMPILATION and compiler_found()
-
-
-def compiled(
-    function: Callable[..., Any], *, dynamic: bool = False, options: dict[str, Any] | None = None
-) -> Callable[..., Any]:
-    """Compile a function; if the compiler fails, say so once and run it eagerly.
-
-    Parameters
-    ----------
-    function
-        A function of tensors.
-    dynamic
-        Compile once for all shapes rather than once a shape.
-    options
-        Settings of the compiler, as `torch.compile` takes them.
-    """
-    torch._dynamo.config.recompile_limit = _MODELS_PER_CACHE
-    options = {"cpp.simdlen": _VECTOR_BITS.get(torch.backends.cpu.get_cpu_capability())} | (options or {})
-    fast, broken = torch.compile(_apart(function), dynamic=dynamic, options=options), False
-
-    def call(*args: Any) -> Any:
-        nonlocal broken
-        if not broken:
-            try:
-                return fast(*args)
-            except torch._dynamo.exc.TorchDynamoException as error:
-                broken = True
-                reason = str(error).strip().splitlines()[0]
-                log.warning("torch.compile failed, going on without it (slower): %s", reason)
-        return function(*args)
-
-    return call
-
-
-def _apart(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function in code of its own.
-
-    The compiler keeps its variants by code object, and every mapped step is the same code of `vmap`: it would look
-    for the hyper-parameters of one method in the arguments of another, and fail.
-    """
-
-    def call(*args: Any) -> Any:
-        return function(*args)
-
-    call.__code__ = call.__code__.replace(co_name=f"call_{next(_PROGRAMS)}")
-    return call
-
-
-_PROGRAMS = itertools.count()

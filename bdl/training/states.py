@@ -1,7 +1,6 @@
 """The states of a fit: where they start, what is kept of them, how they lie in memory, and which are finite."""
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any, NamedTuple
 
 import torch
@@ -69,23 +68,6 @@ def initial_state(
     normals, _ = generators(dtype, compile=False)
     drawn = normals(keys, torch.zeros((), dtype=torch.int32, device=device), pairs(shapes))
     return torch.func.vmap(lambda halves: method.init(problem, shaped(halves, shapes)))(drawn)
-
-
-def settled(state: Any) -> Any:
-    """Return dimensions of size one the strides that go with the shape.
-
-    Any stride does for them, and a compiled program would be made anew for each that comes along. The numbers stay
-    where they are if they lie in the order of the shape; else they are copied into it. Tensors without such dimensions
-    stay as they are.
-    """
-    return tree_map(_settled, state)
-
-
-def _settled(leaf: Tensor) -> Tensor:
-    if 1 not in leaf.shape:
-        return leaf
-    strides = [prod(leaf.shape[after:]) for after in range(1, leaf.ndim + 1)]
-    return leaf.contiguous().as_strided(leaf.shape, strides)
 
 
 def finite(state: Any) -> Tensor:

@@ -98,10 +98,10 @@ class View(NamedTuple):
         """Standardise pool inputs (..., d) for one trial."""
         return (x - self.x_mean) / self.x_scale
 
-    def batch(self, pool_x: Tensor, pool_y: Tensor, rows: Tensor) -> Batch:
-        """Gather rows of the pool and standardise them for one trial; `rows` may have any shape."""
-        y = (pool_y[rows] - self.y_mean) / self.y_scale
-        return Batch(self.inputs(pool_x[rows]), y, self.n, self.y_unit.to(y.dtype))
+    def batch(self, pool_x: Tensor, pool_y: Tensor) -> Batch:
+        """Standardise rows of the pool for one trial, in any number of axes."""
+        y = (pool_y - self.y_mean) / self.y_scale
+        return Batch(self.inputs(pool_x), y, self.n, self.y_unit.to(y.dtype))
 
 
 @dataclass(frozen=True, eq=False)

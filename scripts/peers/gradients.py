@@ -73,7 +73,8 @@ def task(hidden: int, examples: int) -> Task:
     """Draw parameters and multipliers for a network with one hidden layer, and take rows of the workload."""
     work, generator = make(1, hidden), torch.Generator().manual_seed(0)
     view, hyper = tree_map(lambda leaf: leaf[0], (work.trials.view, dict(work.trials.hyper)))
-    batch = view.batch(work.pool.x, work.pool.y, torch.from_numpy(work.trials.rows[0][:examples]))
+    rows = torch.from_numpy(work.trials.rows[0][:examples])
+    batch = view.batch(work.pool.x[rows], work.pool.y[rows])
     theta = 0.1 * torch.randn(1, work.problem.dim, generator=generator)
     columns = torch.randn(work.problem.dim, 1, generator=generator)
     return Task(work.problem, theta, batch, hyper, columns, torch.randn(examples, 1, generator=generator))

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
-import torch
 from torch.utils._pytree import tree_map
 
 from bdl.methods.base import MinibatchMethod
@@ -66,7 +65,7 @@ class Regressions(Workload[MinibatchMethod]):
     def table(self, model: int) -> Rows:
         """Return the whole data set as a model sees it."""
         view, hyper = tree_map(lambda leaf: leaf[model], (self.trials.view, dict(self.trials.hyper)))
-        batch = view.batch(self.pool.x, self.pool.y, torch.arange(len(self.pool.y)))
+        batch = view.batch(self.pool.x, self.pool.y)
         prior = self.problem.prior_precision(hyper).expand(self.problem.dim)
         x = cast(Linear, self.problem.model).design(batch.x)
         return Rows(x.numpy(), batch.y.numpy(), batch.n.numpy(), prior.numpy())

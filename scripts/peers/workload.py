@@ -76,8 +76,7 @@ class Workload(Generic[Trained]):
 
     def data(self) -> tuple[Tensor, Tensor]:
         """Return the whole table as each trial sees it: x (R, 506, 13) and y (R, 506)."""
-        everything = torch.arange(N)
-        batch = torch.func.vmap(lambda view: view.batch(self.pool.x, self.pool.y, everything))(self.trials.view)
+        batch = torch.func.vmap(lambda view: view.batch(self.pool.x, self.pool.y))(self.trials.view)
         return batch.x, batch.y
 
 

@@ -27,9 +27,10 @@ from bdl.training.batches import minibatches
 from bdl.training.fitting import finished
 from bdl.training.predict import predict
 from bdl.training.program import Program
-from bdl.training.programs import compiled, compiler_found, generators, pairs, shaped
+from bdl.training.programs import compiler_found, generators, pairs, shaped
 from bdl.training.schedule import Schedule
 from bdl.training.states import finite, initial_state
+from bdl.training.traced import compiled
 from bdl.training.trials import Pool, Trials, View
 
 from .toy import HYPER, fitted, pick, toy, toy_program, toy_trials
@@ -248,7 +249,7 @@ def test_a_view_standardises_as_scikit_learn_does():
     asked = torch.tensor([[0, 5, 29], [7, 7, 21]])
     for index, own in enumerate(row_sets):
         x_scaler, y_scaler = StandardScaler().fit(data.x[own]), StandardScaler().fit(data.y[own, None])
-        batch = View(*(value[index] for value in trials.view)).batch(pool.x, pool.y, asked)
+        batch = View(*(value[index] for value in trials.view)).batch(pool.x[asked], pool.y[asked])
         x = x_scaler.transform(data.x[asked.flatten()]).reshape(2, 3, 3)
         y = y_scaler.transform(data.y[asked.flatten(), None]).reshape(2, 3)
         np.testing.assert_allclose(batch.x, x, rtol=0, atol=1e-5)
@@ -270,16 +271,6 @@ def test_a_failing_compiler_is_reported_once_and_done_without(monkeypatch, caplo
     assert [record.message for record in caplog.records] == [
         "torch.compile failed, going on without it (slower): no C++ compiler"
     ]
-
-
-def test_programs_with_other_arguments_do_not_meet_in_the_compiler(monkeypatch):
-    """Found with two methods whose hyper-parameters have different names: a KeyError inside the compiler."""
-    real = torch.compile
-    monkeypatch.setattr(torch, "compile", lambda function, **settings: real(function, backend="eager"))
-    values = torch.arange(3.0)
-    for hyper in ({"a": values.clone(), "b": values.clone()}, {"a": values, "c": values}, {"a": values}):
-        step = compiled(torch.func.vmap(lambda x, hyper: x + sum(hyper.values()), in_dims=(0, 0)))
-        assert torch.equal(step(values, hyper), (1 + len(hyper)) * values)
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from bdl.methods.vifa import Vifa
 from bdl.training.programs import compiler_found, generators
 from bdl.training.schedule import Schedule
 from bdl.training.slots import SlotBatch
-from bdl.training.states import settled
+from bdl.training.traced import settled
 
 from .toy import toy_program, toy_trials
 

@@ -24,7 +24,7 @@ def test_minibatches_have_the_labels_themselves(digits):
     views = View.fit(digits, pool, row_sets)
     for index, rows in enumerate(row_sets):
         view = View(*(part[index] for part in views))
-        batch = view.batch(pool.x, pool.y, torch.from_numpy(rows))
+        batch = view.batch(pool.x[rows], pool.y[rows])
         assert batch.y.tolist() == digits.y[rows].tolist()
         assert batch.y_unit == 1
         torch.testing.assert_close(batch.x.mean(0), torch.zeros(4), rtol=0, atol=1e-5)  # float32 sums of 450 terms
@@ -59,7 +59,7 @@ def test_images_stay_bytes_until_they_are_used(images, standardise: Standardise,
     row_sets = [np.arange(12), np.arange(5, 20)]
     views = View.fit(dataset, pool, row_sets)
     for index, rows in enumerate(row_sets):
-        batch = View(*(part[index] for part in views)).batch(pool.x, pool.y, torch.tensor([[3, 19], [0, 7]]))
+        batch = View(*(part[index] for part in views)).batch(*(part[[[3, 19], [0, 7]]] for part in (pool.x, pool.y)))
         pixels = images.x.reshape(20, 6)[[[3, 19], [0, 7]]] / unit
         assert str(batch.x.dtype) == f"torch.{dtype}"
         np.testing.assert_allclose(batch.x, pixels, rtol=1e-6)
@@ -78,7 +78,7 @@ def test_rows_far_out_do_not_take_the_digits_of_the_others():
     dataset, rows = Dataset("far", x, y), np.arange(80)
     pool = Pool.load(dataset)
     view = View(*(part[0] for part in View.fit(dataset, pool, [rows])))
-    batch = view.batch(pool.x, pool.y, torch.arange(80))
+    batch = view.batch(pool.x[:80], pool.y[:80])
     np.testing.assert_allclose(batch.x, StandardScaler().fit_transform(x[:80]), rtol=0, atol=1e-5)
     np.testing.assert_allclose(batch.y, StandardScaler().fit_transform(y[:80, None])[:, 0], rtol=0, atol=1e-5)
 
@@ -96,5 +96,5 @@ def test_ordinary_columns_are_pooled_by_mean_and_deviation():
 def test_a_pool_of_float64_keeps_all_digits(digits):
     pool = Pool.load(digits, dtype="float64")
     rows = np.arange(0, 500, 3)
-    batch = View(*(part[0] for part in View.fit(digits, pool, [rows]))).batch(pool.x, pool.y, torch.from_numpy(rows))
+    batch = View(*(part[0] for part in View.fit(digits, pool, [rows]))).batch(pool.x[rows], pool.y[rows])
     np.testing.assert_allclose(batch.x, StandardScaler().fit_transform(digits.x[rows]), rtol=0, atol=1e-12)

@@ -24,6 +24,8 @@ HYPER = {
     "dropout_rate": 0.1,
     "weight_decay": 0.01,
     "warmup_learning_rate": 0.02,
+    "kl_weight": 1.0,
+    "damping": 0.1,
 }
 
 

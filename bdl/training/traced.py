@@ -1,0 +1,159 @@
+"""Functions of tensors that are called again and again: the operations of one call, recorded, and perhaps compiled.
+
+Of a small model's update, `vmap` and `grad` take most of the time: they find out anew which operations it is made of. A
+trace keeps the list, less what is computed twice, and makes the same operations on the same shapes and strides, which
+give the same bits. The compiler fuses them: other bits, within rounding.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
+
+log = logging.getLogger(__name__)
+
+AFTER = 200
+"""Calls of a kind before it is traced: about as many as a trace takes to be repaid."""
+
+_KINDS = 64
+"""Kinds of calls of one function that are traced; further ones are made as they are."""
+
+_VECTOR_BITS = {"AVX2": 256, "AVX512": 512}
+"""Width of a processor's vectors. The compiler's cache tells programs apart by it only where it is a setting: a cache
+that two kinds of processor share would hand one the other's program, which computes garbage there."""
+
+
+class Traced:
+    """A function that is called by its trace from the 200th call of a kind on, or compiled from the first.
+
+    Calls are of a kind if their arguments have the same structure, shapes, strides, types and devices. A function that
+    cannot be traced, because numbers decide which operations it makes, is called as it is.
+
+    Parameters
+    ----------
+    function
+        A function of trees of tensors, without side effects.
+    compile
+        Whether to compile the traces; if the compiler fails, that is said once, and they run without it.
+    """
+
+    def __init__(self, function: Callable[..., Any], compile: bool = False) -> None:
+        self._function, self._compile, self._after = function, compile, 1 if compile else AFTER
+        self._calls: Counter[object] = Counter()
+        self._traces: dict[object, Callable[[Sequence[Tensor]], Any] | None] = {}
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the function, or its trace."""
+        leaves, tree = tree_flatten(args)
+        kind = (tree, *((leaf.shape, leaf.stride(), leaf.dtype, leaf.device) for leaf in leaves))
+        if kind not in self._traces and len(self._traces) < _KINDS:
+            self._calls[kind] += 1
+            if self._calls[kind] >= self._after:
+                self._traces[kind] = self._trace(leaves, tree)
+        trace = self._traces.get(kind)
+        return self._function(*args) if trace is None else trace(leaves)
+
+    def _trace(self, leaves: list[Tensor], tree: TreeSpec) -> Callable[[Sequence[Tensor]], Any] | None:
+        """Record the operations of one call; None if that fails."""
+        returned: list[TreeSpec] = []
+
+        def flat(*leaves: Tensor) -> list[Tensor]:
+            found, made = tree_flatten(self._function(*tree_unflatten(leaves, tree)))
+            returned.append(made)
+            return found
+
+        try:
+            graph = _recorded(flat, leaves)
+        except Exception as error:  # of whatever kind, and the function itself works
+            log.info("not traced: %s", _line(error))
+            return None
+        run: Callable[..., Any] = self._compiled(graph, leaves) if self._compile else graph.forward
+
+        def call(leaves: Sequence[Tensor]) -> Any:
+            with torch.no_grad():
+                return tree_unflatten(run(*leaves), returned[0])
+
+        return call
+
+    def _compiled(self, graph: GraphModule, leaves: list[Tensor]) -> Callable[..., Any]:
+        try:
+            with torch.no_grad():
+                fast: Callable[..., Any] = torch._inductor.compile(graph, leaves, options=_options())
+                fast(*leaves)  # some faults show up in the first call
+        except Exception as error:  # a compiler's, of whatever kind
+            _complain(error)
+            self._compile = False
+            return graph.forward
+        return fast
+
+
+def _recorded(flat: Callable[..., list[Tensor]], leaves: Sequence[Tensor]) -> GraphModule:
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.fx.passes.dialect.common.cse_pass import CSEPass
+
+    graph: GraphModule = CSEPass()(make_fx(flat)(*leaves)).graph_module
+    graph.graph.eliminate_dead_code()
+    for node in graph.graph.nodes:
+        node.meta.pop("val", None)  # tensors of this call
+    graph.recompile()
+    return graph
+
+
+def compiled(function: Callable[..., Any], options: dict[str, Any] | None = None) -> Callable[..., Any]:
+    """Compile a function of tensors for all shapes; if the compiler fails, say so once and run it as it is.
+
+    Parameters
+    ----------
+    function
+        A function of tensors and numbers.
+    options
+        Settings of the compiler, as `torch.compile` takes them.
+    """
+    fast, broken = torch.compile(function, dynamic=True, options=_options() | (options or {})), False
+
+    def call(*args: Any) -> Any:
+        nonlocal broken
+        if not broken:
+            try:
+                return fast(*args)
+            except torch._dynamo.exc.TorchDynamoException as error:
+                broken = True
+                _complain(error)
+        return function(*args)
+
+    return call
+
+
+def _options() -> dict[str, Any]:
+    return {"cpp.simdlen": _VECTOR_BITS.get(torch.backends.cpu.get_cpu_capability())}
+
+
+def _complain(error: Exception) -> None:
+    log.warning("torch.compile failed, going on without it (slower): %s", _line(error))
+
+
+def _line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def settled(state: Any) -> Any:
+    """Return dimensions of size one the strides that go with the shape.
+
+    Any stride does for them, and a trace would be made anew for each that comes along. The numbers stay where they are
+    if they lie in the order of the shape; else they are copied into it. Tensors without such dimensions stay as they
+    are.
+    """
+    return tree_map(_settled, state)
+
+
+def _settled(leaf: Tensor) -> Tensor:
+    if 1 not in leaf.shape:
+        return leaf
+    strides = [prod(leaf.shape[after:]) for after in range(1, leaf.ndim + 1)]
+    return leaf.contiguous().as_strided(leaf.shape, strides)
