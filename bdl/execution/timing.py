@@ -13,9 +13,12 @@ from bdl.plan.cost import rough_seconds, updates_of, width
 from bdl.plan.initial_check import ends
 from bdl.plan.programs import final_fitting
 from bdl.training.fitting import EvaluationSchedule
+from bdl.training.traced import at_once
 
 _UPDATES = 3
 """Updates of a cell, the first of which also prepares the others."""
+_LONG = 60.0
+"""Seconds of updates without a trace from which on it is worth while to time them with one."""
 _BLOCK = 1000
 """Observations of a stream."""
 
@@ -48,6 +51,9 @@ def time_updates(left: Sequence[Left], known: Collection[Measured], seconds: flo
         # an error has its reason in the run itself; a generator of many normals would be compiled for ten seconds
         with suppress(Exception), torch.compiler.set_stance("force_eager"):
             each = min(_updates(kind[0].cell))
+            if each * sum(map(_total_updates, kind)) > _LONG:
+                with at_once():
+                    each = min(each, *_updates(kind[0].cell))
             found += [_measured(own.cell, each) for own in kind]
         if time.perf_counter() > end:
             break
@@ -72,6 +78,11 @@ def _work(own: Left) -> float:
         own.fits(stage) * rough_seconds(cell, updates_of(cell, stage), width(cell, stage), False)
         for stage in ("search", "final")
     )
+
+
+def _total_updates(own: Left) -> float:
+    cell = own.cell
+    return sum(own.fits(stage) * updates_of(cell, stage) / width(cell, stage) for stage in ("search", "final"))
 
 
 def _measured(cell: Cell, seconds: float) -> Measured:

@@ -7,14 +7,16 @@ give the same bits. The compiler fuses them: other bits, within rounding.
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import repeat
 from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import GraphModule
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
+from torch.utils._pytree import tree_map
 
 log = logging.getLogger(__name__)
 
@@ -24,9 +26,22 @@ AFTER = 200
 _KINDS = 64
 """Kinds of calls of one function that are traced; further ones are made as they are."""
 
+_UNKNOWN: Any = object()
+
 _VECTOR_BITS = {"AVX2": 256, "AVX512": 512}
 """Width of a processor's vectors. The compiler's cache tells programs apart by it only where it is a setting: a cache
 that two kinds of processor share would hand one the other's program, which computes garbage there."""
+
+
+@contextmanager
+def at_once() -> Iterator[None]:
+    """Trace functions when they are first called, to find out how long they take so."""
+    global AFTER
+    before, AFTER = AFTER, 1
+    try:
+        yield
+    finally:
+        AFTER = before
 
 
 class Traced:
@@ -44,28 +59,29 @@ class Traced:
     """
 
     def __init__(self, function: Callable[..., Any], compile: bool = False) -> None:
-        self._function, self._compile, self._after = function, compile, 1 if compile else AFTER
+        self._function, self._compile = function, compile
         self._calls: Counter[object] = Counter()
         self._traces: dict[object, Callable[[Sequence[Tensor]], Any] | None] = {}
 
     def __call__(self, *args: Any) -> Any:
         """Call the function, or its trace."""
-        leaves, tree = tree_flatten(args)
-        kind = (tree, *((leaf.shape, leaf.stride(), leaf.dtype, leaf.device) for leaf in leaves))
-        if kind not in self._traces and len(self._traces) < _KINDS:
-            self._calls[kind] += 1
-            if self._calls[kind] >= self._after:
-                self._traces[kind] = self._trace(leaves, tree)
-        trace = self._traces.get(kind)
-        return self._function(*args) if trace is None else trace(leaves)
+        leaves, kind = list[Tensor](), list[object]()
+        _flatten(args, leaves, kind)
+        trace = self._traces.get(key := tuple(kind), _UNKNOWN)
+        if trace is _UNKNOWN and len(self._traces) < _KINDS:
+            self._calls[key] += 1
+            if self._compile or self._calls[key] >= AFTER:
+                trace = self._traces[key] = self._trace(leaves, args)
+        return self._function(*args) if trace is None or trace is _UNKNOWN else trace(leaves)
 
-    def _trace(self, leaves: list[Tensor], tree: TreeSpec) -> Callable[[Sequence[Tensor]], Any] | None:
+    def _trace(self, leaves: list[Tensor], args: tuple[Any, ...]) -> Callable[[Sequence[Tensor]], Any] | None:
         """Record the operations of one call; None if that fails."""
-        returned: list[TreeSpec] = []
+        returned: list[Any] = []
 
         def flat(*leaves: Tensor) -> list[Tensor]:
-            found, made = tree_flatten(self._function(*tree_unflatten(leaves, tree)))
-            returned.append(made)
+            found = list[Tensor]()
+            returned.append(self._function(*_rebuilt(args, iter(leaves))))
+            _flatten(returned[0], found, [])
             return found
 
         try:
@@ -74,10 +90,11 @@ class Traced:
             log.info("not traced: %s", _line(error))
             return None
         run: Callable[..., Any] = self._compiled(graph, leaves) if self._compile else graph.forward
+        made = _rebuilt(returned[0], repeat(None))  # less its tensors
 
         def call(leaves: Sequence[Tensor]) -> Any:
             with torch.no_grad():
-                return tree_unflatten(run(*leaves), returned[0])
+                return _rebuilt(made, iter(run(*leaves)))
 
         return call
 
@@ -91,6 +108,34 @@ class Traced:
             self._compile = False
             return graph.forward
         return fast
+
+
+def _flatten(tree: Any, leaves: list[Tensor], kind: list[object]) -> None:
+    """Append the tensors of tuples, lists and mappings to `leaves`, and what makes a kind of call of them to `kind`.
+
+    PyTorch's own function for this takes longer than a compiled update of a small model.
+    """
+    if isinstance(tree, Tensor):
+        leaves.append(tree)
+        kind.append((tree.shape, tree.stride(), tree.dtype, tree.device))
+    elif isinstance(tree, dict):
+        kind.append(tuple(tree))
+        for part in tree.values():
+            _flatten(part, leaves, kind)
+    else:
+        kind.append((type(tree), len(tree)))
+        for part in tree:
+            _flatten(part, leaves, kind)
+
+
+def _rebuilt(tree: Any, leaves: Iterator[Any]) -> Any:
+    """Put leaves where the tensors of a tree are, or the Nones that stand for them."""
+    if tree is None or isinstance(tree, Tensor):
+        return next(leaves)
+    if isinstance(tree, dict):
+        return {name: _rebuilt(part, leaves) for name, part in tree.items()}
+    parts = [_rebuilt(part, leaves) for part in tree]
+    return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
 
 
 def _recorded(flat: Callable[..., list[Tensor]], leaves: Sequence[Tensor]) -> GraphModule:

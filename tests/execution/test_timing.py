@@ -1,10 +1,12 @@
 """Updates are timed of cells that nothing is known of, those with most work first, and of nothing else."""
 
 import time
+from contextlib import nullcontext
 
 import pytest
 import yaml
 
+from bdl.execution import timing
 from bdl.execution.estimate import left_of
 from bdl.execution.timing import time_updates
 from bdl.plan.planning import cells_of
@@ -69,3 +71,14 @@ def test_an_observation_of_a_stream_is_timed(tmp_path):
         (one,) = time_updates([left_of(cell, store)], [], 60)
     assert (one.width, one.updates) == (1, 1)
     assert 0 < one.seconds < 0.1
+
+
+def test_what_takes_long_is_timed_as_it_runs(left, monkeypatch):
+    """Updates run from their trace after the first 200, in about a third of the time."""
+    asked = []
+    monkeypatch.setattr(timing, "at_once", lambda: asked.append(True) or nullcontext())
+    assert set(timed(left)) == {"short", "long", "again"}
+    assert asked == []
+    monkeypatch.setattr(timing, "_LONG", 0.0)
+    assert set(timed(left)) == {"short", "long", "again"}
+    assert len(asked) == 2
