@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_map
 from bdl.methods.base import MinibatchMethod
 from bdl.methods.vifa import Vifa
 from bdl.training.fitting import finished
+from bdl.training.traced import at_once
 from peers.torch_loop import LoopModel
 from peers.workload import Workload
 
@@ -18,7 +19,7 @@ _LOOP_MODELS = 2
 
 
 def engine_epochs(work: Workload[MinibatchMethod], epochs: int, compile: bool) -> NDArray[np.float64]:
-    """Train with the engine; seconds of each epoch, the first with the set-up and any compilation.
+    """Train with the engine; seconds of each epoch, the first with the set-up: traces, and any compilation.
 
     Raises
     ------
@@ -27,7 +28,8 @@ def engine_epochs(work: Workload[MinibatchMethod], epochs: int, compile: bool) -
     """
     marks = [perf_counter()]
     fitting = work.fitting(epochs, compile=compile)
-    fit = finished(fitting, progress=lambda minibatches: marks.append(perf_counter()))
+    with at_once():
+        fit = finished(fitting, progress=lambda minibatches: marks.append(perf_counter()))
     if diverged := int((fit.diverged > 0).sum()):
         raise ArithmeticError(f"{diverged} of {len(work.trials)} models of {type(work.method).__name__} diverged")
     return np.diff(marks)
