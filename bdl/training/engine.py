@@ -233,7 +233,8 @@ class Together:
             return (keys.new_empty(len(keys), 0, dtype=self.pool.dtype),)
         first, drawn = self._ahead.get(stream, (0, []))
         if not first <= count < first + len(drawn):
-            first, length = count, max(1, _AHEAD // (len(keys) * n_pairs))
+            length = max(1, _AHEAD // (len(keys) * n_pairs))
+            first = count // length * length  # a fit that goes on after an interruption finds the same blocks
             counters = torch.arange(first, first + length, dtype=torch.int32, device=keys.device)
             steps = counters.repeat_interleave(len(keys)).unsqueeze(1)
             halves = self._generators[0](keys.repeat(length, 1), steps, n_pairs)
