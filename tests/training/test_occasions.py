@@ -94,15 +94,15 @@ def test_occasions_of_the_methods(method, expected):
 
 def test_frequent_occasions_have_a_compiled_program_of_their_own(monkeypatch):
     """Of the others only what they share with most updates is compiled."""
-    compiled: list = []
-    monkeypatch.setattr(making, "compiled", lambda function: compiled.append(function) or function)
+    made_compiled: list[bool] = []
+    monkeypatch.setattr(making, "Traced", lambda function, compile: made_compiled.append(compile) or function)
     program = toy_program(method=Logging())
     made = Programs(Logging(), program.problem, None, 0, compile=True)
     frequent, rare = ("step", "often"), ("step", "often", "epoch")
     assert len(made.parts(frequent, {frequent})) == 1
     assert len(made.parts(rare, {frequent})) == 2
     assert len(made.parts(("step",), {frequent})) == 1
-    assert len(compiled) == 2, "step and often as one, step alone; often and epoch are not compiled"
+    assert made_compiled == [True, True, False], "step and often as one, step alone; often and epoch are not compiled"
     assert made.parts(rare, {frequent}) == made.parts(rare, {frequent}), "made once"
     assert len(Programs(Logging(), program.problem, None, 0, compile=False).parts(rare, ())) == 1
 

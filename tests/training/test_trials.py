@@ -59,7 +59,9 @@ def test_images_stay_bytes_until_they_are_used(images, standardise: Standardise,
     row_sets = [np.arange(12), np.arange(5, 20)]
     views = View.fit(dataset, pool, row_sets)
     for index, rows in enumerate(row_sets):
-        batch = View(*(part[index] for part in views)).batch(*(part[[[3, 19], [0, 7]]] for part in (pool.x, pool.y)))
+        batch = View(*(part[index] for part in views)).batch(
+            *(part[torch.tensor([[3, 19], [0, 7]])] for part in (pool.x, pool.y))
+        )
         pixels = images.x.reshape(20, 6)[[[3, 19], [0, 7]]] / unit
         assert str(batch.x.dtype) == f"torch.{dtype}"
         np.testing.assert_allclose(batch.x, pixels, rtol=1e-6)
