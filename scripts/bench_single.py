@@ -57,9 +57,7 @@ UPDATES = TRAINING_ROWS // BATCH
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = command.plain(__doc__)
     parser.add_argument("--repeats", type=command.count, default=7, help="times each contender is measured (7)")
-    parser.add_argument(
-        "--epochs", type=command.count, default=20, help="epochs of a measurement (20)"
-    )
+    parser.add_argument("--epochs", type=command.count, default=20, help="epochs of a measurement (20)")
     parser.add_argument("--quick", action="store_true", help="nothing is compiled, one epoch: a check, no measurement")
     options = parser.parse_args(arguments)
     if options.quick:
@@ -152,11 +150,11 @@ def numpyro_epoch(guide: str, x: Tensor, y: Tensor) -> Callable[[], None]:
         order = jax.random.permutation(key, n)[: UPDATES * BATCH].reshape(-1, BATCH)
         return jax.lax.scan(lambda now, rows: svi.update(now, inputs[rows], targets[rows]), state, order)[0]
 
-    keys = iter(jax.random.split(jax.random.PRNGKey(1), 100_000))
+    keys = iter(jax.random.split(jax.random.PRNGKey(1), 100_000))  # type: ignore[no-untyped-call]
 
     def epoch() -> None:
         nonlocal state
-        state = jax.block_until_ready(train(state, next(keys)))
+        state = jax.block_until_ready(train(state, next(keys)))  # type: ignore[no-untyped-call]
 
     return epoch
 

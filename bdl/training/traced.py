@@ -101,7 +101,7 @@ class Traced:
     def _compiled(self, graph: GraphModule, leaves: list[Tensor]) -> Callable[..., Any]:
         try:
             with torch.no_grad():
-                fast: Callable[..., Any] = torch._inductor.compile(graph, leaves, options=_options())
+                fast: Callable[..., Any] = torch._inductor.compile(graph, [*leaves], options=_options())
                 fast(*leaves)  # some faults show up in the first call
         except Exception as error:  # a compiler's, of whatever kind
             _complain(error)
@@ -142,7 +142,9 @@ def _recorded(flat: Callable[..., list[Tensor]], leaves: Sequence[Tensor]) -> Gr
     from torch.fx.experimental.proxy_tensor import make_fx
     from torch.fx.passes.dialect.common.cse_pass import CSEPass
 
-    graph: GraphModule = CSEPass()(make_fx(flat)(*leaves)).graph_module
+    less = CSEPass()(make_fx(flat)(*leaves))
+    assert less is not None, "a pass of this kind always has a result"
+    graph = less.graph_module
     graph.graph.eliminate_dead_code()
     for node in graph.graph.nodes:
         node.meta.pop("val", None)  # tensors of this call
