@@ -24,6 +24,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
+from itertools import count
 from time import perf_counter
 
 import torch
@@ -115,7 +116,7 @@ class TorchLoop:
 
     def epoch(self) -> None:
         """Train on all rows once."""
-        for rows in torch.randperm(len(self.y)).split(BATCH)[:UPDATES]:
+        for rows in torch.randperm(len(self.y))[: UPDATES * BATCH].view(UPDATES, BATCH):
             loss = (self.net(self.x[rows]).squeeze(1) - self.y[rows]).square().mean()
             self.adam.zero_grad()
             loss.backward()
@@ -150,11 +151,11 @@ def numpyro_epoch(guide: str, x: Tensor, y: Tensor) -> Callable[[], None]:
         order = jax.random.permutation(key, n)[: UPDATES * BATCH].reshape(-1, BATCH)
         return jax.lax.scan(lambda now, rows: svi.update(now, inputs[rows], targets[rows]), state, order)[0]
 
-    keys = iter(jax.random.split(jax.random.PRNGKey(1), 100_000))  # type: ignore[no-untyped-call]
+    epochs = count()
 
     def epoch() -> None:
         nonlocal state
-        state = jax.block_until_ready(train(state, next(keys)))  # type: ignore[no-untyped-call]
+        state = jax.block_until_ready(train(state, jax.random.PRNGKey(next(epochs))))  # type: ignore[no-untyped-call]
 
     return epoch
 

@@ -144,7 +144,7 @@ def _recorded(flat: Callable[..., list[Tensor]], leaves: Sequence[Tensor]) -> Gr
 
     less = CSEPass()(make_fx(flat)(*leaves))
     assert less is not None, "a pass of this kind always has a result"
-    graph = less.graph_module
+    graph: GraphModule = less.graph_module
     graph.graph.eliminate_dead_code()
     for node in graph.graph.nodes:
         node.meta.pop("val", None)  # tensors of this call
