@@ -22,19 +22,13 @@ from bdl.publishing.overlap import overlaps, recorded_overlaps
 from bdl.publishing.pictures import Pictures, of_whole_sets, pictures
 from bdl.publishing.provenance import provenance, write_provenance
 from bdl.reports import Cell as TableCell
-from bdl.reports import (
-    Shown,
-    compare,
-    curves,
-    draw_figures,
-    paired_differences,
-    render,
-)
+from bdl.reports import Shown, compare, curves, draw_figures, paired_differences, render
 from bdl.reports.boxes import boxes
 from bdl.reports.claims import Judged, claim_sections, judged_claims
 from bdl.reports.compare import refusals
 from bdl.reports.drawing import remarked
 from bdl.reports.elsewhere import elsewhere_sections
+from bdl.reports.ensembles import ensemble_sections
 from bdl.reports.layout import Section
 from bdl.reports.render import SECTIONS, markdown, with_sections
 from bdl.reports.truth_ranks import truth_ranks
@@ -158,8 +152,15 @@ def tables(found: LoadedResults, format: str, metrics: Sequence[str] = ()) -> Re
 
 
 def below_tables(found: LoadedResults, cells: Sequence[TableCell]) -> list[Section]:
-    """Lay out what follows the tables of metrics: claims, and what other papers print; `cells` as `compared` gives."""
-    return [*claim_sections(found.benchmark, claimed(found)), *elsewhere_sections(found.benchmark, cells)]
+    """Lay out what follows the tables of metrics; `cells` as `compared` gives.
+
+    Claims, members of an ensemble that are as good, and what other papers print.
+    """
+    return [
+        *claim_sections(found.benchmark, claimed(found)),
+        *ensemble_sections(found.benchmark, found.rows),
+        *elsewhere_sections(found.benchmark, cells),
+    ]
 
 
 def claimed(found: LoadedResults) -> list[Judged]:
