@@ -14,6 +14,7 @@ from rich.text import Text
 from bdl.archive.folder import ResultsFolder, stored_cells
 from bdl.archive.frames import final_frame, points_frame, write_frames
 from bdl.archive.loading import LoadedResults, load, load_results, open_results
+from bdl.archive.posteriors import is_published, stored_posteriors, write_posteriors
 from bdl.errors import InputError, unknown
 from bdl.plan.cell import Cell
 from bdl.plan.truths import publish_info, sampled
@@ -68,7 +69,7 @@ def narrowed(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:
 
 
 def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> tuple[LoadedResults, list[Path]]:
-    """Write rows, provenance, table and figures beside the store; but for the rows, only if one of them has changed.
+    """Write rows, posteriors, provenance, table and figures; but for the rows, only if one of them has changed.
 
     Figures that are no longer drawn are removed, unless the store has fits that were imported from published rows:
     without their posteriors some figures cannot be drawn, and all that there are stay.
@@ -103,6 +104,7 @@ def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> 
             if path not in drawn and path.suffix in (".png", ".pdf"):
                 path.unlink()
     files = _for_people(place)
+    origin["posteriors"] = write_posteriors(stored_posteriors(cells, store), place)
     write_provenance(origin | {"published": {"digest": digest, "files": [path.name for path in files]}}, place)
     return found, files
 
@@ -122,7 +124,8 @@ def _as_before(digest: str, place: Path) -> bool:
     files = [path.name for path in _for_people(place)]
     try:
         with ResultsFolder(place) as here:
-            return bool(here.provenance.get("published") == {"digest": digest, "files": files})
+            known = here.provenance
+            return known.get("published") == {"digest": digest, "files": files} and is_published(place, known)
     except InputError:  # a damaged file, which is written anew
         return False
 
