@@ -72,13 +72,10 @@ class PublishedFits:
     def __init__(self, place: Path) -> None:
         self._known: dict[str, Any] = {}
         self._posteriors: Contents = {}
-        self._metrics: Sequence[MetricName] = ()
         with ResultsFolder(place) as here:
             if here.published:
                 self._rows, self._points, self._known = here.rows(), here.points, here.provenance
                 self._posteriors = read_posteriors(place, self._known)
-                with suppress(InputError):  # of rows of another version
-                    self._metrics = here.spec.benchmark.metrics if here.spec else ()
 
     def splits(self, cell: Cell) -> set[int]:
         """Return the splits of a cell with a fit of today's identity."""
@@ -106,14 +103,12 @@ class PublishedFits:
 
     def _current(self, cell: Cell) -> set[str]:
         """Return the hashes of the published scores of a cell that today's code would give."""
-        for metrics in (computed(cell), self._metrics):
-            if self._scored_as(cell, metrics):
-                return {score_hash(cell, metric) for metric in metrics if metric.info.kind != "time"}
-        return set()
+        metrics = [metric for metric in computed(cell) if str(metric) in self._rows.columns]
+        return {score_hash(cell, metric) for metric in metrics} if self._scored_as(cell, metrics) else set()
 
     def _scored_as(self, cell: Cell, metrics: Iterable[MetricName]) -> bool:
         """Return whether the hash of the published scores of a cell is that of these metrics today."""
-        scores = [score_hash(cell, metric) for metric in metrics if metric.info.kind != "time"]
+        scores = [score_hash(cell, metric) for metric in metrics]
         return self._told("score_hashes", cell) == (joint_hash(scores) if scores else None)
 
 

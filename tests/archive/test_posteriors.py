@@ -39,7 +39,7 @@ entries:
 evaluation: {samples: 5}
 metrics: [nmll, rmse, runtime]
 """
-MORE = SPEC.replace("nmll, rmse", "nmll, crps, calibrated_nll, mse_at_mean")
+MORE = SPEC.replace("rmse", "rmse, crps, calibrated_nll, mse_at_mean")
 FITS = 6
 PLACE = Path("results/small")
 
