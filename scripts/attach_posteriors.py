@@ -66,11 +66,11 @@ def _write(contents: Contents, provenance: dict[str, object], folder: Path) -> N
 
 def _artefacts(cell: Cell, rows: pd.DataFrame, stores: Sequence[Store]) -> Iterator[tuple[int, bytes]]:
     """Yield the split and the artefact of each fit that was made again and has the published scores."""
-    published = {int(row.split): row for row in rows.itertuples(index=False)}
+    published = {int(row["split"]): row for row in rows.to_dict("records")}
     for store in (own for own in stores if own.fit_hash(cell.key) == fit_hash(cell)):
         for row in store.rows("final", cell.key):
             if row.split in published and row.artefact:
-                before = published[row.split]._asdict()
+                before = published[row.split]
                 pairs = {
                     name: [float(before[name]), value]
                     for name, value in row.metrics.items()

@@ -109,7 +109,7 @@ class PublishedFits:
     def _scored_as(self, cell: Cell, metrics: Iterable[MetricName]) -> bool:
         """Return whether the hash of the published scores of a cell is that of these metrics today."""
         scores = [score_hash(cell, metric) for metric in metrics]
-        return self._told("score_hashes", cell) == (joint_hash(scores) if scores else None)
+        return bool(self._told("score_hashes", cell) == (joint_hash(scores) if scores else None))
 
 
 def published_fits(place: Path, siblings: Iterable[Path]) -> list[PublishedFits]:

@@ -77,7 +77,7 @@ def _lines(
         reference = groups.get((dataset, ensemble, *point))
         if entry == ensemble or reference is None or metric not in own:
             continue
-        first = [name for name in reference if name.startswith(f"{metric}_{FIRST}_")]
+        first = [name for name in map(str, reference) if name.startswith(f"{metric}_{FIRST}_")]
         first.sort(key=lambda name: int(name.rpartition("_")[2]))
         scores = reference[[*first, metric]].assign(_own=own[metric]).dropna()
         if first and len(scores):
