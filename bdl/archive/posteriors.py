@@ -19,6 +19,7 @@ from bdl.errors import InputError
 from bdl.plan.cell import Cell
 from bdl.posteriors.tensors import as_type
 from bdl.store import artefacts
+from bdl.store.anew import Damaged
 from bdl.store.store import Store
 
 POSTERIORS = "posteriors.zip"
@@ -42,13 +43,20 @@ def stored_posteriors(cells: Sequence[Cell], store: Store) -> Contents:
     Raises
     ------
     Damaged
-        If one of them is missing or not what was written.
+        If one of them is missing or not what was written; all of these are noticed by the next run.
     """
     kept = {cell.label: {split: name for split, _, name in store.artefacts(cell.key) if name} for cell in cells}
     distinct = {name for own in kept.values() for name in own.values()}
     if sum(artefacts.size(store.posteriors, name) for name in distinct) > _TIMES * LIMIT:
         return {}
-    read = {name: artefacts.content(store.posteriors, name) for name in distinct}
+    read, damaged = dict[str, bytes](), list[Damaged]()
+    for name in distinct:
+        try:
+            read[name] = artefacts.content(store.posteriors, name)
+        except Damaged as error:
+            damaged.append(error)
+    if damaged:
+        raise damaged[0]
     return {label: {split: read[name] for split, name in own.items()} for label, own in kept.items() if own}
 
 

@@ -95,6 +95,7 @@ def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> 
     digest = _digest(origin, written, texts, cells, store)
     if _as_before(digest, place):
         return found, _for_people(place)
+    travelling = stored_posteriors(cells, store)
     publish_info(sampled(cells), place)
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
@@ -104,7 +105,7 @@ def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> 
             if path not in drawn and path.suffix in (".png", ".pdf"):
                 path.unlink()
     files = _for_people(place)
-    origin["posteriors"] = write_posteriors(stored_posteriors(cells, store), place)
+    origin["posteriors"] = write_posteriors(travelling, place)
     write_provenance(origin | {"published": {"digest": digest, "files": [path.name for path in files]}}, place)
     return found, files
 
