@@ -14,6 +14,7 @@
     ["Failed", (cell, own) => own[FAILED]],
     ["Compare"],
     ["Difference", (cell) => differenceOf(cell)?.mean],
+    ["Fit, s", (cell) => cell.seconds],
     ["Family", (cell) => cell.family],
     ["Origin", (cell) => cell.origin],
     ["Benchmark", (cell) => cell.benchmark],
@@ -113,7 +114,7 @@
     element("th", { scope: "row" }, cell.method), element("td", {}, cell.dataset), numeric(own[RANK]),
     numeric(text, mean === null ? "" : String(mean)), numeric(number(own[MEDIAN], se)), numeric(own[N]),
     numeric(own[FAILED]), element("td", {}, cell.at.length ? choice(cell) : ""), difference(cell),
-    element("td", {}, cell.family), element("td", {}, cell.origin), element("td", {}, cell.benchmark),
+    numeric(number(cell.seconds, null)), element("td", {}, cell.family), element("td", {}, cell.origin), element("td", {}, cell.benchmark),
     element("td", {}, source(cell)));
   }
 
@@ -149,6 +150,7 @@
       [method, dataset, family, origin, benchmark].join(" ").toLowerCase();
     const shown = BOARD.cells.filter((cell) => cell.scores[form.score.value]
       && ["dataset", "family", "origin"].every((field) => ["", cell[field]].includes(form.elements[field].value))
+      && (!form.seconds.value || (cell.seconds !== null && cell.seconds <= Number(form.seconds.value)))
       && words(cell).includes(wanted));
     table.replaceChildren(element("caption", {}, BOARD.scores[form.score.value][0]), head(),
       element("tbody", {}, ...shown.sort(order).map(row)));

@@ -154,7 +154,10 @@ def _source(folder: str, found: LoadedResults) -> dict[str, Any]:
 
 
 def _cells(board: Board, folder: str, found: LoadedResults) -> Iterator[dict[str, Any]]:
-    """Yield a cell a data set and method, with its scores: mean, standard error, median, n, failed, rank, values."""
+    """Yield a cell a data set and method, with the median time of a fit and its scores.
+
+    A score is mean, standard error, median, n, failed, rank, values.
+    """
     benchmark = found.benchmark
     try:
         shared = recorded_overlaps(found.place, benchmark)
@@ -178,6 +181,7 @@ def _cells(board: Board, folder: str, found: LoadedResults) -> Iterator[dict[str
             "method": entry,
             "family": family(method),
             "origin": "guest" if ":" in method else "ours",
+            "seconds": _short(rows.seconds[rows.status == "ok"].median()),
             "overlap": None if shared is None else shared.get(dataset, 0.0),
             "at": [int(each) for each in rows.index],
             "scores": {
@@ -219,6 +223,7 @@ def _printed() -> Iterator[dict[str, Any]]:
             "method": row["method"],
             "family": family(row["method"]),
             "origin": "printed elsewhere",
+            "seconds": None,
             "overlap": None,
             "at": [],
             "remark": remark,

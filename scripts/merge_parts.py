@@ -4,7 +4,7 @@ A table that takes longer than one sitting, or more than one machine, is run in 
 ``--splits``). The rows of each folder of such a run, ``results/<benchmark>/variants/<part>``, search folds included,
 join the published ones of its cells where both have the same hashes, and take the place of those of the same splits.
 Where the hashes are others, they take the place of all rows of the cell, and a part that lacks a published split is
-refused. Other cells stay.
+refused. Other cells stay. Posteriors that travel with the rows do the same.
 
 ``provenance.json`` names the machine, the packages and the commit of what was written last; those of every other
 origin stand under ``taken_from`` with the splits that came from there, and each cell keeps the hashes of the code that
@@ -25,6 +25,7 @@ from rich.console import Console
 from bdl.archive.folder import ResultsFolder
 from bdl.archive.frames import read_frames
 from bdl.archive.loading import load
+from bdl.archive.posteriors import Contents, read_posteriors, write_posteriors
 from bdl.archive.reuse import ORIGIN
 from bdl.errors import InputError
 from bdl.publishing.outcome import draw, gathered, tables
@@ -45,6 +46,7 @@ class Run(NamedTuple):
     rows: pd.DataFrame
     points: pd.DataFrame
     origin: dict[str, Any]
+    posteriors: Contents
 
     @property
     def splits(self) -> Splits:
@@ -75,7 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def read(folder: Path) -> Run:
     """Read a folder of published rows; errors as in `read_frames`."""
     rows, points, _ = read_frames(folder)
-    return Run(rows, points, json.loads((folder / "provenance.json").read_text(encoding="utf-8")))
+    origin = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
+    return Run(rows, points, origin, read_posteriors(folder, origin))
 
 
 def merge(published: Run, part: Run) -> Run:
@@ -96,10 +99,19 @@ def merge(published: Run, part: Run) -> Run:
         if not alike and not set(known) <= set(splits):
             raise InputError(f"{cell}: the part lacks splits that are published with other code; run them, too")
         replaced[cell] = splits if alike else known
-    kept = Run(_without(published.rows, replaced), _without(published.points, replaced), published.origin)
+    posteriors = {
+        cell: {split: content for split, content in own.items() if split not in replaced.get(cell, ())}
+        for cell, own in published.posteriors.items()
+    }
+    tables = _without(published.rows, replaced), _without(published.points, replaced)
+    kept = Run(*tables, published.origin, posteriors)
     rows = _ordered(pd.concat([kept.rows, part.rows], ignore_index=True), published)
     points = _ordered(pd.concat([kept.points, part.points], ignore_index=True), published)
-    return Run(rows, points, _provenance(kept, part, rows))
+    joined = {
+        cell: {**posteriors.get(cell, {}), **part.posteriors.get(cell, {})}
+        for cell in dict.fromkeys((*posteriors, *part.posteriors))
+    }
+    return Run(rows, points, _provenance(kept, part, rows), joined)
 
 
 def write(merged: Run, folder: Path) -> None:
@@ -109,7 +121,8 @@ def write(merged: Run, folder: Path) -> None:
         table.attrs["made"] = json.dumps(asked.dump())
         if len(table):
             table.to_parquet(folder / f"{name}.parquet", compression="zstd", index=False)
-    write_provenance({**merged.origin, **asked.dump()}, folder)
+    travels = {"posteriors": write_posteriors(merged.posteriors, folder)}
+    write_provenance({**merged.origin, **travels, **asked.dump()}, folder)
     with ResultsFolder(folder, asked) as here:
         found = load(here)
     for format, name in (("markdown", "table.md"), ("json", "table.json")):
@@ -148,7 +161,7 @@ def _provenance(kept: Run, part: Run, rows: pd.DataFrame) -> dict[str, Any]:
             known[0]["written"] = max(known[0]["written"], own["written"])
             for cell, some in splits.items():
                 known[1][cell] = sorted([*known[1].get(cell, ()), *some])
-    cells = Run(rows, kept.points, {}).splits
+    cells = Run(rows, kept.points, {}, {}).splits
     made = {cell: part if cell in part.splits else kept for cell in cells}
     by_cell = {name: {cell: _told(run, name).get(cell) for cell, run in made.items()} for name in BY_CELL}
     own = {

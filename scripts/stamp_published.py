@@ -66,7 +66,7 @@ def check(folder: Path, out: Path, minutes: float, *, again: bool) -> None:
     """Make one split of each cell again."""
     known = _checks(out)
     points = read_frames(folder)[1]
-    for cell, rows in _cells(folder):
+    for cell, rows in cells_of_published(folder):
         label = f"{folder}: {cell.label}"
         if label in known and (not again or _is_same(known[label])):
             continue
@@ -93,7 +93,7 @@ def stamp(folder: Path, out: Path) -> None:
     content = json.loads(path.read_text("utf-8"))
     fits: dict[str, str | None] = {}
     scores: dict[str, str | None] = {}
-    for cell, _ in _cells(folder):
+    for cell, _ in cells_of_published(folder):
         same = _is_same(known.get(f"{folder}: {cell.label}", {"error": "not checked"}))
         fits[cell.label] = fit_hash(cell) if same else None
         scores[cell.label] = joint_hash(score_hash(cell, metric) for metric in computed(cell)) if same else None
@@ -112,7 +112,7 @@ def _checks(out: Path) -> dict[str, dict[str, Any]]:
     return known
 
 
-def _cells(folder: Path) -> Iterator[tuple[Cell, pd.DataFrame]]:
+def cells_of_published(folder: Path) -> Iterator[tuple[Cell, pd.DataFrame]]:
     """Yield the cells of today's benchmark that have published fits which succeeded, with their rows."""
     rows, _, text = read_frames(folder)
     made = Variant.parse(text, str(folder)) if text else load_variant(folder.name)
@@ -153,7 +153,7 @@ def _again(cell: Cell, row: "pd.Series[Any]", curve: dict[str, float]) -> dict[s
         for name, value in found.items()
         if name in published and name != "runtime" and value is not None and not pd.isna(published[name])
     }
-    return {"split": int(row.split), "at": curve.get("at"), "scores": pairs, "off": _worst(pairs)}
+    return {"split": int(row.split), "at": curve.get("at"), "scores": pairs, "off": worst(pairs)}
 
 
 def _early(group: FinalGroup, at: int) -> dict[str, float]:
@@ -171,7 +171,7 @@ def _early(group: FinalGroup, at: int) -> dict[str, float]:
     raise ValueError(f"no scores at {at}")
 
 
-def _worst(pairs: dict[str, list[float]]) -> dict[str, float]:
+def worst(pairs: dict[str, list[float]]) -> dict[str, float]:
     """Return the relative difference of each score that is not as published, up to rounding and sampling errors."""
     errors = {name: pair for name, pair in pairs.items() if name.endswith(("_mcse", "_floor"))}
     off = {}
@@ -187,7 +187,7 @@ def _is_same(found: dict[str, Any]) -> bool:
     """Return whether a check has found a cell to be made again by today's code."""
     if "how" in found:
         return True
-    return "error" not in found and bool(found["scores"]) and max(_worst(found["scores"]).values(), default=0) <= SAME
+    return "error" not in found and bool(found["scores"]) and max(worst(found["scores"]).values(), default=0) <= SAME
 
 
 if __name__ == "__main__":

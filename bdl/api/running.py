@@ -169,7 +169,13 @@ def _work(asked: Variant, cells: list[Cell], store: Store, settings: RunSettings
         if not settings.fresh and (count := reuse_fits(cells, store, siblings(store.path.parent))):
             console.print(f"final fits reused from other runs of {asked.benchmark.name}: {count}")
         if count := copy_fits(cells, store, _published(asked, settings)):
-            console.print(f"final fits imported from published rows, without posteriors: {count}")
+            lacking = sum(
+                row.imported and row.status == "ok" and not row.artefact
+                for cell in cells
+                for row in store.rows("final", cell.key)
+            )
+            without = f", {lacking} of them without posteriors" if lacking else ""
+            console.print(f"final fits imported from published rows: {count}{without}", highlight=False)
         found = forecasts.forecast(asked, cells, store, settings.results, settings.jobs)
         if found.seconds > forecasts.SHORT:
             _say(forecasts.lines(found, asked, settings.results), console)

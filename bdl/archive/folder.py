@@ -17,6 +17,7 @@ import pandas as pd
 from torch import Tensor
 
 from bdl.archive.frames import TRIALS, Frames, cell_keys, final_frame, frame, points_frame, read_frames
+from bdl.archive.posteriors import POSTERIORS
 from bdl.archive.protocol import SHOWN
 from bdl.errors import InputError
 from bdl.execution.estimate import Basis, Measured
@@ -218,6 +219,7 @@ class ResultsFolder:
         """
         again = f"bdl-bench run {self.made.asked}"
         if self.store is None:
+            again += " --published" if (self.place / POSTERIORS).exists() else ""
             raise InputError(f"{self.place} has published rows alone, without posteriors; they come with: {again}")
         check_hashes([cell], self.store)
         rows = {row.split: row for row in self.store.rows("final", cell.key)}

@@ -10,13 +10,15 @@ from typing import Any
 
 import pandas as pd
 
-from bdl.archive.folder import HASHES, ResultsFolder
+from bdl.archive.folder import ResultsFolder
 from bdl.archive.frames import COLUMNS
+from bdl.archive.posteriors import Contents, read_posteriors
 from bdl.errors import InputError
 from bdl.execution.scoring import codes, computed
 from bdl.plan.cell import Cell
 from bdl.plan.fingerprint import fit_hash, joint_hash, score_hash
 from bdl.plan.programs import evaluations
+from bdl.spec.labels import MetricName
 from bdl.store import artefacts
 from bdl.store.anew import Damaged
 from bdl.store.rows import KEPT, STAGES, CellKey, Outcome, Reading, Row
@@ -53,7 +55,8 @@ class PublishedFits:
     """Published fits whose identities, of the fit and of every score, are those of today's spec, data and versions.
 
     A fit is imported with the curves that the benchmark records, or not at all; one that failed is a result like any
-    other. Posteriors are not published: what needs them, a score that is added later or a figure, needs the fit anew.
+    other. Where its posterior travels, the fit alone has to have today's identity: its other scores are computed from
+    the posterior. Without one, what needs it, such as a figure, needs the fit anew.
 
     Parameters
     ----------
@@ -68,17 +71,20 @@ class PublishedFits:
 
     def __init__(self, place: Path) -> None:
         self._known: dict[str, Any] = {}
+        self._posteriors: Contents = {}
         with ResultsFolder(place) as here:
             if here.published:
                 self._rows, self._points, self._known = here.rows(), here.points, here.provenance
+                self._posteriors = read_posteriors(place, self._known)
 
     def splits(self, cell: Cell) -> set[int]:
         """Return the splits of a cell with a fit of today's identity."""
-        if not _same(cell, self._known):
+        travels = self._posteriors.get(cell.label, {})
+        if self._told("fit_hashes", cell) != fit_hash(cell) or not (travels or self._scored_as(cell, computed(cell))):
             return set()
         own = _of(cell, self._rows)
         whole = (own.status == "failed") | own.reason.isna()  # of which all scores were computed
-        good = set(own.split[(own.stage == "final") & whole])
+        good = set(own.split[(own.stage == "final") & (whole | own.split.isin([*travels]))])
         if evaluations(cell) is not None:
             good &= set(_of(cell, self._points).split) | set(own.split[own.status == "failed"])
         return good
@@ -86,10 +92,24 @@ class PublishedFits:
     def outcomes(self, cell: Cell, split: int) -> list[Outcome]:
         """Return such a fit with its search."""
         own, points = (_of(cell, table[table.split == split]) for table in (self._rows, self._points))
-        origin = _origin(self._known, cell, split)
-        rows = [_row(cell, values, origin) for values in own.to_dict("records")]
+        origin, current = _origin(self._known, cell, split), self._current(cell)
+        rows = [_row(cell, values, origin, current) for values in own.to_dict("records")]
         readings = tuple(Reading(*values) for values in points[list(Reading._fields)].itertuples(index=False))
-        return [Outcome(row, readings if row.stage == "final" else ()) for row in rows]
+        posterior = self._posteriors.get(cell.label, {}).get(split)
+        return [Outcome(row, readings, posterior) if row.stage == "final" else Outcome(row) for row in rows]
+
+    def _told(self, name: str, cell: Cell) -> Any:
+        return self._known.get(name, {}).get(cell.label)
+
+    def _current(self, cell: Cell) -> set[str]:
+        """Return the hashes of the published scores of a cell that today's code would give."""
+        metrics = [metric for metric in computed(cell) if str(metric) in self._rows.columns]
+        return {score_hash(cell, metric) for metric in metrics} if self._scored_as(cell, metrics) else set()
+
+    def _scored_as(self, cell: Cell, metrics: Iterable[MetricName]) -> bool:
+        """Return whether the hash of the published scores of a cell is that of these metrics today."""
+        scores = [score_hash(cell, metric) for metric in metrics]
+        return bool(self._told("score_hashes", cell) == (joint_hash(scores) if scores else None))
 
 
 def published_fits(place: Path, siblings: Iterable[Path]) -> list[PublishedFits]:
@@ -175,20 +195,16 @@ def _origin(known: dict[str, Any], cell: Cell, split: int) -> dict[str, Any]:
     return {name: made[name] for name in ORIGIN if name in made}
 
 
-def _same(cell: Cell, known: dict[str, Any]) -> bool:
-    """Return whether the hashes with which a cell was published are today's."""
-    scores = [score_hash(cell, metric) for metric in computed(cell)]
-    today = fit_hash(cell), joint_hash(scores) if scores else None
-    return today == tuple(known.get(name, {}).get(cell.label) for name in HASHES)
-
-
 def _of(cell: Cell, table: pd.DataFrame) -> pd.DataFrame:
     keys = {"dataset": str(cell.dataset), "entry": cell.entry, **cell.point.texts}
     return table[(table.reindex(columns=list(keys)) == pd.Series(keys)).all(axis=1)]
 
 
-def _row(cell: Cell, values: dict[Hashable, Any], origin: dict[str, Any]) -> Row:
-    """Return a published row as the store has it, without the columns of which it has no value."""
+def _row(cell: Cell, values: dict[Hashable, Any], origin: dict[str, Any], current: set[str]) -> Row:
+    """Return a published row as the store has it, without the columns of which it has no value.
+
+    Scores have hashes that are `current`, and none where one could not be computed: those are computed again.
+    """
     given = {str(name): value for name, value in values.items() if not pd.isna(value)}
     hyper = {name.removeprefix(_HYPER): value for name, value in given.items() if name.startswith(_HYPER)}
     details: dict[str, Any] = {name: kind(given[name]) for name, kind in _DETAILS.items() if name in given}
@@ -201,8 +217,12 @@ def _row(cell: Cell, values: dict[Hashable, Any], origin: dict[str, Any]) -> Row
         known = {*given, *map(str, computed(cell))}  # of which one that is not finite has no number
         scored = map(str, values) if given["status"] == "ok" else ()
         metrics = {name: given.get(name) for name in scored if name in known and name not in other}
-        hashes, details = codes(cell, metrics), details | {"origin": origin}
-    stage, status, reason = given["stage"], given["status"], given.get("reason")
+        refused = given["status"] == "ok" and "reason" in given
+        own = {} if refused else codes(cell, metrics)
+        hashes = {name: code for name, code in own.items() if code in current}
+        details |= {"origin": origin}
+    stage, status = given["stage"], given["status"]
+    reason = given.get("reason") if status == "failed" else None  # of others it tells of scores
     split, trial, fold = (int(given[name]) for name in ("split", "trial", "fold"))
     key = *cell.key, stage, split, trial, fold
     return Row(*key, status, reason, hyper, metrics, given["seconds"], details, hashes)

@@ -17,6 +17,7 @@ METRICS = Registry(
         "interval_width": "bdl.metrics.intervals:IntervalWidth",
         "pit_distance": "bdl.metrics.intervals:PitDistance",
         "dyadic_nll": "bdl.metrics.dyadic:DyadicNll",
+        "calibrated_nll": "bdl.metrics.calibrated:CalibratedNll",
         "spread": "bdl.metrics.spread:Spread",
         "error": "bdl.metrics.classification:Error",
         "accuracy": "bdl.metrics.selective:Accuracy",

@@ -4,13 +4,13 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-import numpy as np
 import torch
 from annotated_types import Ge
 from torch import Tensor
 
 from bdl.metrics.base import MetricInfo
-from bdl.metrics.evaluation import Evaluation, Examples
+from bdl.metrics.evaluation import Evaluation
+from bdl.metrics.targets import row_order
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class DyadicNll:
     def __call__(self, evaluation: Evaluation) -> float:
         """Score a fit."""
         rows = evaluation.tested
-        densities = evaluation.components.log_prob(rows.y.double().unsqueeze(-1)).T[:, _order(rows)]
+        densities = evaluation.components.log_prob(rows.y.double().unsqueeze(-1)).T[:, row_order(rows)]
         first, second, count = self._drawn(len(rows.y))
         joint = densities[:, first] * count + densities[:, second] * (self.rows - count)
         return float(math.log(len(joint)) - joint.logsumexp(0).mean()) / self.rows
@@ -51,8 +51,3 @@ class DyadicNll:
         step = torch.randint(max(1, n - 1), (self.batches,), generator=generator) + 1
         count = torch.randint(2, (self.batches, self.rows), generator=generator).sum(1)
         return first, (first + step) % n, count
-
-
-def _order(rows: Examples) -> Tensor:
-    """Return an order of the rows that their own order has no part in: by targets, then by inputs from the first on."""
-    return torch.from_numpy(np.lexsort((*rows.x.flatten(1).T.cpu().numpy()[::-1], rows.y.cpu().numpy())))

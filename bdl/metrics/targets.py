@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Categorical, Distribution, Normal
@@ -29,6 +30,11 @@ class Examples(NamedTuple):
         """Select some of the rows."""
         rows = None if self.rows is None else self.rows[index]
         return self._replace(x=self.x[index], y=self.y[index], rows=rows)
+
+
+def row_order(rows: Examples) -> Tensor:
+    """Return an order of the rows that their own order has no part in: by targets, then by inputs from the first on."""
+    return torch.from_numpy(np.lexsort((*rows.x.flatten(1).T.cpu().numpy()[::-1], rows.y.cpu().numpy())))
 
 
 def at_outputs(problem: Problem, f: Tensor, hyper: Hyper) -> Distribution:

@@ -14,6 +14,7 @@ from rich.text import Text
 from bdl.archive.folder import ResultsFolder, stored_cells
 from bdl.archive.frames import final_frame, points_frame, write_frames
 from bdl.archive.loading import LoadedResults, load, load_results, open_results
+from bdl.archive.posteriors import is_published, stored_posteriors, write_posteriors
 from bdl.errors import InputError, unknown
 from bdl.plan.cell import Cell
 from bdl.plan.truths import publish_info, sampled
@@ -22,19 +23,13 @@ from bdl.publishing.overlap import overlaps, recorded_overlaps
 from bdl.publishing.pictures import Pictures, of_whole_sets, pictures
 from bdl.publishing.provenance import provenance, write_provenance
 from bdl.reports import Cell as TableCell
-from bdl.reports import (
-    Shown,
-    compare,
-    curves,
-    draw_figures,
-    paired_differences,
-    render,
-)
+from bdl.reports import Shown, compare, curves, draw_figures, paired_differences, render
 from bdl.reports.boxes import boxes
 from bdl.reports.claims import Judged, claim_sections, judged_claims
 from bdl.reports.compare import refusals
 from bdl.reports.drawing import remarked
 from bdl.reports.elsewhere import elsewhere_sections
+from bdl.reports.ensembles import ensemble_sections
 from bdl.reports.layout import Section
 from bdl.reports.render import SECTIONS, markdown, with_sections
 from bdl.reports.truth_ranks import truth_ranks
@@ -74,7 +69,7 @@ def narrowed(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:
 
 
 def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> tuple[LoadedResults, list[Path]]:
-    """Write rows, provenance, table and figures beside the store; but for the rows, only if one of them has changed.
+    """Write rows, posteriors, provenance, table and figures; but for the rows, only if one of them has changed.
 
     Figures that are no longer drawn are removed, unless the store has fits that were imported from published rows:
     without their posteriors some figures cannot be drawn, and all that there are stay.
@@ -100,6 +95,7 @@ def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> 
     digest = _digest(origin, written, texts, cells, store)
     if _as_before(digest, place):
         return found, _for_people(place)
+    travelling = stored_posteriors(cells, store)
     publish_info(sampled(cells), place)
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
@@ -109,6 +105,7 @@ def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> 
             if path not in drawn and path.suffix in (".png", ".pdf"):
                 path.unlink()
     files = _for_people(place)
+    origin["posteriors"] = write_posteriors(travelling, place)
     write_provenance(origin | {"published": {"digest": digest, "files": [path.name for path in files]}}, place)
     return found, files
 
@@ -128,7 +125,8 @@ def _as_before(digest: str, place: Path) -> bool:
     files = [path.name for path in _for_people(place)]
     try:
         with ResultsFolder(place) as here:
-            return bool(here.provenance.get("published") == {"digest": digest, "files": files})
+            known = here.provenance
+            return known.get("published") == {"digest": digest, "files": files} and is_published(place, known)
     except InputError:  # a damaged file, which is written anew
         return False
 
@@ -158,8 +156,15 @@ def tables(found: LoadedResults, format: str, metrics: Sequence[str] = ()) -> Re
 
 
 def below_tables(found: LoadedResults, cells: Sequence[TableCell]) -> list[Section]:
-    """Lay out what follows the tables of metrics: claims, and what other papers print; `cells` as `compared` gives."""
-    return [*claim_sections(found.benchmark, claimed(found)), *elsewhere_sections(found.benchmark, cells)]
+    """Lay out what follows the tables of metrics; `cells` as `compared` gives.
+
+    Claims, members of an ensemble that are as good, and what other papers print.
+    """
+    return [
+        *claim_sections(found.benchmark, claimed(found)),
+        *ensemble_sections(found.benchmark, found.rows),
+        *elsewhere_sections(found.benchmark, cells),
+    ]
 
 
 def claimed(found: LoadedResults) -> list[Judged]:

@@ -80,11 +80,22 @@ def read(folder: Path, sha: str) -> tuple[Posterior, dict[str, Tensor]]:
     """Read an artefact: the posterior and the buffers, on the CPU; errors as in `content`."""
     found = content(folder, sha)
     try:
-        tensors = load(found)
+        return decode(found)
     except SafetensorError as error:
         raise Damaged(f"{_path(folder, sha)} is no posterior ({error})") from None
-    posterior = from_tensors(_family(found), _named(tensors, _POSTERIOR))
-    return posterior, _named(tensors, _BUFFERS)
+
+
+def decode(content: bytes) -> tuple[Posterior, dict[str, Tensor]]:
+    """Return what `encode` was given, on the CPU."""
+    tensors = load(content)
+    return from_tensors(family(content), _named(tensors, _POSTERIOR)), _named(tensors, _BUFFERS)
+
+
+def family(content: bytes) -> str:
+    """Read the name of the posterior's family in what `encode` gave: a little-endian length, then JSON."""
+    header = json.loads(content[_LENGTH : _LENGTH + int.from_bytes(content[:_LENGTH], "little")])
+    name: str = header["__metadata__"]["family"]
+    return name
 
 
 def content(folder: Path, sha: str) -> bytes:
@@ -107,6 +118,15 @@ def content(folder: Path, sha: str) -> bytes:
             path.replace(path.with_suffix(".damaged"))
         raise Damaged(f"{path} is damaged")
     return found
+
+
+def size(folder: Path, sha: str) -> int:
+    """Return the bytes of an artefact; raise `Damaged` if it is missing."""
+    path = _path(folder, sha)
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        raise Damaged(f"cannot read {path}: {error.strerror}") from None
 
 
 def is_whole(folder: Path, sha: str) -> bool:
@@ -156,13 +176,6 @@ def _replace(path: Path, content: bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-def _family(content: bytes) -> str:
-    """Read the metadata: a little-endian length, then JSON."""
-    header = json.loads(content[_LENGTH : _LENGTH + int.from_bytes(content[:_LENGTH], "little")])
-    family: str = header["__metadata__"]["family"]
-    return family
 
 
 def _named(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -74,7 +74,7 @@ def predictions() -> Case:
 def _tolerance(name: str) -> float:
     """Return the tolerance: scores of predictions made ahead, and of posteriors, are float64 throughout."""
     of_outputs = ("spread", "training_nll", "training_error_pct", "neg_elbo", "neg_elbo_printed")
-    of_components = ("crps", "coverage", "interval_width", "pit_distance", "dyadic_nll")
+    of_components = ("crps", "coverage", "interval_width", "pit_distance", "dyadic_nll", "calibrated_nll")
     return _FLOAT32 if name in of_outputs + of_components else DOUBLE
 
 

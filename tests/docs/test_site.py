@@ -127,6 +127,7 @@ def test_the_leaderboard_has_the_numbers_of_published_tables(site, name):
                 place = cell["dataset"].partition(" ")[0], cell["method"], metric
                 row = table[*place, "mean"]
                 assert (n, failed) == (row["n_trials"] - row["n_failed"], row["n_failed"])
+                assert not n or cell["seconds"] > 0
                 middle = table.get((*place, "median"), {"ours": None})
                 assert (mean, se, median) == (*map(rounded, (row["ours"], row["ours_se"], middle["ours"])),)
                 of_splits = [value for value in values if value is not None]
@@ -187,9 +188,11 @@ COMPARED = """<script>addEventListener("load", () => {
   const means = rows().map((cells) => parseFloat(cells[3].textContent));
   show("origin", "printed elsewhere");
   const grey = rows().map((cells) => [cells[2].textContent, cells[3].textContent]);
+  show("origin", ""); show("seconds", "1");
+  const quick = rows().map((cells) => parseFloat(cells[9].textContent));
   const heads = [...document.querySelectorAll("table.board thead th")].map((head) => head.textContent);
   const {scrollWidth, clientWidth} = document.documentElement;
-  document.title = JSON.stringify({found, heads, means, grey, scrollWidth, clientWidth});
+  document.title = JSON.stringify({found, heads, means, grey, quick, scrollWidth, clientWidth});
 })</script>"""
 
 
@@ -210,10 +213,13 @@ def test_the_leaderboard_in_a_narrow_browser(site):
         assert int(n) == each.n
         assert [*map(float, numbers)] == pytest.approx([each.mean, each.low, each.high], rel=1e-5, abs=1e-9)
     assert found["heads"][2:9] == ["Rank", "Mean ± SE", "Median", "n", "Failed", "Compare", "Difference"]
+    assert found["heads"][9] == "Fit, s"
     assert len(found["means"]) > 10
     assert found["means"] == sorted(found["means"])
     assert ["\N{EN DASH}", "2.90 ± 0.18"] in found["grey"]
     assert {rank for rank, _ in found["grey"]} == {"\N{EN DASH}"}
+    assert len(found["quick"]) > 3
+    assert max(found["quick"]) <= 1  # what other papers print has no time
     assert found["scrollWidth"] == found["clientWidth"]
 
 

@@ -65,7 +65,15 @@ AS_THEY_ARE = (0.0, 1.0)
 
 POWERS = {"rmse": 1, "spread": 1, "crps": 1, "interval_width": 1, "mse_at_mean": 2}
 """Scores that are multiplied by a power of the target's unit."""
-LOGS = {"nmll": 1, "joint_nll": 1, "dyadic_nll": 1, "neg_elbo": 1, "neg_elbo_printed": 1, "log_evidence": -1}
+LOGS = {
+    "nmll": 1,
+    "joint_nll": 1,
+    "dyadic_nll": 1,
+    "calibrated_nll": 1,
+    "neg_elbo": 1,
+    "neg_elbo_printed": 1,
+    "log_evidence": -1,
+}
 """Scores of densities of targets: a unit that is c times as small makes them c times as large, of N rows or of one."""
 APART = {"runtime", "truth_rank"}
 """Measured while a fit runs, or of simulated data alone."""

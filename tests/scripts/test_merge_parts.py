@@ -8,8 +8,12 @@ from pathlib import Path
 import merge_parts
 import pandas as pd
 import pytest
+import torch
 
 from bdl.archive.frames import read_frames
+from bdl.archive.posteriors import read_posteriors, write_posteriors
+from bdl.posteriors import Point
+from bdl.store import artefacts
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "slang-uci"
 CELL = ("yacht", "bbb")
@@ -146,3 +150,19 @@ def test_another_benchmark_is_refused(published, part, capsys):
     (part / "provenance.json").write_text(json.dumps({**origin, "benchmark": "slang-toy"}))
     assert merge_parts.main([str(published), str(part)]) == 2
     assert "slang-toy is not the benchmark" in capsys.readouterr().out
+
+
+def test_posteriors_travel_with_their_rows(published, part):
+    """Those of the cell's splits are the part's; of others they stay, and those of rows that went go with them."""
+
+    def told(folder: Path, contents: dict) -> None:
+        known = json.loads((folder / "provenance.json").read_text())
+        known["posteriors"] = write_posteriors(contents, folder)
+        (folder / "provenance.json").write_text(json.dumps(known))
+
+    old, new = (artefacts.encode(Point(torch.full((2,), value)), {}) for value in (0.0, 1.0))
+    told(published, {"yacht/bbb": {0: old, 1: old}, "yacht/slang": {0: old}})
+    told(part, {"yacht/bbb": {1: new}})
+    assert merge_parts.main([str(published), str(part)]) == 0
+    found = read_posteriors(published, json.loads((published / "provenance.json").read_text()))
+    assert found == {"yacht/bbb": {1: new}, "yacht/slang": {0: old}}

@@ -96,7 +96,7 @@ def provenance(place: Path) -> dict[str, str]:
     """Read where the rows came from, for people; empty where nothing says so."""
     with ResultsFolder(place) as here:
         content = here.provenance
-    hidden = ("spec", "fit_hashes", "score_hashes", "fingerprints", "published", "overlap")
+    hidden = ("spec", "fit_hashes", "score_hashes", "fingerprints", "published", "posteriors", "overlap")
     return {name: _told(value) for name, value in content.items() if name not in hidden and value not in (None, {}, [])}
 
 

@@ -16,6 +16,7 @@ from bdl.publishing.page import content
 from bdl.reports import Shown
 from bdl.reports.claims import claim_sections
 from bdl.reports.elsewhere import elsewhere_sections
+from bdl.reports.ensembles import ensemble_sections
 from bdl.reports.layout import UNPRINTED, below, sections, shown
 from bdl.reports.render import STYLES
 from bdl.spec import Variant
@@ -77,6 +78,7 @@ def _filled(found: LoadedResults, seen: Shown, places: Sequence[Path]) -> dict[s
         "tables": sections(cells),
         "notes": below(cells),
         "claims": claim_sections(benchmark, claimed(found)),
+        "ensembles": ensemble_sections(benchmark, found.rows),
         "elsewhere": elsewhere_sections(benchmark, cells),
         "paired": content.paired(seen.benchmark, seen.differences),
         "pictures": {kind: [(path.stem, *_embedded(path)) for path in own] for kind, own in pictures.items()},

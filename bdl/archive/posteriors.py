@@ -1,0 +1,147 @@
+"""Posteriors that travel with published rows, in one compressed file: a score that is added later needs no training.
+
+``posteriors.zip`` has the artefacts of final fits as the store keeps them, equal ones once, and ``index.json``, which
+names them by cell and split. The provenance beside it has its digest.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+import torch
+
+from bdl.errors import InputError
+from bdl.plan.cell import Cell
+from bdl.posteriors.tensors import as_type
+from bdl.store import artefacts
+from bdl.store.anew import Damaged
+from bdl.store.store import Store
+
+POSTERIORS = "posteriors.zip"
+LIMIT = 10 * 10**6
+"""Bytes of the file; larger ones are not written."""
+
+_TIMES = 4
+"""How much larger the artefacts may be, that are read to see whether they fit: half of them may be zeros, and float32
+halves what is float64."""
+_INDEX = "index.json"
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)
+"""Time of all members: equal posteriors give equal bytes."""
+
+Contents = Mapping[str, Mapping[int, bytes]]
+"""Artefacts by the label of the cell and the split."""
+
+
+def stored_posteriors(cells: Sequence[Cell], store: Store) -> Contents:
+    """Read the artefacts of the final fits of cells; nothing if they are far too large to travel.
+
+    Raises
+    ------
+    Damaged
+        If one of them is missing or not what was written; all of these are noticed by the next run.
+    """
+    kept = {cell.label: {split: name for split, _, name in store.artefacts(cell.key) if name} for cell in cells}
+    distinct = {name for own in kept.values() for name in own.values()}
+    if sum(artefacts.size(store.posteriors, name) for name in distinct) > _TIMES * LIMIT:
+        return {}
+    read, damaged = dict[str, bytes](), list[Damaged]()
+    for name in distinct:
+        try:
+            read[name] = artefacts.content(store.posteriors, name)
+        except Damaged as error:
+            damaged.append(error)
+    if damaged:
+        raise damaged[0]
+    return {label: {split: read[name] for split, name in own.items()} for label, own in kept.items() if own}
+
+
+def write_posteriors(contents: Contents, folder: Path) -> dict[str, str] | None:
+    """Write what travels, all or nothing; float64 is rounded to float32 where the file would be too large otherwise.
+
+    A family that is not of this package's does not travel: reading it would run code that came with the file.
+
+    Returns
+    -------
+    dict or None
+        What `read_posteriors` finds in the provenance; None, and no file, if nothing travels.
+    """
+    path, new = folder / POSTERIORS, folder / f".{POSTERIORS}.new"
+    own = {
+        label: {split: content for split, content in splits.items() if _ours(artefacts.family(content))}
+        for label, splits in contents.items()
+    }
+    for numbers in ("as stored", "float32") if any(own.values()) else ():
+        packed = _packed(own if numbers == "as stored" else _rounded(own))
+        if len(packed) <= LIMIT:
+            try:
+                new.write_bytes(packed)
+                new.replace(path)
+            finally:
+                new.unlink(missing_ok=True)
+            return {"sha256": sha256(packed).hexdigest(), "numbers": numbers}
+    path.unlink(missing_ok=True)
+    return None
+
+
+def read_posteriors(folder: Path, provenance: Mapping[str, Any]) -> Contents:
+    """Read what travels with published rows; nothing where no file does.
+
+    Raises
+    ------
+    InputError
+        If the file is not the one that was published.
+    """
+    path = folder / POSTERIORS
+    if not (provenance.get("posteriors") and path.is_file()):
+        return {}
+    if not is_published(folder, provenance):
+        what = f"{path} is damaged or of other rows: its SHA-256 is not the one in provenance.json"
+        raise InputError(f"{what}; restore it, or remove it and its fits are made again")
+    with ZipFile(path) as file:
+        index: dict[str, dict[str, str]] = json.loads(file.read(_INDEX))
+        read = {name: file.read(name) for own in index.values() for name in set(own.values())}
+    found = {label: {int(split): read[name] for split, name in own.items()} for label, own in index.items()}
+    families = {artefacts.family(content) for content in read.values()}
+    if foreign := sorted(family for family in families if not _ours(family)):
+        raise InputError(f"{path} has posteriors of a family that is not of this package, {foreign[0]}: remove it")
+    return found
+
+
+def is_published(folder: Path, provenance: Mapping[str, Any]) -> bool:
+    """Return whether the file that the provenance names is there and whole; whether there is none if it names none."""
+    path, known = folder / POSTERIORS, provenance.get("posteriors")
+    try:
+        return sha256(path.read_bytes()).hexdigest() == (known or {}).get("sha256")
+    except FileNotFoundError:
+        return known is None and "posteriors" in provenance
+
+
+def _packed(contents: Contents) -> bytes:
+    index, named = dict[str, dict[int, str]](), dict[str, bytes]()
+    for label, own in contents.items():
+        index[label] = {split: f"{sha256(content).hexdigest()}.safetensors" for split, content in own.items()}
+        named |= {index[label][split]: content for split, content in own.items()}
+    buffer = BytesIO()
+    with ZipFile(buffer, "w") as file:
+        for name, content in {_INDEX: json.dumps(index, indent=1).encode(), **named}.items():
+            file.writestr(ZipInfo(name, _LONG_AGO), content, ZIP_DEFLATED, compresslevel=9)
+    return buffer.getvalue()
+
+
+def _rounded(contents: Contents) -> Contents:
+    """Round artefacts to float32."""
+
+    def rounded(content: bytes) -> bytes:
+        return artefacts.encode(*as_type(artefacts.decode(content), torch.float32))
+
+    return {label: {split: rounded(content) for split, content in own.items()} for label, own in contents.items()}
+
+
+def _ours(family: str) -> bool:
+    """Return whether a family is registered, or a class of this package."""
+    return ":" not in family or re.fullmatch(r"bdl(\.\w+)+:\w+", family) is not None
