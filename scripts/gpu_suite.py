@@ -26,6 +26,7 @@ import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
@@ -230,7 +231,8 @@ def measure(suite: Suite, file: Path, seconds: float, pattern: str = "*") -> Ite
     device = torch.cuda.get_device_name() if suite.device == "cuda" else "cpu"
     report = json.loads(file.read_text("utf-8")) if file.exists() else {"parts": {}}
     images = {"tiny": suite.tiny, "pixels": suite.pixels}
-    report["system"] = {**machine.system(torch.get_num_threads()), "device": device, **images}
+    system = {**machine.system(torch.get_num_threads()), "cores": machine.cores(), "device": device}
+    report["system"] = {**system, **images, "date": datetime.now(UTC).date().isoformat()}
     for name, part in suite.parts.items():
         if name in report["parts"] or not fnmatch(name, pattern):
             continue
