@@ -2,16 +2,22 @@
 
 Parts, each a number or a few in the file of results:
 
-- ``uci``: the engine's throughput, `uci-regression`'s networks, 100 of them side by side, model-minibatches a second;
+- ``engine``: throughput, 100 networks of `uci-regression` side by side, model-minibatches a second;
+- ``uci-<set>``: VIFA on 20 splits of each of four data sets of `uci-regression`, made up in their sizes: seconds of an
+  update of all splits, and minutes of their final fits;
 - ``mnist-<L>``: seconds of SLANG's update on MNIST at rank L, and ``mnist-bbb`` of Bayes by Backprop's, S = 4, M = 200;
-- ``resnet-adam``, ``resnet-vifa``: seconds of an epoch of ResNet-18 (D = 11,177,538), minibatches of 16 of 1832 images,
-  by plain Adam and by VIFA in two stages, and the most memory that each had; their ratio is VIFA's overhead, which the
-  VIFA paper (2023) has as 1.06.
+- ``resnet-adam``, ``resnet-vifa``: seconds of an epoch of ResNet-18 (D = 11,177,538), minibatches of 16 of 1832 images
+  of 256 x 256 pixels, by plain Adam and by VIFA in two stages, and the most memory that each had;
+- ``pass-resnet``, ``pass-heads``: seconds of a minibatch's gradient, with its share of a move every twelfth, by the
+  Adam and the two-stage VIFA of `blindness-detection`, which take turns of twelve minibatches: what a pass over the
+  rows costs on ResNet-18, and on heads 1280-128-2 of features. The VIFA paper (2023) has a ratio of 1.06 of whole runs.
 
 Each is the median over dozens of updates, after the first dozen. ``--device cpu --tiny`` measures single updates on a
-few rows and small images, so that the script can be tried without a GPU.
+few rows and small images, so that the script can be tried without a GPU; CI does so. ``--parts`` chooses parts, and
+``--pixels`` other images. Times on a CPU are those of the process, which others on the machine do not change.
 
-The JSON file has the keys ``system`` and ``parts`` (what was measured, by name); what it has is not measured again.
+The JSON file has the keys ``system``, ``parts`` (what was measured, by name) and ``ratios``; what it has is not
+measured again.
 """
 
 import argparse
@@ -20,9 +26,11 @@ import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 
 import numpy as np
 import torch
@@ -42,7 +50,19 @@ from bdl.training.slots import SlotBatch
 from bdl.training.trials import Pool
 
 RANKS = (1, 2, 4, 8, 16, 32)
+UCI = {"boston": (455, 13), "concrete": (927, 8), "energy": (691, 8), "yacht": (277, 6)}
+"""Training rows of a split, and inputs."""
+RATIOS = {
+    "VIFA's minibatch of ResNet-18 to plain Adam's": ("resnet-vifa", "resnet-adam"),
+    "SLANG's update on MNIST at rank 8 to Bayes by Backprop's": ("mnist-8", "mnist-bbb"),
+}
+PASSES: dict[str, tuple[dict[str, object], int]] = {
+    "adam": ({"prior_share": 0, "gradients_per_update": 12, "max_grad_norm": 10}, 1),
+    "vifa-two-stage": ({"gradients_per_update": 12, "mean_epochs": 0}, 12),
+}
+"""Methods of `blindness-detection`, and their updates in a dozen minibatches."""
 Measured = dict[str, float]
+_PHOTOGRAPHS = {"learning_rate": 1e-4, "prior_precision": 1.0}
 
 
 @dataclass(frozen=True)
@@ -55,21 +75,27 @@ class Suite:
         ``"cuda"`` or ``"cpu"``.
     tiny
         Whether a few rows and small images will do.
+    pixels
+        Height and width of images, unless they are tiny.
     """
 
     device: str
     tiny: bool
+    pixels: int = 256
 
     @property
     def parts(self) -> dict[str, Callable[[], Measured]]:
         """What there is to measure, by name."""
         slang = {f"mnist-{rank}": partial(self.digits, "slang", {"rank": rank}) for rank in RANKS}
         return {
-            "uci": self.networks,
+            "engine": self.networks,
+            **{f"uci-{name}": partial(self.regression, *sizes) for name, sizes in UCI.items()},
             "mnist-bbb": partial(self.digits, "bbb", {}),
             **slang,
             "resnet-adam": partial(self.photographs, "adam", {}),
             "resnet-vifa": partial(self.photographs, "vifa-two-stage", {"mean_epochs": 0}),
+            "pass-resnet": self.pass_of_networks,
+            "pass-heads": self.pass_of_heads,
         }
 
     def networks(self) -> Measured:
@@ -82,6 +108,16 @@ class Suite:
         seconds = self._update(data, problem, "vifa", {}, 10, hyper, count, epochs=10)["seconds"]
         return {"model_minibatches_a_second": count * 4 / seconds}
 
+    def regression(self, rows: int, inputs: int) -> Measured:
+        """Train the networks of 20 splits side by side by VIFA, as `uci-regression` does."""
+        count, rows = (2, 60) if self.tiny else (20, rows)
+        rng = np.random.default_rng(0)
+        data = Dataset("regression", rng.standard_normal((rows, inputs)), rng.standard_normal(rows))
+        hyper = {"learning_rate": 0.01, "prior_precision": 1.0, "noise_precision": 1.0}
+        problem, settings = Problem(Mlp((50,)), Gaussian(), inputs), {"gradients_per_update": 4, "max_grad_norm": 10.0}
+        found = self._update(data, problem, "vifa", settings, 10, hyper, count, epochs=8)
+        return found | {"minutes": found["seconds"] * (120 * (rows // 10) // 4) / 60}
+
     def digits(self, method: str, settings: Mapping[str, object]) -> Measured:
         """Time updates of a network 784-400-400-10."""
         rows, units = (600, 8) if self.tiny else (10_000, 400)
@@ -91,13 +127,36 @@ class Suite:
 
     def photographs(self, method: str, settings: Mapping[str, object]) -> Measured:
         """Time minibatches of ResNet-18, and multiply by those of an epoch."""
-        size, factory = (16, "narrow_resnet18") if self.tiny else (256, "resnet18")
-        problem = Problem(Module(f"bdl.models.resnet:{factory}", {}, (3, size, size)), Categorical(), 3 * size**2, 2)
-        hyper = {"learning_rate": 1e-4, "prior_precision": 1.0}
-        found = self._update(
-            _images(16 * (4 if self.tiny else 37), (3, size, size), 2), problem, method, settings, 16, hyper
-        )
+        data, problem, hyper = self._resnet(4 if self.tiny else 37)
+        found = self._update(data, problem, method, settings, 16, hyper)
         return found | {"epoch_seconds": 115 * found["seconds"]}
+
+    def pass_of_networks(self) -> Measured:
+        """Let Adam and VIFA take turns on ResNet-18."""
+        return self._pass(*self._resnet(36 if self.tiny else 72))
+
+    def pass_of_heads(self) -> Measured:
+        """Let Adam and VIFA take turns on heads of features."""
+        rows, units = (16 * 36, 8) if self.tiny else (16 * 120, 128)
+        x = np.random.default_rng(0).standard_normal((rows, 1280))
+        data = Dataset("features", x, (np.arange(rows) % 2).astype(np.float64), "classification")
+        return self._pass(data, Problem(Mlp((units,)), Categorical(), 1280, 2), _PHOTOGRAPHS)
+
+    def _resnet(self, minibatches: int) -> tuple[Dataset, Problem, Mapping[str, float]]:
+        size, factory = (16, "narrow_resnet18") if self.tiny else (self.pixels, "resnet18")
+        model = Module(f"bdl.models.resnet:{factory}", {}, (3, size, size))
+        data = _images(16 * minibatches, (3, size, size), 2)
+        return data, Problem(model, Categorical(), 3 * size**2, 2), _PHOTOGRAPHS
+
+    def _pass(self, data: Dataset, problem: Problem, hyper: Mapping[str, float]) -> Measured:
+        """Time dozens of minibatches, method by method in turn, without the first; the ratio is of neighbours."""
+        runs = {
+            name: self._durations(data, problem, name, settings, 16, hyper, every=every)
+            for name, (settings, every) in PASSES.items()
+        }
+        turns = [dict(zip(runs, turn, strict=True)) for turn in zip(*runs.values(), strict=True)][1:]
+        found = {f"{name}_seconds": statistics.median(turn[name] for turn in turns) / 12 for name in runs}
+        return found | {"ratio": statistics.median(turn["vifa-two-stage"] / turn["adam"] for turn in turns)}
 
     def _update(
         self,
@@ -111,30 +170,50 @@ class Suite:
         epochs: int = 1,
     ) -> Measured:
         """Train for some epochs; the median duration of an update over dozens, after the first, and the most memory."""
-        schedule = Schedule(epochs, size)
-        program = Program(
-            data, Pool.load(data, self.device), problem, METHODS.build(method, settings), schedule, samples=1
-        )
-        trials = program.trials([(i,) for i in range(count)], [np.arange(len(data.y))] * count, [hyper] * count)
-        seconds, begun, dozen = list[float](), perf_counter(), 1 if self.tiny else 12
         if self.device == "cuda":
             torch.cuda.reset_peak_memory_stats()
-        # a look after each dozen, so that what happens at every twelfth update has its share
-        slot_batch = SlotBatch([len(data.y)] * count, range(count), least=1)
-        fitting = program.fitting(trials, compile=self.device == "cuda", slot_batch=slot_batch)
-        for snapshot in fitting.run(EvaluationSchedule("updates", dozen)):
-            if snapshot.last:
-                break
-            if self.device == "cuda":
-                torch.cuda.synchronize()
-            now = perf_counter()
-            seconds.append((now - begun) / dozen)
-            begun = now
+        # evaluated after each dozen, so that what happens at every twelfth update has its share
+        dozen = 1 if self.tiny else 12
+        seconds = [
+            duration / dozen
+            for duration in self._durations(data, problem, method, settings, size, hyper, count, epochs, dozen)
+        ]
         memory = {"gigabytes": torch.cuda.max_memory_allocated() / 1e9} if self.device == "cuda" else {}
         return {"seconds": statistics.median(seconds[1:] or seconds), **memory}
 
+    def _durations(
+        self,
+        data: Dataset,
+        problem: Problem,
+        method: str,
+        settings: Mapping[str, object],
+        size: int,
+        hyper: Mapping[str, float],
+        count: int = 1,
+        epochs: int = 1,
+        every: int = 12,
+    ) -> Iterator[float]:
+        """Yield the seconds of so many updates at a time, not counting what happens in between."""
+        pool, rows = Pool.load(data, self.device), [len(data.y)] * count
+        program = Program(data, pool, problem, METHODS.build(method, settings), Schedule(epochs, size), samples=1)
+        trials = program.trials([(i,) for i in range(count)], [np.arange(len(data.y))] * count, [hyper] * count)
+        slot_batch = SlotBatch(rows, range(count), least=1)
+        fitting = program.fitting(trials, compile=self.device == "cuda", slot_batch=slot_batch)
+        begun = self._now()
+        for snapshot in fitting.run(EvaluationSchedule("updates", every)):
+            if snapshot.last:
+                return
+            yield self._now() - begun
+            begun = self._now()
 
-def measure(suite: Suite, file: Path, seconds: float) -> Iterator[str]:
+    def _now(self) -> float:
+        if self.device != "cuda":
+            return process_time()
+        torch.cuda.synchronize()
+        return perf_counter()
+
+
+def measure(suite: Suite, file: Path, seconds: float, pattern: str = "*") -> Iterator[str]:
     """Measure what the file lacks until the time is up, write it after each part, and tell what was found.
 
     Parameters
@@ -145,13 +224,17 @@ def measure(suite: Suite, file: Path, seconds: float) -> Iterator[str]:
         What has been measured, as JSON; written anew after each part.
     seconds
         No part is begun after so long.
+    pattern
+        Which parts are meant, by name.
     """
     begun = perf_counter()
     device = torch.cuda.get_device_name() if suite.device == "cuda" else "cpu"
     report = json.loads(file.read_text("utf-8")) if file.exists() else {"parts": {}}
-    report["system"] = {**machine.system(torch.get_num_threads()), "device": device, "tiny": suite.tiny}
+    images = {"tiny": suite.tiny, "pixels": suite.pixels}
+    system = {**machine.system(torch.get_num_threads()), "cores": machine.cores(), "device": device}
+    report["system"] = {**system, **images, "date": datetime.now(UTC).date().isoformat()}
     for name, part in suite.parts.items():
-        if name in report["parts"]:
+        if name in report["parts"] or not fnmatch(name, pattern):
             continue
         if perf_counter() - begun > seconds:
             yield f"time is up before {name}; the same command goes on with it"
@@ -159,9 +242,20 @@ def measure(suite: Suite, file: Path, seconds: float) -> Iterator[str]:
         report["parts"][name] = part()
         file.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
         yield f"{name:12} " + ", ".join(f"{key} {value:.4g}" for key, value in report["parts"][name].items())
-    parts = report["parts"]
-    yield f"VIFA's overhead: {parts['resnet-vifa']['seconds'] / parts['resnet-adam']['seconds']:.3f} (paper: 1.06)"
-    yield f"SLANG at rank 8: {parts['mnist-8']['seconds'] / parts['mnist-bbb']['seconds']:.2f} times Bayes by Backprop"
+    report["ratios"] = ratios(report["parts"])
+    file.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
+    for name, ratio in report["ratios"].items():
+        yield f"{name}: {ratio:.3f}"
+
+
+def ratios(parts: Mapping[str, Measured]) -> Measured:
+    """Compare the seconds of parts, as far as they have been measured."""
+    found = {}
+    for name, (one, other) in RATIOS.items():
+        if one in parts and other in parts:
+            found[name] = parts[one]["seconds"] / parts[other]["seconds"]
+    passes = {"pass-resnet": "VIFA's pass of ResNet-18 to Adam's", "pass-heads": "VIFA's pass of heads to Adam's"}
+    return found | {text: parts[name]["ratio"] for name, text in passes.items() if name in parts}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -172,12 +266,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", default=Path("gpu_suite.json"), help="(gpu_suite.json)")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--tiny", action="store_true", help="a few rows and small images")
+    parser.add_argument("--pixels", type=int, default=256, help="height and width of images (256)")
+    parser.add_argument("--parts", metavar="PATTERN", default="*", help="parts to measure, such as 'pass-*' (all)")
     parser.add_argument("--seconds", type=float, default=480.0, help="begin no part after so long (480)")
     asked = parser.parse_args(arguments)
     if asked.device == "cuda" and not torch.cuda.is_available():
         print("gpu_suite: PyTorch finds no CUDA device here; try it with --device cpu --tiny", file=sys.stderr)
         return 2
-    for line in measure(Suite(asked.device, asked.tiny), asked.json, asked.seconds):
+    for line in measure(Suite(asked.device, asked.tiny, asked.pixels), asked.json, asked.seconds, asked.parts):
         print(line, flush=True)
     return 0
 

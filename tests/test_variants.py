@@ -245,7 +245,7 @@ def test_a_profile_is_told_in_what_it_changes():
         "Not the protocol: profile cpu (datasets.0.size 224, datasets.0.features efficientnet-lite0, "
     )
     for words in (
-        'model {"activation":"relu","hidden":[64],"name":"mlp"}',
+        'model {"activation":"relu","hidden":[128],"name":"mlp"}',
         "search.space.prior_precision.high 300.0",
         "hyper.prior_precision 30.0",
     ):

@@ -41,7 +41,9 @@ class Aptos2019:
         ``"referable"``, or the ``"grade"`` itself, 0 to 4.
     features
         Null for the pixels; ``"efficientnet-lite0"`` for 1280 features by that network, trained on ImageNet at a size
-        of 224. They need the extra ``vision``, and are computed once, in minutes.
+        of 224; ``"efficientnet-lite0-maps"`` for what enters its last stage, (192, 7, 7) at that size, which the model
+        ``module`` may train with the factory ``bdl.models.efficientnet:last_stage``. They need the extra ``vision``,
+        and are computed once, in minutes.
     """
 
     size: Annotated[int, Ge(8)] = 256

@@ -61,7 +61,8 @@ class BatchFa(FactorEstimator):
 
     def init(self, noise: Noise) -> BatchState:
         mean = torch.zeros_like(noise["mean"], dtype=torch.float64)
-        return BatchState(torch.zeros((), dtype=torch.int64), mean, mean.diag_embed(), noise["seed"])
+        seen = torch.zeros((), dtype=torch.int64, device=mean.device)
+        return BatchState(seen, mean, mean.diag_embed(), noise["seed"])
 
     def update_block(self, state: BatchState, observations: Tensor) -> BatchState:
         observations = observations.to(state.mean)

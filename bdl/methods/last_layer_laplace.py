@@ -94,12 +94,10 @@ class LastLayerLaplace(StartedMethod):
         weight, *shift = torch.split(state.point.params["theta"][-len(state.prior) :], [n_in * n_out, *[n_out] * bias])
         f = inputs[:, :n_in] @ weight.view(n_out, n_in).T + sum(shift)
         root = problem.likelihood.root_fisher(f, hyper, batches.y_unit)
-        information = (root @ root.mT).flatten(1)  # (M, out^2)
-        blocks = (information.T.unsqueeze(-1) * inputs).mT @ inputs  # (out^2, in, in)
-        summed = blocks.view(n_out, n_out, *blocks.shape[1:]).transpose(1, 2).flatten(2).flatten(0, 1)
-        place = torch.arange(len(summed), device=summed.device).view(n_out, -1)
-        order = torch.cat([place[:, :n_in].flatten(), place[:, n_in:].flatten()])  # biases come last
-        return state._replace(curvature=state.curvature + summed[order][:, order], seen=state.seen + len(inputs))
+        factors = root.mT.unsqueeze(-1) * inputs[:, None, None]  # (M, r, out, in), with r columns of the root
+        parts = (factors[..., :n_in], factors[..., n_in:])  # biases come last
+        rows = torch.cat([part.flatten(2) for part in parts], 2).flatten(0, 1)
+        return state._replace(curvature=state.curvature + rows.T @ rows, seen=state.seen + len(inputs))
 
     def posterior(self, state: LastLayerState) -> LastLayer:
         """Return N(theta, H^-1) in the last layer; the sum over rows that were left out is made up for."""

@@ -53,7 +53,8 @@ class OnlineEm(OnlineEstimator):
         loadings = start(noise)
         zero = torch.zeros_like(loadings[..., 0, :])
         statistics = Statistics(torch.zeros_like(loadings), torch.zeros_like(loadings @ loadings.mT), zero)
-        return EmState(torch.zeros((), dtype=torch.int64), zero, statistics, loadings, torch.ones_like(zero))
+        seen = torch.zeros((), dtype=torch.int64, device=zero.device)
+        return EmState(seen, zero, statistics, loadings, torch.ones_like(zero))
 
     def update(self, state: EmState, observation: Tensor) -> EmState:
         seen, mean, deviations = centre(state.seen, state.mean, observation.unsqueeze(-2))

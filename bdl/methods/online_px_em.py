@@ -99,7 +99,7 @@ class OnlinePxEm(OnlineEstimator):
     def init(self, noise: Noise) -> PxEmState:
         loadings = start(noise)
         zero = torch.zeros_like(loadings[..., 0, :])
-        diag, seen = torch.ones_like(zero), torch.zeros((), dtype=torch.int64)
+        diag, seen = torch.ones_like(zero), torch.zeros((), dtype=torch.int64, device=zero.device)
         square = diag + loadings.square().sum(-2)
         return PxEmState(seen, zero, zero, square, loadings, diag, loadings, diag)
 

@@ -45,7 +45,7 @@ class OnlineSga(OnlineEstimator):
     def init(self, noise: Noise) -> SgaState:
         loadings = start(noise)
         zero = torch.zeros_like(loadings[..., 0, :])
-        return SgaState(torch.zeros((), dtype=torch.int64), zero, loadings, torch.ones_like(zero))
+        return SgaState(torch.zeros((), dtype=torch.int64, device=zero.device), zero, loadings, torch.ones_like(zero))
 
     def update(self, state: SgaState, observation: Tensor) -> SgaState:
         seen, mean, deviations = centre(state.seen, state.mean, observation.unsqueeze(-2))

@@ -45,11 +45,15 @@ class EfficientNetLite0(nn.Module):
         self._bn1 = _norm(1280)
         self._fc = nn.Linear(1280, outputs)
 
+    def maps(self, x: Tensor) -> Tensor:
+        """Return what enters the last stage: images in [0, 1], (M, channels, H, W), to (M, 192, H / 32, W / 32)."""
+        x = (255 * x - 127) / 128  # as the weights were trained
+        maps: Tensor = self._blocks[:-1](F.relu6(self._bn0(self._conv_stem(x))))
+        return maps
+
     def features(self, x: Tensor) -> Tensor:
         """Average the last map over its places: images in [0, 1], (M, channels, H, W), to (M, 1280)."""
-        x = (255 * x - 127) / 128  # as the weights were trained
-        x = F.relu6(self._bn0(self._conv_stem(x)))
-        x = F.relu6(self._bn1(self._conv_head(self._blocks(x))))
+        x = F.relu6(self._bn1(self._conv_head(self._blocks[-1](self.maps(x)))))
         return x.mean((-2, -1))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -86,6 +90,57 @@ def efficientnet_lite0(
         default = weights == "DEFAULT"
         path, digest = (packaged_weights(), WEIGHTS) if default else (Path(weights).expanduser(), sha256)
         with_weights(net, read_weights(path, digest), weights)
+    return net
+
+
+class LastStage(nn.Module):
+    """The last stage and the layers after it, of a network whose normalisations keep the statistics that they have.
+
+    Parameters
+    ----------
+    whole
+        The network that they are taken from.
+    """
+
+    def __init__(self, whole: EfficientNetLite0) -> None:
+        super().__init__()
+        self.block, self.convolution, self.norm, self.layer = (
+            whole._blocks[-1], whole._conv_head, whole._bn1, whole._fc,
+        )  # fmt: skip
+        for part in (self, self.block):
+            for name, child in [*part.named_children()]:
+                if isinstance(child, nn.BatchNorm2d):
+                    setattr(part, name, _FixedNorm(child))
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Map what enters the last stage, (M, 192, h, w), to outputs, (M, outputs)."""
+        x = F.relu6(self.norm(self.convolution(self.block(maps))))
+        outputs: Tensor = self.layer(x.mean((-2, -1)))
+        return outputs
+
+
+def last_stage(
+    shape: tuple[int, int, int], outputs: int, weights: str | None = None, sha256: str | None = None
+) -> LastStage:
+    """Make what comes after the frozen stages, a factory for the model ``module``; of two outputs D = 1,020,162.
+
+    Parameters
+    ----------
+    shape
+        Channels, height and width of the maps that enter, which has 192 channels.
+    outputs, weights, sha256
+        As in `efficientnet_lite0`.
+
+    Raises
+    ------
+    InputError
+        If maps have another number of channels; otherwise as `efficientnet_lite0`.
+    """
+    if shape[0] != _STAGES[-2][3]:
+        raise InputError(f"shape {list(shape)}: maps that enter the last stage have {_STAGES[-2][3]} channels")
+    net = LastStage(efficientnet_lite0((3, *shape[1:]), outputs, weights, sha256))
+    if weights is not None:
+        vars(net)["pretrained"] = frozenset(name for name, _ in net.named_parameters() if not name.startswith("layer."))
     return net
 
 
@@ -142,6 +197,21 @@ class _Block(nn.Module):
         inner = F.relu6(self._bn1(self._depthwise_conv(inner)))
         outputs: Tensor = self._bn2(self._project_conv(inner))
         return outputs + x if self._passes else outputs
+
+
+class _FixedNorm(nn.Module):
+    """Batch normalisation by statistics that stay; its scale and shift are trained."""
+
+    def __init__(self, norm: nn.BatchNorm2d) -> None:
+        super().__init__()
+        self.weight, self.bias, self.eps = norm.weight, norm.bias, norm.eps
+        self.register_buffer("mean", norm.running_mean)
+        self.register_buffer("var", norm.running_var)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scale = self.weight * (self.get_buffer("var") + self.eps).rsqrt()
+        shift = self.bias - self.get_buffer("mean") * scale
+        return x * scale.view(-1, 1, 1) + shift.view(-1, 1, 1)
 
 
 def _norm(channels: int) -> nn.BatchNorm2d:

@@ -42,7 +42,9 @@ class LastLayer(_Fields, NoDensity):
         return torch.nn.functional.pad(torch.cholesky_inverse(self.precision_root), (first, 0, first, 0))
 
     def sample(self, noise: Tensor) -> Tensor:
-        shift = torch.linalg.solve_triangular(self.precision_root.mT, noise.unsqueeze(-1), upper=True).squeeze(-1)
+        rows = noise.reshape(-1, self.noise_dim)  # of one matrix, which a solve for each sample would copy
+        solved: Tensor = torch.linalg.solve_triangular(self.precision_root, rows, upper=False, left=False)
+        shift = solved.reshape(noise.shape)
         rest = noise.new_zeros(*noise.shape[:-1], self.dim - self.noise_dim)
         return self.loc + torch.cat([rest, shift], dim=-1)
 

@@ -35,6 +35,7 @@ SKIPPED = {
     **{f"dataset:{name}": _NO_FILES for name in DATASETS.names() if getattr(DATASETS.get(name), "files", ())},
     "dataset:aptos2019": _NO_FILES,
     "dataset:openml": _NO_FILES,
+    "bdl.models.efficientnet:last_stage": "its weights come in a package of the extra vision; it has tests of its own",
     "bdl.models.resnet:torchvision": "it downloads its weights; `resnet18` is the same network",
 }
 """Registered names, and factories of the model ``module``, without a case, and why."""

@@ -57,7 +57,7 @@ def case(settings: Settings, dtype: str = "float64") -> Case:
     if settings.get("rates"):
         name += ", rates " + ", ".join(f"{group} {text(rate, 'rate')}" for group, rate in settings["rates"].items())
     tolerance = SINGLE if dtype == "float32" else SOLVER if method in _SOLVERS else DOUBLE
-    return Case(name, own, lambda: _fitted(settings | company, dtype), (*others,), tolerance, settings)
+    return Case(name, own, lambda: fitted(settings | company, dtype), (*others,), tolerance, settings)
 
 
 def singles() -> Iterator[Case]:
@@ -101,7 +101,8 @@ def dataset_of(settings: Mapping[str, Any]) -> Dataset:
     return problems.table({"gaussian": 0, "bernoulli": 2}.get(settings["likelihood"]["name"], 3), shape)
 
 
-def _fitted(settings: Settings, dtype: Any) -> dict[str, Tensor]:
+def fitted(settings: Settings, dtype: Any, device: str = "cpu") -> dict[str, Tensor]:
+    """Train two trials on a device, and return what they end with; settings as those of a case, with all components."""
     dataset, method = dataset_of(settings), _build(METHODS, settings["method"])
     if settings["method"]["name"] == "teacher":
         widths = [len(layer) for layer in method._layers(0)]
@@ -113,7 +114,7 @@ def _fitted(settings: Settings, dtype: Any) -> dict[str, Tensor]:
         rates = {group: _build(RATES, rate) for group, rate in (settings.get("rates") or {}).items()}
         sampling, incomplete = settings.get("sampling", "without_replacement"), settings.get("incomplete", "drop")
         schedule = Schedule(EPOCHS, problems.BATCH, rates, sampling, incomplete, dtype)
-    program = Program(dataset, Pool.load(dataset, dtype=dtype), problem, method, schedule)
+    program = Program(dataset, Pool.load(dataset, device, dtype), problem, method, schedule)
     hyper = {name: problems.hyper_of(name) for name in (*method.hyper, *problem.hyper)}
     trained = [dataset.split(i).train if _made(settings) else problems.rows(i) for i in range(2)]
     faster = {name: value * (1.5 if name == "learning_rate" else 1) for name, value in hyper.items()}
@@ -153,7 +154,7 @@ def _each(posteriors: list[Posterior], method: str) -> dict[str, Tensor]:
 def about(posterior: Posterior) -> dict[str, Tensor]:
     """Return what a posterior says: moments, samples of fixed noise, and densities where it has one."""
     mean, variance = posterior.mean(), posterior.variance()
-    noise, place = (problems.wave(2, n, phase=5.0).to(mean.dtype) for n in (posterior.noise_dim, posterior.dim))
+    noise, place = (problems.wave(2, n, phase=5.0).to(mean) for n in (posterior.noise_dim, posterior.dim))
     found = {"mean": mean, "variance": variance, "sample": posterior.sample(noise)}
     with suppress(InputError):
         found["log_prob"] = posterior.log_prob(mean + variance.sqrt() * place)

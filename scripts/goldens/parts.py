@@ -132,7 +132,7 @@ def rate(settings: Settings) -> Case:
 _DIM = 6
 
 
-def _families() -> dict[str, Callable[[], Posterior]]:
+def families() -> dict[str, Callable[[], Posterior]]:
     """Make a posterior of each family, of six parameters."""
     loc, positive = problems.wave(_DIM), problems.wave(_DIM, phase=1.0).exp()
     factors, below = problems.wave(_DIM, 2, phase=2.0), 0.4 * problems.wave(_DIM, _DIM, phase=3.0).tril(-1)
@@ -173,12 +173,12 @@ def family(settings: Settings) -> Case:
     name = settings["name"]
 
     def compute() -> Found:
-        posterior = _families()[name]()
+        posterior = families()[name]()
         found: Found = {**methods.about(posterior), "covariance": posterior.covariance()}
         with suppress(InputError):
             found["entropy"] = posterior.entropy()
         if isinstance(posterior, GaussianFamily):
-            delta, other = problems.wave(_DIM, phase=8.0), _families()["full"]()
+            delta, other = problems.wave(_DIM, phase=8.0), families()["full"]()
             assert isinstance(other, GaussianFamily), "full is one"
             found |= {"log_det": posterior.log_det(), "whitened": posterior.whiten(delta).square().sum()}
             found |= {"precision": posterior.precision_diagonal(), "kl": kl_divergence(posterior, other)}

@@ -37,6 +37,17 @@ def test_they_are_means_over_the_last_map(package, images):
     np.testing.assert_allclose(found, maps[0].mean((2, 3)), atol=1e-5)
 
 
+def test_maps_are_what_enters_the_last_stage(package, images):
+    found, digest = features("eyes", images, "efficientnet-lite0-maps")
+    net, entered = efficientnet.efficientnet_lite0((3, 32, 32), 2, "DEFAULT").eval(), []
+    net._blocks[-1].register_forward_hook(lambda part, given, output: entered.append(given[0]))
+    with torch.no_grad():
+        net(torch.tensor(images) / 255)
+    assert found.shape == (20, 192)
+    np.testing.assert_allclose(found, entered[0].flatten(1), atol=1e-5)
+    assert digest != features("eyes", images, NETWORK)[1]
+
+
 def test_they_are_computed_once_for_the_same_pictures_and_weights(package, images, monkeypatch):
     first = features("eyes", images, NETWORK)
     with monkeypatch.context() as patched:

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from bdl.errors import InputError
-from bdl.models.efficientnet import WEIGHTS, efficientnet_lite0, packaged_weights
+from bdl.models.efficientnet import WEIGHTS, efficientnet_lite0, last_stage, packaged_weights
 from bdl.models.modules import Module
 
 SHAPE = (3, 64, 64)
@@ -50,6 +50,24 @@ def test_pretrained_weights_start_all_but_the_last_layer(tmp_path):
     assert torch.equal(theta[: 32 * 27], state["_conv_stem.weight"].flatten())
     assert torch.equal(theta[: -2 * 1281][-1280:], state["_bn1.bias"])
     assert theta[-2:].tolist() == [0, 0]
+
+
+def test_the_last_stage_makes_of_its_maps_what_the_network_puts_out(lite0_weights):
+    whole = efficientnet_lite0(SHAPE, 3, "DEFAULT").eval()
+    maps = whole.maps(torch.rand(4, *SHAPE)).detach()
+    assert maps.shape == (4, 192, 2, 2)
+    model = Module("bdl.models.efficientnet:last_stage", {"weights": "DEFAULT"}, (192, 2, 2))
+    theta = model.initial(torch.zeros(model.dim(768, 3)), 768, 3)
+    theta[-3 * 1281 :] = torch.cat([whole._fc.weight.detach().flatten(), whole._fc.bias.detach()])
+    expected = whole._fc(whole._bn1(whole._conv_head(whole._blocks[-1](maps))).clamp(0, 6).mean((2, 3)))
+    assert model.buffers(768, 3) == {}  # statistics stay as they are, in training too
+    for found in (model(theta, maps.flatten(1), 3), model.predict(theta, maps.flatten(1), 3, {})):
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_the_last_stage_says_what_maps_it_takes():
+    with pytest.raises(InputError, match=r"shape \[3, 2, 2\]: maps that enter the last stage have 192 channels"):
+        last_stage((3, 2, 2), 2)
 
 
 def test_the_package_has_the_weights_that_are_meant():

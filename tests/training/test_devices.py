@@ -1,0 +1,149 @@
+"""Training, posteriors and predictions make every tensor where the data are: tried on a device without hardware.
+
+Each method trains there in the settings of its golden trials, and ends with the bits that it ends with on the CPU.
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils._pytree import tree_map
+
+from bdl.methods import METHODS
+from bdl.methods.base import MinibatchMethod, StreamMethod
+from bdl.methods.point_estimate import Sgd
+from bdl.posteriors import FAMILIES
+from bdl.training.fitting import finished
+from bdl.training.predict import predict
+from bdl.training.program import Program
+from bdl.training.schedule import Schedule
+from bdl.training.trials import Pool
+
+from .elsewhere import ELSEWHERE, WrongDevice, elsewhere, here
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+
+from goldens import methods, parts, problems
+from goldens.catalogue import default
+from goldens.shipped_settings import NETWORK, used
+
+LINEAR = {"model": {"name": "linear"}, "likelihood": {"name": "gaussian"}, "prior": {"name": "gaussian"}}
+STEPPED = [name for name in METHODS.names() if issubclass(METHODS.get(name), MinibatchMethod)]
+STREAMS = [name for name in METHODS.names() if issubclass(METHODS.get(name), StreamMethod) and name != "batch-fa"]
+"""Streams that are learnt from by tensors alone; batch-fa hands its numbers to solvers on the CPU."""
+
+
+def trials() -> list[dict]:
+    """Settings of each stepped method with each kind of model that a benchmark gives it; else with a linear one."""
+    found = {}
+    for settings in used()["method"]:
+        if (name := settings["method"]["name"]) in STEPPED:
+            full = {**LINEAR, **{kind: value for kind, value in settings.items() if value}}
+            found.setdefault((name, full["model"]["name"]), full)
+    missing = set(STEPPED) - {name for name, _ in found}
+    return [*found.values(), *({**LINEAR, "method": default("method", name) or {"name": name}} for name in missing)]
+
+
+@pytest.mark.parametrize(
+    "settings", sorted(trials(), key=str), ids=lambda own: f"{own['method']['name']}-{own['model']['name']}"
+)
+def test_methods_train_where_the_data_are(settings):
+    expected = methods.fitted(settings, "float32")
+    with elsewhere():
+        found = methods.fitted(settings, "float32", ELSEWHERE)
+    for name, value in here(found).items():
+        assert torch.equal(value, expected[name]), name
+
+
+def test_every_stepped_method_is_tried():
+    assert {settings["method"]["name"] for settings in trials()} == set(STEPPED)
+
+
+@dataclass(frozen=True)
+class Forgetful(Sgd):
+    """Adds zeros to the parameters, and forgets where they are."""
+
+    def step(self, state, batches, hyper, noise, problem):
+        theta = super().step(state, batches, hyper, noise, problem).params["theta"]
+        return state._replace(params={"theta": theta + torch.zeros(len(theta))})
+
+
+@dataclass(frozen=True)
+class Impatient(Sgd):
+    """Takes its parameters off the device."""
+
+    def step(self, state, batches, hyper, noise, problem):
+        state.params["theta"].cpu()
+        return state
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [(Forgetful(), r"tensor of shape \(2, 4\)|is on the CPU"), (Impatient(), "leaves the device")],
+)
+def test_a_tensor_in_the_wrong_place_is_found(method, message):
+    data = problems.table(0)
+    problem = methods.problem_of(LINEAR, data)
+    given = [("one", 0)], [problems.rows(0)], [{"learning_rate": 0.1, "prior_precision": 1.0, "noise_precision": 1.0}]
+
+    def train(device: str) -> None:
+        program = Program(data, Pool.load(data, device), problem, method, Schedule(1, 6))
+        finished(program.fitting(program.trials(*given)))
+
+    train("cpu")
+    with elsewhere(), pytest.raises(WrongDevice, match=message):
+        train(ELSEWHERE)
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_streams_are_learnt_from_where_they_are(name):
+    method = METHODS.get(name)(latent_dim=2)
+    noise = {key: problems.wave(*shape) for key, shape in method.init_noise(12).items()} | {"seed": torch.tensor(3)}
+    observations = problems.wave(method.warmup + 20, 12, phase=2.0)
+
+    def learn(device: str):
+        state = method.init({key: value.to(device) for key, value in noise.items()})
+        return methods.about(method.posterior(method.update_block(state, observations.to(device))))
+
+    expected = learn("cpu")
+    with elsewhere():
+        found = learn(ELSEWHERE)
+    for key, value in here(found).items():
+        assert torch.equal(value, expected[key]), key
+
+
+@pytest.mark.parametrize("name", FAMILIES.names())
+def test_posteriors_answer_where_they_are(name):
+    posterior = parts.families()[name]()
+
+    def answers(own):
+        return methods.about(own) | {"covariance": own.covariance()}
+
+    expected = answers(posterior)
+    with elsewhere():
+        found = answers(type(posterior)(*(tree_map(lambda leaf: leaf.to(ELSEWHERE), part) for part in posterior)))
+    for key, value in here(found).items():
+        assert torch.equal(value, expected[key]), key
+
+
+@pytest.mark.parametrize("batch_norm", ["running", "recompute"])
+def test_predictions_are_made_where_the_data_are(batch_norm):
+    settings = {"model": {"name": "module", **NETWORK, "batch_norm": batch_norm}, "likelihood": {"name": "categorical"}}
+    data = methods.dataset_of(LINEAR | settings)
+    problem = methods.problem_of(LINEAR | settings, data)
+    targets, hyper = torch.from_numpy(data.y[:8]), {"learning_rate": 0.01, "prior_precision": 1.0}
+
+    def predicted(device: str):
+        program = Program(data, Pool.load(data, device), problem, METHODS.get("vifa-two-stage")(), Schedule(2, 6))
+        own = program.trials([("one", 0)], [problems.rows(0)], [hyper])
+        end = finished(program.fitting(own))
+        return predict(
+            program.posterior, problem, program.pool, own, end.state, end.buffers, [0], problems.rows(0)[:8], targets, 3
+        )
+
+    expected = predicted("cpu")
+    with elsewhere():
+        found = predicted(ELSEWHERE)
+    assert all(torch.equal(one, other) for one, other in zip(here(found), expected, strict=True) if one is not None)
