@@ -52,7 +52,13 @@ def posteriors(cells: Sequence[Cell], store: Store) -> list[Gaussians]:
             moments = [part.double().numpy() for part in (posterior.mean(), posterior.covariance())]
             known = reference.mean.numpy(), reference.covariance.numpy()
             density = _on_arrays(reference.log_density)
-            found.append(Gaussians(str(cell.dataset), cell.entry, moments[0], moments[1], known[0], known[1], density))
+            passed = [getattr(posterior, name, None) for name in ("start", "path")]
+            found.append(
+                Gaussians(
+                    *(str(cell.dataset), cell.entry, *moments, *known, density),
+                    *(None if part is None else part.double().numpy() for part in passed),
+                )
+            )
     return found
 
 

@@ -12,6 +12,7 @@ from bdl.reports.cost import cost_drawings
 from bdl.reports.credible import CredibleBand, band_drawings
 from bdl.reports.curves import Curve, curve_drawings
 from bdl.reports.drawing import Drawings, save
+from bdl.reports.iterates import iterate_drawings
 from bdl.reports.paired import PairedDifference
 from bdl.reports.posteriors import (
     Gaussians,
@@ -116,6 +117,9 @@ KINDS = (
     Kind("plane", "posteriors", lambda shown: plane_drawings(shown.posteriors), "Posteriors beside the truth",
          "posteriors-<dataset>", "posteriors of two parameters",
          "in place of the last two: densities, and outlines at one and two standard deviations"),
+    Kind("iterates", "posteriors", lambda shown: iterate_drawings(shown.posteriors), "Iterates over the truth",
+         "iterates-<dataset>", "posteriors of two parameters that keep vectors (`kept` of `sgd-iterates`)",
+         "the vectors, the one before them and their mean over the contours of the truth"),
     Kind("bands", "bands", lambda shown: band_drawings(shown.bands, by_quartiles=_spreads(shown)), "Credible bands",
          "bands-<dataset>", "a regression on one input", "mean and credible bands of 1, 2 and 3 standard deviations of "
          "the function, or with the score `spread` median and quartiles, without the noise of targets, by "
