@@ -25,6 +25,7 @@ from bdl.reports.refusing import Labelled, refusal_drawings
 from bdl.reports.scores import paired_drawings, score_drawings
 from bdl.reports.selective import selective_drawings
 from bdl.reports.truth_ranks import RankedTruth, truth_rank_drawings
+from bdl.reports.weights import LayerWeights, weight_drawings
 
 if TYPE_CHECKING:
     from bdl.spec import Benchmark
@@ -48,6 +49,7 @@ class Shown:
     posteriors: Sequence[Gaussians] = ()
     bands: Sequence[CredibleBand] = ()
     labelled: Sequence[Labelled] = ()
+    weights: Sequence[LayerWeights] = ()
     ranks: Sequence[Ranks] = ()
 
 
@@ -56,7 +58,9 @@ class Kind:
     """One kind of figure."""
 
     name: str
-    needs: Literal["cells", "differences", "curves", "boxes", "truths", "posteriors", "bands", "labelled", "ranks"]
+    needs: Literal[
+        "cells", "differences", "curves", "boxes", "truths", "posteriors", "bands", "labelled", "weights", "ranks"
+    ]
     """Field of `Shown` without which there is nothing to draw."""
     draw: Callable[[Shown], Drawings]
     """Returns the names of files, behind that of the benchmark, and what draws each."""
@@ -128,6 +132,9 @@ KINDS = (
          "Predictions that may be refused", "refusal-<what>", "`metrics` has `aurc`; at most a million parameters",
          "`risk`: the error of the most certain rows along their share; `reliability`: accuracy against confidence; "
          "`referral`, of two classes: the share of all rows above the threshold of a sensitivity, by the same rows"),
+    Kind("weights", "weights", lambda shown: weight_drawings(shown.benchmark, shown.weights), "Weights",
+         "weights-<dataset>", "`metrics` has `weights_below`",
+         "histograms of the posterior means of a layer's weights, and above them quartiles and what is beyond"),
     Kind("ranks", "ranks", lambda shown: rank_drawings(shown.ranks), "Ranks", "<metric>-ranks",
          "`bdl-bench compare NAME --figures FOLDER`",
          "average ranks over data sets, and which of them chance cannot tell apart"),

@@ -17,6 +17,7 @@ DEVIATIONS = (3, 2, 1)
 ROOM = 0.05
 """Share of the range of what is drawn that is free at either end."""
 ITERATES: dict[str, Any] = {"color": "#c1272d", "marker": ".", "markersize": 3, "linestyle": "none", "alpha": 0.5}
+CONTOURS: dict[str, Any] = {"colors": drawing.INK, "linewidths": 0.9, "linestyles": "-"}
 START: dict[str, Any] = {"color": drawing.INK, "marker": "X", "markersize": 7, "linestyle": "none"}
 MEAN: dict[str, Any] = {"color": drawing.COLORS[0], "marker": "o", "markersize": 6, "linestyle": "none"}
 MEAN["markeredgecolor"] = "white"
@@ -44,7 +45,7 @@ def iterates_figure(pairs: Sequence[Gaussians]) -> "Figure":
         levels = [truth.max() - 0.5 * deviations**2 for deviations in DEVIATIONS]
         framed(panel, pair.entry, points)
         panel.plot(*pair.path.T, **ITERATES)
-        panel.contour(*np.moveaxis(points, -1, 0), truth, levels=levels, colors=drawing.INK, linewidths=0.9, linestyles="-")
+        panel.contour(*np.moveaxis(points, -1, 0), truth, levels=levels, **CONTOURS)
         if pair.start is not None:
             panel.plot(*pair.start, **START)
         panel.plot(*pair.mean, **MEAN)

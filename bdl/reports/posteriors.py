@@ -266,6 +266,7 @@ def _ellipses(panel: "Axes", mean: Array, covariance: Array, look: dict[str, Any
 
 
 def framed(panel: "Axes", heading: str, points: Array) -> None:
+    """Put a heading on a panel of two parameters, and the limits of a grid."""
     panel.set_title(heading, fontsize=10, loc="left")
     panel.set(xlim=points[0, [0, -1], 0], ylim=points[[0, -1], 0, 1], xlabel="parameter 1", box_aspect=1)
     panel.tick_params(which="both", length=0)
