@@ -8,6 +8,7 @@ from torch import Tensor
 
 from bdl.plan.cell import Cell
 from bdl.plan.reference import known_as_functions, truth
+from bdl.posteriors import Traced
 from bdl.publishing.bands import bands
 from bdl.publishing.labels import labelled
 from bdl.reports import CredibleBand, Gaussians
@@ -54,13 +55,10 @@ def posteriors(cells: Sequence[Cell], store: Store) -> list[Gaussians]:
             moments = [part.double().numpy() for part in (posterior.mean(), posterior.covariance())]
             known = reference.mean.numpy(), reference.covariance.numpy()
             density = _on_arrays(reference.log_density)
-            passed = [getattr(posterior, name, None) for name in ("start", "path")]
-            found.append(
-                Gaussians(
-                    *(str(cell.dataset), cell.entry, *moments, *known, density),
-                    *(None if part is None else part.double().numpy() for part in passed),
-                )
-            )
+            pair = Gaussians(str(cell.dataset), cell.entry, moments[0], moments[1], known[0], known[1], density)
+            if isinstance(posterior, Traced):
+                pair = pair._replace(start=posterior.start.double().numpy(), path=posterior.path.double().numpy())
+            found.append(pair)
     return found
 
 
