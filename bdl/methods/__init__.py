@@ -19,6 +19,7 @@ METHODS = Registry(
         "slang-online-eig": "bdl.methods.slang_online_eig:SlangOnlineEig",
         "bbb": "bdl.methods.bbb:BayesByBackprop",
         "adam": "bdl.methods.point_estimate:Adam",
+        "rmsprop": "bdl.methods.point_estimate:RmsProp",
         "sgd": "bdl.methods.point_estimate:Sgd",
         "deep-ensemble": "bdl.methods.deep_ensemble:DeepEnsemble",
         "last-layer-laplace": "bdl.methods.last_layer_laplace:LastLayerLaplace",

@@ -1,4 +1,4 @@
-"""Stochastic gradient descent and Adam as pure transforms, and clipping; over dictionaries of tensors."""
+"""Stochastic gradient descent, Adam and RMSprop as pure transforms, and clipping; over dictionaries of tensors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -86,6 +86,24 @@ class Adam(Optimizer):
             denominator = (second[name] * scale2).sqrt() + self.eps
             steps[name] = -learning_rates[name] * scale1 * first[name] / denominator
         return steps, OptimState(first, second, updates)
+
+
+@dataclass(frozen=True)
+class RmsProp(Optimizer):
+    """RMSprop (Tieleman and Hinton 2012): step = -lr * g / (sqrt(v) + eps), with v <- decay v + (1 - decay) g^2."""
+
+    decay: float = 0.9
+    eps: float = 1e-8
+
+    def init(self, params: Params) -> OptimState:
+        return OptimState({}, {name: torch.zeros_like(value) for name, value in params.items()}, _zero(params))
+
+    def update(
+        self, grads: Params, state: OptimState, learning_rates: Mapping[str, Tensor]
+    ) -> tuple[Params, OptimState]:
+        second = {name: torch.lerp(grad.square(), state.second[name], self.decay) for name, grad in grads.items()}
+        steps = {name: -learning_rates[name] * grad / (second[name].sqrt() + self.eps) for name, grad in grads.items()}
+        return steps, OptimState({}, second, state.updates + 1)
 
 
 def _zero(params: Params) -> Tensor:

@@ -1,4 +1,4 @@
-"""Point estimates: Adam (Kingma and Ba 2015) and plain gradient descent on the negative log-joint.
+"""Point estimates: Adam (Kingma and Ba 2015), RMSprop and plain gradient descent on the negative log-joint.
 
 They descend, from minibatches of M of the N examples with log-likelihoods l and the prior precision lambda,
 
@@ -91,3 +91,23 @@ class Adam(Sgd):
     @property
     def _optimizer(self) -> Optimizer:
         return optim.Adam(*self.betas, self.eps)
+
+
+@dataclass(frozen=True)
+class RmsProp(Sgd):
+    """Settings of RMSprop, which divides by the root of the mean square alone, beside those of gradient descent.
+
+    Parameters
+    ----------
+    decay
+        Decay rate of the mean square.
+    eps
+        Is added to its root.
+    """
+
+    decay: Decay = 0.9
+    eps: Annotated[float, Gt(0)] = 1e-8
+
+    @property
+    def _optimizer(self) -> Optimizer:
+        return optim.RmsProp(self.decay, self.eps)

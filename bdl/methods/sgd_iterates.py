@@ -16,7 +16,7 @@ from bdl.methods.base import Noise
 from bdl.methods.constant_sgd import VARIANCE_FLOOR, ConstantSgd, descend, welford_weights
 from bdl.methods.counters import StepCounters
 from bdl.models.problem import Batch, Hyper, Problem
-from bdl.posteriors import FullGaussian
+from bdl.posteriors import FullGaussian, Traced
 
 _LARGEST_DIM = 2000
 """Parameters whose D x D covariance is still collected; each trial then holds 16 MB."""
@@ -31,6 +31,8 @@ class SgdState(NamedTuple):
     collected: Tensor  # Windows completed in phase 2, T, a scalar
     mean: Tensor  # Mean of the completed windows, (D,)
     scatter: Tensor  # Sum of outer products of the completed windows' deviations from their mean, (D, D)
+    start: Tensor  # The iterate at the end of phase 1, (D,)
+    path: Tensor  # The first windows completed, (kept, D)
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,14 @@ class SgdIterates(ConstantSgd):
     prior_decay
         True takes the decay alpha / N of the prior (the biases' own where they have one). False takes the
         hyper-parameter ``weight_decay`` for every parameter.
+    kept
+        Windows that the posterior keeps beside their moments, the first of phase 2, for a figure.
     """
 
     window: Annotated[int, Ge(1)] = 1
     separate_warmup: bool = False
     prior_decay: bool = True
+    kept: Annotated[int, Ge(0)] = 0
 
     @property
     def hyper(self) -> tuple[str, ...]:
@@ -70,26 +75,31 @@ class SgdIterates(ConstantSgd):
     def init(self, problem: Problem, noise: Noise) -> SgdState:
         theta = self.start(problem, noise["theta"])
         zero = torch.zeros_like(theta[0])
-        return SgdState(theta, zero, theta, zero, theta, torch.zeros_like(theta).diag_embed())
+        path = theta.new_zeros(self.kept, problem.dim)
+        return SgdState(theta, zero, theta, zero, theta, torch.zeros_like(theta).diag_embed(), theta, path)
 
-    def _kept(self, counters: StepCounters) -> int:
+    def _looked_at(self, counters: StepCounters) -> int:
         """Count the iterates of phase 2."""
         return int(counters.updates - self.warmup_epochs * counters.per_epoch)
 
     def phase(self, counters: StepCounters) -> str:
-        return "warm_up" if self.separate_warmup and self._kept(counters) <= 0 else "step"
+        return "warm_up" if self.separate_warmup and self._looked_at(counters) <= 0 else "step"
 
     def due(self, counters: StepCounters) -> tuple[str, ...]:
-        kept = self._kept(counters)
-        if kept <= 0:
-            return ()
-        return ("average",) if kept % self.window else ("average", "collect")
+        seen = self._looked_at(counters)
+        if seen <= 0:
+            return () if seen or not self.kept else ("begin",)
+        return ("average",) if seen % self.window else ("average", "collect")
 
     def warm_up(self, state: SgdState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> SgdState:
         """Descend once in phase 1, without decay."""
         rates = {**hyper, "learning_rate": hyper["warmup_learning_rate"]}
         theta = descend(state.theta, rates, lambda *_: torch.zeros_like(batches.n), batches, problem)
         return state._replace(theta=theta)
+
+    def begin(self, state: SgdState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> SgdState:
+        """Remember where phase 2 starts."""
+        return state._replace(start=state.theta)
 
     def average(self, state: SgdState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> SgdState:
         """Take the iterate into the mean of its window."""
@@ -101,14 +111,16 @@ class SgdIterates(ConstantSgd):
         collected = state.collected + 1
         weight, gain = welford_weights(collected)
         delta = state.window - state.mean
+        here = torch.arange(self.kept, device=delta.device).unsqueeze(-1) == state.collected
         return state._replace(
             filled=torch.zeros_like(state.filled),
             collected=collected,
             mean=torch.lerp(state.mean, state.window, weight),
             scatter=state.scatter + gain * torch.outer(delta, delta),
+            path=torch.where(here, state.window, state.path),
         )
 
-    def posterior(self, state: SgdState) -> FullGaussian:
+    def posterior(self, state: SgdState) -> FullGaussian | Traced:
         """Return the Gaussian with mean and covariance (divisor T - 1) of the T completed windows.
 
         Each variance is raised by 4 (D + sqrt(T)) rounding units, the size of the rounding errors, and by
@@ -122,4 +134,8 @@ class SgdIterates(ConstantSgd):
         variance = covariance.diagonal()
         slack = 4 * torch.finfo(variance.dtype).eps * (len(variance) + state.collected.sqrt())
         factor, info = torch.linalg.cholesky_ex(covariance + (slack * variance + VARIANCE_FLOOR).diag_embed())
-        return FullGaussian(mean, torch.where(info == 0, factor, torch.nan))
+        factor = torch.where(info == 0, factor, torch.nan)
+        if not self.kept:
+            return FullGaussian(mean, factor)
+        filled = torch.arange(self.kept, device=mean.device).unsqueeze(-1) < state.collected
+        return Traced(mean, factor, state.start, torch.where(filled, state.path, mean))

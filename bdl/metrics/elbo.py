@@ -47,9 +47,7 @@ class NegElbo:
             If the posterior or the prior is not Gaussian, or observations come from a stream.
         """
         posterior = gaussian("neg_elbo", evaluation)
-        variance = _prior_precision(evaluation).reciprocal()
-        divergence = kl_divergence(posterior, DiagonalGaussian(torch.zeros_like(variance), variance))
-        return self._score(evaluation, posterior, divergence)
+        return self._score(evaluation, posterior, _divergence(evaluation, posterior))
 
     def _score(self, evaluation: Evaluation, posterior: Gaussian, divergence: Tensor) -> Mapping[str, float]:
         n = len(evaluation.trained.y)
@@ -60,6 +58,20 @@ class NegElbo:
         drawn = predicted.sample_log_likelihood
         error = drawn.std() / math.sqrt(self.samples)
         return {"": float(divergence - drawn.mean().cpu()) / n, "mcse": float(error) / n}
+
+
+@dataclass(frozen=True)
+class PriorKl:
+    """KL(q || prior), the part of the negative evidence lower bound that is not the fit, nats per training point.
+
+    It is exact and summed over all parameters; errors as in `NegElbo`.
+    """
+
+    info: ClassVar = MetricInfo("Divergence from the prior", "nats per training point", "none", "posterior")
+
+    def __call__(self, evaluation: Evaluation) -> float:
+        """Score a fit."""
+        return float(_divergence(evaluation, gaussian("prior_kl", evaluation))) / len(evaluation.trained.y)
 
 
 @dataclass(frozen=True)
@@ -80,6 +92,12 @@ class NegElboPrinted(NegElbo):
         found = super().__call__(evaluation)
         constant = -0.5 * float(_prior_precision(evaluation)[evaluation.model.layout.biases].log().sum())
         return {**found, "": found[""] - constant / len(evaluation.trained.y)}
+
+
+def _divergence(evaluation: Evaluation, posterior: Gaussian) -> Tensor:
+    """Return KL(q || prior), nats."""
+    variance = _prior_precision(evaluation).reciprocal()
+    return kl_divergence(posterior, DiagonalGaussian(torch.zeros_like(variance), variance))
 
 
 def _prior_precision(evaluation: Evaluation) -> Tensor:

@@ -4,7 +4,7 @@ from bdl.posteriors.base import Gaussian, Posterior
 from bdl.posteriors.diagonal import DiagonalGaussian
 from bdl.posteriors.dropout import Dropout
 from bdl.posteriors.empirical import Empirical, Weighted
-from bdl.posteriors.full import FullGaussian, FullPrecision, Linearised
+from bdl.posteriors.full import FullGaussian, FullPrecision, Linearised, Traced
 from bdl.posteriors.kl import kl_divergence
 from bdl.posteriors.kronecker import KroneckerGaussian
 from bdl.posteriors.last_layer import LastLayer
@@ -33,6 +33,7 @@ __all__ = [
     "Posterior",
     "Scaled",
     "StudentT",
+    "Traced",
     "Weighted",
     "from_tensors",
     "kl_divergence",

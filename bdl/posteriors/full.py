@@ -14,12 +14,55 @@ class _CovarianceFields(NamedTuple):
     scale_tril: Tensor
 
 
+class _TracedFields(NamedTuple):
+    loc: Tensor
+    scale_tril: Tensor
+    start: Tensor
+    path: Tensor
+
+
 class _PrecisionFields(NamedTuple):
     loc: Tensor
     precision_tril: Tensor
 
 
-class FullGaussian(_CovarianceFields, GaussianFamily):
+class _Factored(GaussianFamily):
+    """Verbs of N(loc, L L^T) with a field `scale_tril`, L."""
+
+    loc: Tensor
+    scale_tril: Tensor
+
+    def variance(self) -> Tensor:
+        return self.scale_tril.square().sum(-1)
+
+    def covariance(self) -> Tensor:
+        return self.scale_tril @ self.scale_tril.mT
+
+    def sample(self, noise: Tensor) -> Tensor:
+        return self.loc + noise @ self.scale_tril.mT
+
+    def log_det(self) -> Tensor:
+        return 2 * self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum()
+
+    def whiten(self, delta: Tensor) -> Tensor:
+        rows = delta.reshape(-1, self.dim)
+        solved: Tensor = torch.linalg.solve_triangular(self.scale_tril.mT, rows, upper=True, left=False)
+        return solved.reshape(delta.shape)
+
+    def precision_diagonal(self) -> Tensor:
+        eye = torch.eye(self.dim, dtype=self.scale_tril.dtype, device=self.scale_tril.device)
+        return self.whiten(eye).square().sum(-1)  # squared norms of the columns of L^{-1}
+
+    def trace_solve(self, other: Gaussian) -> Tensor:
+        return other.whiten(self.scale_tril.mT).square().sum()
+
+    def _validate(self) -> None:
+        check_vector("loc", self.loc)
+        check_shape("scale_tril", self.scale_tril, self.dim, self.dim)
+        check_tril("scale_tril", self.scale_tril)
+
+
+class FullGaussian(_CovarianceFields, _Factored):
     """N(loc, L L^T).
 
     Parameters
@@ -57,35 +100,6 @@ class FullGaussian(_CovarianceFields, GaussianFamily):
             raise InputError("covariance is not positive definite: add a small multiple of the identity")
         return cls(loc, scale_tril)
 
-    def variance(self) -> Tensor:
-        return self.scale_tril.square().sum(-1)
-
-    def covariance(self) -> Tensor:
-        return self.scale_tril @ self.scale_tril.mT
-
-    def sample(self, noise: Tensor) -> Tensor:
-        return self.loc + noise @ self.scale_tril.mT
-
-    def log_det(self) -> Tensor:
-        return 2 * self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum()
-
-    def whiten(self, delta: Tensor) -> Tensor:
-        rows = delta.reshape(-1, self.dim)
-        solved: Tensor = torch.linalg.solve_triangular(self.scale_tril.mT, rows, upper=True, left=False)
-        return solved.reshape(delta.shape)
-
-    def precision_diagonal(self) -> Tensor:
-        eye = torch.eye(self.dim, dtype=self.scale_tril.dtype, device=self.scale_tril.device)
-        return self.whiten(eye).square().sum(-1)  # squared norms of the columns of L^{-1}
-
-    def trace_solve(self, other: Gaussian) -> Tensor:
-        return other.whiten(self.scale_tril.mT).square().sum()
-
-    def _validate(self) -> None:
-        check_vector("loc", self.loc)
-        check_shape("scale_tril", self.scale_tril, self.dim, self.dim)
-        check_tril("scale_tril", self.scale_tril)
-
 
 class Linearised(FullGaussian):
     """N(loc, L L^T) with predictions by the linearised model, f(loc) + J (theta - loc) (Immer, Korzepa and Bauer 2021).
@@ -103,6 +117,25 @@ class Linearised(FullGaussian):
     def linearised(self) -> bool:
         """True: see the class docstring."""
         return True
+
+
+class Traced(_TracedFields, _Factored):
+    """N(loc, L L^T) that remembers the parameter vectors whose mean and covariance it has.
+
+    Parameters
+    ----------
+    loc, scale_tril
+        As in `FullGaussian`.
+    start
+        The vector before the first of them, shape (D,).
+    path
+        The first T of them, shape (T, D); those that are still to come are equal to `loc`.
+    """
+
+    def _validate(self) -> None:
+        super()._validate()
+        check_shape("start", self.start, self.dim)
+        check_shape("path", self.path, len(self.path), self.dim)
 
 
 class FullPrecision(_PrecisionFields, GaussianFamily):

@@ -50,7 +50,8 @@ class StudentT(_Fields, Family):
 
     def sample(self, noise: Tensor) -> Tensor:
         first, second = noise.chunk(2, dim=-1)
-        log_u = torch.special.ndtr(first).log()
+        # `torch.special.ndtr` is 0 below -5.5 in single precision, which would be an infinite draw.
+        log_u = (0.5 * torch.erfc(-math.sqrt(0.5) * first)).log()
         radius = (self.degrees * torch.expm1(-2 / self.degrees * log_u)).sqrt()
         angle: Tensor = 2 * math.pi * torch.special.ndtr(second)
         return self.loc + self.scale * radius * angle.cos()

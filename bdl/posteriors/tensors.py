@@ -19,6 +19,7 @@ FAMILIES = Registry(
         "factor-analysis": "bdl.posteriors.low_rank:FactorAnalysis",
         "full": "bdl.posteriors.full:FullGaussian",
         "linearised": "bdl.posteriors.full:Linearised",
+        "traced": "bdl.posteriors.full:Traced",
         "full-precision": "bdl.posteriors.full:FullPrecision",
         "low-rank-precision": "bdl.posteriors.low_rank:LowRankPrecision",
         "kronecker": "bdl.posteriors.kronecker:KroneckerGaussian",

@@ -241,7 +241,7 @@ def gathered(found: LoadedResults, kept: Pictures) -> Shown:
     pairs = paired_differences(present, found.rows, recorded_overlaps(found.place, present) if present.baseline else {})
     points = curves(present, found.points)
     content = (present, compared(found), pairs, points, boxes(present, found.rows), truth_ranks(present, found.rows))
-    return Shown(*content, kept.pairs, kept.bands, kept.labelled)
+    return Shown(*content, kept.pairs, kept.bands, kept.labelled, kept.weights)
 
 
 def mirror_run(found: LoadedResults, store: Store, uri: str, results: Path, artifacts: Sequence[Path]) -> int:

@@ -8,11 +8,13 @@ from torch import Tensor
 
 from bdl.plan.cell import Cell
 from bdl.plan.reference import known_as_functions, truth
+from bdl.posteriors import Traced
 from bdl.publishing.bands import bands
 from bdl.publishing.labels import labelled
 from bdl.reports import CredibleBand, Gaussians
 from bdl.reports.posteriors import Array
 from bdl.reports.refusing import Labelled
+from bdl.reports.weights import LayerWeights
 from bdl.store import artefacts
 from bdl.store.store import Store
 
@@ -23,12 +25,13 @@ class Pictures(NamedTuple):
     pairs: Sequence[Gaussians] = ()
     bands: Sequence[CredibleBand] = ()
     labelled: Sequence[Labelled] = ()
+    weights: Sequence[LayerWeights] = ()
 
 
 def pictures(cells: Sequence[Cell], store: Store) -> Pictures:
     """Gather what figures show of the stored posteriors, of data sets all of whose posteriors are stored."""
     kept = of_whole_sets(cells, store)
-    return Pictures(posteriors(kept, store), bands(kept, store), labelled(kept, store))
+    return Pictures(posteriors(kept, store), bands(kept, store), labelled(kept, store), layer_weights(kept, store))
 
 
 def of_whole_sets(cells: Sequence[Cell], store: Store) -> list[Cell]:
@@ -52,7 +55,23 @@ def posteriors(cells: Sequence[Cell], store: Store) -> list[Gaussians]:
             moments = [part.double().numpy() for part in (posterior.mean(), posterior.covariance())]
             known = reference.mean.numpy(), reference.covariance.numpy()
             density = _on_arrays(reference.log_density)
-            found.append(Gaussians(str(cell.dataset), cell.entry, moments[0], moments[1], known[0], known[1], density))
+            pair = Gaussians(str(cell.dataset), cell.entry, moments[0], moments[1], known[0], known[1], density)
+            if isinstance(posterior, Traced):
+                pair = pair._replace(start=posterior.start.double().numpy(), path=posterior.path.double().numpy())
+            found.append(pair)
+    return found
+
+
+def layer_weights(cells: Sequence[Cell], store: Store) -> list[LayerWeights]:
+    """Gather the weights that a benchmark's first `weights_below` counts, of each cell's first successful split."""
+    found = []
+    for cell in cells:
+        counted = next((metric.build() for metric in cell.benchmark.metrics if metric.name == "weights_below"), None)
+        kept = next((artefact for _, _, artefact in store.artefacts(cell.key) if artefact), None)
+        if counted and kept:
+            posterior, _ = artefacts.read(store.posteriors, kept)
+            values = posterior.mean()[cell.problem.layout.layers == counted.layer]
+            found.append(LayerWeights(str(cell.dataset), cell.entry, values.double().numpy()))
     return found
 
 

@@ -12,6 +12,7 @@ from bdl.reports.cost import cost_drawings
 from bdl.reports.credible import CredibleBand, band_drawings
 from bdl.reports.curves import Curve, curve_drawings
 from bdl.reports.drawing import Drawings, save
+from bdl.reports.iterates import iterate_drawings
 from bdl.reports.paired import PairedDifference
 from bdl.reports.posteriors import (
     Gaussians,
@@ -24,6 +25,7 @@ from bdl.reports.refusing import Labelled, refusal_drawings
 from bdl.reports.scores import paired_drawings, score_drawings
 from bdl.reports.selective import selective_drawings
 from bdl.reports.truth_ranks import RankedTruth, truth_rank_drawings
+from bdl.reports.weights import LayerWeights, weight_drawings
 
 if TYPE_CHECKING:
     from bdl.spec import Benchmark
@@ -47,6 +49,7 @@ class Shown:
     posteriors: Sequence[Gaussians] = ()
     bands: Sequence[CredibleBand] = ()
     labelled: Sequence[Labelled] = ()
+    weights: Sequence[LayerWeights] = ()
     ranks: Sequence[Ranks] = ()
 
 
@@ -55,7 +58,9 @@ class Kind:
     """One kind of figure."""
 
     name: str
-    needs: Literal["cells", "differences", "curves", "boxes", "truths", "posteriors", "bands", "labelled", "ranks"]
+    needs: Literal[
+        "cells", "differences", "curves", "boxes", "truths", "posteriors", "bands", "labelled", "weights", "ranks"
+    ]
     """Field of `Shown` without which there is nothing to draw."""
     draw: Callable[[Shown], Drawings]
     """Returns the names of files, behind that of the benchmark, and what draws each."""
@@ -116,6 +121,9 @@ KINDS = (
     Kind("plane", "posteriors", lambda shown: plane_drawings(shown.posteriors), "Posteriors beside the truth",
          "posteriors-<dataset>", "posteriors of two parameters",
          "in place of the last two: densities, and outlines at one and two standard deviations"),
+    Kind("iterates", "posteriors", lambda shown: iterate_drawings(shown.posteriors), "Iterates over the truth",
+         "iterates-<dataset>", "posteriors of two parameters that keep vectors (`kept` of `sgd-iterates`)",
+         "the vectors, the one before them and their mean over the contours of the truth"),
     Kind("bands", "bands", lambda shown: band_drawings(shown.bands, by_quartiles=_spreads(shown)), "Credible bands",
          "bands-<dataset>", "a regression on one input", "mean and credible bands of 1, 2 and 3 standard deviations of "
          "the function, or with the score `spread` median and quartiles, without the noise of targets, by "
@@ -124,6 +132,9 @@ KINDS = (
          "Predictions that may be refused", "refusal-<what>", "`metrics` has `aurc`; at most a million parameters",
          "`risk`: the error of the most certain rows along their share; `reliability`: accuracy against confidence; "
          "`referral`, of two classes: the share of all rows above the threshold of a sensitivity, by the same rows"),
+    Kind("weights", "weights", lambda shown: weight_drawings(shown.benchmark, shown.weights), "Weights",
+         "weights-<dataset>", "`metrics` has `weights_below`",
+         "histograms of the posterior means of a layer's weights, and above them quartiles and what is beyond"),
     Kind("ranks", "ranks", lambda shown: rank_drawings(shown.ranks), "Ranks", "<metric>-ranks",
          "`bdl-bench compare NAME --figures FOLDER`",
          "average ranks over data sets, and which of them chance cannot tell apart"),

@@ -52,6 +52,10 @@ class Gaussians(NamedTuple):
     """(d, d), of the first d parameters."""
     true_log_density: Callable[[Array], Array] | None = None
     """Log-density of parameters up to a constant, (m, D) -> (m,); None where the moments are all that is known."""
+    start: Array | None = None
+    """(D,), the vector before those of `path`."""
+    path: Array | None = None
+    """(T, D), vectors whose moments the approximation has; None where it is not made of such, or keeps none."""
 
     @property
     def plane(self) -> bool:
@@ -181,8 +185,8 @@ def plane_figure(pair: Gaussians) -> "Figure":
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    points = _points(pair)
-    truth = _truth(pair, points)
+    points = grid_of(pair)
+    truth = true_density(pair, points)
     figure = Figure(figsize=(10, 3.6), layout="constrained", facecolor="white")
     left, middle, bar, right = figure.subplots(1, 4, width_ratios=[1, 1, 0.04, 1])
     _density(left, "density, truth", points, truth)
@@ -197,7 +201,7 @@ def plane_figure(pair: Gaussians) -> "Figure":
         line = {"colors": TRUTH["color"], "linestyles": [TRUTH["linestyle"]], "linewidths": TRUTH["linewidth"]}
         right.contour(*np.moveaxis(points, -1, 0), truth, levels=levels, **line)
     _ellipses(right, pair.mean, pair.covariance, APPROXIMATION)
-    _frame(right, "outlines at 1 and 2 sd", points)
+    framed(right, "outlines at 1 and 2 sd", points)
     handles = [Line2D([], [], label="truth", **TRUTH), Line2D([], [], label="approximation", **APPROXIMATION)]
     right.legend(handles=handles, loc="upper center", ncols=2, frameon=False, fontsize=8)
     left.set(ylabel="parameter 2")
@@ -209,22 +213,22 @@ def planes_figure(pairs: Sequence[Gaussians]) -> "Figure":
     """Draw posteriors of two parameters, a panel an entry: the true density, and outlines of the approximation."""
     figure, panels = drawing.grid(len(pairs), (2.7, 2.7))
     for panel, pair in zip(panels, pairs, strict=True):
-        points = _points(pair)
-        _density(panel, pair.entry, points, _truth(pair, points))
+        points = grid_of(pair)
+        _density(panel, pair.entry, points, true_density(pair, points))
         _ellipses(panel, pair.mean, pair.covariance, APPROXIMATION)
     drawing.label_left(panels, "parameter 2")
     drawing.title(figure, pairs[0].dataset, "truth shaded; approximation at 1 and 2 sd")
     return figure
 
 
-def _truth(pair: Gaussians, points: Array) -> Array:
+def true_density(pair: Gaussians, points: Array) -> Array:
     """Log-density of the truth, or without one of the Gaussian with its moments: (n, n, 2) -> (n, n)."""
     if pair.true_log_density is None:
         return _gaussian(points, pair.true_mean, pair.true_covariance)
     return pair.true_log_density(points.reshape(-1, 2)).reshape(points.shape[:-1])
 
 
-def _points(pair: Gaussians) -> Array:
+def grid_of(pair: Gaussians) -> Array:
     """Lay a grid that is wide enough for both posteriors, (n, n, 2)."""
     both = ((pair.true_mean, pair.true_covariance), (pair.mean, pair.covariance))
     reach = [(mean, MARGIN * np.sqrt(covariance.diagonal())) for mean, covariance in both]
@@ -250,7 +254,7 @@ def _gaussian(points: Array, mean: Array, covariance: Array) -> Array:
 def _density(panel: "Axes", heading: str, points: Array, log_density: Array) -> Any:
     """Shade a density relative to its peak: white to black, without a hue that could be taken for an outline."""
     density = np.exp(log_density - log_density.max())
-    _frame(panel, heading, points)
+    framed(panel, heading, points)
     return panel.contourf(*np.moveaxis(points, -1, 0), density, levels=LEVELS, cmap="bone_r")
 
 
@@ -261,7 +265,8 @@ def _ellipses(panel: "Axes", mean: Array, covariance: Array, look: dict[str, Any
         panel.plot(*(mean[:, None] + deviations * circle), **look)
 
 
-def _frame(panel: "Axes", heading: str, points: Array) -> None:
+def framed(panel: "Axes", heading: str, points: Array) -> None:
+    """Put a heading on a panel of two parameters, and the limits of a grid."""
     panel.set_title(heading, fontsize=10, loc="left")
     panel.set(xlim=points[0, [0, -1], 0], ylim=points[[0, -1], 0, 1], xlabel="parameter 1", box_aspect=1)
     panel.tick_params(which="both", length=0)

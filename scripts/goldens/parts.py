@@ -157,6 +157,7 @@ def families() -> dict[str, Callable[[], Posterior]]:
         "low-rank-precision": built("low-rank-precision", loc, factors, positive),
         "kronecker": kronecker,
         "linearised": built("linearised", loc, root),
+        "traced": built("traced", loc, root, positive, draws),
         "last-layer": built("last-layer", loc, root[:2, :2]),
         "mixture": built("mixture", draws[:2], problems.wave(2, _DIM, 2, phase=6.0), problems.wave(2, _DIM).exp()),
         "point": built("point", loc),

@@ -134,6 +134,7 @@ def test_half_is_what_pandas_sample_leaves(synthetic):
         split = diabetes.split(index)
         assert split.train.tolist() == order[221:].tolist()
         assert len(split.test) == 0
+    assert prepare(load("diabetes"), "other-half", "inputs").split(7).train.tolist() == order[:221].tolist()
 
 
 @pytest.mark.parametrize(("standardise", "inputs", "targets"), [("both", 1, 1), ("inputs", 1, 0), ("none", 0, 0)])

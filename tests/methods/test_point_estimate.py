@@ -36,7 +36,7 @@ def test_a_point_is_where_it_is():
 
 
 @pytest.mark.parametrize("prior_share", [0.0, 1.0, 0.3])
-@pytest.mark.parametrize("name", ["adam", "sgd"])
+@pytest.mark.parametrize("name", ["adam", "rmsprop", "sgd"])
 def test_steps_are_those_of_torch(name, prior_share):
     """Which descend the same E, its gradient by autograd of the whole."""
     generator = torch.Generator().manual_seed(0)
@@ -48,7 +48,10 @@ def test_steps_are_those_of_torch(name, prior_share):
     method = METHODS.get(name)(prior_share=prior_share)
     state = method.init(problem, normals(method.init_noise(problem), generator))
     theta = state.params["theta"].clone().requires_grad_()
-    optimizer = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[name]([theta], lr=0.05)
+    settings = {"adam": {}, "rmsprop": {"alpha": 0.9}, "sgd": {}}[name]
+    optimizer = {"adam": torch.optim.Adam, "rmsprop": torch.optim.RMSprop, "sgd": torch.optim.SGD}[name](
+        [theta], lr=0.05, **settings
+    )
     given = hyper | {"learning_rate": torch.tensor(0.05, dtype=torch.float64)}
     for _ in range(20):
         state = method.step(state, repeat(batch, 1), given, {}, problem)

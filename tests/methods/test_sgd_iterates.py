@@ -12,6 +12,7 @@ from bdl.methods.sgd_iterates import SgdIterates
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.problem import Problem
+from bdl.posteriors import Traced
 from bdl.rng import trial_keys
 from bdl.training.batches import minibatches
 from bdl.training.fitting import Snapshot, finished
@@ -227,6 +228,27 @@ def test_moments_are_those_of_the_recorded_windows(window, n_steps):
     np.testing.assert_allclose(posterior.mean().numpy(), samples.mean(0), rtol=1e-12)
     covariance = covariance + VARIANCE_FLOOR * np.eye(3)
     np.testing.assert_allclose(posterior.covariance().numpy(), covariance, rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize("window", [1, 3])
+def test_posterior_keeps_the_first_windows_and_where_they_start(window):
+    """Rows still to come are the mean, and the moments are those of a fit that keeps nothing."""
+    target = linear_gaussian()
+    settings = {"warmup_epochs": 2, "window": window, "separate_warmup": True}
+    method, hyper = SgdIterates(**settings, kept=4), hyper_of(target)
+    _, states = descent(method, target, hyper, 80, batch_size=len(target.data.y))
+    seen = iterates(states)
+    windows = seen[2 : 2 + 4 * window].reshape(4, window, -1).mean(1)
+    found = method.posterior(states[-1]).check()
+    assert isinstance(found, Traced)
+    np.testing.assert_allclose(found.start, seen[1], rtol=1e-12)
+    np.testing.assert_allclose(found.path, windows, rtol=1e-12)
+    early = method.posterior(states[2 + 2 * window])
+    np.testing.assert_allclose(early.path, [*windows[:2], windows[:2].mean(0), windows[:2].mean(0)], rtol=1e-12)
+    plain = SgdIterates(**settings)
+    _, others = descent(plain, target, hyper, 80, batch_size=len(target.data.y))
+    for one, other in zip(found[:2], plain.posterior(others[-1]), strict=True):
+        assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("window", [1, 5])

@@ -9,7 +9,7 @@ from scipy import stats
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.metrics.elbo import NegElbo, NegElboPrinted
+from bdl.metrics.elbo import NegElbo, NegElboPrinted, PriorKl
 from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.modules import Module
 from bdl.models.networks import Linear
@@ -71,6 +71,14 @@ def test_the_true_posterior_gives_the_evidence(bias_precision):
     covariance = UNIT**2 * design() * variances @ design().mT + torch.eye(N).double() / BETA
     evidence = stats.multivariate_normal(torch.full((N,), ORIGIN).numpy(), covariance.numpy()).logpdf(Y.numpy())
     assert scored(exact(problem), problem, 2) == {"": pytest.approx(-evidence / N, rel=1e-10)}
+
+
+def test_the_divergence_alone_is_that_of_independent_normals():
+    """KL(N(m, s^2) || N(0, 1 / alpha)) is (alpha (m^2 + s^2) - 1 - log(alpha s^2)) / 2 for each parameter."""
+    mean, variance = normal(5, D), normal(6, D).exp()
+    found = PriorKl()(fit(DiagonalGaussian(mean, variance), PROBLEM, hyper=HYPER, training=lambda: examples(X, Y)))
+    each = 0.5 * (ALPHA * (mean.square() + variance) - 1 - (ALPHA * variance).log())
+    assert found == pytest.approx(float(each.sum()) / N, rel=1e-12)
 
 
 def test_another_gaussian_gives_the_closed_form():

@@ -23,10 +23,14 @@ from bdl.posteriors import (
     Posterior,
     Scaled,
     StudentT,
+    Traced,
     Weighted,
 )
 
-GAUSSIANS = ("diagonal", "factor-analysis", "full", "full-precision", "kronecker", "linearised", "low-rank-precision")
+GAUSSIANS = (
+    *("diagonal", "factor-analysis", "full", "full-precision", "kronecker", "linearised", "low-rank-precision"),
+    "traced",
+)
 
 
 def build(family: str, seed: int = 0, dim: int = 6, rank: int = 3) -> Posterior:
@@ -61,6 +65,7 @@ def build(family: str, seed: int = 0, dim: int = 6, rank: int = 3) -> Posterior:
         "point": lambda: Point(loc),
         "scaled": lambda: Scaled(loc, positive, normal(2), 0.1 * normal(2).exp(), units.unsqueeze(0)),
         "student-t": lambda: StudentT(loc, positive, torch.tensor(30.0, dtype=torch.float64)),
+        "traced": lambda: Traced(loc, 0.5 * normal(dim, dim).tril(-1) + positive.diag(), normal(dim), normal(4, dim)),
         "weighted": lambda: Weighted(normal(7, dim), normal(7)),
     }
     return families[family]()

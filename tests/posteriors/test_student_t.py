@@ -38,6 +38,18 @@ def test_samples(degrees):
     assert (abs(t) > limit).mean() == pytest.approx(1e-3, abs=5 * (1e-3 / len(t)) ** 0.5)
 
 
+@pytest.mark.parametrize("degrees", [1.0, 3.0])
+def test_far_draws_are_finite_and_exact_in_single_precision(degrees):
+    """Normals of -5.6 to -6.6, one in a hundred million: U is their probability, and V = 1/2 has the cosine -1."""
+    first = torch.tensor([-5.6, -6.0, -6.6])
+    q = StudentT(torch.zeros(3), torch.ones(3), torch.tensor(degrees))
+    u = stats.norm.cdf(first.double().numpy())
+    expected = -((degrees * (u ** (-2 / degrees) - 1)) ** 0.5)
+    torch.testing.assert_close(
+        q.sample(torch.cat([first, torch.zeros(3)])).double(), torch.tensor(expected), rtol=1e-4, atol=0
+    )
+
+
 def test_many_degrees_of_freedom_are_a_gaussian():
     q = posterior(1e8)
     gaussian = DiagonalGaussian(q.loc, q.scale.square())
