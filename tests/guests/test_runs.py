@@ -1,5 +1,6 @@
 """Guests in a benchmark: the same splits, folds, seeds, scores and rows as any method."""
 
+import time
 from importlib.metadata import version
 
 import numpy as np
@@ -110,6 +111,14 @@ def test_the_search_is_that_of_any_method(rows, guest, store):
     theirs = rows(line("name: vifa", f"training: {{epochs: 1, batch_size: 5}}, {trained}"), stage="search")
     proposed = [[row.hyper["prior_precision"] for row in own] for own in (ours, theirs)]
     assert proposed[0] == proposed[1]
+
+
+def test_the_folds_of_a_search_share_its_seconds(rows, guest):
+    """They are made one after the other: their sum is what the whole took."""
+    before = time.perf_counter()
+    folds = rows(line(guest("Closure"), SEARCH.replace("HYPER", "noise_precision: 3e-4")), stage="search")
+    assert len({row.seconds for row in folds if row.split == 0}) == 1
+    assert 0 < sum(row.seconds for row in folds) < time.perf_counter() - before
 
 
 def test_a_fold_is_scored_on_the_rows_that_it_holds_out(rows, guest):
