@@ -85,7 +85,7 @@ class SearchGroup:
             found = self._scored(search, compile, report)
             seconds = stopwatch.now() - start
         details = details_of(cell, width(cell, "search"), compile)
-        share = seconds / details["width"]
+        share = seconds / max(len(found), details["width"])
         return [Outcome(_fold_row(cell, search.metric, score, share, details)) for score in found]
 
     def _scored(self, search: Search, compile: bool, report: Report) -> list[FoldScore]:

@@ -1,15 +1,16 @@
 """Microcanonical Langevin Monte Carlo of BlackJAX."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
 from annotated_types import Ge
 
 from bdl.errors import InputError
-from bdl.guests.jax_density import check_dense, density
+from bdl.guests.jax_density import Data, Density, Network, check_dense, density
 from bdl.methods.guest import Guest, Train
 from bdl.models.problem import Problem
 from bdl.posteriors import Empirical
@@ -40,31 +41,44 @@ class Mclmc(Guest):
             raise InputError(f"steps {self.steps} is no multiple of draws {self.draws}: make it one")
 
     def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> Empirical:
-        import blackjax
         import jax
 
         with jax.enable_x64(True):
             target = density(train, hyper, seed)
-            first, tuning, running = jax.random.split(jax.random.key(seed), 3)
-            state = blackjax.mcmc.mclmc.init(target.start, target.log_joint, first)
-            state, tuned, _ = blackjax.mclmc_find_L_and_step_size(
-                mclmc_kernel=blackjax.mcmc.mclmc.build_kernel(),
-                num_steps=self.steps,
-                state=state,
-                rng_key=tuning,
-                logdensity_fn=target.log_joint,
-            )
-            chain = blackjax.mclmc(
-                target.log_joint, L=tuned.L, step_size=tuned.step_size, inverse_mass_matrix=tuned.inverse_mass_matrix
-            )
+            run = _chain(self.steps, self.draws, target.network)
+            return Empirical(torch.from_numpy(np.array(run(target.data, jax.random.key(seed)))))
 
-            def step(state, key):  # type: ignore[no-untyped-def]
-                after, _ = chain.step(key, state)
-                return after, None
 
-            def stretch(state, key):  # type: ignore[no-untyped-def]
-                after, _ = jax.lax.scan(step, state, jax.random.split(key, self.steps // self.draws))
-                return after, after.position
+@lru_cache(maxsize=16)
+def _chain(steps: int, draws: int, network: Network) -> Callable[..., Any]:
+    """Return the program that tunes and samples, which is compiled once for data of the same shapes."""
+    import blackjax
+    import jax
 
-            _, positions = jax.lax.scan(stretch, state, jax.random.split(running, self.draws))
-            return Empirical(torch.from_numpy(np.array(positions)))
+    def run(data: Data, key: Any) -> Any:
+        target = Density(network, data)
+        first, tuning, running = jax.random.split(key, 3)
+        state = blackjax.mcmc.mclmc.init(data.start, target.log_joint, first)
+        state, tuned, _ = blackjax.mclmc_find_L_and_step_size(
+            mclmc_kernel=blackjax.mcmc.mclmc.build_kernel(),
+            num_steps=steps,
+            state=state,
+            rng_key=tuning,
+            logdensity_fn=target.log_joint,
+        )
+        chain = blackjax.mclmc(
+            target.log_joint, L=tuned.L, step_size=tuned.step_size, inverse_mass_matrix=tuned.inverse_mass_matrix
+        )
+
+        def step(state, key):  # type: ignore[no-untyped-def]
+            after, _ = chain.step(key, state)
+            return after, None
+
+        def stretch(state, key):  # type: ignore[no-untyped-def]
+            after, _ = jax.lax.scan(step, state, jax.random.split(key, steps // draws))
+            return after, after.position
+
+        _, positions = jax.lax.scan(stretch, state, jax.random.split(running, draws))
+        return positions
+
+    return jax.jit(run)

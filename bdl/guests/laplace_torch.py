@@ -47,7 +47,7 @@ class LaplaceTorch(Guest):
     steps: Annotated[int, Ge(1)] = 2000
 
     needs_model = True
-    needs: ClassVar = {"laplace": "laplace-torch==0.3"}
+    needs: ClassVar = {"laplace": "bdl-bench[laplace]"}
 
     @property
     def hyper(self) -> tuple[str, ...]:

@@ -1,14 +1,15 @@
 """Variational inference and NUTS of NumPyro."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
 from annotated_types import Ge, Gt
 
-from bdl.guests.jax_density import Density, check_dense, density
+from bdl.guests.jax_density import Data, Density, Network, check_dense, density
 from bdl.methods.guest import Guest, Train
 from bdl.models.problem import Problem
 from bdl.posteriors import Empirical, FactorAnalysis
@@ -48,22 +49,30 @@ class AutoLowRank(_OfNumPyro):
 
     def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> FactorAnalysis:
         import jax
-        from numpyro.infer import SVI, Trace_ELBO, init_to_value
-        from numpyro.infer.autoguide import AutoLowRankMultivariateNormal
-        from numpyro.optim import Adam
 
         with jax.enable_x64(True):
             target = density(train, hyper, seed)
-            guide = AutoLowRankMultivariateNormal(
-                _model(target),
-                rank=self.rank,
-                init_scale=self.initial_std,
-                init_loc_fn=init_to_value(values={"theta": target.start}),
-            )
-            fit = SVI(_model(target), guide, Adam(hyper["learning_rate"]), Trace_ELBO())
-            found = guide.get_posterior(fit.run(jax.random.key(seed), self.steps, progress_bar=False).params)
-            parts = (np.array(part) for part in (found.loc, found.cov_factor, found.cov_diag))
+            run = _low_rank(self.rank, self.steps, self.initial_std, target.network)
+            parts = [np.array(part) for part in run(target.data, hyper["learning_rate"], jax.random.key(seed))]
         return FactorAnalysis(*map(torch.from_numpy, parts))
+
+
+@lru_cache(maxsize=16)
+def _low_rank(rank: int, steps: int, initial_std: float, network: Network) -> Callable[..., Any]:
+    """Return the program that fits, which is compiled once for data of the same shapes."""
+    import jax
+    from numpyro.infer import SVI, Trace_ELBO, init_to_value
+    from numpyro.infer.autoguide import AutoLowRankMultivariateNormal
+    from numpyro.optim import Adam
+
+    def run(data: Data, rate: Any, key: Any) -> tuple[Any, ...]:
+        model, start = _model(Density(network, data)), init_to_value(values={"theta": data.start})
+        guide = AutoLowRankMultivariateNormal(model, rank=rank, init_scale=initial_std, init_loc_fn=start)
+        fit = SVI(model, guide, Adam(rate), Trace_ELBO()).run(key, steps, progress_bar=False)
+        found = guide.get_posterior(fit.params)
+        return found.loc, found.cov_factor, found.cov_diag
+
+    return jax.jit(run)
 
 
 @dataclass(frozen=True)
@@ -88,7 +97,7 @@ class Nuts(_OfNumPyro):
 
         with jax.enable_x64(True):
             target = density(train, hyper, seed)
-            start = init_to_value(values={"theta": target.start})
+            start = init_to_value(values={"theta": target.data.start})
             kernel = NUTS(_model(target), max_tree_depth=self.depth, init_strategy=start)
             chain = MCMC(kernel, num_warmup=self.warmup, num_samples=self.draws, progress_bar=False)
             chain.run(jax.random.key(seed))
@@ -100,7 +109,7 @@ def _model(target: Density):  # type: ignore[no-untyped-def]  # a model of NumPy
     from numpyro.distributions import Normal
 
     def model() -> None:
-        theta = numpyro.sample("theta", Normal(0.0, target.deviations).to_event(1))
+        theta = numpyro.sample("theta", Normal(0.0, target.data.deviations).to_event(1))
         numpyro.factor("data", target.log_likelihood(theta))
 
     return model

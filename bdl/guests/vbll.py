@@ -18,15 +18,19 @@ from bdl.posteriors.predictive import MeanVariance, Predictive, Probabilities
 
 @dataclass(frozen=True)
 class Vbll(Guest):
-    """`vbll` (Harrison et al. 2024) on the hidden layers of the model, full-batch Adam; it learns the noise.
+    """`vbll` (Harrison et al. 2024) on the hidden layers of the model, by Adam; it learns the noise.
 
     Parameters
     ----------
     steps
-        Updates, by all rows.
+        Updates.
+    batch_size
+        Rows of an update, drawn anew each time; null for all. An update costs in proportion to them, since the library
+        multiplies a covariance for each row.
     """
 
     steps: Annotated[int, Ge(1)] = 2000
+    batch_size: Annotated[int, Ge(1)] | None = None
 
     self_tuned = True
     needs_model = True
@@ -54,7 +58,8 @@ class Vbll(Guest):
 
         def cost() -> Tensor:
             decay = sum(weight.square().sum() for weight in features.parameters()) * hyper["weight_decay"] / 2
-            loss: Tensor = head(features(x)).train_loss_fn(y) + decay
+            rows = slice(None) if self.batch_size is None else torch.randint(len(x), (self.batch_size,))
+            loss: Tensor = head(features(x[rows])).train_loss_fn(y[rows]) + decay
             return loss
 
         descend([*features.parameters(), *head.parameters()], cost, self.steps, hyper["learning_rate"])

@@ -17,6 +17,9 @@ from bdl.store.rows import Stage
 _NUMBERS = {"cpu": 400_000, "cuda": 50_000_000}
 """Numbers of an update of a slot batch, if there are enough splits: parameters, normals or activations."""
 
+_MANY = 32
+"""Fits of a search from which a split is a slot batch of its own: launches of kernels weigh little by then."""
+
 
 def slot_batch(cell: Cell, stage: Stage, split: int) -> range:
     """Return the splits that have places beside a split, itself among them.
@@ -36,12 +39,13 @@ def slot_rows(cell: Cell, stage: Stage, split: int) -> dict[int, int]:
 
 
 def side_by_side(cell: Cell, stage: Stage) -> int:
-    """Count the splits of a batch; one where the settings of a search go together, which fill the cache of a CPU."""
+    """Count the splits of a batch; one where many settings of a search go together, which fill the cache of a CPU."""
     splits, training, search = splits_of(cell), cell.settings.training, cell.settings.search
     if training is None:
         return 1 if search or cell.settings.limited else splits
     at_once = fits_of_split(cell, stage)
-    if stage == "search" and search and cell.device == "cpu" and at_once == search.trials * search.folds:
+    together = stage == "search" and search and cell.device == "cpu" and at_once == search.trials * search.folds
+    if together and at_once >= _MANY:
         return 1
     widest = max(least(cell), _NUMBERS[cell.device] // (at_once * _numbers(cell)))
     slot_batches = -(-splits // widest)

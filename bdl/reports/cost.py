@@ -1,9 +1,9 @@
-"""What closeness to the truth costs: the distance of each entry against the time of its fit."""
+"""What scores cost: the distance to the truth, or the score of predictions, of each entry against its time."""
 
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from bdl.metrics import info
 from bdl.reports import drawing
@@ -22,24 +22,26 @@ SECONDS = 60.0
 
 
 class Price(NamedTuple):
-    """Distance and duration of an entry on one dataset at one point of a sweep, means over its successful trials."""
+    """Score and duration of an entry on one dataset at one point of a sweep, means over its successful trials."""
 
     entry: str
-    distance: float
-    distance_se: float
+    score: float
+    score_se: float
     """Zero where it is not known."""
     seconds: float
     seconds_se: float
 
 
 def cost_drawings(benchmark: "Benchmark", cells: Sequence[Cell]) -> drawing.Drawings:
-    """Draw distance against duration: a panel a dataset (and point of a sweep), a mark an entry, a figure a distance.
+    """Draw scores against durations: a panel a dataset (and point of a sweep), a mark an entry, a figure a score.
 
-    Nothing without a distance or a duration.
+    Scores are the distances, and of a benchmark with a baseline the first of predictions. Nothing without a duration.
     """
     times = [name for name in benchmark.metrics if info(name).kind == "time"]
-    distances = [name for name in benchmark.metrics if times and info(name).kind == "distance"]
-    found = {name: prices(cells, name, times[0]) for name in distances}
+    wanted = [name for name in benchmark.metrics if info(name).kind == "distance"]
+    if benchmark.baseline:
+        wanted += [name for name in benchmark.metrics if info(name).kind == "predictive"][:1]
+    found = {name: prices(cells, name, times[0]) for name in wanted if times}
     return {f"{name}-cost": partial(cost_figure, benchmark, name, own) for name, own in found.items() if own}
 
 
@@ -58,41 +60,48 @@ def prices(cells: Sequence[Cell], metric: str, time: str) -> dict[str, list[Pric
 
 
 def cost_figure(benchmark: "Benchmark", metric: str, found: Mapping[str, Sequence[Price]]) -> "Figure":
-    """Draw both on logarithmic axes; bars are one standard error of the logarithm (that of the mean over the mean).
+    """Draw durations on a logarithmic axis, and distances, too; on it bars are one standard error of the logarithm.
 
-    Distances far below all others, or of zero, stand at the lower edge.
+    That is the standard error of the mean over the mean. What is far from all others stands at the edge, a distance of
+    zero at the lower one.
     """
     figure, panels = drawing.grid(len(found), (3.4, 3.1), columns=2 if len(found) == 4 else min(len(found), 3))
     styles = drawing.styles(benchmark.entries)
     for panel, (name, own) in zip(panels, found.items(), strict=True):
         drawing.dress(panel, name)
-        _fill(panel, own, styles)
-        panel.set_xlabel("time of a fit (seconds)")
+        _fill(panel, own, styles, metric)
+        panel.set_xlabel("time (seconds)")
     drawing.label_left(panels, measure(metric))
-    drawing.title(figure, benchmark.title, heading(metric), "against the seconds of a fit, mean ± SE")
+    searched = any(entry and entry.search for entry in benchmark.entries.values())
+    what = f"against the seconds of a fit{', its search included' if searched else ''}; mean ± SE"
+    drawing.title(figure, benchmark.title, heading(metric), what)
     drawing.legend(figure, order=styles)
     return figure
 
 
-def _fill(panel: "Axes", own: Sequence[Price], styles: drawing.Styles) -> None:
-    across = [end for price in own for end in _ends(price.seconds, price.seconds_se)]
-    along = [end for price in own if price.distance > 0 for end in _ends(price.distance, price.distance_se)]
+def _fill(panel: "Axes", own: Sequence[Price], styles: drawing.Styles, metric: str) -> None:
+    log = info(metric).kind == "distance"
+    across = [end for price in own for end in _ends(price.seconds, price.seconds_se, log=True)]
+    along = [end for price in own if price.score > 0 or not log for end in _ends(price.score, price.score_se, log)]
     times = {price.entry: [price.seconds] for price in own}
-    distances = {price.entry: [price.distance] for price in own}
+    scores = {price.entry: [price.score] for price in own}
     drawing.fit(panel, "x", times, across, factor=drawing.FAR, scale="log")
-    beyond = drawing.fit(panel, "y", distances, along, factor=drawing.FAR, scale="log")
+    scale: Literal["log", "linear"] = "log" if log else "linear"
+    beyond = drawing.fit(panel, "y", scores, along, factor=drawing.far(metric), scale=scale)
     for price in own:
-        x, y = price.seconds, price.distance
+        x, y = price.seconds, price.score
         look: dict[str, Any] = {**drawing.BARS, **styles[price.entry], "linestyle": "none", "label": price.entry}
         if price.entry in beyond:
             edge = 0.02 if y < panel.get_ylim()[0] else 0.98
             panel.errorbar([x], [edge], transform=panel.get_xaxis_transform(), **look)
         else:
-            (left, right), (lower, upper) = _ends(x, price.seconds_se), _ends(y, price.distance_se)
+            (left, right), (lower, upper) = _ends(x, price.seconds_se, log=True), _ends(y, price.score_se, log)
             panel.errorbar([x], [y], [[y - lower], [upper - y]], [[x - left], [right - x]], **look)
 
 
-def _ends(value: float, error: float) -> tuple[float, float]:
-    """Return both ends of a bar of one standard error of the logarithm."""
+def _ends(value: float, error: float, log: bool) -> tuple[float, float]:
+    """Return both ends of a bar of one standard error, of the logarithm or of the value."""
+    if not log:
+        return value - error, value + error
     factor = math.exp(error / value)
     return value / factor, value * factor

@@ -104,9 +104,10 @@ KINDS = (
     Kind("truths", "truths", lambda shown: truth_rank_drawings(shown.benchmark, shown.truths),
          "Calibration by simulation", "sbc-<dataset>", "`metrics` has `truth_rank`",
          "histograms of the ranks of the truth, with the [envelope](references.md#without-a-truth) of uniform ones"),
-    Kind("costs", "cells", lambda shown: cost_drawings(shown.benchmark, shown.cells), "What closeness costs",
-         "<metric>-cost", "`metrics` has a distance and `runtime`", "the distance against the seconds of a fit, both "
-         "logarithmic; a distance of zero, or far below the others, stands at the lower edge"),
+    Kind("costs", "cells", lambda shown: cost_drawings(shown.benchmark, shown.cells), "What scores cost",
+         "<metric>-cost", "`metrics` has `runtime`, and a distance, or the benchmark a `baseline`",
+         "the distance, or the first predictive score, against the seconds of a fit with its search; what is far from "
+         "all others stands at the edge"),
     Kind("selective", "cells", lambda shown: selective_drawings(shown.benchmark, shown.cells), "The most certain rows",
          "selective-<score>", "`metrics` has a score with several shares `kept`",
          "the score along the share of the rows that is kept, in the order of entropy and of disagreement"),

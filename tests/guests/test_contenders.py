@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+import bdl.guests.blackjax
+import bdl.guests.numpyro
 from bdl.errors import InputError
 from bdl.guests.bayesian_ridge import BayesianRidge
 from bdl.guests.blackjax import Mclmc
 from bdl.guests.gaussian_process import GaussianProcess
-from bdl.guests.jax_density import density
+from bdl.guests.jax_density import Network, density
 from bdl.guests.laplace_torch import LaplaceTorch
 from bdl.guests.ngboost import NgBoost
 from bdl.guests.numpyro import AutoLowRank, Nuts
@@ -49,6 +51,7 @@ SMALL = [
     LaplaceTorch("diag", prediction="samples", steps=300),
     LaplaceTorch("full", tuning="marglik", steps=300),
     Vbll(steps=1500),
+    Vbll(steps=1500, batch_size=20),
     Sghmc(draws=20, thinning=20, warmup=200, descent=500),
     DiagonalVi(steps=500),
     pytest.param(AutoLowRank(rank=3, steps=500), marks=pytest.mark.slow),
@@ -219,6 +222,25 @@ def test_densities_of_jax_are_those_of_torch(model, likelihood, outputs, y):
     train = Train(X.numpy(), y.numpy(), problem)
     difference = train.log_joint(theta, HYPER) - train.log_joint(0 * theta, HYPER)
     assert joint - other == pytest.approx(float(difference), rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("guest", "program"),
+    [
+        (AutoLowRank(rank=2, steps=20), lambda network: bdl.guests.numpyro._low_rank(2, 20, 0.05, network)),
+        (Mclmc(steps=100, draws=10), lambda network: bdl.guests.blackjax._chain(100, 10, network)),
+    ],
+    ids=str,
+)
+def test_a_program_of_jax_is_compiled_once_for_all_fits_of_the_same_shapes(guest, program):
+    """Targets, hyper-parameters and the start are given to it."""
+    first, again, other = (
+        fitted(guest, NETWORK, y, prior_precision=prior, noise_precision=noise)
+        for y, prior, noise in ((CURVE, 1.0, 10.0), (CURVE, 1.0, 10.0), (LINE, 2.0, 20.0))
+    )
+    assert torch.equal(first.mean(), again.mean())
+    assert not torch.allclose(first.mean(), other.mean(), atol=1e-3)
+    assert program(Network(((3, 8), (8, 1)), "tanh", True, Gaussian))._cache_size() == 1
 
 
 @pytest.mark.parametrize(

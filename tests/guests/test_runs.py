@@ -1,5 +1,6 @@
 """Guests in a benchmark: the same splits, folds, seeds, scores and rows as any method."""
 
+import time
 from importlib.metadata import version
 
 import numpy as np
@@ -11,6 +12,7 @@ from bdl.data import load
 from bdl.execution import limits, queue
 from bdl.execution.cluster import worker_pool_for
 from bdl.execution.executors import Alone, Processes, worker_pool
+from bdl.execution.groups import SearchGroup
 from bdl.posteriors.predictive import MeanVariance
 from bdl.reports import compare
 from bdl.store import artefacts
@@ -110,6 +112,21 @@ def test_the_search_is_that_of_any_method(rows, guest, store):
     theirs = rows(line("name: vifa", f"training: {{epochs: 1, batch_size: 5}}, {trained}"), stage="search")
     proposed = [[row.hyper["prior_precision"] for row in own] for own in (ours, theirs)]
     assert proposed[0] == proposed[1]
+
+
+def test_the_folds_of_a_search_share_its_seconds(rows, guest, monkeypatch):
+    """They are made one after the other: their sum is what the whole took."""
+    scored, spent = SearchGroup._scored, []
+
+    def timed(*arguments):
+        before = time.perf_counter()
+        found = scored(*arguments)
+        spent.append(time.perf_counter() - before)
+        return found
+
+    monkeypatch.setattr(SearchGroup, "_scored", timed)
+    folds = rows(line(guest("Closure"), SEARCH.replace("HYPER", "noise_precision: 3e-4")), stage="search")
+    assert sum(row.seconds for row in folds) == pytest.approx(sum(spent), rel=0.1)
 
 
 def test_a_fold_is_scored_on_the_rows_that_it_holds_out(rows, guest):

@@ -32,9 +32,26 @@ def test_a_figure_for_each_distance_and_none_of_other_metrics(drawn):
     assert list(cost_drawings(*drawn)) == ["sym_kl-cost"]
 
 
+def test_with_a_baseline_the_first_score_of_predictions_is_drawn(make_benchmark, make_trials):
+    """Means of -1 and 2 nats with standard errors of 0.5, on a linear axis, as scores may be negative."""
+    rows = [
+        make_trials("energy", entry, [nmll - 0.5, nmll + 0.5], rmse=[1.0, 1.0], runtime=[1.0, 1.0])
+        for entry, nmll in (("vifa-lr", 2.0), ("vifa-nn", -1.0))
+    ]
+    benchmark = make_benchmark(baseline="vifa-lr", papers=[])
+    found = cost_drawings(benchmark, compare(benchmark, pd.concat(rows)))
+    assert list(found) == ["nmll-cost"]
+    (panel,) = found["nmll-cost"]().axes
+    assert (panel.get_xscale(), panel.get_yscale()) == ("log", "linear")
+    marks = [container.lines[0].get_xydata()[0] for container in panel.containers]
+    np.testing.assert_allclose(marks, [[60, 2], [60, -1]], rtol=1e-12)
+    _, along = (bar.get_segments()[0] for bar in panel.containers[1].lines[2])
+    np.testing.assert_allclose(along[:, 1], [-1.5, -0.5], rtol=1e-12)
+
+
 def test_there_is_nothing_to_draw_without_a_distance_or_a_duration(make_benchmark, make_trials):
     rows = make_trials("energy", "vifa-nn", [1.0, 2.0], sym_kl=[1.0, 2.0])
-    for metrics in (["sym_kl", "nmll"], ["nmll", "runtime"]):
+    for metrics in (["sym_kl", "nmll"],):
         benchmark = make_benchmark(metrics=metrics, papers=[])
         assert cost_drawings(benchmark, compare(benchmark, rows)) == {}
     benchmark = make_benchmark(metrics=["sym_kl", "runtime"], papers=[])

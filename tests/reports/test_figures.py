@@ -82,7 +82,7 @@ def test_the_page_knows_figures_by_their_names():
         "-nmll": "Scores",
         "-nmll-paired": "Paired differences",
         "-nmll-curve-epochs": "Curves",
-        "-sym_kl-cost": "What closeness costs",
+        "-sym_kl-cost": "What scores cost",
         "-selective-accuracy": "The most certain rows",
         "-posterior-energy-vifa": "Posteriors beside the truth",
         "-posteriors-energy": "Posteriors beside the truth",
