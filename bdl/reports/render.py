@@ -80,8 +80,16 @@ def to_csv(cells: Sequence[Cell]) -> str:
 
 
 def to_json(cells: Sequence[Cell]) -> str:
-    """Write a list of objects, one a cell with the names of its fields; an absent value is null."""
-    return json.dumps([asdict(cell) for cell in cells], indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    """Write a list of objects, one a cell with the names of its fields; an absent value is null.
+
+    Numbers have ten digits: processors differ in the last of those that a float has, and a table is the same on all.
+    """
+    table = [{name: _ten_digits(value) for name, value in asdict(cell).items()} for cell in cells]
+    return json.dumps(table, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def _ten_digits(value: object) -> object:
+    return float(f"{value:.10g}") if isinstance(value, float) else value
 
 
 def with_sections(shown: RenderableType, own: Sequence[Section], format: str) -> RenderableType:

@@ -23,7 +23,7 @@ def mean_se(values: Values) -> float:
     float
         sd / sqrt(n), the standard deviation with n - 1 degrees of freedom.
     """
-    return float(values.std(ddof=1) / math.sqrt(values.size))
+    return float((values - values[0]).std(ddof=1) / math.sqrt(values.size))  # exactly 0 if all are equal
 
 
 def median_se(values: Values) -> float:
@@ -52,7 +52,7 @@ def median_se(values: Values) -> float:
 
     for i < j, and P(rank m is among x_1 ... x_i) = I_{i/n}(m, n - m + 1).
     """
-    ordered = np.sort(values)
+    ordered = np.sort(values) - values.min()  # exactly 0 if all are equal
     n = ordered.size
     m = (n + 1) // 2
     same = np.diff(betainc(m, n - m + 1, np.arange(n + 1) / n))  # P(both are x_i); for odd n they are one
