@@ -49,7 +49,7 @@ FAMILIES = {
     "MCMC, sampling": "sgld sghmc csgmcmc importance-sampling Sghmc Mclmc Nuts",
     "moment matching": "moment-matching pbp",
     "exact, truth": "conjugate teacher GaussianProcess BayesianRidge",
-    "point estimate": "adam sgd",
+    "point estimate": "adam rmsprop sgd",
 }
 """Family to its methods: names of the registry, classes of guests, and what other papers print."""
 

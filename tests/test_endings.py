@@ -288,7 +288,7 @@ def test_version_and_help(invoke):
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        ("run uci", ["uci-contenders", "uci-gap", "uci-linear-posterior", "uci-regression"]),
+        ("run uci", ["uci-contenders", "uci-gap", "uci-linear-posterior", "uci-linear-selection", "uci-regression"]),
         ("table slang-t", ["slang-toy"]),
         ("describe mc-d", ["mc-dropout"]),
         ("run uci-regression --method vifa", ["vifa-lr", "vifa-nn"]),
