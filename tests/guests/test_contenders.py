@@ -230,7 +230,7 @@ def test_densities_of_jax_are_those_of_torch(model, likelihood, outputs, y):
         (AutoLowRank(rank=2, steps=20), lambda network: bdl.guests.numpyro._low_rank(2, 20, 0.05, network)),
         (Mclmc(steps=100, draws=10), lambda network: bdl.guests.blackjax._chain(100, 10, network)),
     ],
-    ids=str,
+    ids=["numpyro", "blackjax"],
 )
 def test_a_program_of_jax_is_compiled_once_for_all_fits_of_the_same_shapes(guest, program):
     """Targets, hyper-parameters and the start are given to it."""
