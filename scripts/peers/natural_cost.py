@@ -1,6 +1,7 @@
 """What an update of a natural gradient costs the engine, a plain loop and JAX, and what shared inputs are worth."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from time import perf_counter
@@ -15,6 +16,7 @@ from bdl.methods.base import MinibatchMethod
 from bdl.models.gradients import example_gradients
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.models.products import DenseGradients, ExampleGradients, OuterGradients
+from bdl.training.programs import programs
 from peers import natural_agreement
 from peers.agreement import difference
 from peers.comparison import Contender, Cost, compare
@@ -105,9 +107,13 @@ def matrix(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper) -> Examp
 WAYS = {SHARED: example_gradients, OUTER: outer, MATRIX: matrix}
 
 
-def by(way: str) -> AbstractContextManager[object]:
-    """Let SLANG find gradients in this way."""
-    return patch.object(slang, "example_gradients", WAYS[way])
+@contextmanager
+def by(way: str) -> Iterator[None]:
+    """Let SLANG find gradients in this way; programs that were recorded in another are forgotten."""
+    programs.cache_clear()
+    with patch.object(slang, "example_gradients", WAYS[way]):
+        yield
+    programs.cache_clear()
 
 
 def sharing(work: Regressions, repeats: int, *, compile: bool) -> dict[str, SharingCost]:

@@ -140,7 +140,7 @@ def replay(method, problem: Problem, data: Dataset, trials: Trials, schedule: Sc
     path = []
     for rows in [rows[0, 0] for _, updates in stream for rows in updates]:
         theta = theta.detach().requires_grad_()
-        batch = view.batch(pool.x, pool.y, rows)
+        batch = view.batch(pool.x[rows], pool.y[rows])
         log_joint = problem.log_likelihood(theta, batch, hyper) + problem.log_prior(theta, hyper)
         (gradient,) = torch.autograd.grad(-log_joint / batch.n, theta)
         theta = theta - hyper["learning_rate"] * gradient

@@ -170,7 +170,7 @@ def test_ways_to_find_gradients_are_the_same_gradients():
     """The oracle is autograd, one example at a time, those of the first sample first."""
     work = regressions("australian", "slang-1")
     view, hyper = torch.utils._pytree.tree_map(lambda leaf: leaf[0], (work.trials.view, dict(work.trials.hyper)))
-    batch = view.batch(work.pool.x, work.pool.y, torch.arange(M))
+    batch = view.batch(work.pool.x[:M], work.pool.y[:M])
     theta = torch.randn(3, DIM, generator=torch.Generator().manual_seed(0), dtype=torch.float64).requires_grad_()
     values = torch.cat([work.problem.log_likelihoods(own, batch, hyper) for own in theta])
     expected = torch.stack([torch.autograd.grad(value, theta, retain_graph=True)[0].sum(0) for value in values])
