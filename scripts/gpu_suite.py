@@ -105,7 +105,8 @@ class Suite:
         data = Dataset("energy", rng.standard_normal((rows, 8)), rng.standard_normal(rows))
         problem = Problem(Mlp((50,)), Gaussian(), 8)
         hyper = {"learning_rate": 0.01, "prior_precision": 1.0, "noise_precision": 1.0}
-        seconds = self._update(data, problem, "vifa", {}, 10, hyper, count, epochs=10)["seconds"]
+        updates = self._durations(data, problem, "vifa", {}, 10, hyper, count, epochs=10, every=self._dozen)
+        seconds = self._update(updates)["seconds"]
         return {"model_minibatches_a_second": count * 4 / seconds}
 
     def regression(self, rows: int, inputs: int) -> Measured:
@@ -115,7 +116,9 @@ class Suite:
         data = Dataset("regression", rng.standard_normal((rows, inputs)), rng.standard_normal(rows))
         hyper = {"learning_rate": 0.01, "prior_precision": 1.0, "noise_precision": 1.0}
         problem, settings = Problem(Mlp((50,)), Gaussian(), inputs), {"gradients_per_update": 4, "max_grad_norm": 10.0}
-        found = self._update(data, problem, "vifa", settings, 10, hyper, count, epochs=8)
+        found = self._update(
+            self._durations(data, problem, "vifa", settings, 10, hyper, count, epochs=8, every=self._dozen)
+        )
         return found | {"minutes": found["seconds"] * (120 * (rows // 10) // 4) / 60}
 
     def digits(self, method: str, settings: Mapping[str, object]) -> Measured:
@@ -123,12 +126,13 @@ class Suite:
         rows, units = (600, 8) if self.tiny else (10_000, 400)
         problem = Problem(Mlp((units, units)), Categorical(), 784, 10, GaussianPrior(1e-6))
         hyper = {"learning_rate": 0.001, "prior_precision": 54.6}
-        return self._update(_images(rows, (1, 28, 28), 10), problem, method, {"samples": 4, **settings}, 200, hyper)
+        data, settings = _images(rows, (1, 28, 28), 10), {"samples": 4, **settings}
+        return self._update(self._durations(data, problem, method, settings, 200, hyper, every=self._dozen))
 
     def photographs(self, method: str, settings: Mapping[str, object]) -> Measured:
         """Time minibatches of ResNet-18, and multiply by those of an epoch."""
         data, problem, hyper = self._resnet(4 if self.tiny else 37)
-        found = self._update(data, problem, method, settings, 16, hyper)
+        found = self._update(self._durations(data, problem, method, settings, 16, hyper, every=self._dozen))
         return found | {"epoch_seconds": 115 * found["seconds"]}
 
     def pass_of_networks(self) -> Measured:
@@ -158,26 +162,16 @@ class Suite:
         found = {f"{name}_seconds": statistics.median(turn[name] for turn in turns) / 12 for name in runs}
         return found | {"ratio": statistics.median(turn["vifa-two-stage"] / turn["adam"] for turn in turns)}
 
-    def _update(
-        self,
-        data: Dataset,
-        problem: Problem,
-        method: str,
-        settings: Mapping[str, object],
-        size: int,
-        hyper: Mapping[str, float],
-        count: int = 1,
-        epochs: int = 1,
-    ) -> Measured:
-        """Train for some epochs; the median duration of an update over dozens, after the first, and the most memory."""
+    @property
+    def _dozen(self) -> int:
+        """Updates that are timed together, so that what happens at every twelfth has its share."""
+        return 1 if self.tiny else 12
+
+    def _update(self, durations: Iterator[float]) -> Measured:
+        """Take the median duration of an update over dozens, after the first, and the most memory meanwhile."""
         if self.device == "cuda":
             torch.cuda.reset_peak_memory_stats()
-        # evaluated after each dozen, so that what happens at every twelfth update has its share
-        dozen = 1 if self.tiny else 12
-        seconds = [
-            duration / dozen
-            for duration in self._durations(data, problem, method, settings, size, hyper, count, epochs, dozen)
-        ]
+        seconds = [duration / self._dozen for duration in durations]
         memory = {"gigabytes": torch.cuda.max_memory_allocated() / 1e9} if self.device == "cuda" else {}
         return {"seconds": statistics.median(seconds[1:] or seconds), **memory}
 

@@ -15,7 +15,7 @@ from bdl.methods.base import MinibatchMethod, Shapes
 from bdl.methods.counters import StepCounters
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.rng import random_bits, random_normals
-from bdl.training.traced import Traced, compiled, settled
+from bdl.training.traced import Repeated, compiled, settled
 from bdl.training.trials import View
 
 log = logging.getLogger(__name__)
@@ -99,10 +99,10 @@ class Programs:
             self._made[names] = self._repeated(one, compile)
         return self._made[names]
 
-    def _repeated(self, one: Callable[..., Any], compile: bool) -> Traced:
+    def _repeated(self, one: Callable[..., Any], compile: bool) -> Repeated:
         """Map a function of one trial over trials; what it returns is settled."""
         mapped = torch.func.vmap(one)
-        return Traced(lambda *args: settled(mapped(*args)), compile)
+        return Repeated(lambda *args: settled(mapped(*args)), compile)
 
     def _batches(self, extra: Halves, x: Tensor, y: Tensor, view: View) -> Batch:
         """Standardise L minibatches, and change their inputs at random; without the axis L where that is 1."""

@@ -44,7 +44,7 @@ def at_once() -> Iterator[None]:
         AFTER = before
 
 
-class Traced:
+class Repeated:
     """A function that is called by its trace from the 200th call of a kind on, or compiled from the first.
 
     Calls are of a kind if their arguments have the same structure, shapes, strides, types and devices. A function that

@@ -95,7 +95,7 @@ def test_occasions_of_the_methods(method, expected):
 def test_frequent_occasions_have_a_compiled_program_of_their_own(monkeypatch):
     """Of the others only what they share with most updates is compiled."""
     made_compiled: list[bool] = []
-    monkeypatch.setattr(making, "Traced", lambda function, compile: made_compiled.append(compile) or function)
+    monkeypatch.setattr(making, "Repeated", lambda function, compile: made_compiled.append(compile) or function)
     program = toy_program(method=Logging())
     made = Programs(Logging(), program.problem, None, 0, compile=True)
     frequent, rare = ("step", "often"), ("step", "often", "epoch")

@@ -10,7 +10,7 @@ from bdl.methods import METHODS
 from bdl.training import engine, traced
 from bdl.training.programs import compiler_found, programs
 from bdl.training.schedule import Schedule
-from bdl.training.traced import Traced
+from bdl.training.traced import Repeated
 
 from .toy import fitted, toy_program, toy_trials
 
@@ -29,7 +29,7 @@ class Counted:
 def test_from_a_number_of_calls_on_the_trace_runs_and_gives_the_same(monkeypatch):
     monkeypatch.setattr(traced, "AFTER", 3)
     gradient = Counted(torch.func.vmap(torch.func.grad(lambda x: (x.sin() * x.sin().exp()).sum())))
-    repeated, x = Traced(gradient), torch.arange(6.0).reshape(2, 3)
+    repeated, x = Repeated(gradient), torch.arange(6.0).reshape(2, 3)
     for call in range(10):
         assert torch.equal(repeated(x + call), gradient.function(x + call))
         assert gradient.calls == min(call + 1, 3)
@@ -38,7 +38,7 @@ def test_from_a_number_of_calls_on_the_trace_runs_and_gives_the_same(monkeypatch
 def test_other_shapes_strides_types_and_structures_are_kinds_of_their_own(monkeypatch):
     monkeypatch.setattr(traced, "AFTER", 1)
     double = Counted(lambda tree: {"twice": [2 * leaf for leaf in tree_leaves(tree)]})
-    repeated, x = Traced(double), torch.arange(4.0).reshape(2, 2)
+    repeated, x = Repeated(double), torch.arange(4.0).reshape(2, 2)
     for count, tree in enumerate(({"a": x}, {"b": x}, [x], x.T, x.double(), x[:1], {"a": x, "b": x}), 1):
         for _ in range(2):
             found = repeated(tree)
@@ -49,7 +49,7 @@ def test_other_shapes_strides_types_and_structures_are_kinds_of_their_own(monkey
 
 def test_a_function_whose_operations_depend_on_numbers_is_called_as_it_is(monkeypatch):
     monkeypatch.setattr(traced, "AFTER", 1)
-    fickle = Traced(lambda x: x if x.sum() > 0 else -x)
+    fickle = Repeated(lambda x: x if x.sum() > 0 else -x)
     for value in (1.0, -2.0, 3.0):
         assert fickle(torch.tensor([value])).item() == abs(value)
 
@@ -60,7 +60,7 @@ def test_a_failing_compiler_is_told_once_and_the_trace_runs(monkeypatch, caplog)
 
     monkeypatch.setattr(torch._inductor, "compile", broken)
     function = Counted(lambda x: x + 1)
-    repeated = Traced(function, compile=True)
+    repeated = Repeated(function, compile=True)
     with caplog.at_level(logging.WARNING):
         assert [repeated(torch.ones(n)).sum().item() for n in (1, 1, 2, 2)] == [2, 2, 4, 4]
     assert function.calls == 3  # the second kind of call waits for its 200th
@@ -88,6 +88,6 @@ def test_a_compiled_trace_computes_the_same_within_rounding():
     if not compiler_found():
         pytest.skip("needs a C++ compiler")
     gradient = torch.func.vmap(torch.func.grad(lambda x: (x.sin() * x.exp()).sum()))
-    fast, x = Traced(gradient, compile=True), torch.linspace(-3, 3, 90).reshape(2, 45)
+    fast, x = Repeated(gradient, compile=True), torch.linspace(-3, 3, 90).reshape(2, 45)
     for call in range(3):
         torch.testing.assert_close(fast(x + call), gradient(x + call), rtol=1e-5, atol=1e-6)
