@@ -99,8 +99,11 @@ class Repeated:
         return call
 
     def _compiled(self, graph: GraphModule, leaves: list[Tensor]) -> Callable[..., Any]:
+        from torch._dynamo.callback import CallbackTrigger, callback_handler  # imports the compiler
+
         try:
-            with torch.no_grad():
+            # Whoever listens to the compiler, as clocks of fits do, hears of this, too.
+            with torch.no_grad(), callback_handler.install_callbacks(CallbackTrigger.DYNAMO, "traced"):
                 fast: Callable[..., Any] = torch._inductor.compile(graph, [*leaves], options=_options())
                 fast(*leaves)  # some faults show up in the first call
         except Exception as error:  # a compiler's, of whatever kind

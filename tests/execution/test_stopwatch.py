@@ -20,12 +20,13 @@ def slow_compiler(monkeypatch):
     compiled, found = torch.compile, COMPILED
     found.clear()
 
-    def backend(graph, inputs):
+    def backend(graph, inputs, **_):
         found.append(graph)
         time.sleep(DELAY)
         return graph.forward
 
     monkeypatch.setattr(torch, "compile", lambda function, **_: compiled(function, backend=backend))
+    monkeypatch.setattr(torch._inductor, "compile", backend)
     torch._dynamo.reset()
     return found
 
