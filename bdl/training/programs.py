@@ -26,9 +26,9 @@ Augment = Callable[[Tensor, Tensor], Tensor]
 Occasion = tuple[str, ...]
 """Names of the functions that make one update, the first of which descends."""
 
-# Measured on two cores (scripts/bench_training.py): an update by its trace costs about 1 ms of launches and 25 ns a
-# parameter of each model-minibatch, a compiled one a fifth of that; compiling a program takes 10 s.
-_LAUNCH, _PARAMETER, _COMPILED = 1e-3, 25e-9, 1 / 5
+# Measured on one core (scripts/bench_single.py and bench_training.py): an update by its trace takes about 0.45 ms and
+# 25 ns a parameter of each model-minibatch, a compiled one a third of that; compiling a program takes 10 s.
+_LAUNCH, _PARAMETER, _COMPILED = 0.45e-3, 25e-9, 1 / 3
 COMPILATION = 10.0
 """Seconds that a program takes to compile."""
 

@@ -2,10 +2,12 @@
 
 Of a small model's update, `vmap` and `grad` take most of the time: they find out anew which operations it is made of. A
 trace keeps the list, less what is computed twice, and makes the same operations on the same shapes and strides, which
-give the same bits. The compiler fuses them: other bits, within rounding.
+give the same bits. PyTorch's interpreter of recorded operations makes them without Python. The compiler fuses them:
+other bits, within rounding.
 """
 
 import logging
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +22,7 @@ from torch.utils._pytree import tree_map
 
 log = logging.getLogger(__name__)
 
-AFTER = 200
+AFTER = 100
 """Calls of a kind before it is traced: about as many as a trace takes to be repaid."""
 
 _KINDS = 64
@@ -45,7 +47,7 @@ def at_once() -> Iterator[None]:
 
 
 class Repeated:
-    """A function that is called by its trace from the 200th call of a kind on, or compiled from the first.
+    """A function that is called by its trace from the 100th call of a kind on, or compiled from the first.
 
     Calls are of a kind if their arguments have the same structure, shapes, strides, types and devices. A function that
     cannot be traced, because numbers decide which operations it makes, is called as it is.
@@ -89,7 +91,7 @@ class Repeated:
         except Exception as error:  # of whatever kind, and the function itself works
             log.info("not traced: %s", _line(error))
             return None
-        run: Callable[..., Any] = self._compiled(graph, leaves) if self._compile else graph.forward
+        run = self._compiled(graph, leaves) if self._compile else _interpreted(graph, leaves)
         made = _rebuilt(returned[0], repeat(None))  # less its tensors
 
         def call(leaves: Sequence[Tensor]) -> Any:
@@ -109,7 +111,7 @@ class Repeated:
         except Exception as error:  # a compiler's, of whatever kind
             _complain(error)
             self._compile = False
-            return graph.forward
+            return _interpreted(graph, leaves)
         return fast
 
 
@@ -153,6 +155,23 @@ def _recorded(flat: Callable[..., list[Tensor]], leaves: Sequence[Tensor]) -> Gr
         node.meta.pop("val", None)  # tensors of this call
     graph.recompile()
     return graph
+
+
+def _interpreted(graph: GraphModule, leaves: Sequence[Tensor]) -> Callable[..., Any]:
+    """Return what makes the operations of a graph without Python, which takes longer for small tensors than they do.
+
+    TorchScript is deprecated, and still the only interpreter of PyTorch's that makes operations one after the other as
+    they are. Where it is gone, Python makes them.
+    """
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            # strict: only a list of outputs whose length may change would be refused
+            run: Callable[..., Any] = torch.jit.trace(graph, (*leaves,), check_trace=False, strict=False)  # type: ignore[no-untyped-call]
+    except Exception as error:  # of whatever kind, and the graph itself works
+        log.info("operations are made by Python: %s", _line(error))
+        return graph.forward
+    return run
 
 
 def compiled(function: Callable[..., Any], options: dict[str, Any] | None = None) -> Callable[..., Any]:

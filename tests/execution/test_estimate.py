@@ -153,7 +153,7 @@ def test_compiled_updates_are_faster_than_timed_ones_and_take_a_compilation(cell
     timed = measured(fixed, "final", 0.02, 5, updates=1, basis="timed updates")
     found = estimate(left([replace(fixed, compile=True)]), 1, [timed])
     scores = 5 * scoring_seconds(fixed, "final")
-    assert found.seconds == pytest.approx(5 * 0.02 * updates / 5 + scores + COMPILATION)
+    assert found.seconds == pytest.approx(5 * 0.02 * updates / 3 + scores + COMPILATION)
 
 
 def test_jobs_share_the_work_of_cells_but_not_the_rounds_of_one(cells, monkeypatch):

@@ -336,7 +336,7 @@ def test_work_is_counted_in_minibatches_and_the_time_that_one_takes(load):
     assert minibatches(cell, "final") == updates(cell, 398) * 4
     assert remaining_work(cell, 0, 2) == 2 * unit(cell, "final") * minibatches(cell, "final")
     assert remaining_work(cell, 3, 0) == 3 * unit(cell, "search") * minibatches(cell, "search")
-    at_once, updated = width(cell, "final"), 0.001 + 25e-9 * width(cell, "final") * 48
+    at_once, updated = width(cell, "final"), 0.45e-3 + 25e-9 * width(cell, "final") * 48
     assert not compiles(cell, "final")
     assert unit(cell, "final") == pytest.approx(1e9 * updated / at_once / 4, abs=1)
 

@@ -63,10 +63,24 @@ def test_a_failing_compiler_is_told_once_and_the_trace_runs(monkeypatch, caplog)
     repeated = Repeated(function, compile=True)
     with caplog.at_level(logging.WARNING):
         assert [repeated(torch.ones(n)).sum().item() for n in (1, 1, 2, 2)] == [2, 2, 4, 4]
-    assert function.calls == 3  # the second kind of call waits for its 200th
+    assert function.calls == 3  # the second kind of call waits for its 100th
     assert [record.message for record in caplog.records] == [
         "torch.compile failed, going on without it (slower): no C++ compiler"
     ]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_operations_are_made_without_python_where_there_is_an_interpreter(monkeypatch, there):
+    monkeypatch.setattr(traced, "AFTER", 1)
+    if not there:
+        monkeypatch.delattr(torch.jit, "trace")
+    function = Counted(lambda x: x.exp().sum(1))
+    repeated, x = Repeated(function), torch.randn(3, 4)
+    assert all(torch.equal(repeated(x + call), (x + call).exp().sum(1)) for call in range(5))
+    assert function.calls == 1
+    [trace] = repeated._traces.values()
+    [run] = [cell.cell_contents for cell in trace.__closure__ if callable(cell.cell_contents)]
+    assert isinstance(run, torch.jit.ScriptModule) == there
 
 
 @pytest.mark.parametrize("name", ["adam", "bbb", "vifa", "slang", "noisy-kfac", "ivon"])
