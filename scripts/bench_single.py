@@ -1,26 +1,28 @@
 """What one network costs: updates of the engine beside PyTorch's Adam in a plain loop and numpyro, in one run.
 
-All train a network with 13 inputs, 50 ReLU units and one output (D = 751) on 364 rows of synthetic data of Boston's
-shape, minibatches of 10, one gradient an update. The unit of cost is the update, with its share of shuffling,
-gathering and noise.
+Networks, one gradient an update but where it says otherwise:
 
-- ``torch Adam``: a `torch.nn.Sequential`, autograd of the mean squared error, `torch.optim.Adam`.
-- ``adam``, ``bbb`` (S = 1), ``vifa`` (K = 1, L = 1) and ``slang`` (rank 1, S = 1), traced and compiled: the engine, as
-  `bdl.fit` runs it.
-- ``numpyro diagonal`` and ``numpyro low rank`` (rank 1), where numpyro is installed: `SVI.update` with its own guides,
-  an epoch as one ``jit(scan)``.
+- ``13-50-1``, ReLU (D = 751), on 364 rows of synthetic data of Boston's shape, minibatches of 10. Also numpyro's
+  `SVI.update` with its diagonal and its low-rank guide (rank 1), where numpyro is installed: an epoch as one
+  ``jit(scan)``.
+- ``784-100-10`` (D = 79,510) on made-up digits, minibatches of 100: noisy Adam and noisy K-FAC, with statistics every
+  10 updates and inverses every 100.
+- ``784-400-400-10`` (D = 478,410) on made-up digits, minibatches of 200.
 
-Contenders take turns, a repeat each; costs are medians over repeats, ratios to ``torch Adam`` medians of the ratios
-within a repeat. Tracing and compilation are left out of the cost, and stand beside it in seconds.
+``torch Adam`` is a `torch.nn.Sequential`, autograd and `torch.optim.Adam`. Methods run as `bdl.fit` runs them, traced
+and compiled. The unit of cost is the update, with its share of shuffling, gathering and noise. Contenders take turns, a
+repeat each; costs are medians over repeats, ratios to ``torch Adam`` medians of the ratios within a repeat. Tracing and
+compilation are left out of the cost, and stand beside it in seconds, from an empty cache. A whole fit is both: as many
+updates as 120 epochs of Boston have.
 
-The JSON file has the keys ``system``, ``date``, ``settings`` and ``contenders`` (``us``, ``us_min``, ``ratio``,
-``setup_s``, by name).
+The JSON file has the keys ``system``, ``date``, ``settings`` and ``networks`` (``us``, ``us_min``, ``ratio``,
+``setup_s``, by name of network and contender).
 """
 
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
@@ -32,64 +34,104 @@ from peers import command, machine
 from peers.command import number
 from peers.comparison import Contender, Cost, compare
 from peers.timing import engine_epochs, engine_seconds
-from peers.workload import D_IN, TRAINING_ROWS, Workload, make
+from peers.workload import D_IN, TRAINING_ROWS, Workload, digits, make
 from rich.console import Console
 from rich.table import Table
-from torch import Tensor
+from torch import Tensor, nn
 
 from bdl.methods.base import MinibatchMethod
 from bdl.methods.bbb import BayesByBackprop
+from bdl.methods.noisy_adam import NoisyAdam
+from bdl.methods.noisy_kfac import NoisyKfac
 from bdl.methods.point_estimate import Adam
 from bdl.methods.slang import Slang
 from bdl.methods.vifa import Vifa
 from bdl.training.programs import compiler_found
 
-METHODS: Mapping[str, MinibatchMethod] = {
+UPDATES = TRAINING_ROWS // 10
+"""Of an epoch, of all networks."""
+FIT = 120 * UPDATES
+"""Updates of a whole fit."""
+FAMILIES: Mapping[str, MinibatchMethod] = {
     "adam": Adam(),
     "bbb": BayesByBackprop(samples=1),
     "vifa": Vifa(latent_dim=1, gradients_per_update=1),
     "slang": Slang(rank=1, samples=1),
 }
-BATCH = 10
-UPDATES = TRAINING_ROWS // BATCH
-"""Of an epoch."""
+NOISY: Mapping[str, MinibatchMethod] = {"adam": Adam(), "noisy-adam": NoisyAdam(), "noisy-kfac": NoisyKfac()}
+
+
+@dataclass(frozen=True)
+class Network:
+    """What is trained, by which methods, and how many epochs are timed."""
+
+    sizes: tuple[int, ...]
+    batch_size: int
+    methods: Mapping[str, MinibatchMethod]
+    epochs: int
+
+    @property
+    def regression(self) -> bool:
+        """Whether the target is a number; digits are classified."""
+        return self.sizes[-1] == 1
+
+    def workload(self, method: MinibatchMethod) -> Workload[MinibatchMethod]:
+        """Make the one trial."""
+        if self.regression:
+            return make(1, *self.sizes[1:-1]).with_method(method)
+        return digits(self.sizes[1:-1], self.batch_size, UPDATES, method)
+
+
+NETWORKS = {
+    "13-50-1": Network((D_IN, 50, 1), 10, FAMILIES, 20),
+    "784-100-10": Network((784, 100, 10), 100, NOISY, 3),
+    "784-400-400-10": Network((784, 400, 400, 10), 200, FAMILIES, 1),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = command.plain(__doc__)
     parser.add_argument("--repeats", type=command.count, default=7, help="times each contender is measured (7)")
-    parser.add_argument("--epochs", type=command.count, default=20, help="epochs of a measurement (20)")
+    parser.add_argument("--network", choices=NETWORKS, action="append", help="only this one (repeatable)")
     parser.add_argument("--quick", action="store_true", help="nothing is compiled, one epoch: a check, no measurement")
     options = parser.parse_args(arguments)
-    if options.quick:
-        options.repeats, options.epochs = 1, 1
+    repeats = 1 if options.quick else options.repeats
     machine.confine(options.threads)
+    found = dict[str, dict[str, Cost]]()
     with machine.cold_compiler():
-        costs = compare(contenders(options.epochs, compile=compiler_found() and not options.quick), options.repeats)
-    Console().print(_table(costs))
+        for name in options.network or NETWORKS:
+            found[name] = compare(contenders(NETWORKS[name], quick=options.quick), repeats)
+            Console().print(_table(name, found[name]))
     if options.json:
-        _write(options, costs)
+        _write(options, found)
     return 0
 
 
-def contenders(epochs: int, *, compile: bool) -> dict[str, Contender]:
+def contenders(network: Network, *, quick: bool) -> dict[str, Contender]:
     """Prepare all of them; the first is what ratios refer to."""
-    work = make(1)
-    x, y = work.data()
-    rows = torch.from_numpy(work.trials.rows[0])
-    found = {"torch Adam": Contender(partial(_timed, TorchLoop(x[0][rows], y[0][rows]).epoch, epochs))}
-    for name, method in METHODS.items():
-        own = work.with_method(method)
-        found[f"{name}, traced"] = _engine(own, epochs, compile=False)
-        if compile:
-            found[f"{name}, compiled"] = _engine(own, epochs, compile=True)
-    if find_spec("numpyro"):
+    epochs = 1 if quick else network.epochs
+    x, y = _data(network)
+    found = {"torch Adam": Contender(partial(_timed, TorchLoop(network, x, y).epoch, epochs))}
+    for name, method in network.methods.items():
+        work = network.workload(method)
+        found[f"{name}, traced"] = _engine(work, epochs, compile=False)
+        if compiler_found() and not quick:
+            found[f"{name}, compiled"] = _engine(work, epochs, compile=True)
+    if network.regression and find_spec("numpyro"):
         for guide in ("diagonal", "low rank"):
             start = perf_counter()
-            epoch = numpyro_epoch(guide, x[0][rows], y[0][rows])
+            epoch = numpyro_epoch(guide, x, y)
             epoch()
             found[f"numpyro {guide}"] = Contender(partial(_timed, epoch, epochs), perf_counter() - start)
     return found
+
+
+def _data(network: Network) -> tuple[Tensor, Tensor]:
+    """Return the training rows, as the trial sees them."""
+    work = network.workload(Adam())
+    x, y = work.data()
+    rows = torch.from_numpy(work.trials.rows[0])
+    return x[0][rows], y[0][rows]
 
 
 def _engine(work: Workload[MinibatchMethod], epochs: int, *, compile: bool) -> Contender:
@@ -107,19 +149,20 @@ def _timed(epoch: Callable[[], None], epochs: int) -> float:
 
 
 class TorchLoop:
-    """A network as most people would train it; inputs (n, 13), targets (n,)."""
+    """A network as most people would train it; inputs (n, d), targets or labels (n,)."""
 
-    def __init__(self, x: Tensor, y: Tensor) -> None:
-        self.x, self.y = x, y
-        self.net = torch.nn.Sequential(torch.nn.Linear(D_IN, 50), torch.nn.ReLU(), torch.nn.Linear(50, 1))
-        self.adam = torch.optim.Adam(self.net.parameters(), lr=0.01)
+    def __init__(self, network: Network, x: Tensor, y: Tensor) -> None:
+        self.x, self.y, self.batch_size = x, y if network.regression else y.long(), network.batch_size
+        layers = [(nn.Linear(*pair), nn.ReLU()) for pair in zip(network.sizes, network.sizes[1:], strict=False)]
+        self.net = nn.Sequential(*[module for layer in layers for module in layer][:-1])
+        self.loss = nn.functional.mse_loss if network.regression else nn.functional.cross_entropy
+        self.adam = torch.optim.Adam(self.net.parameters(), lr=0.01 if network.regression else 0.001)
 
     def epoch(self) -> None:
         """Train on all rows once."""
-        for rows in torch.randperm(len(self.y))[: UPDATES * BATCH].view(UPDATES, BATCH):
-            loss = (self.net(self.x[rows]).squeeze(1) - self.y[rows]).square().mean()
+        for rows in torch.randperm(len(self.y))[: UPDATES * self.batch_size].view(UPDATES, self.batch_size):
             self.adam.zero_grad()
-            loss.backward()
+            self.loss(self.net(self.x[rows]).squeeze(1), self.y[rows]).backward()  # type: ignore[no-untyped-call]
             self.adam.step()
 
 
@@ -133,7 +176,7 @@ def numpyro_epoch(guide: str, x: Tensor, y: Tensor) -> Callable[[], None]:
     from numpyro.infer.autoguide import AutoDiagonalNormal, AutoLowRankMultivariateNormal
 
     inputs, targets = jnp.asarray(x.numpy()), jnp.asarray(y.numpy())
-    n, dim = len(targets), 15 * 50 + 1
+    n, dim, batch_size = len(targets), 15 * 50 + 1, 10
 
     def model(x, y):  # type: ignore[no-untyped-def]
         theta = numpyro.sample("theta", dist.Normal(0, 1).expand([dim]).to_event(1))
@@ -144,11 +187,11 @@ def numpyro_epoch(guide: str, x: Tensor, y: Tensor) -> Callable[[], None]:
 
     q = AutoDiagonalNormal(model) if guide == "diagonal" else AutoLowRankMultivariateNormal(model, rank=1)
     svi = SVI(model, q, numpyro.optim.Adam(0.01), Trace_ELBO())
-    state = svi.init(jax.random.PRNGKey(0), inputs[:BATCH], targets[:BATCH])
+    state = svi.init(jax.random.PRNGKey(0), inputs[:batch_size], targets[:batch_size])
 
     @jax.jit
     def train(state, key):  # type: ignore[no-untyped-def]
-        order = jax.random.permutation(key, n)[: UPDATES * BATCH].reshape(-1, BATCH)
+        order = jax.random.permutation(key, n)[: UPDATES * batch_size].reshape(-1, batch_size)
         return jax.lax.scan(lambda now, rows: svi.update(now, inputs[rows], targets[rows]), state, order)[0]
 
     epochs = count()
@@ -160,21 +203,22 @@ def numpyro_epoch(guide: str, x: Tensor, y: Tensor) -> Callable[[], None]:
     return epoch
 
 
-def _table(costs: Mapping[str, Cost]) -> Table:
-    table = Table(title="One network 13-50-1, an update")
-    for heading in ("Contender", "µs", "relative to torch Adam", "set-up, s"):
+def _table(network: str, costs: Mapping[str, Cost]) -> Table:
+    table = Table(title=f"One network {network}, an update")
+    for heading in ("Contender", "µs", "relative to torch Adam", "set-up, s", f"{FIT} updates, s"):
         table.add_column(heading, justify="left" if heading == "Contender" else "right")
     for name, cost in costs.items():
-        table.add_row(name, number(cost.us, 0), number(cost.ratio, 2), number(cost.setup_s, 1))
+        whole = (cost.setup_s or 0) + 1e-6 * cost.us * FIT
+        table.add_row(name, number(cost.us, 0), number(cost.ratio, 2), number(cost.setup_s, 1), number(whole, 1))
     return table
 
 
-def _write(options: argparse.Namespace, costs: Mapping[str, Cost]) -> None:
+def _write(options: argparse.Namespace, networks: Mapping[str, Mapping[str, Cost]]) -> None:
     report = {
         "system": machine.system(options.threads),
         "date": datetime.now(UTC).date().isoformat(),
-        "settings": {"repeats": options.repeats, "epochs": options.epochs},
-        "contenders": {name: asdict(cost) for name, cost in costs.items()},
+        "settings": {"repeats": options.repeats},
+        "networks": {name: {each: asdict(cost) for each, cost in costs.items()} for name, costs in networks.items()},
     }
     options.json.write_text(json.dumps(report, indent=2) + "\n")
 

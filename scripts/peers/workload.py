@@ -1,4 +1,4 @@
-"""What contenders train: VIFA, or another method, on a one-hidden-layer network; synthetic data of Boston's shape."""
+"""What contenders train: VIFA, or another method, on synthetic data of Boston's shape, or on made-up digits."""
 
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -10,7 +10,7 @@ from torch import Tensor
 from bdl.data import Dataset
 from bdl.methods.base import MinibatchMethod
 from bdl.methods.vifa import Vifa
-from bdl.models.likelihoods import Gaussian
+from bdl.models.likelihoods import Categorical, Gaussian
 from bdl.models.networks import Mlp
 from bdl.models.problem import Problem
 from bdl.training.engine import MinibatchFitting
@@ -19,6 +19,7 @@ from bdl.training.states import initial_state
 from bdl.training.trials import Pool, Trials
 
 N, D_IN, BATCH_SIZE = 506, 13, 10
+PIXELS, CLASSES = 784, 10
 TRAINING_ROWS = 364
 """Rows of a training fold: four fifths of nine tenths of Boston's 506."""
 
@@ -116,3 +117,26 @@ def make(trials: int, hidden: int = 50, rows: int = TRAINING_ROWS) -> Workload[V
         pool,
         Trials.make(dataset, pool, identities, folds, hyper),
     )
+
+
+def digits(hidden: tuple[int, ...], batch_size: int, updates: int, method: Other) -> Workload[Other]:
+    """Make one trial that classifies made-up images of 784 pixels into ten classes.
+
+    Parameters
+    ----------
+    hidden
+        Units of the hidden layers.
+    batch_size
+        Rows of a minibatch.
+    updates
+        Minibatches of an epoch.
+    method
+        What trains.
+    """
+    rng = np.random.default_rng(0)
+    labels = np.arange(updates * batch_size) % CLASSES
+    x = np.maximum(rng.normal(size=(CLASSES, PIXELS))[labels] + rng.normal(size=(len(labels), PIXELS)), 0)
+    dataset = Dataset("digits", x, labels.astype(np.float64), task="classification")
+    pool, hyper = Pool.load(dataset), {"learning_rate": 1e-3, "prior_precision": 1.0, "kl_weight": 1.0}
+    trials = Trials.make(dataset, pool, [("digits",)], [np.arange(len(x))], [hyper])
+    return Workload(method, Problem(Mlp(hidden), Categorical(), PIXELS, CLASSES), dataset, pool, trials, batch_size)
