@@ -242,6 +242,16 @@ def raw(tmp_path: Path) -> pd.DataFrame:
     return pd.read_parquet(latest(tmp_path) / "trials.parquet")
 
 
+def test_the_table_that_a_run_writes_is_the_one_that_is_shown_claims_included(tiny, run, invoke, tmp_path):
+    claim = "claims: [{text: A claim, source: ours, metric: rmse, less: {entry: lr}, than: {entry: fixed}}]"
+    tiny.write_text(f"{TINY}{claim}\n", "utf-8")
+    assert run(tiny)[0] == 0
+    code, shown, _ = invoke("table", tiny, "--format", "markdown")
+    assert code == 0
+    assert "A claim" in shown
+    assert (latest(tmp_path) / "table.md").read_text("utf-8") == shown
+
+
 def test_a_run_its_repetition_its_table_and_a_new_start(tiny, tmp_path, run, invoke):
     """The life of a store: run, nothing left to do, another spec refused, started afresh."""
     code, _, err = run(tiny)

@@ -89,7 +89,7 @@ def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> 
     found = LoadedResults.of(place, made, benchmark, rows, points)
     shown = compared(found)
     texts = {
-        place / f"table.{end}": str(headed(shown, format, found.banner))
+        place / f"table.{end}": str(_whole(found, shown, format))
         for end, format in (("md", "markdown"), ("json", "json"))
     }
     digest = _digest(origin, written, texts, cells, store)
@@ -149,10 +149,15 @@ def tables(found: LoadedResults, format: str, metrics: Sequence[str] = ()) -> Re
     for name in metrics:
         if name not in known:
             raise unknown(f"metric of {found.benchmark.name}", name, known)
-    shown = headed([cell for cell in cells if not metrics or cell.metric in metrics], format, found.banner)
-    if metrics or format not in SECTIONS:
-        return shown
-    return with_sections(shown, below_tables(found, cells), format)
+    if metrics:
+        return headed([cell for cell in cells if cell.metric in metrics], format, found.banner)
+    return _whole(found, cells, format)
+
+
+def _whole(found: LoadedResults, cells: Sequence[TableCell], format: str) -> RenderableType:
+    """Render all metrics and what follows them; `cells` as `compared` gives."""
+    shown = headed(cells, format, found.banner)
+    return with_sections(shown, below_tables(found, cells), format) if format in SECTIONS else shown
 
 
 def below_tables(found: LoadedResults, cells: Sequence[TableCell]) -> list[Section]:
@@ -179,14 +184,9 @@ def claimed(found: LoadedResults) -> list[Judged]:
 
 
 def headed(cells: Sequence[TableCell], format: str, remark: str) -> RenderableType:
-    """Render a comparison below a remark; formats that have no head have it among the notes of every cell.
+    """Render a comparison below a sentence, if there is one, as `bdl.reports.render` does; errors are its own.
 
-    Parameters
-    ----------
-    cells, format
-        As `bdl.reports.render` takes them; so are the errors.
-    remark
-        A sentence; empty for the table alone.
+    Formats that have no head have it among the notes of every cell.
     """
     if not remark:
         return render(cells, format)
