@@ -39,6 +39,17 @@ def invoke(monkeypatch, capsys):
 
 
 @pytest.fixture
+def blank_figures(monkeypatch):
+    """Write each figure as one white dot: to write figures takes most of the time of a small run."""
+    from matplotlib.figure import Figure
+
+    def save(figure, place, format=None, **_):
+        Image.new("RGB", (1, 1), "white").save(place, format=format, dpi=(200, 200))
+
+    monkeypatch.setattr(Figure, "savefig", save)
+
+
+@pytest.fixture
 def kaggle_folder():
     """Write a folder in the layout of Kaggle's APTOS 2019."""
 

@@ -22,6 +22,8 @@ from bdl.errors import InputError
 from bdl.spec import load_variant
 from bdl.store.anew import Damaged, mended
 
+pytestmark = pytest.mark.usefixtures("blank_figures")
+
 TINY = """
 name: tiny
 title: A tiny benchmark

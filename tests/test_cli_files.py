@@ -11,6 +11,8 @@ from test_cli import TINY
 from bdl.cli.listing import KINDS
 from bdl.methods import METHODS
 
+pytestmark = pytest.mark.usefixtures("blank_figures")
+
 QUIET = ("--no-compile", "--tracking", "none")
 
 

@@ -11,6 +11,8 @@ from bdl.data import load
 from bdl.references import nuts
 from bdl.references.mcmc import Draws, Origin
 
+pytestmark = pytest.mark.usefixtures("blank_figures")
+
 pytest.importorskip("arviz_stats")
 
 SAMPLED = """

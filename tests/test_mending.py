@@ -11,6 +11,8 @@ import bdl
 from bdl.errors import InputError
 from bdl.execution.groups import FinalGroup, SearchGroup
 
+pytestmark = pytest.mark.usefixtures("blank_figures")
+
 TINY = """
 name: tiny
 title: A tiny benchmark

@@ -19,6 +19,8 @@ from bdl.spec import load_variant
 from bdl.store.folder import empty
 from bdl.store.store import Store
 
+pytestmark = pytest.mark.usefixtures("blank_figures")
+
 SPEC = """
 name: small
 title: Small

@@ -17,7 +17,7 @@ from bdl.store.store import Store
 
 from .listeners import outcome
 
-SPLITS, TRIALS, FOLDS, ENTRIES = 20, 2, 2, ("vifa-lr", "vifa-nn")
+SPLITS, TRIALS, FOLDS, ENTRIES = 8, 2, 2, ("vifa-lr", "vifa-nn")
 CHANGES = [
     f"splits={SPLITS}",
     *(

@@ -17,8 +17,8 @@ CHANGES = [
     "splits=2",
     f"entries.{ENTRY}.search=null",
     f"entries.{ENTRY}.hyper={{learning_rate: 0.01, prior_precision: 1, noise_precision: 3e-4}}",
-    f"entries.{ENTRY}.training.epochs=100",
-    "record={unit: epochs, every: 25}",
+    f"entries.{ENTRY}.training.epochs=40",
+    "record={unit: epochs, every: 10}",
     "metrics=[nmll, rmse]",
 ]
 COMMAND = """
@@ -56,7 +56,7 @@ def outcome(results: Path) -> tuple[list[Row], list[bytes], list[object]]:
         return rows, files, store.readings(CELL)
 
 
-@pytest.mark.slow  # three processes that train for some ten seconds
+@pytest.mark.slow  # three processes that train for some seconds
 def test_killed_in_the_middle_of_a_fit(tmp_path):
     calm, rough = tmp_path / "calm", tmp_path / "rough"
     finish(calm)
@@ -77,7 +77,7 @@ def test_killed_in_the_middle_of_a_fit(tmp_path):
     assert files == expected_files, "the posteriors differ"
     assert readings == expected_readings
     first = [reading.at for split, reading in readings if split == 0 and reading.metric == "nmll"]
-    assert first == [25, 50, 75, 100]
+    assert first == [10, 20, 30, 40]
     assert not list(variants.glob("*/checkpoints/*")), "checkpoints are removed when the rows are safe"
 
 

@@ -50,8 +50,8 @@ SMALL = [
     LaplaceTorch("full", "last_layer", steps=300),
     LaplaceTorch("diag", prediction="samples", steps=300),
     LaplaceTorch("full", tuning="marglik", steps=300),
-    Vbll(steps=1500),
-    Vbll(steps=1500, batch_size=20),
+    Vbll(steps=600),
+    Vbll(steps=600, batch_size=20),
     Sghmc(draws=20, thinning=20, warmup=200, descent=500),
     DiagonalVi(steps=500),
     pytest.param(AutoLowRank(rank=3, steps=500), marks=pytest.mark.slow),
@@ -227,13 +227,13 @@ def test_densities_of_jax_are_those_of_torch(model, likelihood, outputs, y):
 @pytest.mark.parametrize(
     ("guest", "program"),
     [
-        (AutoLowRank(rank=2, steps=20), lambda network: bdl.guests.numpyro._low_rank(2, 20, 0.05, network)),
-        (Mclmc(steps=100, draws=10), lambda network: bdl.guests.blackjax._chain(100, 10, network)),
+        (AutoLowRank(rank=3, steps=500), lambda network: bdl.guests.numpyro._low_rank(3, 500, 0.05, network)),
+        (Mclmc(steps=1000, draws=50), lambda network: bdl.guests.blackjax._chain(1000, 50, network)),
     ],
     ids=["numpyro", "blackjax"],
 )
 def test_a_program_of_jax_is_compiled_once_for_all_fits_of_the_same_shapes(guest, program):
-    """Targets, hyper-parameters and the start are given to it."""
+    """Targets, hyper-parameters and the start are given to it, here and where numbers are predicted."""
     first, again, other = (
         fitted(guest, NETWORK, y, prior_precision=prior, noise_precision=noise)
         for y, prior, noise in ((CURVE, 1.0, 10.0), (CURVE, 1.0, 10.0), (LINE, 2.0, 20.0))

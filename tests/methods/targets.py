@@ -59,10 +59,14 @@ def linear_gaussian(
     )
 
 
+def occasions(method: Any, update: int, per_epoch: int) -> tuple[str, ...]:
+    """Name what an update, counted from 1, of a fit with so many an epoch is made of."""
+    return occasion(method, StepCounters(update, update // per_epoch, update % per_epoch == 0, float(per_epoch)))
+
+
 def advance(method: Any, state: Any, update: int, per_epoch: int, *given: Any) -> Any:
     """Make an update, counted from 1, of a fit with so many an epoch: the step and what is due after it."""
-    counters = StepCounters(update, update // per_epoch, update % per_epoch == 0, float(per_epoch))
-    for name in occasion(method, counters):
+    for name in occasions(method, update, per_epoch):
         state = getattr(method, name)(state, *given)
     return state
 

@@ -5,6 +5,7 @@ Only a hyper-parameter with a new name needs its usual value in HYPER.
 
 import dataclasses
 import inspect
+from functools import partial
 
 import pytest
 import torch
@@ -21,8 +22,9 @@ from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.posteriors import Empirical, LastLayer, Point
 from bdl.spec.components import MethodComponent
+from bdl.training.traced import Repeated
 
-from .targets import advance, fit, linear_gaussian, normals, repeat
+from .targets import advance, fit, linear_gaussian, normals, occasions, repeat
 
 HYPER = {"learning_rate": 0.1, "dropout_rate": 0.01, "kl_weight": 1.0}
 """A value with which each method should train on standardised data."""
@@ -213,11 +215,13 @@ class Case:
         return advance(self.method, state, update, 1, batches, hyper, noise, self.problem)
 
     def run(self, state, n_steps: int, hyper=None):
-        """States after each of several steps of all trials."""
-        step, path = torch.func.vmap(self.step_one, (0, 0, 0, 0, None)), []
+        """States after each of several steps of all trials; many are made by their traces, as the engine does."""
+        hyper, steps, path = self.hyper if hyper is None else hyper, {}, []
         for update in range(1, n_steps + 1):
-            noise = self.noise(self.method.step_noise(self.problem))
-            state = step(state, self.batches, self.hyper if hyper is None else hyper, noise, update)
+            noise, names = self.noise(self.method.step_noise(self.problem)), occasions(self.method, update, 1)
+            if names not in steps:
+                steps[names] = Repeated(torch.func.vmap(partial(self.step_one, update=update)))
+            state = steps[names](state, self.batches, hyper, noise)
             path.append(state)
         return path
 

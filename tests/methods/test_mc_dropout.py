@@ -14,6 +14,7 @@ from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
 from bdl.posteriors import Dropout
 from bdl.training.programs import compiler_found
+from bdl.training.traced import Repeated
 
 from .targets import linear_gaussian, normals, repeat
 
@@ -144,11 +145,10 @@ def test_the_posterior_has_the_rate_of_training_and_a_normal_a_unit(draw):
 
 
 @pytest.mark.slow
-def test_compiled_steps_of_several_models_equal_eager_ones(draw):
+def test_compiled_steps_of_several_models_equal_eager_ones(draw, caplog):
     """Which unit is dropped is a comparison, so that any difference would be a large one; float64."""
     if not compiler_found():
         pytest.skip("needs a C++ compiler")
-    torch._dynamo.reset()
     method, n, unit = McDropout(gradients_per_update=2), *torch.tensor([40.0, 2.5], dtype=torch.float64)
     names = (*method.hyper, *NET.hyper)
     hyper = {name: torch.tensor([0.05, 0.2, 0.7], dtype=torch.float64) for name in names}
@@ -157,9 +157,11 @@ def test_compiled_steps_of_several_models_equal_eager_ones(draw):
         return method.step(state, Batch(x, y, n, unit), hyper, {"units": units}, NET)
 
     eager = torch.func.vmap(step)
-    fast = torch.compile(eager, dynamic=False, fullgraph=True)
-    state = other = torch.func.vmap(lambda theta: method.init(NET, {"theta": theta}))(draw(3, NET.dim))
-    for _ in range(4):
+    fast = Repeated(eager, compile=True)
+    state = torch.func.vmap(lambda theta: method.init(NET, {"theta": theta}))(draw(3, NET.dim))
+    for update in range(5):
         inputs = draw(3, 2, 5, 2), draw(3, 2, 5), hyper, draw(3, 2, UNITS)
-        state, other = eager(state, *inputs), fast(other, *inputs)
-        torch.testing.assert_close(state, other, rtol=1e-8, atol=1e-9)
+        before, state = state, eager(state, *inputs)
+        if update:  # the first state lies in another order, which would be compiled apart
+            torch.testing.assert_close(state, fast(before, *inputs), rtol=1e-8, atol=1e-9)
+    assert "torch.compile failed" not in caplog.text

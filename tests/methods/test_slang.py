@@ -14,6 +14,7 @@ from bdl.models.problem import Batch, Problem
 from bdl.models.products import DenseGradients
 from bdl.posteriors import FullGaussian, kl_divergence
 from bdl.training.programs import compiler_found
+from bdl.training.traced import Repeated
 
 from .targets import normals
 
@@ -182,11 +183,10 @@ def test_doubled_mean_is_what_the_published_code_does():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", [Slang(rank=2), SlangOnlineEig(rank=2)], ids=["slang", "slang-online-eig"])
-def test_compiled_steps_of_several_models_equal_eager_ones(method):
+def test_compiled_steps_of_several_models_equal_eager_ones(method, caplog):
     """Eigenvectors of 34 x 34 matrices and all; float64, so that the order of sums does not matter."""
     if not compiler_found():
         pytest.skip("needs a C++ compiler")
-    torch._dynamo.reset()
     runs = [Run(method, "mlp-bernoulli") for _ in range(3)]
     problem, generator = runs[0].problem, torch.Generator().manual_seed(5)
     stack = {name: torch.stack([run.hyper[name] for run in runs]) for name in runs[0].hyper}
@@ -196,16 +196,18 @@ def test_compiled_steps_of_several_models_equal_eager_ones(method):
         return method.step(state, Batch(x, y, N * one, one), hyper, noise, problem)
 
     eager = torch.func.vmap(step)
-    fast = torch.compile(eager, dynamic=False, fullgraph=True)
+    fast = Repeated(eager, compile=True)
     start = normals({"theta": (3, problem.dim)}, generator)
-    state = other = torch.func.vmap(lambda noise: method.init(problem, noise))(start)
-    for _ in range(4):
+    state = torch.func.vmap(lambda noise: method.init(problem, noise))(start)
+    for update in range(5):
         drawn = normals({"x": (3, 8, 2), "y": (3, 8), "theta": (3, 4, problem.dim)}, generator)
         inputs = (drawn["x"], (drawn["y"] > 0).double(), stack, {"theta": drawn["theta"]})
-        state, other = eager(state, *inputs), fast(other, *inputs)
-        # columns of U may differ in sign
-        one, two = (each._replace(U=each.U @ each.U.mT) for each in (state, other))
-        torch.testing.assert_close(one, two, rtol=1e-8, atol=1e-9)
+        before, state = state, eager(state, *inputs)
+        if update:  # the first state lies in another order, which would be compiled apart
+            # columns of U may differ in sign
+            one, two = (each._replace(U=each.U @ each.U.mT) for each in (state, fast(before, *inputs)))
+            torch.testing.assert_close(one, two, rtol=1e-8, atol=1e-9)
+    assert "torch.compile failed" not in caplog.text
 
 
 def test_initial_state():

@@ -21,6 +21,8 @@ from bdl.publishing.submitting import _anonymous, submit
 from bdl.publishing.verifying import Verified, verify
 from bdl.spec import load_variant
 
+pytestmark = pytest.mark.usefixtures("blank_figures")
+
 SPEC = """
 name: tiny
 title: A tiny benchmark

@@ -15,6 +15,8 @@ from bdl.archive.posteriors import read_posteriors, write_posteriors
 from bdl.posteriors import Point
 from bdl.store import artefacts
 
+pytestmark = pytest.mark.usefixtures("blank_figures")
+
 PUBLISHED = Path(__file__).parents[2] / "results" / "slang-uci"
 CELL = ("yacht", "bbb")
 

@@ -1,6 +1,5 @@
 """Places in slot batches: how they are filled, and that a trial's bits do not depend on who stands beside it."""
 
-import numpy as np
 import pytest
 from torch.utils._pytree import tree_leaves
 
@@ -8,14 +7,11 @@ from bdl.methods.bbb import BayesByBackprop
 from bdl.methods.slang import Slang
 from bdl.methods.swag import Swag
 from bdl.methods.vifa import Vifa
-from bdl.models.likelihoods import Gaussian
-from bdl.models.networks import Mlp
-from bdl.models.problem import Problem
 from bdl.training.fitting import finished
 from bdl.training.schedule import Schedule
 from bdl.training.slots import Part, SlotBatch
 
-from .toy import pick, same, toy, toy_program, toy_trials
+from .toy import pick, same, toy_program, toy_trials
 
 LENGTHS = [40, 24, 47, 50, 31, 44]
 """5, 3, 5, 6, 3 and 5 minibatches of 8 rows."""
@@ -63,38 +59,6 @@ def test_a_trial_has_the_same_bits_in_any_company(method):
         for position, trial in enumerate(company):
             assert same(pick(found.state, position), pick(everyone.state, trial))
     assert all(leaf.isfinite().all() for leaf in tree_leaves(everyone.state))
-
-
-@pytest.mark.slow  # 120 epochs, as rounding has to grow
-@pytest.mark.parametrize(
-    ("method", "rate"),
-    [
-        (Vifa(latent_dim=1, gradients_per_update=4, max_grad_norm=10), 0.015),
-        (Slang(rank=1, samples=4), 0.08),
-        (BayesByBackprop(samples=4), 0.01),
-        (Swag(rank=20, warmup_epochs=60, initial_scale=0.3), 0.003),
-    ],
-    ids=["vifa", "slang", "bbb", "swag"],
-)
-def test_fits_as_the_benchmarks_have_them_alone_in_pairs_and_in_twenties(method, rate):
-    """120 epochs of a network of 50 units, with the settings of `uci-regression` and `slang-uci`."""
-    data = toy(120, 6)
-    program = toy_program(
-        dataset=data,
-        method=method,
-        problem=Problem(Mlp((50,)), Gaussian(), d_in=6),
-        schedule=Schedule(epochs=120, batch_size=10),
-    )
-    generator, lengths = np.random.default_rng(2), [100 + i % 9 for i in range(20)]
-    rows = [generator.permutation(len(data.x))[:n] for n in lengths]
-    hyper = {"learning_rate": rate, "prior_precision": 0.1, "noise_precision": 1e-3}
-    trials = program.trials([("full", i) for i in range(20)], rows, [hyper] * 20)
-    everyone = finished(program.fitting(trials))
-    assert all(leaf.isfinite().all() for leaf in tree_leaves(everyone.state))
-    for company in ([13], [19, 13]):
-        found = finished(program.fitting(trials.take(company), slot_batch=SlotBatch(lengths, company)))
-        for position, trial in enumerate(company):
-            assert same(pick(found.state, position), pick(everyone.state, trial))
 
 
 def test_progress_counts_no_copies():
