@@ -66,7 +66,9 @@ def test_rows_of_the_cell_are_those_of_the_part_and_others_stay(published, part)
         for row in table
         if (row["dataset"], row["method"], row["metric"], row["statistic"]) == (*CELL, "rmse", "mean")
     ]
-    assert found["ours"] == pytest.approx(2 * before[own & (before.stage == "final")].rmse.mean(), rel=1e-9)  # ten digits
+    assert found["ours"] == pytest.approx(
+        2 * before[own & (before.stage == "final")].rmse.mean(), rel=1e-9
+    )  # ten digits
     assert (published / "figures" / "slang-uci-rmse.png").exists()
 
 
