@@ -55,8 +55,8 @@ def distance_drawings(benchmark: "Benchmark", cells: Sequence[Cell]) -> drawing.
     scores, distances = kinds
     if not (scores and distances and (found := prices(cells, scores[0], distances[0]))):
         return {}
-    what = "against the distance to the truth; mean ± SE"
-    draw = partial(cost_figure, benchmark, scores[0], found, across=heading(distances[0]), what=what)
+    what = f"against {measure(distances[0])}; mean ± SE"
+    draw = partial(cost_figure, benchmark, scores[0], found, across=info(distances[0]).label, what=what)
     return {f"{scores[0]}-distance": draw}
 
 
