@@ -38,6 +38,7 @@ METRICS = Registry(
         "test_nll_printed": "bdl.metrics.logistic:NllPrinted",
         "neg_elbo": "bdl.metrics.elbo:NegElbo",
         "prior_kl": "bdl.metrics.elbo:PriorKl",
+        "neg_log_joint": "bdl.metrics.weights:NegLogJoint",
         "neg_elbo_printed": "bdl.metrics.elbo:NegElboPrinted",
         "bias_mean": "bdl.metrics.bias:BiasMean",
         "bias_variance": "bdl.metrics.bias:BiasVariance",

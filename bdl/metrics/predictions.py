@@ -157,7 +157,7 @@ def outputs(
         for rows in (slice(start, start + size) for start in range(0, len(x), size)):
             yield rows, at(theta, rows, state, None) if fresh is None else at(theta, rows, fresh, 0)
 
-    return (pieces(theta) for theta in _vectors(posterior, draws))
+    return (pieces(theta) for theta in vectors(posterior, draws))
 
 
 def sampled(posterior: Posterior, draws: Draws) -> Iterator[Tensor]:
@@ -204,7 +204,7 @@ def tensors_of(hyper: Mapping[str, float]) -> dict[str, Tensor]:
     return {name: torch.tensor(value, dtype=torch.float64) for name, value in hyper.items()}
 
 
-def _vectors(posterior: Posterior, draws: Draws) -> Iterator[Tensor]:
+def vectors(posterior: Posterior, draws: Draws) -> Iterator[Tensor]:
     """Draw samples; of a posterior that has no more vectors than that, take each once instead."""
     atoms: Tensor | None = getattr(posterior, "atoms", None)
     if atoms is None or len(atoms) > draws.samples:

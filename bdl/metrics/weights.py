@@ -11,7 +11,7 @@ from torch import Tensor
 from bdl.errors import InputError
 from bdl.metrics.base import MetricInfo
 from bdl.metrics.evaluation import Evaluation, Examples
-from bdl.metrics.predictions import Draws, sampled, tensors_of
+from bdl.metrics.predictions import Draws, sampled, tensors_of, vectors
 from bdl.models.joint import log_joint, whole
 from bdl.models.priors import PrecisionPrior
 from bdl.models.problem import Hyper, Problem
@@ -74,8 +74,7 @@ class LogEvidence:
         """
         posterior = as_type(evaluation.posterior, torch.float64, _CPU)
         model, rows = evaluation.model, evaluation.trained
-        # the density of targets in original units: each of their N axes is y_unit times as long
-        stretch = len(rows.y) * torch.as_tensor(rows.y_unit, dtype=torch.float64).log()
+        stretch = _stretch(rows)
         if isinstance(posterior, Weighted):
             error = (1 / posterior.effective_size() - 1 / len(posterior.draws)).clamp(min=0).sqrt()
             return {"": float(posterior.log_evidence() - stretch), "mcse": float(error)}
@@ -83,6 +82,38 @@ class LogEvidence:
             raise InputError(f"log_evidence: {type(posterior).__name__} is neither weighted nor Gaussian: leave it out")
         joint = _log_joint("log_evidence", posterior.mean().unsqueeze(0), model, rows, tensors_of(evaluation.hyper))
         return {"": float(joint - posterior.log_prob(posterior.mean()) - stretch)}
+
+
+@dataclass(frozen=True)
+class NegLogJoint:
+    """-log p(D, theta) per training row, averaged over draws of the posterior; targets in original units.
+
+    What a point estimate minimises. Of a chain it is large before it has arrived, and where its steps are too large.
+
+    Parameters
+    ----------
+    samples
+        Draws; of a set of at most so many vectors each counts as often as the others.
+    """
+
+    info: ClassVar = MetricInfo(
+        "Negative log joint density", "nats per training point", "lower", "posterior", margin=0.02
+    )
+
+    samples: Annotated[int, Ge(1)] = 100
+
+    def __call__(self, evaluation: Evaluation) -> float:
+        """Score a fit.
+
+        Raises
+        ------
+        InputError
+            If the prior has no precision, or observations come from a stream.
+        """
+        posterior, rows = as_type(evaluation.posterior, torch.float64, _CPU), evaluation.trained
+        theta = torch.cat(list(vectors(posterior, Draws(self.samples, evaluation.key.to(_CPU), _STEP))))
+        joint = _log_joint("neg_log_joint", theta, evaluation.model, rows, tensors_of(evaluation.hyper))
+        return float(_stretch(rows) - joint.mean()) / len(rows.y)
 
 
 @dataclass(frozen=True)
@@ -124,6 +155,11 @@ class KHat:
         # arviz takes log-likelihoods, whose reciprocals are ratios; k of their power p is p times as large
         power = max(1.0, float(log_ratios.max() - log_ratios.quantile(0.8)) / _WIDEST)
         return power * float(stats.psislw(-log_ratios.numpy() / power)[1])
+
+
+def _stretch(rows: Examples) -> Tensor:
+    """Nats by which the targets' density in original units is smaller: each of N axes is y_unit times as long."""
+    return len(rows.y) * torch.as_tensor(rows.y_unit, dtype=torch.float64).log()
 
 
 def _log_joint(metric: str, theta: Tensor, model: Problem, rows: Examples, hyper: Hyper) -> Tensor:

@@ -72,10 +72,11 @@ def _check_rows(cell: Cell, rows: int) -> None:
 def _check_validation(cell: Cell) -> None:
     """Refuse a search by validation rows that a split does not have."""
     search = cell.settings.search
-    if search and search.folds == 1 and any(not len(cell.data.split(split).validation) for split in cell.splits):
+    by_rows = search is not None and search.folds == 1 and search.metric.info.kind == "predictive"
+    if by_rows and any(not len(cell.data.split(split).validation) for split in cell.splits):
         raise InputError(
             f"entries.{cell.entry}.search.folds: 1 stands for the validation rows of a split, and {cell.dataset} has "
-            "none; choose 2 folds or more"
+            "none; choose 2 folds or more, or a score of the posterior"
         )
 
 

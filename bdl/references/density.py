@@ -23,7 +23,7 @@ Slope = Callable[[Vector], tuple[float, Vector]]
 def slope(problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Slope:
     """Return the log posterior of training data as the model sees them, float64, (n, d) and (n,).
 
-    Networks of one hidden layer have compiled loops, eight times as fast as automatic differentiation, which serves
+    Networks of one hidden layer have a compiled one, many times as fast as automatic differentiation, which serves
     every other model.
     """
     model, likelihood = problem.model, problem.likelihood
@@ -51,24 +51,19 @@ def slope(problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Slope:
 
 @lru_cache(maxsize=1)
 def _loops() -> Any:
-    """Compile the log posterior of a network of one hidden layer: loops over units, whose rows stay in the cache."""
+    """Compile the log posterior of a network of one hidden layer: matrix products, and loops over a unit's rows."""
 
     @optional("numba").njit(fastmath={"contract", "reassoc"})  # type: ignore[untyped-decorator]
     def loops(theta: Vector, x: Vector, y: Vector, prior: Vector, noise: float, tanh: bool) -> tuple[float, Vector]:
         d, n = x.shape
         h = (len(theta) - 1) // (d + 2)
         biases, tops = h * d, h * d + h
-        units, f, error, back = np.empty((h, n)), np.full(n, theta[-1]), np.empty(n), np.empty(n)
+        units, f, error = np.dot(theta[:biases].reshape(h, d), x), np.full(n, theta[-1]), np.empty(n)
         for j in range(h):
-            unit = units[j]
-            unit[:] = theta[biases + j]
-            for k in range(d):
-                weight = theta[j * d + k]
-                for i in range(n):
-                    unit[i] += weight * x[k, i]
+            unit, bias, top = units[j], theta[biases + j], theta[tops + j]
             for i in range(n):
-                unit[i] = np.tanh(unit[i]) if tanh else max(unit[i], 0.0)
-                f[i] += theta[tops + j] * unit[i]
+                unit[i] = np.tanh(unit[i] + bias) if tanh else max(unit[i] + bias, 0.0)
+                f[i] += top * unit[i]
         value = 0.0
         for i in range(n):
             if noise > 0:
@@ -85,14 +80,11 @@ def _loops() -> Any:
             by_top, by_bias = 0.0, 0.0
             for i in range(n):
                 by_top += unit[i] * error[i]
-                back[i] = error[i] * top * ((1.0 - unit[i] * unit[i]) if tanh else (1.0 if unit[i] > 0 else 0.0))
-                by_bias += back[i]
+                back = error[i] * top
+                unit[i] = back * (1.0 - unit[i] * unit[i]) if tanh else (back if unit[i] > 0 else 0.0)
+                by_bias += unit[i]
             gradient[tops + j], gradient[biases + j] = by_top, by_bias
-            for k in range(d):
-                total = 0.0
-                for i in range(n):
-                    total += back[i] * x[k, i]
-                gradient[j * d + k] = total
+        gradient[:biases] = np.dot(units, x.T).ravel()
         for i in range(len(theta)):
             gradient[i] -= prior[i] * theta[i]
             value -= 0.5 * prior[i] * theta[i] * theta[i]

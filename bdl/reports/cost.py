@@ -1,4 +1,4 @@
-"""What scores cost: the distance to the truth, or the score of predictions, of each entry against its time."""
+"""What scores cost, a mark an entry: distances or scores of predictions by time, and such scores by distance."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,14 +22,15 @@ SECONDS = 60.0
 
 
 class Price(NamedTuple):
-    """Score and duration of an entry on one dataset at one point of a sweep, means over its successful trials."""
+    """Score of an entry on one dataset at one point of a sweep, and what it is held against; means over its trials."""
 
     entry: str
     score: float
     score_se: float
     """Zero where it is not known."""
-    seconds: float
-    seconds_se: float
+    against: float
+    """Seconds, or a distance."""
+    against_se: float
 
 
 def cost_drawings(benchmark: "Benchmark", cells: Sequence[Cell]) -> drawing.Drawings:
@@ -41,26 +42,42 @@ def cost_drawings(benchmark: "Benchmark", cells: Sequence[Cell]) -> drawing.Draw
     wanted = [name for name in benchmark.metrics if info(name).kind == "distance"]
     if benchmark.baseline:
         wanted += [name for name in benchmark.metrics if info(name).kind == "predictive"][:1]
-    found = {name: prices(cells, name, times[0]) for name in wanted if times}
-    return {f"{name}-cost": partial(cost_figure, benchmark, name, own) for name, own in found.items() if own}
+    found = {name: prices(cells, name, times[0], SECONDS) for name in wanted if times}
+    searched = any(entry and entry.search for entry in benchmark.entries.values())
+    what = f"against the seconds of a fit{', its search included' if searched else ''}; mean ± SE"
+    draw = partial(cost_figure, benchmark, across="time (seconds)", what=what)
+    return {f"{name}-cost": partial(draw, name, own) for name, own in found.items() if own}
 
 
-def prices(cells: Sequence[Cell], metric: str, time: str) -> dict[str, list[Price]]:
-    """List what entries have both numbers, by the title of their panel."""
+def distance_drawings(benchmark: "Benchmark", cells: Sequence[Cell]) -> drawing.Drawings:
+    """Draw the first score of predictions against the first distance: whether who predicts well is near the truth."""
+    kinds = ([name for name in benchmark.metrics if info(name).kind == kind] for kind in ("predictive", "distance"))
+    scores, distances = kinds
+    if not (scores and distances and (found := prices(cells, scores[0], distances[0]))):
+        return {}
+    what = f"against {measure(distances[0])}; mean ± SE"
+    draw = partial(cost_figure, benchmark, scores[0], found, across=info(distances[0]).label, what=what)
+    return {f"{scores[0]}-distance": draw}
+
+
+def prices(cells: Sequence[Cell], metric: str, other: str, unit: float = 1.0) -> dict[str, list[Price]]:
+    """List what entries have both numbers, the other one times `unit`, by the title of their panel."""
     means = {
         (cell.dataset, named(cell.point), cell.method, cell.metric): cell for cell in cells if cell.statistic == "mean"
     }
     found: dict[str, list[Price]] = {}
     for (dataset, point, entry, name), cell in means.items():
-        cost = means.get((dataset, point, entry, time)) if name == metric else None
+        cost = means.get((dataset, point, entry, other)) if name == metric else None
         if cost is not None and cell.ours is not None and cost.ours is not None and cost.ours > 0:
-            price = Price(entry, cell.ours, cell.ours_se or 0.0, SECONDS * cost.ours, SECONDS * (cost.ours_se or 0.0))
+            price = Price(entry, cell.ours, cell.ours_se or 0.0, unit * cost.ours, unit * (cost.ours_se or 0.0))
             found.setdefault("  ".join(part for part in (dataset, point) if part), []).append(price)
     return found
 
 
-def cost_figure(benchmark: "Benchmark", metric: str, found: Mapping[str, Sequence[Price]]) -> "Figure":
-    """Draw durations on a logarithmic axis, and distances, too; on it bars are one standard error of the logarithm.
+def cost_figure(
+    benchmark: "Benchmark", metric: str, found: Mapping[str, Sequence[Price]], across: str, what: str
+) -> "Figure":
+    """Draw durations and distances on logarithmic axes, where bars are one standard error of the logarithm.
 
     That is the standard error of the mean over the mean. What is far from all others stands at the edge, a distance of
     zero at the lower one.
@@ -70,10 +87,8 @@ def cost_figure(benchmark: "Benchmark", metric: str, found: Mapping[str, Sequenc
     for panel, (name, own) in zip(panels, found.items(), strict=True):
         drawing.dress(panel, name)
         _fill(panel, own, styles, metric)
-        panel.set_xlabel("time (seconds)")
+        panel.set_xlabel(across)
     drawing.label_left(panels, measure(metric))
-    searched = any(entry and entry.search for entry in benchmark.entries.values())
-    what = f"against the seconds of a fit{', its search included' if searched else ''}; mean ± SE"
     drawing.title(figure, benchmark.title, heading(metric), what)
     drawing.legend(figure, order=styles)
     return figure
@@ -81,21 +96,21 @@ def cost_figure(benchmark: "Benchmark", metric: str, found: Mapping[str, Sequenc
 
 def _fill(panel: "Axes", own: Sequence[Price], styles: drawing.Styles, metric: str) -> None:
     log = info(metric).kind == "distance"
-    across = [end for price in own for end in _ends(price.seconds, price.seconds_se, log=True)]
+    across = [end for price in own for end in _ends(price.against, price.against_se, log=True)]
     along = [end for price in own if price.score > 0 or not log for end in _ends(price.score, price.score_se, log)]
-    times = {price.entry: [price.seconds] for price in own}
+    times = {price.entry: [price.against] for price in own}
     scores = {price.entry: [price.score] for price in own}
     drawing.fit(panel, "x", times, across, factor=drawing.FAR, scale="log")
     scale: Literal["log", "linear"] = "log" if log else "linear"
     beyond = drawing.fit(panel, "y", scores, along, factor=drawing.far(metric), scale=scale)
     for price in own:
-        x, y = price.seconds, price.score
+        x, y = price.against, price.score
         look: dict[str, Any] = {**drawing.BARS, **styles[price.entry], "linestyle": "none", "label": price.entry}
         if price.entry in beyond:
             edge = 0.02 if y < panel.get_ylim()[0] else 0.98
             panel.errorbar([x], [edge], transform=panel.get_xaxis_transform(), **look)
         else:
-            (left, right), (lower, upper) = _ends(x, price.seconds_se, log=True), _ends(y, price.score_se, log)
+            (left, right), (lower, upper) = _ends(x, price.against_se, log=True), _ends(y, price.score_se, log)
             panel.errorbar([x], [y], [[y - lower], [upper - y]], [[x - left], [right - x]], **look)
 
 

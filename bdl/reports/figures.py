@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from bdl.reports.boxes import Box, box_drawings
 from bdl.reports.calibration import coverage_drawings
 from bdl.reports.compare import Cell
-from bdl.reports.cost import cost_drawings
+from bdl.reports.cost import cost_drawings, distance_drawings
 from bdl.reports.credible import CredibleBand, band_drawings
 from bdl.reports.curves import Curve, curve_drawings
 from bdl.reports.drawing import Drawings, save
@@ -108,6 +108,9 @@ KINDS = (
          "<metric>-cost", "`metrics` has `runtime`, and a distance, or the benchmark a `baseline`",
          "the distance, or the first predictive score, against the seconds of a fit with its search; what is far from "
          "all others stands at the edge"),
+    Kind("distances", "cells", lambda shown: distance_drawings(shown.benchmark, shown.cells), "Scores and distances",
+         "<metric>-distance", "`metrics` has a score of predictions and a distance",
+         "the first score of predictions against the first distance to the truth"),
     Kind("selective", "cells", lambda shown: selective_drawings(shown.benchmark, shown.cells), "The most certain rows",
          "selective-<score>", "`metrics` has a score with several shares `kept`",
          "the score along the share of the rows that is kept, in the order of entropy and of disagreement"),

@@ -70,7 +70,7 @@ def cross_validate(
     k
         Number of folds of the training rows, contiguous, without shuffling; 1 stands for the split's validation rows.
     score
-        Evaluated on the validation rows, lower is better.
+        Of predictions on the validation rows, or of the posterior; lower is better.
     identity
         Start of the trials' identities; (split, trial, fold) is appended.
     compile, progress, checkpoint
@@ -100,7 +100,8 @@ def cross_validate(
     for split, pairs in parts.items():
         for fold, (_, validation) in enumerate(pairs):
             index = [i for i, name in enumerate(names) if name[0] == split and name[2] == fold]
-            evaluations = _evaluations(program, trials, end, index, validation)
+            look = _evaluations if score.info.kind == "predictive" else _unpredicted
+            evaluations = look(program, trials, end, index, validation)
             found |= {i: _value(score, evaluation) for i, evaluation in zip(index, evaluations, strict=True)}
     return [
         FoldScore(*name, settings[name[0]][name[1]], found[i], failure(epoch, found[i]), updates)
@@ -143,6 +144,11 @@ def _evaluations(program: Program, trials: Trials, end: Snapshot, index: list[in
     )
     for place, i in enumerate(index):
         yield _evaluation(program, trials, end, i, rows, Predictions(*(field[place] for field in predictions)))
+
+
+def _unpredicted(program: Program, trials: Trials, end: Snapshot, index: list[int], rows: Rows) -> Iterator[Evaluation]:
+    """Give a score of the posterior what it looks at: there may be no rows to predict."""
+    return (_evaluation(program, trials, end, i, rows) for i in index)
 
 
 def _evaluation(

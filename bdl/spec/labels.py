@@ -167,13 +167,16 @@ def _shown(value: Any) -> str:
 
 
 def steers() -> list[str]:
-    """List the scores that a search can go by: those of predictions of which less is better."""
-    infos = {name: METRICS.get(name).info for name in METRICS.names()}
-    return [name for name, info in infos.items() if info.kind == "predictive" and info.direction == "lower"]
+    """List the scores that a search can go by: those of predictions or of the posterior of which less is better."""
+    return [name for name in METRICS.names() if _can_steer(METRICS.get(name).info)]
+
+
+def _can_steer(info: "MetricInfo") -> bool:
+    return info.kind in ("predictive", "posterior") and info.direction == "lower"
 
 
 def _steering(metric: MetricName) -> MetricName:
-    if metric.info.kind != "predictive" or metric.info.direction != "lower":
+    if not _can_steer(metric.info):
         raise ValueError(f"'{metric}' cannot steer a search: choose one of {', '.join(steers())}")
     return metric
 

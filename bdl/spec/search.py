@@ -42,11 +42,13 @@ class Search(Settings):
     penalty: Real | None = None
     """Score of a failed fold in a Bayesian search; null for the worst of the split so far."""
     folds: Count
-    """Folds of the cross-validation on the training rows; 1 uses the data set's own validation rows."""
+    """Folds of the cross-validation on the training rows; 1 uses the data set's own validation rows, or by a score of
+    the posterior all training rows and no others."""
     refit: bool = False
     """With `folds: 1`, whether the final fit trains on the validation rows as well."""
     metric: ScoreName
-    """Score of predictions, lower is better; the best mean over the folds wins."""
+    """Score of predictions, or of the posterior given the rows that a fold trains on, such as `neg_elbo`; lower is
+    better, and the best mean over the folds wins."""
     space: Mapping[str, Range] = {}
     """Range by hyper-parameter, except for a grid. **The order matters**: values are drawn in this order."""
     grid: Mapping[str, NonEmpty[NonNegative]] = {}

@@ -72,6 +72,7 @@ LOGS = {
     "calibrated_nll": 1,
     "neg_elbo": 1,
     "neg_elbo_printed": 1,
+    "neg_log_joint": 1,
     "log_evidence": -1,
 }
 """Scores of densities of targets: a unit that is c times as small makes them c times as large, of N rows or of one."""

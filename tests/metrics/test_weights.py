@@ -10,7 +10,8 @@ from scipy import stats
 from bdl.errors import InputError
 from bdl.metrics.evaluation import Draws
 from bdl.metrics.predictions import sampled
-from bdl.metrics.weights import Ess, KHat, LogEvidence
+from bdl.metrics.weights import Ess, KHat, LogEvidence, NegLogJoint
+from bdl.models.heavy_tails import StudentTPrior
 from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.networks import Linear
 from bdl.models.priors import GaussianPrior
@@ -142,3 +143,33 @@ def test_without_a_density_there_is_no_k(wide, monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz_stats.base", None)
     with pytest.raises(InputError, match=r"k_hat needs arviz_stats.base \(.*\): pip install 'bdl-bench\[mcmc\]'"):
         KHat()(evaluated(exact))
+
+
+def negative_log_joint(theta: torch.Tensor) -> float:
+    """Of targets in original units, per row; the prior is that of the parameters as the model has them."""
+    fitted = ORIGIN + UNIT * DESIGN @ theta
+    likelihood = stats.norm(fitted.numpy(), BETA**-0.5).logpdf(Y.numpy()).sum()
+    return -(likelihood + stats.norm(0, ALPHA**-0.5).logpdf(theta.numpy()).sum()) / N
+
+
+def test_log_joint_density_of_a_point():
+    theta = normal(5, D)
+    assert NegLogJoint()(evaluated(Point(theta))) == pytest.approx(negative_log_joint(theta), rel=1e-12)
+
+
+def test_log_joint_density_of_vectors_is_their_mean_and_of_a_gaussian_its_expectation():
+    """Of a few vectors each counts once; E[theta^T A theta] has the closed form m^T A m + tr(A S)."""
+    vectors = normal(6, 3, D)
+    each = [negative_log_joint(one) for one in vectors]
+    assert NegLogJoint()(evaluated(Empirical(vectors))) == pytest.approx(sum(each) / 3, rel=1e-12)
+    variance = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
+    curvature = BETA * UNIT**2 * DESIGN.square().sum(0) + ALPHA
+    expected = negative_log_joint(vectors[0]) + float(curvature @ variance) / (2 * N)
+    found = NegLogJoint(samples=200_000)(evaluated(DiagonalGaussian(vectors[0], variance)))
+    assert found == pytest.approx(expected, rel=5e-3)
+
+
+def test_log_joint_density_needs_a_prior_with_a_precision():
+    problem = Problem(Linear(), Gaussian(), D - 1, prior=StudentTPrior())
+    with pytest.raises(InputError, match="neg_log_joint: prior StudentTPrior has no precision: leave the metric out"):
+        NegLogJoint()(evaluated(Point(normal(5, D)), problem))

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import yaml
 
+from bdl.errors import InputError
+from bdl.plan.checks import check
 from bdl.plan.fingerprint import fit_hash
 from bdl.plan.planning import plan
 from bdl.plan.programs import final_fitting
@@ -65,3 +67,12 @@ def test_final_fits_train_on_validation_rows_only_if_told(cell, search, count):
 
 def test_what_is_refitted_is_another_fit(cell):
     assert fit_hash(cell({"folds": 1, "refit": True})) != fit_hash(cell({"folds": 1}))
+
+
+def test_a_search_by_the_posterior_needs_no_validation_rows(cell, tmp_path):
+    """Predictions of rows that do not exist are refused, the ELBO of all training rows is not."""
+    without = (tmp_path / "rows.py").read_text().replace("Split(train, test, validation)", "Split(train, test)")
+    (tmp_path / "rows.py").write_text(without)
+    check(cell({"folds": 1, "metric": "neg_elbo"}))
+    with pytest.raises(InputError, match="kept has none; choose 2 folds or more, or a score of the posterior"):
+        check(cell({"folds": 1}))

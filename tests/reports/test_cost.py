@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from bdl.reports import compare
-from bdl.reports.cost import cost_drawings
+from bdl.reports.cost import cost_drawings, distance_drawings
 
 ENTRIES = ["slang-1", "slang-10", "exact"]
 
@@ -82,3 +82,21 @@ def test_a_distance_of_zero_stands_at_the_edge(drawn):
     assert high > 300
     assert low > 20 / 10, "it does not stretch the axis"
     assert [text.get_text() for text in yacht.texts] == ["beyond the axis: exact (0)"]
+
+
+def test_scores_of_predictions_stand_against_the_distance(drawn):
+    """Every NMLL is 1, on a linear axis; distances are 300, 20 and 2 nats, and what has none is not drawn."""
+    figure = distance_drawings(*drawn)["nmll-distance"]()
+    energy, yacht = figure.axes
+    assert (energy.get_xscale(), energy.get_yscale()) == ("log", "linear")
+    marks = [container.lines[0].get_xydata()[0] for container in energy.containers]
+    np.testing.assert_allclose(marks, [[300, 1], [20, 1], [2, 1]], rtol=1e-12)
+    assert energy.get_xlabel().startswith("Symmetric KL")
+    assert len(yacht.containers) == 2, "a distance of zero has no place on the axis"
+
+
+@pytest.mark.parametrize("metrics", [["sym_kl", "runtime"], ["nmll", "runtime"]])
+def test_without_a_score_or_a_distance_there_is_no_such_figure(make_benchmark, make_trials, metrics):
+    rows = make_trials("energy", "vifa-nn", [1.0, 2.0], sym_kl=[1.0, 2.0], runtime=[1.0, 1.0])
+    benchmark = make_benchmark(metrics=metrics, papers=[])
+    assert distance_drawings(benchmark, compare(benchmark, rows)) == {}

@@ -11,12 +11,14 @@ from sklearn.model_selection import KFold
 from bdl.data import Dataset, Split
 from bdl.methods.vifa import Vifa
 from bdl.metrics import METRICS
+from bdl.metrics.evaluation import Evaluation, Examples
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear
 from bdl.models.problem import Problem
 from bdl.rng import random_normals, trial_keys
 from bdl.search import FoldScore, best_setting, cross_validate, told
 from bdl.search.crossval import failure, mean_score
+from bdl.training.direct import TrainingData
 from bdl.training.fitting import finished
 from bdl.training.program import Program
 from bdl.training.schedule import Schedule
@@ -114,6 +116,25 @@ def test_one_fold_trains_on_the_training_rows_and_scores_validation_rows(program
     first, _ = scored(program, {4: Split(TRAINING[4], NO_ROWS)}, {4: {0: SETTINGS[4][0]}}, 2)
     assert (alone.updates, alone.fold) == (first.updates, 0)
     assert alone.score == pytest.approx(first.score, rel=1e-5)
+
+
+@pytest.mark.parametrize("metric", ["neg_elbo", "neg_log_joint"])
+def test_one_fold_scored_by_the_posterior_needs_no_other_rows(program, metric):
+    """Settings are held against the rows that they are trained on: all of them, and no others."""
+    found = scored(program, {4: Split(TRAINING[4], NO_ROWS)}, {4: SETTINGS[4]}, 1, metric)
+    again = scored(program, {4: Split(TRAINING[4], NO_ROWS, np.array([0]))}, {4: SETTINGS[4]}, 1, metric)
+    assert [score.score for score in found] == [score.score for score in again]
+    assert all(score.reason is None and score.updates == 15 for score in found)
+    trials = program.trials([("b", 7, 4, 0, 0)], [TRAINING[4]], [HYPER])
+    fitting = program.fitting(trials)
+    data = TrainingData.of(program.dataset, TRAINING[4])
+    seen = Examples(data.x, torch.from_numpy(program.dataset.y[TRAINING[4]]), data.y_unit, data.y_origin)
+    key = trial_keys([("b", 7, 4, 0, 0)], "predict")[0]
+    posterior = fitting.posterior(finished(fitting), 0)
+    alone = METRICS.build(metric, {})(
+        Evaluation(posterior, program.problem, HYPER, lambda: seen, lambda: seen, 20, key)
+    )
+    assert found[0].score == pytest.approx(alone[""] if metric == "neg_elbo" else alone, rel=1e-4)
 
 
 def test_the_metric_is_the_one_asked_for(program):
