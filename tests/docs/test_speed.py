@@ -1,0 +1,44 @@
+"""Numbers of the page on speed are those of the files that the scripts wrote."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SMALL = {"torch's Adam": "torch Adam", "numpyro, diagonal": "numpyro diagonal", "numpyro, low rank": "numpyro low rank"}
+
+
+@pytest.fixture(scope="module")
+def networks():
+    return json.loads((ROOT / "results/bench_single.json").read_text("utf-8"))["networks"]
+
+
+@pytest.fixture(scope="module")
+def tables():
+    """Cells of the lines of both tables of the section, without headings."""
+    page = (ROOT / "docs/speed.md").read_text("utf-8")
+    section = page.partition("## One network")[2].partition("\n## ")[0]
+    blocks = [block.splitlines()[2:] for block in section.split("\n\n") if block.startswith("|")]
+    return [[[cell.strip() for cell in line.strip("|").split("|")] for line in block] for block in blocks]
+
+
+def test_one_small_network(networks, tables):
+    costs = networks["13-50-1"]
+    for name, us, ratio, setup, _ in tables[0]:
+        method = re.fullmatch(r"`([a-z]+)`, traced; compiled", name)
+        names = [f"{method[1]}, traced", f"{method[1]}, compiled"] if method else [SMALL[name]]
+        found = [costs[each] for each in names]
+        assert us == "; ".join(f"{cost['us']:.0f}" for cost in found)
+        assert ratio == "; ".join(f"{cost['ratio']:.2f}" for cost in found)
+        assert setup == "; ".join(f"{cost['setup_s']:.1f}" if cost["setup_s"] else "\u2013" for cost in found)
+
+
+def test_larger_networks(networks, tables):
+    methods = ("adam", "bbb", "vifa", "slang", "noisy-adam", "noisy-kfac")
+    for name, torch, *ratios in tables[1]:
+        network, _, how = name.split(", ")
+        assert torch == f"{networks[network]['torch Adam']['us'] / 1000:.2f} ms"
+        costs = [networks[network].get(f"{method}, {how}") for method in methods]
+        assert ratios == [f"{cost['ratio']:.2f}" if cost else "" for cost in costs]
