@@ -59,7 +59,7 @@ def test_the_published_table_of_a_profile_has_no_verdicts():
 def test_its_page_has_grey_printed_values(tmp_path):
     page = write_page(load_variant("mnist-slang", "cpu"), RESULTS, tmp_path / "page.html").read_text("utf-8")
     assert NO_VERDICTS in page
-    assert '<td class="right quiet">1.73</td>' in page
+    assert '<td class="right quiet">1.77</td>' in page
     assert 'class="verdict worse"' not in page
     whole = write_page(load_variant("noisy-mnist"), RESULTS, tmp_path / "whole.html").read_text("utf-8")
     assert 'quiet">1.82' not in whole
