@@ -118,10 +118,10 @@ def test_the_time_of_what_has_no_updates_is_unknown_until_it_was_run(run, tmp_pa
 
 
 def test_a_long_run_says_how_to_narrow_it(run):
-    """400 million updates of 3 ms: two weeks, and no fit is started by asking."""
-    _, out, _ = run("--dry-run", "--set", "entries.lr.training.epochs=20000000")
+    """Four billion updates: weeks, and no fit is started by asking."""
+    _, out, _ = run("--dry-run", "--set", "entries.lr.training.epochs=200000000")
     assert "days here" in out
-    assert "shorter: bdl-bench run tiny.yaml --splits 1 --set entries.lr.training.epochs=20000000" in out
+    assert "shorter: bdl-bench run tiny.yaml --splits 1 --set entries.lr.training.epochs=200000000" in out
 
 
 def test_a_short_run_says_nothing_before_it(run):
