@@ -51,6 +51,19 @@ class _Device(TorchDispatchMode):
         return _call(function, args, kwargs or {})
 
 
+_made = [0]
+"""Tensors that were made from nothing on the CPU, less those that went from there to the device."""
+
+
+@contextmanager
+def none_left_behind() -> Iterator[None]:
+    """Refuse more tensors that are made from nothing, without a device, than are moved to it."""
+    before = _made[0]
+    yield
+    if _made[0] > before:
+        raise WrongDevice("a tensor is made without a device, and stays on the CPU")
+
+
 @contextmanager
 def elsewhere() -> Iterator[None]:
     """Let ``device=ELSEWHERE`` and ``.to(ELSEWHERE)`` work."""
@@ -84,17 +97,22 @@ def _call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     there = any(isinstance(leaf, There) for leaf in leaves)
     if there and function not in _MOVES:
         _check(function, [leaf for leaf in leaves if not isinstance(leaf, There)])
-    asked = kwargs.get("device")
-    if there and asked is not None and torch.device(asked).type == "cpu":
+    where = kwargs.get("device")
+    to_cpu = where is None or torch.device(where).type == "cpu"
+    if function in _MOVES:
+        _made[0] -= bool(leaves) and not there and not to_cpu
+    elif not leaves:
+        _made[0] += to_cpu
+    if there and where is not None and torch.device(where).type == "cpu":
         raise WrongDevice(f"{function}: a tensor leaves the device")
-    inside = {**kwargs, "device": "cpu"} if asked is not None else kwargs
+    inside = {**kwargs, "device": "cpu"} if where is not None else kwargs
     plain, inside = tree_map(lambda leaf: leaf.here if isinstance(leaf, There) else leaf, (args, inside))
     found = function(*plain, **inside)
     if torch.Tag.inplace_view in function.tags:  # the shape of the tensor itself changes, too
         with no_dispatch():
             function(*args, **kwargs)
         return args[0]
-    stays = there if asked is None else torch.device(asked).type == torch.device(ELSEWHERE).type
+    stays = there if where is None else torch.device(where).type == torch.device(ELSEWHERE).type
     return tree_map(lambda leaf: There(leaf) if stays and isinstance(leaf, Tensor) else leaf, found)
 
 

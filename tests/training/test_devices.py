@@ -18,10 +18,11 @@ from bdl.posteriors import FAMILIES
 from bdl.training.fitting import finished
 from bdl.training.predict import predict
 from bdl.training.program import Program
+from bdl.training.programs import Programs, programs
 from bdl.training.schedule import Schedule
 from bdl.training.trials import Pool
 
-from .elsewhere import ELSEWHERE, WrongDevice, elsewhere, here
+from .elsewhere import ELSEWHERE, WrongDevice, elsewhere, here, none_left_behind
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
@@ -46,10 +47,28 @@ def trials() -> list[dict]:
     return [*found.values(), *({**LINEAR, "method": default("method", name) or {"name": name}} for name in missing)]
 
 
+@pytest.fixture
+def strict(monkeypatch):
+    """Refuse tensors that an update makes without a device and leaves there; programs are made anew for it."""
+    repeated = Programs._repeated
+
+    def call(self, one, compile):
+        def update(*args):
+            with none_left_behind():
+                return one(*args)
+
+        return repeated(self, update, compile)
+
+    monkeypatch.setattr(Programs, "_repeated", call)
+    programs.cache_clear()
+    yield
+    programs.cache_clear()
+
+
 @pytest.mark.parametrize(
     "settings", sorted(trials(), key=str), ids=lambda own: f"{own['method']['name']}-{own['model']['name']}"
 )
-def test_methods_train_where_the_data_are(settings):
+def test_methods_train_where_the_data_are(settings, strict):
     expected = methods.fitted(settings, "float32")
     with elsewhere():
         found = methods.fitted(settings, "float32", ELSEWHERE)
@@ -79,11 +98,24 @@ class Impatient(Sgd):
         return state
 
 
+@dataclass(frozen=True)
+class Idle(Sgd):
+    """Makes a tensor that nothing needs."""
+
+    def step(self, state, batches, hyper, noise, problem):
+        torch.zeros(3)
+        return super().step(state, batches, hyper, noise, problem)
+
+
 @pytest.mark.parametrize(
     ("method", "message"),
-    [(Forgetful(), r"tensor of shape \(2, 4\)|is on the CPU"), (Impatient(), "leaves the device")],
+    [
+        (Forgetful(), r"tensor of shape \(2, 4\)|is on the CPU"),
+        (Impatient(), "leaves the device"),
+        (Idle(), "made without a device"),
+    ],
 )
-def test_a_tensor_in_the_wrong_place_is_found(method, message):
+def test_a_tensor_in_the_wrong_place_is_found(method, message, strict):
     data = problems.table(0)
     problem = methods.problem_of(LINEAR, data)
     given = [("one", 0)], [problems.rows(0)], [{"learning_rate": 0.1, "prior_precision": 1.0, "noise_precision": 1.0}]
