@@ -100,8 +100,7 @@ def cross_validate(
     for split, pairs in parts.items():
         for fold, (_, validation) in enumerate(pairs):
             index = [i for i, name in enumerate(names) if name[0] == split and name[2] == fold]
-            look = _evaluations if score.info.kind == "predictive" else _unpredicted
-            evaluations = look(program, trials, end, index, validation)
+            evaluations = _evaluations(program, trials, end, index, validation, score)
             found |= {i: _value(score, evaluation) for i, evaluation in zip(index, evaluations, strict=True)}
     return [
         FoldScore(*name, settings[name[0]][name[1]], found[i], failure(epoch, found[i]), updates)
@@ -135,8 +134,13 @@ def _sizes(rows: int, k: int) -> list[int]:
     return [rows] if k == 1 else [len(own) for own, _ in folds(rows, k)]
 
 
-def _evaluations(program: Program, trials: Trials, end: Snapshot, index: list[int], rows: Rows) -> Iterator[Evaluation]:
-    """Predict rows that some trials share, all at once, and give each what it is scored by."""
+def _evaluations(
+    program: Program, trials: Trials, end: Snapshot, index: list[int], rows: Rows, score: Score
+) -> Iterator[Evaluation]:
+    """Yield what some trials are scored by: predictions of rows that they share, unless the score is of posteriors."""
+    if score.info.kind != "predictive":  # there may be no rows to predict
+        yield from (_evaluation(program, trials, end, i, rows) for i in index)
+        return
     targets = torch.from_numpy(program.dataset.y[rows])
     predictions = predict(
         *(program.posterior, program.problem, program.pool, trials, end.state, end.buffers),
@@ -144,11 +148,6 @@ def _evaluations(program: Program, trials: Trials, end: Snapshot, index: list[in
     )
     for place, i in enumerate(index):
         yield _evaluation(program, trials, end, i, rows, Predictions(*(field[place] for field in predictions)))
-
-
-def _unpredicted(program: Program, trials: Trials, end: Snapshot, index: list[int], rows: Rows) -> Iterator[Evaluation]:
-    """Give a score of the posterior what it looks at: there may be no rows to predict."""
-    return (_evaluation(program, trials, end, i, rows) for i in index)
 
 
 def _evaluation(

@@ -103,7 +103,7 @@ def _call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         _made[0] -= bool(leaves) and not there and not to_cpu
     elif not leaves:
         _made[0] += to_cpu
-    if there and where is not None and torch.device(where).type == "cpu":
+    if there and where is not None and to_cpu:
         raise WrongDevice(f"{function}: a tensor leaves the device")
     inside = {**kwargs, "device": "cpu"} if where is not None else kwargs
     plain, inside = tree_map(lambda leaf: leaf.here if isinstance(leaf, There) else leaf, (args, inside))
