@@ -1,29 +1,44 @@
-"""Time what ground truth costs: NUTS by nutpie and by pymc on the same posteriors, and 2-Wasserstein distances.
+"""Time what ground truth costs: samplers on the same posteriors, and 2-Wasserstein distances.
 
-Both samplers draw from the posteriors of logistic-posterior. Printed are seconds with model building and compilation,
-the smallest effective sample size, its quotient with the time, whether the rules of admission hold, and the largest
-difference of the two samplers' means and covariance entries in standard errors. One call each: the second in a
-process would find the compiled code of the first. ``--large`` adds the distance at D = 5000.
+NUTS by nutpie and by pymc draw from the posteriors of logistic-posterior. Printed are seconds with model building and
+compilation, the smallest effective sample size, its quotient with the time, whether the rules of admission hold, and
+the largest difference of the two samplers' means and covariance entries in standard errors. One call each: the second
+in a process would find the compiled code of the first. ``--large`` adds the distance at D = 5000.
+
+With ``--network yacht`` NUTS by nutpie and by NumPyro and BlackJAX's adjusted MCLMC draw from the posterior of the
+network of network-posterior on its first split, from the same starts, one chain after the other on one thread. Chains
+are judged as functions by the rules of references; MCLMC has no energy, so that rule 8 is left out for it. Printed are
+CPU seconds with compilation, those that 400 effective draws of every function take at this rate, which rules break, and
+the largest difference of the functions' means and standard deviations from those of nutpie in standard errors.
 """
 
 import argparse
 import json
 import math
 import resource
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
-from typing import Any
+from time import perf_counter, process_time
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from bdl.guests.jax_density import density
+from bdl.methods.guest import Train
 from bdl.metrics.distances import wasserstein2
 from bdl.plan.planning import cells_of
 from bdl.plan.reference import recipe
 from bdl.references.certificate import certify, monte_carlo_errors
-from bdl.references.mcmc import Draws, Regression, Sampler, Settings, sample
+from bdl.references.chains import Chains, ChainSettings, Start, run, starts
+from bdl.references.density import Vector, slope
+from bdl.references.function_certificate import certify_functions, functions, grid
+from bdl.references.mcmc import Draws, Origin, Regression, Sampler, Settings, sample
+from bdl.references.network_mcmc import NetworkRecipe
 from bdl.references.nuts import LinearRecipe
-from bdl.spec import load_benchmark
+from bdl.runtime import one_thread
+from bdl.spec import load_benchmark, load_variant
 
 SAMPLERS: tuple[Sampler, ...] = ("nutpie", "pymc")
 
@@ -86,6 +101,152 @@ def expected(count: int) -> float:
     return math.sqrt(2) * float(torch.erfinv(torch.tensor(0.5 ** (1 / count), dtype=torch.float64)))
 
 
+class Sampled(NamedTuple):
+    """Chains of one sampler on the posterior of a network."""
+
+    chains: Chains
+    seconds: float
+    energy: bool
+    """Whether the chains have an energy, which rule 8 needs."""
+
+
+def by_nutpie(asked: NetworkRecipe, begin: list[tuple[Start, Vector]]) -> Sampled:
+    """Sample as references are sampled."""
+    start = process_time()
+    chains = run(slope(asked.problem, asked.x, asked.y, asked.hyper), begin, asked.settings)
+    return Sampled(chains, process_time() - start, energy=True)
+
+
+def by_jax(
+    asked: NetworkRecipe, begin: list[tuple[Start, Vector]], chain: Callable[..., Any], name: str, *, energy: bool
+) -> Sampled:
+    """Sample by a program of JAX: a log density, a start (D,) and a key to draws, divergences, energies and steps."""
+    import jax
+
+    start = process_time()
+    with jax.enable_x64(True):
+        train = Train(asked.x.numpy(), asked.y.numpy(), asked.problem)
+        target = density(train, {name: float(value) for name, value in asked.hyper.items()}, 0)
+        program = jax.jit(lambda at, key: chain(target.log_joint, at, key, asked.settings))
+        done = [
+            [np.asarray(part) for part in program(point, jax.random.key(number))]
+            for number, (_, point) in enumerate(begin)
+        ]
+    theta, diverging, energies, steps = (np.stack(part) for part in zip(*done, strict=True))
+    origin = Origin(name, 0, asked.settings.tune, {}, 0.0)
+    chains = Chains(theta, tuple(kind for kind, _ in begin), diverging, energies, steps, origin)
+    return Sampled(chains, process_time() - start, energy)
+
+
+def nuts_of_numpyro(log_density: Callable[..., Any], at: Any, key: Any, settings: ChainSettings) -> tuple[Any, ...]:
+    """NUTS with the settings of references."""
+    from numpyro.infer import MCMC, NUTS
+
+    kernel = NUTS(
+        potential_fn=lambda theta: -log_density(theta),
+        target_accept_prob=settings.target_accept,
+        max_tree_depth=settings.max_depth,
+    )
+    chain = MCMC(kernel, num_warmup=settings.tune, num_samples=settings.draws, progress_bar=False)
+    chain.run(key, init_params=at, extra_fields=("diverging", "energy", "num_steps"))
+    told = chain.get_extra_fields()
+    return chain.get_samples(), told["diverging"], told["energy"], told["num_steps"]
+
+
+STRIDE = 50
+"""Transitions of MCLMC from one draw to the next, each of two steps on average."""
+
+
+def adjusted_mclmc(log_density: Callable[..., Any], at: Any, key: Any, settings: ChainSettings) -> tuple[Any, ...]:
+    """Adjusted microcanonical Langevin Monte Carlo, tuned by BlackJAX, with its default of two steps a transition."""
+    import blackjax
+    import jax
+    import jax.numpy as jnp
+
+    first, tuning, running = jax.random.split(key, 3)
+    dynamic = blackjax.mcmc.adjusted_mclmc_dynamic
+    kernel = dynamic.build_kernel(
+        integration_steps_fn=lambda key, average: jnp.ceil(2 * average * jax.random.uniform(key)).astype(int)
+    )
+    state, tuned, _ = blackjax.adjusted_mclmc_find_L_and_step_size(
+        mclmc_kernel=kernel,
+        logdensity_fn=log_density,
+        num_steps=5 * STRIDE * settings.tune,  # a fifth of which tune
+        state=dynamic.init(at, log_density, first),
+        rng_key=tuning,
+        target=0.9,
+    )
+
+    def transition(state: Any, key: Any) -> tuple[Any, Any]:
+        after, told = kernel(
+            rng_key=key,
+            state=state,
+            logdensity_fn=log_density,
+            step_size=tuned.step_size,
+            inverse_mass_matrix=tuned.inverse_mass_matrix,
+            integration_steps_params=(tuned.L / tuned.step_size,),
+        )
+        return after, (told.is_divergent, told.num_integration_steps)
+
+    def draw(state: Any, key: Any) -> tuple[Any, Any]:
+        after, (diverging, steps) = jax.lax.scan(transition, state, jax.random.split(key, STRIDE))
+        return after, (after.position, diverging.any(), -after.logdensity, steps.sum())
+
+    return tuple(jax.lax.scan(draw, state, jax.random.split(running, settings.draws))[1])
+
+
+def network(dataset: str) -> list[dict[str, Any]]:
+    """Sample the posterior of a network with every sampler; print and return the rows."""
+    cell = next(cell for cell in cells_of(load_variant("network-posterior").chosen) if cell.dataset == dataset)
+    asked = recipe(cell, 0)
+    assert isinstance(asked, NetworkRecipe)
+    asked = replace(asked, settings=replace(asked.settings, kept=asked.settings.draws))
+    problem = asked.problem
+    begin = starts(problem, asked.hyper, slope(problem, asked.x, asked.y, asked.hyper), asked.settings)
+    samplers: dict[str, Callable[[], Sampled]] = {
+        "NUTS, nutpie": lambda: by_nutpie(asked, begin),
+        "NUTS, NumPyro": lambda: by_jax(asked, begin, nuts_of_numpyro, "numpyro", energy=True),
+        "adjusted MCLMC, BlackJAX": lambda: by_jax(asked, begin, adjusted_mclmc, "blackjax", energy=False),
+    }
+    print(f"network on {dataset}, {len(asked.y)} rows, {problem.dim} parameters")
+    rows: list[dict[str, Any]] = []
+    inputs, moments = torch.cat([asked.test_x, grid(asked.test_x)]), []
+    for name, sample_all in samplers.items():
+        chains, seconds, energy = sample_all()
+        certificate = certify_functions(problem, chains, asked.test_x, asked.test_y, asked.hyper)
+        broken = sorted({failure.rule.number for failure in certificate.failures()} - (set() if energy else {8}))
+        ess = min(certificate.bulk_ess + certificate.tail_ess)
+        outputs = functions(problem, chains.theta, inputs)
+        f = outputs.reshape(*outputs.shape[:2], -1)
+        errors = monte_carlo_errors(f)
+        moments.append((f.mean((0, 1)), errors.mean, f.std((0, 1)), errors.sd))
+        (mean, mean_error, sd, sd_error), (mean0, mean_error0, sd0, sd_error0) = moments[-1], moments[0]
+        away = max(
+            float((np.abs(mean - mean0) / np.hypot(mean_error, mean_error0)).max()),
+            float((np.abs(sd - sd0) / np.hypot(sd_error, sd_error0)).max()),
+        )
+        found = {
+            "dataset": dataset,
+            "sampler": name,
+            "cpu_seconds": round(seconds, 1),
+            "gradients": int(chains.steps.sum()),
+            "smallest_ess": round(ess),
+            "cpu_seconds_to_ess_400": round(400 / ess * seconds, 1),
+            "r_hat": round(max(certificate.r_hat), 4),
+            "breaks": broken,
+            "disagreement": round(away, 2),
+        }
+        rows.append(found)
+        ratio = found["cpu_seconds_to_ess_400"] / rows[0]["cpu_seconds_to_ess_400"]
+        told = {key: value for key, value in found.items() if key not in ("dataset", "sampler")}
+        print(
+            f"  {name}: " + ", ".join(f"{key} {value}" for key, value in told.items()) + f"; {ratio:.1f}x nutpie's time"
+        )
+    count = 2 * len(inputs)
+    print(f"  of {count} differences the largest is expected to be about {expected(count):.1f} standard errors")
+    return rows
+
+
 def distance(dim: int) -> dict[str, Any]:
     """Time the 2-Wasserstein distance of two random Gaussians."""
     generator = torch.Generator().manual_seed(0)
@@ -104,12 +265,22 @@ def main() -> None:
     parser.add_argument("--dataset", action="append", default=[], help="default: breast_cancer and a1a")
     parser.add_argument("--draws", type=int, default=2_000, help="of each of four chains")
     parser.add_argument("--large", action="store_true", help="also the distance at D = 5000")
+    parser.add_argument("--network", action="append", default=[], help="data set of network-posterior")
     parser.add_argument("--json", type=Path, help="write the numbers to this file")
     options = parser.parse_args()
-    distances = [distance(dim) for dim in (100, 1000, *([5000] if options.large else []))]
-    rows = [row for name in options.dataset or ["breast_cancer", "a1a"] for row in compare(name, options.draws)]
+    found: dict[str, Any] = (
+        json.loads(options.json.read_text("utf-8")) if options.json and options.json.exists() else {}
+    )
+    if options.network:
+        with one_thread():
+            found["networks"] = [row for name in options.network for row in network(name)]
+    else:
+        found["distances"] = [distance(dim) for dim in (100, 1000, *([5000] if options.large else []))]
+        found["samplers"] = [
+            row for name in options.dataset or ["breast_cancer", "a1a"] for row in compare(name, options.draws)
+        ]
     if options.json:
-        options.json.write_text(json.dumps({"distances": distances, "samplers": rows}, indent=1) + "\n", "utf-8")
+        options.json.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

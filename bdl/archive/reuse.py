@@ -21,13 +21,15 @@ from bdl.plan.programs import evaluations
 from bdl.spec.labels import MetricName
 from bdl.store import artefacts
 from bdl.store.anew import Damaged
-from bdl.store.rows import KEPT, STAGES, CellKey, Outcome, Reading, Row
+from bdl.store.rows import CERTIFICATE, KEPT, STAGES, CellKey, Outcome, Reading, Row
 from bdl.store.store import Store
 
 ORIGIN = ("written", "git_commit", "python", "packages", "machine")
 """What is kept of the provenance of imported fits: where they were made, and with what."""
 _HYPER = "hyper_"
-_DETAILS = {"width": int, "device": str, "compiled": bool, "updates": int, "packages": str, KEPT: str}
+_DETAILS = {"width": int, "device": str, "compiled": bool, "updates": int, "packages": str} | dict.fromkeys(
+    (KEPT, CERTIFICATE), str
+)
 
 
 class StoredFits:

@@ -11,7 +11,7 @@ from bdl.plan.cell import Cell
 from bdl.plan.fingerprint import outside_files
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import Answer, is_predictive
-from bdl.store.rows import KEPT
+from bdl.store.rows import CERTIFICATE, KEPT
 
 
 def details_of(cell: Cell, at_once: int, compile: bool) -> dict[str, Any]:
@@ -24,10 +24,12 @@ def details_of(cell: Cell, at_once: int, compile: bool) -> dict[str, Any]:
 
 
 def kept(posterior: Posterior) -> dict[str, str]:
-    """Return what is kept of a fit, where that is no distribution of parameters."""
+    """Return what is kept of a fit, where that is no distribution of parameters, and its certificate if it has one."""
     if not is_predictive(posterior):
         return {}
-    return {KEPT: "predictions at the test rows" if isinstance(posterior, Answer) else "a predictive"}
+    certificate: str | None = getattr(posterior, "certificate", None)
+    what = {KEPT: "predictions at the test rows" if isinstance(posterior, Answer) else "a predictive"}
+    return what | ({CERTIFICATE: certificate} if certificate else {})
 
 
 def allowed(cell: Cell, fits: int) -> float | None:

@@ -1,6 +1,7 @@
 """The log posterior that methods see, log p(D, theta), with its gradient, as fast functions of numpy vectors."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +19,8 @@ from bdl.references.mcmc import optional
 Vector = NDArray[np.float64]
 Slope = Callable[[Vector], tuple[float, Vector]]
 """Parameters (D,) to log p(D, theta), nats, up to a constant, and its gradient, (D,)."""
+Law = tuple[float, float]
+"""Mean and standard deviation of a normal law."""
 
 
 def slope(problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Slope:
@@ -26,17 +29,10 @@ def slope(problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Slope:
     Networks of one hidden layer have a compiled one, many times as fast as automatic differentiation, which serves
     every other model.
     """
-    model, likelihood = problem.model, problem.likelihood
-    if (
-        isinstance(model, Mlp)
-        and len(model.hidden) == 1
-        and model.activation in ("relu", "tanh")
-        and problem.d_out == 1
-        and isinstance(likelihood, Gaussian | Bernoulli)
-    ):
-        noise = float(hyper["noise_precision"]) if isinstance(likelihood, Gaussian) else 0.0
+    if _has_loops(problem):
+        noise = float(hyper["noise_precision"]) if isinstance(problem.likelihood, Gaussian) else 0.0
         prior = problem.prior_precision(hyper).expand(problem.dim).numpy().copy()
-        given = np.ascontiguousarray(x.numpy().T), y.numpy(), prior, noise, model.activation == "tanh"
+        given = np.ascontiguousarray(x.numpy().T), y.numpy(), prior, noise, _tanh(problem)
         loops = _loops()
         return lambda theta: loops(theta, *given)
     batch = whole(x, y)
@@ -47,6 +43,74 @@ def slope(problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Slope:
         return float(value.detach()), torch.autograd.grad(value, at)[0].numpy()
 
     return by_torch
+
+
+def slope_with_precisions(problem: Problem, x: Tensor, y: Tensor, laws: Mapping[str, Law]) -> Slope:
+    """Return the log posterior of parameters and of the logarithms of prior and noise precision, (D + 2,).
+
+    Parameters
+    ----------
+    problem
+        A model with the likelihood `gaussian` and one prior precision for all parameters.
+    x, y
+        Training data as the model sees them, float64, (n, d) and (n,).
+    laws
+        Mean and standard deviation of the normal laws of log ``prior_precision`` and log ``noise_precision``, in the
+        unit of `y`; their order is that of the two last coordinates.
+    """
+    dim, rows = problem.dim, len(y)
+    names = tuple(laws)
+    centres, widths = (np.array(part) for part in zip(*laws.values(), strict=True))
+    if not _has_loops(problem):
+        batch = whole(x, y)
+
+        def by_torch(phi: Vector) -> tuple[float, Vector]:
+            at = torch.tensor(phi, requires_grad=True)
+            hyper = dict(zip(names, at[dim:].exp(), strict=True))
+            of_precisions = ((at[dim:] - torch.from_numpy(centres)) / torch.from_numpy(widths)).square().sum() / 2
+            value = log_joint(at[:dim].unsqueeze(0), problem, batch, hyper).squeeze(0) - of_precisions
+            return float(value.detach()), torch.autograd.grad(value, at)[0].numpy()
+
+        return by_torch
+    ones, across, targets, tanh, loops = (
+        np.ones(dim),
+        np.ascontiguousarray(x.numpy().T),
+        y.numpy(),
+        _tanh(problem),
+        _loops(),
+    )
+    prior_at, noise_at = names.index("prior_precision"), names.index("noise_precision")
+
+    def by_loops(phi: Vector) -> tuple[float, Vector]:
+        theta, logs = np.ascontiguousarray(phi[:dim]), phi[dim:]
+        alpha, beta = math.exp(logs[prior_at]), math.exp(logs[noise_at])
+        value, slopes = loops(theta, across, targets, alpha * ones, beta, tanh)
+        of_prior = alpha * float(theta @ theta) / 2
+        of_noise = -value - of_prior  # beta times half the sum of squared errors
+        away = (logs - centres) / widths
+        gradient = np.concatenate([slopes, -away / widths])
+        gradient[dim + prior_at] += dim / 2 - of_prior
+        gradient[dim + noise_at] += rows / 2 - of_noise
+        value += dim * logs[prior_at] / 2 + rows * logs[noise_at] / 2 - float(away @ away) / 2
+        return value, gradient
+
+    return by_loops
+
+
+def _has_loops(problem: Problem) -> bool:
+    """Return whether the compiled log posterior is of this problem."""
+    model = problem.model
+    return (
+        isinstance(model, Mlp)
+        and len(model.hidden) == 1
+        and model.activation in ("relu", "tanh")
+        and problem.d_out == 1
+        and isinstance(problem.likelihood, Gaussian | Bernoulli)
+    )
+
+
+def _tanh(problem: Problem) -> bool:
+    return isinstance(problem.model, Mlp) and problem.model.activation == "tanh"
 
 
 @lru_cache(maxsize=1)

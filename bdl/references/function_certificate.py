@@ -40,8 +40,9 @@ _VALUES_AT_ONCE = 2**22
 class FunctionCertificate(Judged):
     """What is known of the quality of chains, as functions.
 
-    Inputs are the test rows, and after them the grid. Errors are Monte-Carlo standard errors: of mean and standard
-    deviation of the output, in its standard deviations, and of the log predictive density of a test row, in nats.
+    Inputs are the test rows, after them the grid, and after it the logarithm of a precision that is sampled. Errors are
+    Monte-Carlo standard errors: of mean and standard deviation of the output, in its standard deviations, and of the
+    log predictive density of a test row, in nats.
     """
 
     r_hat: tuple[float, ...]
@@ -99,7 +100,8 @@ def certify_functions(problem: Problem, chains: Chains, x: Tensor, y: Tensor, hy
     x, y
         Test rows as the model sees them, float64, (m, d) and (m,).
     hyper
-        Hyper-parameters in the unit of `y`.
+        Hyper-parameters in the unit of `y`. One that each draw has its own value of, (C, S, 1), is judged as well, by
+        its logarithm, after the inputs.
 
     Returns
     -------
@@ -116,7 +118,8 @@ def certify_functions(problem: Problem, chains: Chains, x: Tensor, y: Tensor, hy
     stats = optional("arviz_stats.base").array_stats
     axes = {"chain_axis": 0, "draw_axis": 1}
     outputs = functions(problem, chains.theta, torch.cat([x, grid(x)]))
-    f = outputs.reshape(*outputs.shape[:2], -1)
+    sampled = [np.log(value.numpy()) for value in hyper.values() if value.ndim]
+    f = np.concatenate([outputs.reshape(*outputs.shape[:2], -1), *sampled], axis=2)
     if (stuck := ~(np.ptp(f, axis=1) > 0).all(1)).any():
         raise InputError(f"chain {stuck.argmax()} never moves: the sampler failed, raise tune or check the model")
     errors, sd = monte_carlo_errors(f), f.std((0, 1))

@@ -8,6 +8,9 @@ from pydantic import TypeAdapter, ValidationError
 from bdl.errors import InputError
 from bdl.references.mcmc import Origin
 
+CERTIFIED = "certified"
+"""What rows say of a fit whose draws keep all rules."""
+
 
 class Rule(NamedTuple):
     """A bound that every coordinate, input, test row or chain must keep."""
@@ -84,12 +87,16 @@ class Judged:
         broken = dict.fromkeys(f"rule {failure.rule.number}" for failure in self.failures())
         return f"{told}; NOT CERTIFIED, breaks {', '.join(broken)}" if broken else told
 
+    def worst_of(self, rule: Rule) -> float:
+        """Return the value nearest to breaking a rule, or farthest beyond it."""
+        values: tuple[float, ...] = getattr(self, rule.statistic)
+        return max(values) if rule.relation in ("<", "==") else min(values)
+
     def worst(self) -> list[str]:
         """Name every rule with the worst value that it met, and where."""
         lines = []
         for rule in self.rules:
-            values = getattr(self, rule.statistic)
-            worst = max(values) if rule.relation in ("<", "==") else min(values)
+            values, worst = getattr(self, rule.statistic), self.worst_of(rule)
             bound = f"{rule.statistic} {rule.relation} {rule.limit:g} for every {rule.of}"
             kept = "" if rule.passes(worst) else ": BROKEN"
             lines.append(f"rule {rule.number}: {bound}; worst {worst:.5g} at {rule.of} {values.index(worst)}{kept}")

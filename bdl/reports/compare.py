@@ -1,6 +1,7 @@
 """Our numbers beside the printed ones, with a verdict."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -9,11 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bdl.metrics import MetricInfo, info
+from bdl.references.judging import CERTIFIED
 from bdl.reports.axes import by_cell
 from bdl.reports.papers import Key, PaperValue, paper_values
 from bdl.reports.statistics import STATISTICS, Values
 from bdl.reports.verdicts import NO_PARAMETERS, SURVIVORS, Judgement, Ours, judge
-from bdl.store.rows import KEPT, REFUSALS
+from bdl.store.rows import CERTIFICATE, KEPT, REFUSALS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,7 +143,10 @@ def compare(benchmark: "Benchmark", rows: "pd.DataFrame", *, protocol: bool = Tr
         printed = {}
     sampled = [f"{metric}_{suffix}" for metric in benchmark.metrics for suffix in _SAMPLED]
     rows = rows.reindex(
-        columns=["dataset", "entry", *benchmark.axes, "split", "status", "reason", KEPT, *benchmark.metrics, *sampled]
+        columns=[
+            *("dataset", "entry", *benchmark.axes, "split", "status", "reason", KEPT, CERTIFICATE),
+            *(*benchmark.metrics, *sampled),
+        ]
     )
     alone = _lone_splits(printed)
     cells, groups = [], by_cell(rows, benchmark.axes)
@@ -209,7 +214,10 @@ def _cell(
         margin=None if paper is None or about.direction == "ratio" else about.margin_of(paper.value),
         failed_as_worst=failed_as_worst(values, failed, about),
         verdict=NO_PARAMETERS if lacking.any() else "not run" if trials.empty else judged.verdict,
-        note="\n".join([*texts, *refusals(good, place[2]), *_remarks(ours, about, floor, split, judged)]) or None,
+        note="\n".join(
+            [*texts, *refusals(good, place[2]), *certified(good), *_remarks(ours, about, floor, split, judged)]
+        )
+        or None,
     )
 
 
@@ -218,6 +226,16 @@ def refusals(rows: "pd.DataFrame", metric: str) -> list[str]:
     reasons = rows["reason"][rows["status"] == "ok"].dropna()
     told = (part for reason in reasons for part in reason.split(REFUSALS) if part.startswith(f"{metric}: "))
     return list(dict.fromkeys(f"not computed: {part}" for part in told))
+
+
+def certified(rows: "pd.DataFrame") -> list[str]:
+    """Return how many fits keep the rules for their draws, and which ones others break; `rows` as for `compare`."""
+    found = rows[CERTIFICATE].dropna()
+    if found.empty:
+        return []
+    broken = sorted({int(number) for text in found for number in re.findall(r"\d+", text)})
+    others = f"; others break rules {', '.join(map(str, broken))} for chains of networks" if broken else ""
+    return [f"certified: {(found == CERTIFIED).sum()} of {len(found)} splits{others}"]
 
 
 def _remarks(ours: Ours, about: MetricInfo, floor: float | None, split: int | None, judged: Judgement) -> Iterator[str]:

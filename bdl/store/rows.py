@@ -13,6 +13,9 @@ REFUSALS = "; "
 KEPT = "kept"
 """Detail of a final row whose fit left predictions, and no distribution of parameters: what is kept of it."""
 
+CERTIFICATE = "certificate"
+"""Detail of a final row whose fit is judged by rules: that it keeps them, or which ones it breaks."""
+
 CellKey = tuple[str, str, str]
 """Data set, entry, and the values of the sweep's axes as canonical JSON, ``"{}"`` without a sweep."""
 

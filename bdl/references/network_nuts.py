@@ -1,0 +1,142 @@
+"""The posterior of a network whose prior and noise precision are unknown as well, as a method without a search."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import torch
+from annotated_types import Ge
+from torch import Tensor
+
+from bdl.errors import InputError
+from bdl.methods.guest import Guest, Train, for_numbers
+from bdl.models.networks import Mlp
+from bdl.models.priors import GaussianPrior
+from bdl.models.problem import Problem
+from bdl.posteriors.predictive import MeanVariance
+from bdl.references.certificate import check_length
+from bdl.references.chains import Chains, ChainSettings, Start, climb, run
+from bdl.references.density import Law, Vector, slope, slope_with_precisions
+from bdl.references.function_certificate import CHECKS, certify_functions
+from bdl.references.judging import CERTIFIED
+
+LAWS: Mapping[str, Law] = {"prior_precision": (math.log(3), 1.0), "noise_precision": (math.log(10), 2.0)}
+"""Mean and standard deviation of the log precisions, standardised targets: 95 % of the prior precisions are from 0.4 to
+21, and of the noise's standard deviations from 0.04 to 2.2 of those of the targets."""
+_DEPTH = 9
+"""On boston the effective sample size of a gradient is four times that of 8."""
+_ACTIVATIONS: tuple[Literal["relu", "tanh"], ...] = ("relu", "tanh")
+
+
+class SampledNetworks(NamedTuple):
+    """Networks with noise of their own, all equally probable: S of them, from chains one after the other."""
+
+    theta: Tensor
+    """Parameters, (S, D)."""
+    noise_precision: Tensor
+    """In standardised units, (S,)."""
+    hidden: Tensor
+    """Units of each hidden layer."""
+    activation: Tensor
+    """Number of the activation in `_ACTIVATIONS`."""
+    worst: Tensor
+    """Worst value of each rule of `CHECKS`, at the training rows and between and beyond them."""
+
+    def __call__(self, x: Tensor) -> MeanVariance:
+        """Predict targets at standardised inputs, (n, d): a normal for each network, (S, n)."""
+        model = Mlp(tuple(map(int, self.hidden)), _ACTIVATIONS[int(self.activation)])
+        f = torch.func.vmap(lambda one: model(one, x, 1), chunk_size=64)(self.theta.double()).squeeze(-1)
+        return MeanVariance(f, (1 / self.noise_precision.double()).unsqueeze(1).expand(f.shape))
+
+    @property
+    def certificate(self) -> str:
+        """What rows say of the chains: that they are certified, or which rules they break."""
+        pairs = zip(CHECKS, self.worst.tolist(), strict=True)
+        broken = [str(rule.number) for rule, value in pairs if not rule.passes(value)]
+        return f"breaks rules {', '.join(broken)}" if broken else CERTIFIED
+
+
+@dataclass(frozen=True)
+class NetworkNuts(Guest):
+    """The No-U-Turn sampler of nutpie over weights, prior precision alpha and noise precision beta.
+
+    log alpha ~ N(log 3, 1) and log beta ~ N(log 10, 4), for standardised targets; given these, prior and likelihood are
+    those of all entries. Chains start as those of `network-mcmc`, and are judged by its rules at the training rows and
+    at inputs between and beyond them.
+
+    Parameters
+    ----------
+    draws, tune
+        Iterations of each chain that are judged, and before these.
+    chains
+        Number of chains, even: the first half starts at modes for the precisions 3 and 10, the second at draws of the
+        prior.
+    kept
+        Draws of each chain that predict, evenly spaced.
+    """
+
+    draws: Annotated[int, Ge(1)] = 1000
+    tune: Annotated[int, Ge(1)] = 300
+    chains: Annotated[int, Ge(2)] = 4
+    kept: Annotated[int, Ge(1)] = 100
+
+    self_tuned = True
+    needs_model = True
+    needs: ClassVar = {"nutpie": "bdl-bench[mcmc]", "numba": "bdl-bench[mcmc]"}
+
+    def check(self, problem: Problem) -> None:
+        """Raise `InputError` unless it is a regression by a dense network, and its chains can be judged."""
+        super().check(problem)
+        for_numbers(self, problem)
+        check_length(self.chains, self.draws)
+        model, prior = problem.model, problem.prior
+        if not isinstance(model, Mlp) or model.activation not in _ACTIVATIONS:
+            raise InputError(
+                f"NetworkNuts samples dense networks with {' or '.join(_ACTIVATIONS)}: use the model 'mlp'"
+            )
+        if not isinstance(prior, GaussianPrior) or prior.bias_precision is not None:
+            raise InputError("NetworkNuts samples one prior precision: use the prior 'gaussian' without bias_precision")
+
+    def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> SampledNetworks:
+        """Sample, judge, and keep what predicts."""
+        problem, x, y = train.problem, torch.from_numpy(train.x), torch.from_numpy(train.y)
+        settings = ChainSettings(self.draws, self.tune, self.chains, self.kept, seed, max_depth=_DEPTH)
+        begin = _starts(problem, x, y, settings)
+        sampled = run(slope_with_precisions(problem, x, y, LAWS), begin, settings)
+        theta, logs = np.split(sampled.theta, [problem.dim], axis=2)
+        precision = np.exp(logs[:, :, list(LAWS).index("noise_precision")])
+        worst = _worst(problem, sampled._replace(theta=theta), x, y, torch.from_numpy(precision))
+        kept = np.linspace(0, self.draws - 1, min(self.kept, self.draws)).round().astype(int)
+        assert isinstance(problem.model, Mlp), "check has seen to it"
+        return SampledNetworks(
+            torch.from_numpy(theta[:, kept].reshape(-1, problem.dim)).float(),
+            torch.from_numpy(precision[:, kept].ravel()),
+            torch.tensor(problem.model.hidden),
+            torch.tensor(_ACTIVATIONS.index(problem.model.activation)),
+            worst,
+        )
+
+
+def _starts(problem: Problem, x: Tensor, y: Tensor, settings: ChainSettings) -> list[tuple[Start, Vector]]:
+    """Find where chains start: modes for the central precisions, and draws of the whole prior; (D + 2,) each."""
+    generator = torch.Generator().manual_seed(settings.seed)
+    noise = torch.randn(settings.chains, problem.dim + len(LAWS), generator=generator, dtype=torch.float64)
+    centres, widths = (torch.tensor(part, dtype=torch.float64) for part in zip(*LAWS.values(), strict=True))
+    density = slope(problem, x, y, dict(zip(LAWS, centres.exp(), strict=True)))
+    found: list[tuple[Start, Vector]] = []
+    for number, row in enumerate(noise):
+        theta, logs = row[: problem.dim], centres + widths * row[problem.dim :]
+        if number < settings.chains // 2:
+            found.append(("mode", np.concatenate([climb(problem.initial(theta).numpy(), density), centres.numpy()])))
+        else:
+            drawn = problem.prior.sample(theta, dict(zip(LAWS, logs.exp(), strict=True)), problem.layout)
+            found.append(("prior", torch.cat([drawn, logs]).numpy()))
+    return found
+
+
+def _worst(problem: Problem, chains: Chains, x: Tensor, y: Tensor, noise_precision: Tensor) -> Tensor:
+    """Judge chains with noise precisions (C, S) of their own: the worst value of each rule."""
+    certificate = certify_functions(problem, chains, x, y, {"noise_precision": noise_precision.unsqueeze(-1)})
+    return torch.tensor([certificate.worst_of(rule) for rule in CHECKS], dtype=torch.float64)
