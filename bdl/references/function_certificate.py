@@ -88,7 +88,9 @@ def functions(problem: Problem, theta: FloatArray, x: Tensor) -> FloatArray:
     return found
 
 
-def certify_functions(problem: Problem, chains: Chains, x: Tensor, y: Tensor, hyper: Hyper) -> FunctionCertificate:
+def certify_functions(
+    problem: Problem, chains: Chains, x: Tensor, y: Tensor, hyper: Hyper, *, beyond: bool = True
+) -> FunctionCertificate:
     """Judge chains by the functions that they are.
 
     Parameters
@@ -102,6 +104,8 @@ def certify_functions(problem: Problem, chains: Chains, x: Tensor, y: Tensor, hy
     hyper
         Hyper-parameters in the unit of `y`. One that each draw has its own value of, (C, S, 1), is judged as well, by
         its logarithm, after the inputs.
+    beyond
+        Whether functions are judged on the grid between and beyond the rows, too.
 
     Returns
     -------
@@ -117,7 +121,7 @@ def certify_functions(problem: Problem, chains: Chains, x: Tensor, y: Tensor, hy
         raise InputError(f"a certificate needs {FEWEST_DRAWS} draws of each chain: there are {chains.theta.shape[1]}")
     stats = optional("arviz_stats.base").array_stats
     axes = {"chain_axis": 0, "draw_axis": 1}
-    outputs = functions(problem, chains.theta, torch.cat([x, grid(x)]))
+    outputs = functions(problem, chains.theta, torch.cat([x, grid(x)]) if beyond else x)
     sampled = [np.log(value.numpy()) for value in hyper.values() if value.ndim]
     f = np.concatenate([outputs.reshape(*outputs.shape[:2], -1), *sampled], axis=2)
     if (stuck := ~(np.ptp(f, axis=1) > 0).all(1)).any():
