@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from bdl.errors import InputError
+from bdl.execution.details import kept
 from bdl.methods.guest import Train
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear, Mlp
@@ -56,6 +57,15 @@ def test_predictions_are_those_of_each_network_with_its_noise():
     for s in range(5):
         np.testing.assert_allclose(answer.mean[s], NETWORK.model(theta[s].double(), x, 1).squeeze(-1))
         np.testing.assert_allclose(answer.variance[s], torch.full((40,), 1 / precision[s]))
+
+
+@pytest.mark.parametrize(
+    ("r_hat", "text"), [(1.001, "certified"), (1.2, "breaks rules 1"), (float("nan"), "breaks rules 1")]
+)
+def test_rows_say_what_the_certificate_says(r_hat, text):
+    worst = torch.tensor([r_hat, 500, 500, 0.05, 0.05, 0.1, 0, 0.5, 2], dtype=torch.float64)
+    fit = SampledNetworks(torch.zeros(1, NETWORK.dim), torch.ones(1), torch.tensor([3]), torch.tensor(0), worst)
+    assert kept(fit) == {"kept": "a predictive", "certificate": text}
 
 
 @pytest.mark.slow  # compiles the density and the sampler

@@ -8,7 +8,7 @@ from scipy import stats
 
 from bdl.errors import InputError
 from bdl.metrics.base import MetricInfo
-from bdl.reports.compare import ONE_SPLIT, SAMPLED_TRUTH, compare, failed_as_worst
+from bdl.reports.compare import ONE_SPLIT, SAMPLED_TRUTH, certified, compare, failed_as_worst
 from bdl.reports.layout import sections
 from bdl.reports.statistics import median_se
 from bdl.reports.verdicts import FEW, NO_SPREAD, NOT_SHOWN, SURVIVORS
@@ -309,3 +309,11 @@ def test_a_printed_maximum_stands_beside_the_largest_value(vifa, make_benchmark,
     row = next(row for row in section.rows if (row[0], row[1][:7]) == ("energy", "vifa-nn"))
     place = [title for title, _ in section.columns].index("Largest")
     assert [text.rstrip("¹²³⁴⁵⁶⁷⁸⁹ ") for text in row[place : place + 3]] == ["9.000e8", "4.04e8", "undecided"]
+
+
+def test_certified_fits_are_counted_and_broken_rules_named():
+    kept, broken = ["certified", None], ["breaks rules 7", "breaks rules 1, 7", "certified"]
+    assert certified(pd.DataFrame({"certificate": [None, None]})) == []
+    assert certified(pd.DataFrame({"certificate": kept})) == ["certified: 1 of 1 splits"]
+    (line,) = certified(pd.DataFrame({"certificate": broken}))
+    assert line == "certified: 1 of 3 splits; others break rules 1, 7 for chains of networks"
