@@ -1,12 +1,17 @@
 """The sampled references of a plan: which there are, and making them before the run needs them."""
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from bdl.errors import InputError
 from bdl.plan.cell import Cell
 from bdl.plan.reference import evidence, known_as_functions, recipe, truth
 from bdl.references.cache import Recipe, files, read, state, write
+from bdl.references.certificate import Certificate
+from bdl.references.function_certificate import FunctionCertificate
 from bdl.references.judging import Judged
 
 
@@ -113,6 +118,26 @@ def publish_info(references: Iterable[Reference], folder: Path) -> list[Path]:
         paths.append(target / f"{reference.dataset}{suffix}.json")
         paths[-1].write_bytes(files(reference.recipe)[1].read_bytes())
     return paths
+
+
+def published_info(folder: Path) -> list[tuple[str, int, Judged]]:
+    """Read what `publish_info` has left in a folder: data sets, splits and certificates, in the order of their names.
+
+    Raises
+    ------
+    InputError
+        If a file is none of these.
+    """
+    found = []
+    for path in (folder / "references").glob("*.json"):
+        dataset, split = re.fullmatch(r"(.+?)(?:-(\d+))?", path.stem).groups()  # type: ignore[union-attr]
+        try:
+            content = dict(json.loads(path.read_text("utf-8"))["certificate"])
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise InputError(f"{path} tells of no reference ({type(error).__name__}): publish the run again") from None
+        kind = FunctionCertificate if "agreement" in content else Certificate
+        found.append((dataset, int(split or 0), kind.from_json(json.dumps(content))))
+    return sorted(found, key=lambda own: own[:2])
 
 
 def _text(value: object) -> str:

@@ -17,7 +17,7 @@ from bdl.archive.loading import LoadedResults, load, load_results, open_results
 from bdl.archive.posteriors import is_published, stored_posteriors, write_posteriors
 from bdl.errors import InputError, unknown
 from bdl.plan.cell import Cell
-from bdl.plan.truths import publish_info, sampled
+from bdl.plan.truths import publish_info, published_info, sampled
 from bdl.publishing.bounds import bound_notes
 from bdl.publishing.overlap import overlaps, recorded_overlaps
 from bdl.publishing.pictures import Pictures, of_whole_sets, pictures
@@ -31,6 +31,7 @@ from bdl.reports.drawing import remarked
 from bdl.reports.elsewhere import elsewhere_sections
 from bdl.reports.ensembles import ensemble_sections
 from bdl.reports.layout import Section
+from bdl.reports.references import reference_sections
 from bdl.reports.render import SECTIONS, markdown, with_sections
 from bdl.reports.truth_ranks import truth_ranks
 from bdl.spec import Benchmark, Variant, differences
@@ -88,6 +89,7 @@ def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> 
     rows, points = final_frame(cells, store), points_frame(cells, store)
     found = LoadedResults.of(place, made, benchmark, rows, points)
     shown = compared(found)
+    publish_info(sampled(cells), place)  # the table shows it
     texts = {
         place / f"table.{end}": str(_whole(found, shown, format))
         for end, format in (("md", "markdown"), ("json", "json"))
@@ -96,7 +98,6 @@ def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> 
     if _as_before(digest, place):
         return found, _for_people(place)
     travelling = stored_posteriors(cells, store)
-    publish_info(sampled(cells), place)
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
     drawn = draw(found, gathered(found, pictures(cells, store)), place)
@@ -163,9 +164,10 @@ def _whole(found: LoadedResults, cells: Sequence[TableCell], format: str) -> Ren
 def below_tables(found: LoadedResults, cells: Sequence[TableCell]) -> list[Section]:
     """Lay out what follows the tables of metrics; `cells` as `compared` gives.
 
-    Claims, members of an ensemble that are as good, and what other papers print.
+    Sampled references, claims, members of an ensemble that are as good, and what other papers print.
     """
     return [
+        *reference_sections(found.benchmark.name, published_info(found.place)),
         *claim_sections(found.benchmark, claimed(found)),
         *ensemble_sections(found.benchmark, found.rows),
         *elsewhere_sections(found.benchmark, cells),

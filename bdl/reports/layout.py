@@ -31,7 +31,10 @@ UNPRINTED = "–"  # noqa: RUF001
 """Stands in tables for the verdict where the paper prints nothing."""
 
 LEFT = frozenset(
-    {"Dataset", "Method", "Metric", "Hyper-parameter", "Verdict", "Told from", "n", "n (failed)", "Fit", "Reason"}
+    {
+        *("Dataset", "Method", "Metric", "Hyper-parameter", "Verdict", "Told from", "n", "n (failed)", "Fit", "Reason"),
+        *("Chains x draws", "Certificate"),
+    }
 )
 """Columns whose texts keep to the left."""
 

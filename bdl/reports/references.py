@@ -1,0 +1,32 @@
+"""The sampled references of a benchmark: how good they are, and what they cost."""
+
+from collections.abc import Iterable
+
+from bdl.references.judging import CERTIFIED, Judged
+from bdl.reports.layout import Section
+
+
+def reference_sections(benchmark: str, published: Iterable[tuple[str, int, Judged]]) -> list[Section]:
+    """Lay out a line for each sampled reference; none if there is none.
+
+    Parameters
+    ----------
+    benchmark
+        Its name.
+    published
+        Data set, split and certificate of each.
+    """
+    lines = []
+    for dataset, split, certificate in published:
+        broken = dict.fromkeys(str(failure.rule.number) for failure in certificate.failures())
+        worst = {rule.statistic: certificate.worst_of(rule) for rule in certificate.rules}
+        lines.append(
+            (
+                *(dataset, f"{split}", f"{certificate.origin.sampler}, {certificate.chains} x {certificate.draws}"),
+                *(f"{worst['r_hat']:.4f}", f"{min(worst['bulk_ess'], worst['tail_ess']):.0f}"),
+                f"breaks rules {', '.join(broken)}" if broken else CERTIFIED,
+                f"{certificate.origin.seconds:.0f}",
+            )
+        )
+    columns = ["Dataset", "Split", "Chains x draws", "R-hat", "Smallest ESS", "Certificate", "Seconds"]
+    return [Section.of(f"{benchmark}: sampled references", columns, lines)] if lines else []
