@@ -48,5 +48,5 @@ def test_a_benchmark_without_references_has_no_table(tmp_path):
 def test_a_damaged_file_is_told(tmp_path, text):
     (tmp_path / "references").mkdir()
     (tmp_path / "references/yacht.json").write_text(text)
-    with pytest.raises(InputError, match="tells of no reference|not a certificate"):
+    with pytest.raises(InputError, match=r"tells of no reference|not a certificate"):
         published_info(tmp_path)
