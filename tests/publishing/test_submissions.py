@@ -364,6 +364,7 @@ REGISTERED = {
     "other defaults": (FILE.replace("evaluation: {samples: 5}", "evaluation: {samples: 5}\nseed: 0"), True),
     "with a profile": (FILE + "profiles: {more: {splits: 3}}", True),
     "another search": (FILE.replace("high: 0.02", "high: 0.03"), False),
+    "another order of the search": (re.sub(r"( +prior_precision: .*\n)( +learning_rate: .*\n)", r"\2\1", FILE), False),
     "fewer trials": (FILE.replace("trials: 2", "trials: 1"), False),
     "other scores": (FILE.replace("metrics: [nmll, rmse, ", "metrics: [nmll, "), False),
     "another search of a guest": (FILE.replace("size: [1, 2]", "size: [1]"), False),
