@@ -30,10 +30,9 @@ def registered(path: Path) -> Registered:
     """Look for the spec of a bundle in the commits before the one that adds it.
 
     A file ``<name of the benchmark>.yaml``, in any folder of the bundle's repository, has to say what the bundle was
-    made with: the same settings in the same order, under the bundle's profile and with defaults filled in, titles, notes
-    and claims aside.
-    Of parts from outside of this package, which are not imported, the settings that the file has are compared. A bundle
-    that is not committed yet counts as added after the current commit.
+    made with: the same settings in the same order, in which searches draw, under the bundle's profile and with defaults
+    filled in, titles, notes and claims aside. Of parts from outside of this package, which are not imported, the
+    settings that the file has are compared. A bundle that is not committed yet counts as added after the current commit.
 
     Parameters
     ----------
@@ -87,9 +86,7 @@ def _says(text: str, made: Mapping[str, Any]) -> bool:
         if changes := {"paper": {}, **content.pop("profiles", {})}[profile]:
             content = overlay(content, changes, fields_of(_read(content, "paper").variant.benchmark))
         (own, foreign), (theirs, _) = _read(content, profile), readable(made)
-        alike = (
-            own.benchmark.model_dump_json() == theirs.benchmark.model_dump_json()
-        )  # in their order, as searches are drawn
+        alike = own.benchmark.model_dump_json() == theirs.benchmark.model_dump_json()
         return alike and all(
             _holds(made["spec"]["entries"][name], own.benchmark.entries[name].dump(), content["entries"][name])
             for name in foreign
