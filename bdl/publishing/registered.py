@@ -32,7 +32,7 @@ def registered(path: Path) -> Registered:
     A file ``<name of the benchmark>.yaml``, in any folder of the bundle's repository, has to say what the bundle was
     made with: the same settings in the same order, in which searches draw, under the bundle's profile and with defaults
     filled in, titles, notes and claims aside. Of parts from outside of this package, which are not imported, the
-    settings that the file has are compared. A bundle that is not committed yet counts as added after the current commit.
+    settings that the file has are compared. A bundle that is not committed yet counts as added after the last commit.
 
     Parameters
     ----------
