@@ -81,10 +81,12 @@
     if (!about) return element("details", {}, summary, cell.remark);
     const links = Object.entries(about.links).flatMap(([text, path]) =>
       [element("a", { href: `../../${path}` }, text), " · "]);
-    const commit = element("span", { title: cell.commit ?? "" }, `commit ${(cell.commit ?? "unknown").slice(0, 10)}`);
+    const named = (what, hash) => element("span", { title: hash }, `${what} ${hash.slice(0, 10)}`);
+    const commits = [named("commit", cell.commit ?? "unknown")];
+    if (cell.registered) commits.push(" · ", named("registered in", cell.registered));
     const dataset = cell.dataset.replace(/ .*/, "");
     const command = `${about.command} --dataset ${dataset} --method ${cell.method}`;
-    return element("details", {}, summary, ...links, commit, element("code", {}, command));
+    return element("details", {}, summary, ...links, ...commits, element("code", {}, command));
   }
 
   function choice(cell) {
@@ -110,11 +112,6 @@
       number(mean, half) + interval + (verdict === "undecided" ? "" : ` ${verdict}`));
   }
 
-  function origin(cell) {
-    const mark = cell.registered ? `, pre-registered in commit ${cell.registered.slice(0, 10)}` : "";
-    return element("td", { title: cell.registered ?? "" }, cell.origin + mark);
-  }
-
   function row(cell) {
     const own = cell.scores[form.score.value];
     const [mean, se] = [own[MEAN], own[SE]];
@@ -126,7 +123,8 @@
     numeric(text, mean === null ? "" : String(mean)), numeric(number(own[MEDIAN], se)), numeric(own[N]),
     numeric(own[FAILED]), element("td", {}, cell.at.length ? choice(cell) : ""), difference(cell),
     numeric(number(cell.seconds, null)), numeric(searched(cell) ? cell.search.join(" × ") : cell.search && "none"),
-    element("td", {}, cell.family), origin(cell), element("td", {}, cell.benchmark), element("td", {}, source(cell)));
+    element("td", {}, cell.family), element("td", {}, cell.origin + (cell.registered ? ", pre-registered" : "")),
+    element("td", {}, cell.benchmark), element("td", {}, source(cell)));
   }
 
   function head() {
