@@ -15,6 +15,7 @@
     ["Compare"],
     ["Difference", (cell) => differenceOf(cell)?.mean],
     ["Fit, s", (cell) => cell.seconds],
+    ["Search", searched],
     ["Family", (cell) => cell.family],
     ["Origin", (cell) => cell.origin],
     ["Benchmark", (cell) => cell.benchmark],
@@ -22,6 +23,11 @@
   ];
   let chosen = null; // the cell that others are held against
   let sorted = { column: 1, down: false };
+
+  // Fits of the search of a split: settings times folds.
+  function searched(cell) {
+    return cell.search && cell.search[0] * cell.search[1];
+  }
 
   // Mean over splits of ours minus theirs, with the interval of Nadeau and Bengio: bdl.reports.paired in Python.
   function paired(ours, theirs, score) {
@@ -75,10 +81,12 @@
     if (!about) return element("details", {}, summary, cell.remark);
     const links = Object.entries(about.links).flatMap(([text, path]) =>
       [element("a", { href: `../../${path}` }, text), " · "]);
-    const commit = element("span", { title: about.commit ?? "" }, `commit ${(about.commit ?? "unknown").slice(0, 10)}`);
+    const named = (what, hash) => element("span", { title: hash }, `${what} ${hash.slice(0, 10)}`);
+    const commits = [named("commit", cell.commit ?? "unknown")];
+    if (cell.registered) commits.push(" · ", named("registered in", cell.registered));
     const dataset = cell.dataset.replace(/ .*/, "");
     const command = `${about.command} --dataset ${dataset} --method ${cell.method}`;
-    return element("details", {}, summary, ...links, commit, element("code", {}, command));
+    return element("details", {}, summary, ...links, ...commits, element("code", {}, command));
   }
 
   function choice(cell) {
@@ -114,8 +122,9 @@
     element("th", { scope: "row" }, cell.method), element("td", {}, cell.dataset), numeric(own[RANK]),
     numeric(text, mean === null ? "" : String(mean)), numeric(number(own[MEDIAN], se)), numeric(own[N]),
     numeric(own[FAILED]), element("td", {}, cell.at.length ? choice(cell) : ""), difference(cell),
-    numeric(number(cell.seconds, null)), element("td", {}, cell.family), element("td", {}, cell.origin), element("td", {}, cell.benchmark),
-    element("td", {}, source(cell)));
+    numeric(number(cell.seconds, null)), numeric(searched(cell) ? cell.search.join(" × ") : cell.search && "none"),
+    element("td", {}, cell.family), element("td", {}, cell.origin + (cell.registered ? ", pre-registered" : "")),
+    element("td", {}, cell.benchmark), element("td", {}, source(cell)));
   }
 
   function head() {
@@ -146,11 +155,15 @@
 
   function draw() {
     const wanted = form.text.value.toLowerCase();
-    const words = ({ method, dataset, family, origin, benchmark }) =>
-      [method, dataset, family, origin, benchmark].join(" ").toLowerCase();
+    const words = ({ method, dataset, family, origin, benchmark, registered }) =>
+      [method, dataset, family, origin, benchmark, registered ? "pre-registered" : ""].join(" ").toLowerCase();
+    const within = (field, value) => {
+      const most = form.elements[field].value;
+      return !most || (value !== null && value <= Number(most));
+    };
     const shown = BOARD.cells.filter((cell) => cell.scores[form.score.value]
       && ["dataset", "family", "origin"].every((field) => ["", cell[field]].includes(form.elements[field].value))
-      && (!form.seconds.value || (cell.seconds !== null && cell.seconds <= Number(form.seconds.value)))
+      && within("seconds", cell.seconds) && within("searched", searched(cell))
       && words(cell).includes(wanted));
     table.replaceChildren(element("caption", {}, BOARD.scores[form.score.value][0]), head(),
       element("tbody", {}, ...shown.sort(order).map(row)));

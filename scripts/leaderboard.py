@@ -7,18 +7,14 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
+from leaderboard_runs import Run, handed_in, published_run, rows_by_split
 from scipy.special import stdtrit
 
-from bdl.archive.loading import LoadedResults, load_results
-from bdl.errors import InputError
 from bdl.metrics import info
-from bdl.publishing.overlap import recorded_overlaps
 from bdl.reports import Cell, Shown, draw_figures
 from bdl.reports.elsewhere import as_printed
 from bdl.reports.layout import heading
@@ -26,7 +22,7 @@ from bdl.reports.paired import scores
 from bdl.reports.papers import OTHERS, load_paper
 from bdl.reports.ranks import Ranks, ranks
 from bdl.reports.verdicts import FEWEST, LEVEL
-from bdl.spec import Benchmark, list_benchmarks, load_variant
+from bdl.spec import Benchmark, list_benchmarks
 
 ROOT = Path(__file__).parents[1]
 PRINTED = [row for paper in OTHERS for row in load_paper(paper)]
@@ -95,23 +91,25 @@ def leaderboard(published: Sequence[str]) -> Iterator[tuple[str, str | bytes]]:
     published
         Folders of results: ``name`` or ``name/profile``.
     """
+    ours = [published_run(folder) for folder in published]
+    runs = [*ours, *handed_in(ROOT / "submissions", ours)]
     for name, board in BOARDS.items():
-        runs = {folder: found for folder in published if board.belongs((found := _loaded(folder)).benchmark)}
-        runs = {folder: found for folder, found in runs.items() if not found.benchmark.axes}
+        own = [run for run in runs if board.belongs(run.found.benchmark) and not run.found.benchmark.axes]
         drawn: list[tuple[str, str]] = []
-        for folder, found in runs.items():
-            yield from _downloads(folder, found)
-            for text, file, picture in _diagrams(found) if name == "uci" else ():
+        for run in own:
+            yield from run.files.items()
+            yield from ((path, content) for _, path, content in rows_by_split(run))
+            for text, file, picture in _diagrams(run) if name == "uci" and run.folder in published else ():
                 drawn.append((text, file))
                 yield f"leaderboard/{file}", picture
         yield f"leaderboard/{name}.md", _page(name, board, drawn)
-        content = json.dumps(data(board, runs), separators=(",", ":"), ensure_ascii=False)
+        content = json.dumps(data(board, own), separators=(",", ":"), ensure_ascii=False)
         yield f"leaderboard/{name}.js", f"const BOARD = {content};\n"
 
 
-def data(board: Board, runs: Mapping[str, LoadedResults]) -> dict[str, Any]:
+def data(board: Board, runs: Sequence[Run]) -> dict[str, Any]:
     """Return what a page shows: scores, sources, cells, and quantiles of Student's t for each degree of freedom."""
-    cells = [cell for folder, found in runs.items() for cell in _cells(board, folder, found)]
+    cells = [cell for run in runs for cell in _cells(board, run)]
     for group in {cell["group"] for cell in cells}:
         _rank([cell for cell in cells if cell["group"] == group])
     if board.pooled:
@@ -122,67 +120,47 @@ def data(board: Board, runs: Mapping[str, LoadedResults]) -> dict[str, Any]:
     most = max(len(cell["at"]) for cell in cells)
     return {
         "scores": {name: [heading(name), info(name).direction] for name in shown},
-        "sources": {folder: _source(folder, found) for folder, found in runs.items()},
+        "sources": {run.folder: _source(run) for run in runs},
         "cells": cells,
         "fewest": FEWEST,
         "quantiles": [_short(float(stdtrit(df, 1 - LEVEL / 2))) for df in range(1, most)],
     }
 
 
-@lru_cache
-def _loaded(folder: str) -> LoadedResults:
-    name, _, profile = folder.partition("/")
-    return load_results(load_variant(name, profile or "paper"), ROOT / "results")
+def _source(run: Run) -> dict[str, Any]:
+    splits = {kind: path for kind, path, _ in rows_by_split(run)}
+    return {"command": run.command, "links": {**run.links, **splits}}
 
 
-def _tabled(found: LoadedResults) -> list[Cell]:
-    """Return the published table."""
-    return [Cell(**record) for record in json.loads((found.place / "table.json").read_text("utf-8"))]
-
-
-def _source(folder: str, found: LoadedResults) -> dict[str, Any]:
-    name, own = folder.partition("/")[0], folder.replace("/", "-")
-    commit = json.loads((found.place / "provenance.json").read_text("utf-8"))["git_commit"]
-    links = {
-        "YAML": f"benchmarks/index.html#{name}",
-        "table": f"results/{folder}/table/index.html",
-        "splits as CSV": f"leaderboard/rows/{own}.csv",
-        "as Parquet": f"leaderboard/rows/{own}.parquet",
-        "raw rows": f"results/{folder}/trials.parquet",
-    }
-    return {"commit": commit, "command": f"bdl-bench run {found.made.asked}", "links": links}
-
-
-def _cells(board: Board, folder: str, found: LoadedResults) -> Iterator[dict[str, Any]]:
-    """Yield a cell a data set and method, with the median time of a fit and its scores.
+def _cells(board: Board, run: Run) -> Iterator[dict[str, Any]]:
+    """Yield a cell a data set and method, with the median time of a fit, the fits of its search, and its scores.
 
     A score is mean, standard error, median, n, failed, rank, values.
     """
-    benchmark = found.benchmark
-    try:
-        shared = recorded_overlaps(found.place, benchmark)
-    except InputError:  # neither recorded nor are the data here: no interval
-        shared = None
+    benchmark, found = run.found.benchmark, run.found
     split = benchmark.preparation.split
     tabled: dict[tuple[str, str], dict[str, dict[str, Cell]]] = {}
-    for cell in _tabled(found):
+    for cell in run.table:
         if cell.n_trials:
             own = tabled.setdefault((cell.dataset, cell.method), {})
             own.setdefault(cell.metric, {})[cell.statistic] = cell
     for (dataset, entry), metrics in tabled.items():
-        method = benchmark.entries[entry].method.name
+        label, search = f"{dataset}/{entry}", benchmark.entries[entry].on(dataset).search
         rows = found.rows[(found.rows["dataset"] == dataset) & (found.rows["entry"] == entry)].set_index("split")
         rows = rows.sort_index()
         where = f"{dataset} ({split})" if board.pooled and split != "published" else dataset
         yield {
-            "benchmark": folder,
+            "benchmark": run.folder,
             "dataset": where,
-            "group": where if board.pooled else f"{folder}/{dataset}",
+            "group": where if board.pooled else f"{benchmark.name}/{benchmark.profile}/{dataset}",
             "method": entry,
-            "family": family(method),
-            "origin": "guest" if ":" in method else "ours",
+            "family": family(run.methods[entry]),
+            "origin": run.origins[label],
+            "registered": run.commit,
+            "commit": run.commits[label],
+            "search": [search.trials, search.folds] if search else [0, 0],
             "seconds": _short(rows.seconds[rows.status == "ok"].median()),
-            "overlap": None if shared is None else shared.get(dataset, 0.0),
+            "overlap": None if run.overlap is None else run.overlap.get(dataset, 0.0),
             "at": [int(each) for each in rows.index],
             "scores": {
                 metric: [*_numbers(own), None, [_short(value) for value in scores(rows, metric)]]
@@ -223,6 +201,8 @@ def _printed() -> Iterator[dict[str, Any]]:
             "method": row["method"],
             "family": family(row["method"]),
             "origin": "printed elsewhere",
+            "registered": None,
+            "search": None,
             "seconds": None,
             "overlap": None,
             "at": [],
@@ -236,26 +216,15 @@ def _printed() -> Iterator[dict[str, Any]]:
     yield from found.values()
 
 
-def _downloads(folder: str, found: LoadedResults) -> Iterator[tuple[str, str | bytes]]:
-    """Return the final rows, one a split, in two formats, and all rows as they are published."""
-    own = folder.replace("/", "-")
-    metrics = [name for name in map(str, found.benchmark.metrics) if name in found.rows]
-    rows = found.rows[["dataset", "entry", "split", "status", "reason", *metrics]]
-    with BytesIO() as file:
-        rows.to_parquet(file, index=False)
-        yield f"leaderboard/rows/{own}.parquet", file.getvalue()
-    yield f"leaderboard/rows/{own}.csv", rows.to_csv(index=False)
-    yield f"results/{folder}/trials.parquet", (ROOT / f"results/{folder}/trials.parquet").read_bytes()
-
-
-def _diagrams(found: LoadedResults) -> Iterator[tuple[str, str, bytes]]:
+def _diagrams(run: Run) -> Iterator[tuple[str, str, bytes]]:
     """Return text, file and bytes of each diagram of critical differences, of ``bdl-bench compare --figures``."""
-    drawn = {each.metric: each for name in RANKED if (each := ranks(_tabled(found), name))}
+    benchmark = run.found.benchmark
+    drawn = {each.metric: each for name in RANKED if (each := ranks(run.table, name))}
     with tempfile.TemporaryDirectory() as folder:
-        for path in draw_figures(Shown(found.benchmark, ranks=[*drawn.values()]), Path(folder)):
+        for path in draw_figures(Shown(benchmark, ranks=[*drawn.values()]), Path(folder)):
             if path.suffix == ".png":
-                metric = path.stem.removeprefix(f"{found.benchmark.name}-").removesuffix("-ranks")
-                yield _told(found.benchmark.name, drawn[metric]), f"figures/{path.name}", path.read_bytes()
+                metric = path.stem.removeprefix(f"{benchmark.name}-").removesuffix("-ranks")
+                yield _told(benchmark.name, drawn[metric]), f"figures/{path.name}", path.read_bytes()
 
 
 def _told(name: str, found: Ranks) -> str:

@@ -32,19 +32,26 @@ def verify(bundles: Annotated[list[Path], typer.Argument(help="Files that bdl-be
     """Compute the scores of bundles again from their predictions, with our data; refuse what does not follow."""
     from rich.table import Table
 
+    from bdl.publishing.registered import registered
     from bdl.publishing.verifying import verify as check
 
     shown, foreign = Table("bundle", "cell", "splits", "failed", "recomputed", "self-reported"), False
+    marks = list[str]()
     for path in bundles:
         for own in check(path):
             foreign |= own.foreign
             counts = str(own.splits), str(own.failed)
             names = ", ".join(own.scores), ", ".join(own.reported)
             shown.add_row(path.name, own.cell + " *" * own.foreign, *counts, *names)
+        commit, why = registered(path)
+        mark = f"pre-registered, its spec is in commit {commit[:12]}" if commit else f"not pre-registered: {why}"
+        marks.append(f"{path.name}: {mark}")
     console = terminal.console()
     console.print(shown)
     console.print(
         "self-reported, too: seconds, hyper-parameters, failures, and that the fits were made as the spec says"
     )
+    for mark in marks:
+        console.print(mark, soft_wrap=True)
     if foreign:
         console.print("* with code from outside: the hash of these fits was not checked")

@@ -106,7 +106,8 @@ def part(variant: Variant) -> list[Cell]:
 
 def _is_foreign(entry: Mapping[str, Any]) -> bool:
     """Return whether a part that only fits need is not of this package."""
-    return any(entry.get(kind) and entry[kind]["name"] not in own.builtin for kind, own in _OURS.items())
+    named = {kind: (entry.get(kind) or {}).get("name") for kind in _OURS}  # a prior without a name is ours
+    return any(name and name not in _OURS[kind].builtin for kind, name in named.items())
 
 
 def _scored(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def submit(asked: Variant, results: Path, output: Path) -> Submitted:
         code have changed since, or the file cannot be written.
     """
     with mended(asked, results), open_results(asked, results, latest=True) as here:
-        made = _public(here.made.dump())
+        made = public(here.made.dump())
         readable(made)
         again = asked.command("run", results)
         store, cells = _finished(here, again)
@@ -121,10 +121,10 @@ def _anonymous(text: str) -> str:
     return _FOLDERS.sub("", text)
 
 
-def _public(value: Any) -> Any:
+def public(value: Any) -> Any:
     """Leave the folders of absolute paths out of JSON values."""
     if isinstance(value, str):
         return _FOLDERS.sub("", value)
     if isinstance(value, Mapping):
-        return {name: _public(own) for name, own in value.items()}
-    return [_public(own) for own in value] if isinstance(value, list) else value
+        return {name: public(own) for name, own in value.items()}
+    return [public(own) for own in value] if isinstance(value, list) else value

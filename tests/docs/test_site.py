@@ -142,7 +142,6 @@ def test_links_and_downloads_of_the_leaderboard_are_there(site, name):
     for folder, source in board(site, name)["sources"].items():
         benchmark, _, profile = folder.partition("/")
         assert source["command"] == f"bdl-bench run {benchmark}" + (f" --profile {profile}" if profile else "")
-        assert re.fullmatch(r"[0-9a-f]{9,40}(\+changes)?", source["commit"])  # an installed package knows nine digits
         for link in source["links"].values():
             path, _, anchor = link.partition("#")
             assert (site / path).is_file()
@@ -153,6 +152,13 @@ def test_links_and_downloads_of_the_leaderboard_are_there(site, name):
         pd.testing.assert_frame_equal(*alike, check_dtype=False)
         own = [cell for cell in board(site, name)["cells"] if cell["benchmark"] == folder]
         assert len(rows) == sum(len(cell["at"]) for cell in own)
+        for cell in own:  # an installed package knows nine digits
+            assert re.fullmatch(r"[0-9a-f]{9,40}(\+changes)?", cell["commit"])
+        origin = json.loads((ROOT / f"results/{folder}/provenance.json").read_text("utf-8"))
+        made = {label: each["git_commit"] for each in origin.get("taken_from", ()) for label in each["cells"]}
+        for cell in own:
+            label = f"{cell['dataset'].partition(' ')[0]}/{cell['method']}"
+            assert cell["commit"] == made.get(label, origin["git_commit"])
 
 
 @pytest.mark.slow
@@ -191,9 +197,11 @@ COMPARED = """<script>addEventListener("load", () => {
   const grey = rows().map((cells) => [cells[2].textContent, cells[3].textContent]);
   show("origin", ""); show("seconds", "1");
   const quick = rows().map((cells) => parseFloat(cells[9].textContent));
+  show("seconds", ""); show("searched", "10");
+  const searched = rows().map((cells) => cells[10].textContent);
   const heads = [...document.querySelectorAll("table.board thead th")].map((head) => head.textContent);
   const {scrollWidth, clientWidth} = document.documentElement;
-  document.title = JSON.stringify({found, heads, means, grey, quick, scrollWidth, clientWidth});
+  document.title = JSON.stringify({found, heads, means, grey, quick, searched, scrollWidth, clientWidth});
 })</script>"""
 
 
@@ -214,13 +222,14 @@ def test_the_leaderboard_in_a_narrow_browser(site):
         assert int(n) == each.n
         assert [*map(float, numbers)] == pytest.approx([each.mean, each.low, each.high], rel=1e-5, abs=1e-9)
     assert found["heads"][2:9] == ["Rank", "Mean ± SE", "Median", "n", "Failed", "Compare", "Difference"]
-    assert found["heads"][9] == "Fit, s"
+    assert found["heads"][9:11] == ["Fit, s", "Search"]
     assert len(found["means"]) > 10
     assert found["means"] == sorted(found["means"])
     assert ["\N{EN DASH}", "2.90 ± 0.18"] in found["grey"]
     assert {rank for rank, _ in found["grey"]} == {"\N{EN DASH}"}
     assert len(found["quick"]) > 3
     assert max(found["quick"]) <= 1  # what other papers print has no time
+    assert {"none", "4 \N{MULTIPLICATION SIGN} 2"} == {*found["searched"]}
     assert found["scrollWidth"] == found["clientWidth"]
 
 

@@ -5,6 +5,7 @@ import re
 import shutil
 import socket
 import sqlite3
+import subprocess
 from getpass import getuser
 from pathlib import Path
 from zipfile import ZipFile
@@ -17,6 +18,7 @@ from bdl.api import benchmark
 from bdl.archive.loading import open_results
 from bdl.errors import InputError
 from bdl.publishing.bundle import MANIFEST, RUN, write
+from bdl.publishing.registered import registered
 from bdl.publishing.submitting import _anonymous, submit
 from bdl.publishing.verifying import Verified, verify
 from bdl.spec import load_variant
@@ -328,3 +330,93 @@ def test_a_run_without_a_store_or_with_fits_to_come_is_refused_with_what_to_do(p
     refused(invoke(*words), "diabetes/lr has no fit of split 1 yet; go on with: bdl-bench run")
     (results / "tiny/store.sqlite").unlink()
     refused(invoke(*words), "published rows alone, without posteriors; they come with: bdl-bench run")
+
+
+def committed(folder, *names):
+    """Commit files, all of them if none is named; return the commit."""
+
+    def git(*words):
+        own = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
+        return subprocess.run(["git", "-C", folder, *own, *words], check=True, capture_output=True, text=True).stdout
+
+    if not (folder / ".git").exists():
+        git("init", "-q")
+    git("add", "-f", *(names or ["."]))
+    git("commit", "-q", "-m", "a step")
+    return git("rev-parse", "HEAD").strip()
+
+
+@pytest.fixture
+def repository(place, tmp_path):
+    """A repository with a commit, and a bundle that is not committed."""
+    (tmp_path / "submissions").mkdir()
+    (tmp_path / "readme.txt").write_text("hello", "utf-8")
+    committed(tmp_path, "readme.txt")
+    shutil.copy(place / "made.zip", tmp_path / "submissions/made.zip")
+    return tmp_path
+
+
+FILE = SPEC.replace("FOLDER/", "/home/of/another/")
+"""The spec as a file of the repository: folders of absolute paths are not in a bundle."""
+REGISTERED = {
+    "as it was run": (FILE, True),
+    "other words": (FILE.replace("A tiny benchmark", "Tiny").replace("trials: 2", "trials: 2  # few"), True),
+    "other defaults": (FILE.replace("evaluation: {samples: 5}", "evaluation: {samples: 5}\nseed: 0"), True),
+    "with a profile": (FILE + "profiles: {more: {splits: 3}}", True),
+    "another search": (FILE.replace("high: 0.02", "high: 0.03"), False),
+    "another order of the search": (re.sub(r"( +prior_precision: .*\n)( +learning_rate: .*\n)", r"\2\1", FILE), False),
+    "fewer trials": (FILE.replace("trials: 2", "trials: 1"), False),
+    "other scores": (FILE.replace("metrics: [nmll, rmse, ", "metrics: [nmll, "), False),
+    "another search of a guest": (FILE.replace("size: [1, 2]", "size: [1]"), False),
+    "longer training": (FILE.replace("epochs: 1,", "epochs: 2,"), False),
+    "a guest with training": (
+        FILE.replace("    search: {sampler: grid", "    training: {epochs: 2}\n    search: {sampler: grid"),
+        False,
+    ),
+    "another guest": (FILE.replace("mine.py:Own", "mine.py:Other"), False),
+    "a guest with a setting": (FILE.replace('mine.py:Own"', 'mine.py:Own", depth: 3'), False),
+    "no benchmark": ("- hello", False),
+}
+
+
+@pytest.mark.parametrize(("text", "found"), REGISTERED.values(), ids=REGISTERED)
+def test_a_spec_that_was_committed_before_the_bundle_is_pre_registered(repository, text, found):
+    (repository / "tiny.yaml").write_text(text, "utf-8")
+    commit = committed(repository, "tiny.yaml")
+    expected = (commit, "") if found else (None, "no commit before it has a tiny.yaml with its spec")
+    (repository / "tiny.yaml").write_text("name: later", "utf-8")
+    committed(repository, "tiny.yaml")
+    assert registered(repository / "submissions/made.zip") == expected, "the next commit may add the bundle"
+    committed(repository)
+    assert registered(repository / "submissions/made.zip") == expected
+
+
+@pytest.mark.parametrize("first", ["submissions/made.zip", "."])
+def test_a_spec_that_comes_with_the_bundle_or_after_it_is_not(repository, first):
+    (repository / "tiny.yaml").write_text(FILE, "utf-8")
+    committed(repository, first)
+    (repository / "more.txt").write_text("more", "utf-8")
+    committed(repository)
+    assert registered(repository / "submissions/made.zip").commit is None
+
+
+def test_a_run_under_a_profile_is_of_the_spec_with_it(place, forged, members, repository):
+    path = forged(changed(members, lambda run: run["made"]["spec"].update(profile="brief", seed=3)))
+    shutil.move(path, repository / "submissions/made.zip")
+    for seed in (4, 3):
+        (repository / "tiny.yaml").write_text(f"{FILE}profiles: {{brief: {{seed: {seed}}}}}", "utf-8")
+        commit = committed(repository, "tiny.yaml")
+        assert registered(repository / "submissions/made.zip").commit == (commit if seed == 3 else None)
+
+
+def test_without_a_history_nothing_is_pre_registered(place, repository, tmp_path_factory, invoke):
+    assert registered(place / "made.zip") == (None, "there is no git history here")
+    (repository / "tiny.yaml").write_text(FILE, "utf-8")
+    commit = committed(repository, "tiny.yaml")
+    committed(repository)
+    clone = tmp_path_factory.mktemp("clone") / "shallow"
+    subprocess.run(["git", "clone", "-q", "--depth", "1", repository.as_uri(), clone], check=True)
+    code, out, _ = invoke("verify", repository / "submissions/made.zip", clone / "submissions/made.zip")
+    assert code == 0
+    assert f"made.zip: pre-registered, its spec is in commit {commit[:12]}\n" in out
+    assert "made.zip: not pre-registered: this clone is shallow: git fetch --unshallow\n" in out
