@@ -129,8 +129,9 @@ KINDS = (
          "iterates-<dataset>", "posteriors of two parameters that keep vectors (`kept` of `sgd-iterates`)",
          "the vectors, the one before them and their mean over the contours of the truth"),
     Kind("bands", "bands", lambda shown: band_drawings(shown.bands, by_quartiles=_spreads(shown)), "Credible bands",
-         "bands-<dataset>", "a regression on one input", "mean and credible bands of 1, 2 and 3 standard deviations of "
-         "the function, or with the score `spread` median and quartiles, without the noise of targets, by "
+         "bands-<dataset>", "a regression, or two classes, on one input",
+         "mean and credible bands of 1, 2 and 3 standard deviations of the function, or with the score `spread` median "
+         "and quartiles, without the noise of targets, by "
          "`evaluation.samples` draws"),
     Kind("refusals", "labelled", lambda shown: refusal_drawings(shown.benchmark, shown.labelled),
          "Predictions that may be refused", "refusal-<what>", "`metrics` has `aurc`; at most a million parameters",
