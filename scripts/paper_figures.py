@@ -1,8 +1,9 @@
-"""Draw figures of the papers that show no benchmark's rows.
+"""Draw figures of the papers that are of no benchmark's kind.
 
-    python scripts/paper_figures.py  # draws docs/images/prior-densities.png
+    python scripts/paper_figures.py  # draws docs/images/prior-densities.png and docs/images/slang-toy-last-updates.png
 
-These are the priors of Mata (2018, Figures 2.1, 3.2 to 3.4 and C.1) by the package's own log-densities.
+The first shows the priors of Mata (2018, Figures 2.1, 3.2 to 3.4 and C.1) by the package's own log-densities, the second
+the end of the published curves of `slang-toy`, as in Figure 8 of the SLANG paper (2018).
 """
 
 import argparse
@@ -10,9 +11,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from matplotlib.figure import Figure
 from matplotlib.style import context
@@ -24,6 +26,7 @@ from bdl.models.layout import Layout
 from bdl.models.networks import Linear
 from bdl.models.priors import GaussianPrior, Prior
 from bdl.reports import drawing
+from bdl.reports.layout import measure
 from bdl.reports.pictures import reduce_colours
 
 Array = NDArray[np.float64]
@@ -141,6 +144,15 @@ PANELS = {
 """Densities of a weight, by the heading of a panel and their label."""
 SCALES = {"root of a": (UNIT_A,), "root of b": (UNIT_B,), "root of a b (half-Cauchy)": (UNIT_A, UNIT_B)}
 """What scales the weights of a unit under a horseshoe."""
+STAR: dict[str, Any] = {
+    "marker": "*",
+    "markersize": 13,
+    "linestyle": "none",
+    "markeredgecolor": drawing.INK,
+    "zorder": 3,
+}
+LAST = 2000
+"""Updates of `slang-toy` that are shown."""
 NEAR, FAR = np.linspace(-5, 5, 400), np.geomspace(0.01, 100, 200)
 """Weights that the panels show, all but 0."""
 
@@ -172,9 +184,39 @@ def densities() -> Figure:
     return figure
 
 
-def save(target: Path) -> None:
-    """Draw the densities in the style of all figures."""
-    figure = drawing.drawn(densities)
+def last_updates() -> Figure:
+    """Draw the negative ELBO of `slang-toy` over all updates and over the last, with stars where it is least.
+
+    There the paper's code takes SLANG's models, of which each ELBO is an estimate by a hundred samples.
+    """
+    points = pd.read_parquet(ROOT / "results/slang-toy/points.parquet").query("metric == 'neg_elbo'")
+    end = int(points["at"].max())
+    figure, panels = drawing.grid(2, (4.2, 3.0), sharey=True)
+    shown = []
+    for (entry, own), color in zip(points.groupby("entry", sort=False), drawing.COLORS, strict=False):
+        shown.append(own["value"][own["at"] > end - LAST])
+        best = own.loc[own["value"].idxmin()]
+        for panel in panels:
+            panel.plot(own["at"], own["value"], color=color, linewidth=0.6, label=entry)
+            if str(entry).startswith("slang"):
+                label = f"{entry}, selected: update {best['at']:,}"
+                panel.plot(best["at"], best["value"], label=label, color=color, **STAR)
+    for panel, heading, first in zip(panels, ("All updates", f"Last {LAST:,} updates"), (0, end - LAST), strict=True):
+        drawing.dress(panel, heading)
+        panel.set(xlim=(first, end), xlabel="updates")
+        panel.xaxis.set_major_formatter("{x:,.0f}")
+        panel.locator_params(axis="x", nbins=5)
+    low, high = float(points["value"].min()), float(pd.concat(shown).max())
+    panels[0].set_ylim(low - drawing.FREE * (high - low), high + drawing.FREE * (high - low))
+    drawing.label_left(panels, measure("neg_elbo"))
+    drawing.title(figure, "Cubic regression with ten hidden units")
+    drawing.legend(figure, order=points["entry"].unique(), columns=3)
+    return figure
+
+
+def save(draw: Callable[[], Figure], target: Path) -> None:
+    """Draw a figure in the style of all others."""
+    figure = drawing.drawn(draw)
     with context(["default", drawing.STYLE]):
         figure.savefig(target, dpi=200, metadata=drawing.METADATA["png"])
     reduce_colours(target)
@@ -183,8 +225,10 @@ def save(target: Path) -> None:
 def main() -> None:
     """Draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=ROOT / "docs/images/prior-densities.png")
-    save(parser.parse_args().output)
+    parser.add_argument("--output", type=Path, default=ROOT / "docs/images", help="folder")
+    folder = parser.parse_args().output
+    save(densities, folder / "prior-densities.png")
+    save(last_updates, folder / "slang-toy-last-updates.png")
 
 
 if __name__ == "__main__":
