@@ -2,8 +2,8 @@
 
     python scripts/paper_figures.py  # draws docs/images/prior-densities.png and docs/images/slang-toy-last-updates.png
 
-The first shows the priors of Mata (2018, Figures 2.1, 3.2 to 3.4 and C.1) by the package's own log-densities, the second
-the end of the published curves of `slang-toy`, as in Figure 8 of the SLANG paper (2018).
+The first shows the priors of Mata (2018, Figures 2.1, 3.2 to 3.4 and C.1) by the package's own log-densities; the
+second the end of the published curves of `slang-toy`, as in Figure 8 of the SLANG paper (2018).
 """
 
 import argparse
@@ -151,8 +151,8 @@ STAR: dict[str, Any] = {
     "markeredgecolor": drawing.INK,
     "zorder": 3,
 }
-LAST = 2000
-"""Updates of `slang-toy` that are shown."""
+LAST, SHOWN = 2000, 0.995
+"""Updates of `slang-toy` at its end, and the share of the ELBOs there that is within the axis."""
 NEAR, FAR = np.linspace(-5, 5, 400), np.geomspace(0.01, 100, 200)
 """Weights that the panels show, all but 0."""
 
@@ -206,11 +206,13 @@ def last_updates() -> Figure:
         panel.set(xlim=(first, end), xlabel="updates")
         panel.xaxis.set_major_formatter("{x:,.0f}")
         panel.locator_params(axis="x", nbins=5)
-    low, high = float(points["value"].min()), float(pd.concat(shown).max())
+    last = pd.concat(shown)
+    low, high = float(points["value"].min()), float(last.quantile(SHOWN))
     panels[0].set_ylim(low - drawing.FREE * (high - low), high + drawing.FREE * (high - low))
     drawing.label_left(panels, measure("neg_elbo"))
-    drawing.title(figure, "Cubic regression with ten hidden units")
-    drawing.legend(figure, order=points["entry"].unique(), columns=3)
+    beyond = f"{1 - SHOWN:.1%} of the last values lie beyond the axis, up to {last.max():.1f}"
+    drawing.title(figure, "Cubic regression with ten hidden units", beyond)
+    drawing.legend(figure, columns=5)
     return figure
 
 

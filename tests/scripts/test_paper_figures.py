@@ -1,4 +1,4 @@
-"""Densities of the priors against closed forms, as they are drawn, and their integrals."""
+"""Densities of the priors against closed forms, as they are drawn, and their integrals; and the end of a curve."""
 
 import math
 
@@ -89,7 +89,18 @@ def test_densities_of_scales_integrate_to_one():
         assert integrate.trapezoid(found * scale, np.log(scale)) == pytest.approx(1, abs=1e-9)
 
 
+def test_stars_are_where_the_elbo_of_slang_is_least():
+    whole, last = paper_figures.last_updates().axes
+    assert last.get_xlim() == (8000, 10_000)
+    curves = {line.get_label(): line.get_xydata() for line in whole.lines if line.get_marker() != "*"}
+    stars = {line.get_label().split(",")[0]: line.get_xydata()[0] for line in whole.lines if line.get_marker() == "*"}
+    assert stars.keys() == {"slang-1", "slang-5"}
+    for entry, star in stars.items():
+        np.testing.assert_array_equal(star, min(curves[entry].tolist(), key=lambda point: point[1]))
+        assert len(curves[entry]) == 10_000
+
+
 def test_the_file_is_written(tmp_path):
-    paper_figures.save(tmp_path / "densities.png")
+    paper_figures.save(paper_figures.densities, tmp_path / "densities.png")
     with Image.open(tmp_path / "densities.png") as image:
         assert image.width > 1000
