@@ -149,6 +149,9 @@ def grid(
     figure = Figure(figsize=inches, layout="constrained", facecolor="white")
     panels = figure.subplots(lines, columns, squeeze=False, **shared)
     ordered = list((panels.T if downwards else panels).ravel())
+    for above, panel in zip(panels[:-1].ravel(), panels[1:].ravel(), strict=True):
+        if panel in ordered[count:]:
+            above.tick_params(labelbottom=True)  # nothing is below
     for panel in ordered[count:]:
         panel.remove()
     return figure, ordered[:count]

@@ -188,7 +188,7 @@ def test_published_rows_have_no_posteriors(monkeypatch):
     published = bdl.results("slang-convergence")
     assert published.place.is_dir()
     row = published.rows.iloc[0]
-    with pytest.raises(InputError, match="slang-convergence has published rows alone, without posteriors; they come with"):
+    with pytest.raises(InputError, match="slang-convergence has published rows alone, without posteriors"):
         published.posterior(row.dataset, row.entry)
 
 
