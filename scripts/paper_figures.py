@@ -195,7 +195,7 @@ def last_updates() -> Figure:
     shown = []
     for (entry, own), color in zip(points.groupby("entry", sort=False), drawing.COLORS, strict=False):
         shown.append(own["value"][own["at"] > end - LAST])
-        best = own.loc[own["value"].idxmin()]
+        best = own.iloc[int(own["value"].argmin())]
         for panel in panels:
             panel.plot(own["at"], own["value"], color=color, linewidth=0.6, label=entry)
             if str(entry).startswith("slang"):
