@@ -39,9 +39,9 @@ class Entry(Settings):
     """One row of the tables: a model, a likelihood, a prior, a method and how it is trained."""
 
     model: ModelComponent | None = None
-    """Component; null for a method that learns from a stream, or brings its own."""
+    """Component; null for a method that learns from a stream or has its own."""
     likelihood: LikelihoodComponent | None = None
-    """Component; null for a method that learns from a stream, or brings its own."""
+    """Component; null for a method that learns from a stream or has its own."""
     prior: PriorComponent = Field(default_factory=lambda: PriorComponent.model_validate({"name": "gaussian"}))
     """Component; a mapping without a name has settings of `gaussian`."""
     method: MethodComponent
@@ -59,11 +59,11 @@ class Entry(Settings):
     search: Search | None = None
     """Search for the other hyper-parameters; null if all are fixed."""
     evaluation: Evaluation | None = None
-    """As for the benchmark, whose own is meant by null."""
+    """Replaces that of the benchmark."""
     record: Record | None = None
-    """As for the benchmark, whose own is meant by null."""
+    """Replaces that of the benchmark."""
     datasets: Items[DatasetLabel] = ()
-    """Data sets of the benchmark on which the entry runs; all if none is listed."""
+    """Data sets on which the entry runs; all if none is listed."""
     _on: dict[str, "Entry"] = PrivateAttr(default_factory=dict)
     """The entry as it is on each data set of `by_dataset`."""
 

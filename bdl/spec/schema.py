@@ -41,7 +41,7 @@ class Benchmark(Settings):
     entries: Mapping[Slug, Entry] = Field(min_length=1)
     """Entries by name, in table order."""
     by_dataset: Mapping[DatasetLabel, Mapping[str, Any]] = {}
-    """Changes of all entries on one data set, before those of their own `by_dataset`."""
+    """Changes of all entries on one data set, before their own `by_dataset`."""
     sweep: Mapping[Text, NonEmpty[Any]] = {}
     """Values by path of a setting; every combination is run."""
     baseline: Slug | None = None
@@ -59,11 +59,11 @@ class Benchmark(Settings):
     papers: Items[PaperTables] = ()
     """Printed tables that the benchmark reproduces, the preferred first."""
     elsewhere: Items[Literal["gal2018", "lakshminarayanan2017"]] = ()
-    """Papers whose numbers for the same data sets stand below the tables, without verdicts."""
+    """Papers whose numbers for the same data stand below the tables, without verdicts."""
     notes: Items[Note] = ()
     """Remarks about cells."""
     claims: Items[Claim] = ()
-    """Sentences of the papers that compare, judged by the rows."""
+    """Comparisons that the papers claim, judged by the rows."""
     _at: dict[str, "Benchmark"] = PrivateAttr(default_factory=dict)
     """The benchmark at points of its sweep."""
 

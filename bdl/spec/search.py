@@ -42,15 +42,15 @@ class Search(Settings):
     penalty: Real | None = None
     """Score of a failed fold in a Bayesian search; null for the worst of the split so far."""
     folds: Count
-    """Folds of the cross-validation on the training rows; 1 uses the data set's own validation rows, or by a score of
-    the posterior all training rows and no others."""
+    """Folds of the cross-validation on training rows; 1 uses the data set's validation rows, or all training rows for
+    a score of the posterior."""
     refit: bool = False
     """With `folds: 1`, whether the final fit trains on the validation rows as well."""
     metric: ScoreName
-    """Score of predictions, or of the posterior given the rows that a fold trains on, such as `neg_elbo`; lower is
-    better, and the best mean over the folds wins."""
+    """Score whose lowest mean over the folds wins: of predictions, or of the posterior on the rows of the fit, such as
+    `neg_elbo`."""
     space: Mapping[str, Range] = {}
-    """Range by hyper-parameter, except for a grid. **The order matters**: values are drawn in this order."""
+    """Range by hyper-parameter, except for a grid. Values are drawn in this order."""
     grid: Mapping[str, NonEmpty[NonNegative]] = {}
     """Values by hyper-parameter; a grid scores every combination."""
 

@@ -70,21 +70,21 @@ class Claim(Settings):
     """A sentence of a paper that compares: one entry has less than another, split by split."""
 
     text: Text
-    """What is claimed."""
+    """The sentence."""
     source: Text
-    """Where: paper and section or figure."""
+    """Paper, and section, table or figure."""
     metric: MetricLabel
-    """Of what there is less."""
+    """Metric that is compared."""
     less: Side
-    """Which has less."""
+    """Side with the lower value."""
     than: Side
-    """Than which."""
+    """Side with the higher value."""
     times: Annotated[Real, Field(gt=0)] = 1.0
-    """Factor of the other side: 0.5 for "less than half"."""
+    """Factor of the higher value: 0.5 for "less than half"."""
     datasets: Items[DatasetLabel] = ()
-    """Where; empty for all data sets on which both run."""
+    """Data sets; empty for all on which both sides run."""
     at: Mapping[Text, Any] = {}
-    """Values of axes of the sweep on both sides; both sides have the same value of every axis that nothing names."""
+    """Values of sweep axes on both sides; along other axes, points with equal values are compared."""
 
     @model_validator(mode="after")
     def _both_sides_have_a_place(self) -> Self:

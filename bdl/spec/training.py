@@ -32,7 +32,7 @@ class Training(Settings):
     schedule: Annotated[RateComponent | Mapping[str, RateComponent], WrapValidator(_rate_or_groups)] = Field(
         default_factory=lambda: RateComponent.model_validate({"name": "constant"})
     )
-    """Factor of the learning rate, or one for each group of parameters that the method has."""
+    """Factor of the learning rate, or one for each group of parameters."""
     sampling: Sampling = "without_replacement"
     """Permute the rows in each epoch, or draw every row from all."""
     incomplete: Incomplete = "drop"
