@@ -135,6 +135,8 @@ class FinalGroup:
         work = final_fitting(self.members, self.hyper, compile)
         checkpoint, when = self.checkpoint(), evaluations(cell)
         log = Log.parse(checkpoint.text if checkpoint else "")
+        if checkpoint:  # a fit that is scored after every update would write its scores thousands of times
+            checkpoint.write = lambda: log.text
         ends: dict[int, _End] = {}
         for spent, snapshot in _timed(work, cell, report, checkpoint):
             log.seconds += spent
@@ -153,8 +155,6 @@ class FinalGroup:
                 if snapshot.last:
                     numbers = int(snapshot.diverged[place]), int(snapshot.updates[place])
                     ends[position] = _End(posterior, buffers, scored, *numbers)
-            if checkpoint:
-                checkpoint.text = log.text
         at_once = count if cell.settings.streams else width(cell, "final")
         share, details = log.seconds / max(count, at_once), details_of(cell, at_once, compile)
         return [self._outcome(at, ends[at], log.readings(at), share, details) for at in range(count)]

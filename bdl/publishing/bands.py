@@ -8,7 +8,7 @@ import torch
 from bdl.errors import InputError
 from bdl.execution.scoring import evaluation, examples
 from bdl.metrics.evaluation import Evaluation
-from bdl.metrics.predictions import Draws
+from bdl.metrics.predictions import Draws, tensors_of
 from bdl.plan.cell import Cell
 from bdl.plan.reference import recipe, truth
 from bdl.posteriors import Empirical
@@ -29,8 +29,9 @@ STEP = 2
 
 
 def bands(cells: Sequence[Cell], store: Store) -> list[CredibleBand]:
-    """Evaluate the stored posterior of each cell's first successful split, if its data are a regression on one input.
+    """Evaluate the stored posterior of each cell's first successful split, if its model is one function of one input.
 
+    Of two classes it is the probability of the second.
     As many samples are drawn as the entry is scored with, other ones than those of its scores; a posterior that has no
     more vectors gives each of them once. The draws of a sampled reference come first, as the entry `TRUTH`.
     """
@@ -47,8 +48,7 @@ def bands(cells: Sequence[Cell], store: Store) -> list[CredibleBand]:
 
 
 def _one_input(cell: Cell) -> bool:
-    likelihood = cell.settings.likelihood
-    return likelihood is not None and likelihood.build().fits(0) and cell.data.d == 1
+    return cell.settings.likelihood is not None and cell.data.d == cell.problem.d_out == 1
 
 
 def _sampled(cell: Cell, split: int) -> Empirical | None:
@@ -67,12 +67,13 @@ def _band(cell: Cell, split: int, seen: Evaluation, posterior: Posterior | None 
     inputs, new = (cell.data.x[part, 0] for part in (rows.train, rows.test))
     x = _widened(inputs, new)
     grid = examples(cell, split, x[:, None], np.zeros(POINTS))
-    values = seen.outputs(grid, Draws(seen.samples, seen.key, STEP), posterior)[..., 0]  # (S, m), in original units
+    outputs = seen.outputs(grid, Draws(seen.samples, seen.key, STEP), posterior)
+    values = cell.problem.likelihood.predictive(outputs, tensors_of(seen.hyper)).mean  # (S, m), in original units
     sd = values.std(0) if len(values) > 1 else torch.zeros_like(values[0])
     quartiles = values.quantile(torch.tensor([0.25, 0.5, 0.75], dtype=values.dtype), dim=0)
     return CredibleBand(
         *(str(cell.dataset), cell.entry, x, values.mean(0).numpy(), sd.numpy(), inputs, cell.data.y[rows.train]),
-        *(quartiles.numpy(), np.stack([new, cell.data.y[rows.test]])),
+        *(quartiles.numpy(), np.stack([new, cell.data.y[rows.test]]), bool(cell.data.classes)),
     )
 
 

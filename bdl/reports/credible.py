@@ -22,7 +22,10 @@ there."""
 
 
 class CredibleBand(NamedTuple):
-    """What an approximation says of a function of one input, for one fit; all in original units."""
+    """What an approximation says of a function of one input, for one fit; all in original units.
+
+    Of labels, 0 and 1, the function is the probability of 1.
+    """
 
     dataset: str
     entry: str
@@ -40,6 +43,8 @@ class CredibleBand(NamedTuple):
     """Lower quartile, median and upper quartile of the function, (3, m)."""
     new: Array
     """Inputs and targets of the test rows, (2, n_test)."""
+    labels: bool = False
+    """Whether targets are labels."""
 
 
 def band_drawings(bands: Sequence[CredibleBand], *, by_quartiles: bool = False) -> drawing.Drawings:
@@ -81,9 +86,8 @@ def bands_figure(bands: Sequence[CredibleBand], *, by_quartiles: bool = False) -
         drawing.dress(panel, band.entry)
         panel.set_xlabel("input")
         panel.locator_params(axis="x", nbins=5)
-    panels[0].set(
-        ylim=_limits(bands, by_quartiles), xlim=(bands[0].x[0], bands[0].x[-1]), ylabel="function of the input"
-    )
+    what = "probability of the second class" if bands[0].labels else "function of the input"
+    panels[0].set(ylim=_limits(bands, by_quartiles), xlim=(bands[0].x[0], bands[0].x[-1]), ylabel=what)
     drawing.title(figure, bands[0].dataset)
     shades = [  # bands of more deviations lie below those of fewer
         Patch(facecolor=drawing.COLORS[0], alpha=1 - (1 - SHADE) ** depth, label=f"credible band, ± {number} sd")

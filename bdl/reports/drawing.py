@@ -8,7 +8,7 @@ from itertools import cycle, pairwise
 from pathlib import Path
 from re import sub
 from statistics import median_high
-from textwrap import fill
+from textwrap import fill, shorten
 from typing import TYPE_CHECKING, Any, Literal
 
 from bdl.metrics import info
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.text import Text
 
 INK, QUIET, GRID = "#222222", "#666666", "#e3e3e3"
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", INK, "#56b4e9", "#6a3d9a", "#8c6d1f")
@@ -54,8 +55,7 @@ METADATA: dict[str, dict[str, None]] = {
     "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
 }
 MIN_WIDTH, MOST = 5.5, 4  # of a figure, in inches; panels in a line
-LETTERS, LINE = 12.5, 0.185  # of a title: letters an inch, inches a line
-REMARK_LINES = 3  # below a title; tables have all of a remark
+REMARK = 36  # letters of a remark an inch of a figure's width, about three lines; tables have all of it
 
 LOG_FROM = 30.0
 """An axis of positive values that span more than this factor is logarithmic."""
@@ -117,24 +117,21 @@ def file_name(name: str) -> str:
     return sub(r"[^\w.=,+-]+", "_", name)
 
 
-def title(figure: "Figure", *lines: str) -> None:
-    """Write the title of a figure."""
-    figure.suptitle("\n".join(lines), fontsize=11, x=0.01, ha="left")
+def title(figure: "Figure", *lines: str) -> "Text":
+    """Write the title of a figure; lines that are longer than it is wide are broken."""
+    return figure.suptitle("\n".join(line for line in lines if line), fontsize=11, x=0.01, ha="left", wrap=True)
 
 
 def _entitle(figure: "Figure") -> None:
-    """Break the lines of the title that are longer than the figure is wide; below it comes the remark, cut if long.
+    """Put the remark below the title, cut if long, and let the figure grow by lines that were broken or are new.
 
-    The figure grows by the lines that this adds, so that panels keep their size.
+    So panels keep their size.
     """
-    given, width = figure.get_suptitle().splitlines(), int(LETTERS * figure.get_figwidth())
-    parts = [fill(line, width) for line in given if line]
-    parts += [fill(_remark.get(), width, max_lines=REMARK_LINES, placeholder=" ...")] if _remark.get() else []
-    if parts:
-        text = "\n".join(parts)
-        added = text.count("\n") + 1 - len(given)
-        figure.set_figheight(figure.get_figheight() + LINE * max(added, 0))
-        title(figure, text)
+    given = figure.get_suptitle()
+    planned = figure.suptitle(given, fontsize=11, wrap=False).get_window_extent().height
+    remark = shorten(_remark.get(), int(REMARK * figure.get_figwidth()), placeholder=" ...")
+    added = title(figure, given, remark).get_window_extent().height - planned
+    figure.set_figheight(figure.get_figheight() + added / figure.dpi)
 
 
 def grid(
@@ -152,6 +149,9 @@ def grid(
     figure = Figure(figsize=inches, layout="constrained", facecolor="white")
     panels = figure.subplots(lines, columns, squeeze=False, **shared)
     ordered = list((panels.T if downwards else panels).ravel())
+    for above, panel in zip(panels[:-1].ravel(), panels[1:].ravel(), strict=True):
+        if panel in ordered[count:]:
+            above.tick_params(labelbottom=True)  # nothing is below
     for panel in ordered[count:]:
         panel.remove()
     return figure, ordered[:count]

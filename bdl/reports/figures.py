@@ -128,7 +128,7 @@ KINDS = (
          "iterates-<dataset>", "the same, with `kept` of `sgd-iterates`",
          "iterates and their mean over the contours of the truth"),
     Kind("bands", "bands", lambda shown: band_drawings(shown.bands, by_quartiles=_spreads(shown)), "Credible bands",
-         "bands-<dataset>", "a regression on one input",
+         "bands-<dataset>", "a regression, or two classes, on one input",
          "mean of the function with bands of 1, 2 and 3 standard deviations, or quartiles"),
     Kind("refusals", "labelled", lambda shown: refusal_drawings(shown.benchmark, shown.labelled),
          "Predictions that may be refused", "refusal-<what>", "`metrics` has `aurc`",

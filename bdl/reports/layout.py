@@ -89,7 +89,8 @@ def on_training_rows(label: str, labels: Iterable[str]) -> str | None:
 
 def repeats(benchmark: "Benchmark") -> str:
     """Count what means are taken over: splits, or repeats on one split."""
-    return f"{benchmark.splits} {'repeats on one split' if benchmark.preparation.repeats else 'splits'}"
+    count, repeated = benchmark.splits, benchmark.preparation.repeats
+    return f"{count} {'repeat' if repeated else 'split'}{'s' * (count > 1)}{' on one split' * repeated}"
 
 
 def matches(cells: Sequence[Cell]) -> str:

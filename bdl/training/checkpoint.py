@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -36,8 +36,9 @@ class Checkpoint:
     Attributes
     ----------
     text
-        What the owner wants kept beside the states, such as scores of the curve so far: saved with each part, and after
-        an interruption what was saved last.
+        What the owner had kept beside the states, such as scores of the curve so far, when they were saved last.
+    write
+        Returns what the owner wants kept, whenever a part is saved; by default the text.
     """
 
     def __init__(self, folder: Path, key: str, every_seconds: float = 60.0) -> None:
@@ -46,6 +47,7 @@ class Checkpoint:
         self._saved_at = time.monotonic()
         texts = (_metadata(path).get("text", "") for path in reversed(self._files()))  # parts are fitted in order
         self.text = next((text for text in texts if text), "")
+        self.write: Callable[[], str] = lambda: self.text
 
     @property
     def due(self) -> bool:
@@ -58,7 +60,7 @@ class Checkpoint:
         path = self._path(part)
         own = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
         unfinished = path.with_suffix(f".{os.getpid()}")
-        save_file(own, unfinished, {"text": self.text, "numbers": json.dumps(dict(numbers))})
+        save_file(own, unfinished, {"text": self.write(), "numbers": json.dumps(dict(numbers))})
         _sync(unfinished)
         unfinished.replace(path)
         self._saved_at = time.monotonic()

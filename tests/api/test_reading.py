@@ -185,10 +185,10 @@ def test_posteriors_that_are_not_there(run, folder):
 
 def test_published_rows_have_no_posteriors(monkeypatch):
     monkeypatch.chdir(ROOT)
-    published = bdl.results("slang-toy")
+    published = bdl.results("slang-convergence")
     assert published.place.is_dir()
     row = published.rows.iloc[0]
-    with pytest.raises(InputError, match="slang-toy has published rows alone, without posteriors; they come with"):
+    with pytest.raises(InputError, match="slang-convergence has published rows alone, without posteriors"):
         published.posterior(row.dataset, row.entry)
 
 

@@ -105,6 +105,16 @@ def test_a_fit_that_was_cut_off_goes_on_in_its_midst(recorded, store, tmp_path, 
     assert list(store.checkpoints.iterdir()) == []
 
 
+def test_scores_are_written_only_where_a_checkpoint_is_saved(recorded, store, monkeypatch):
+    """Within its first minute none is; after every evaluation, writing all scores again would take quadratic time."""
+    written = []
+    monkeypatch.setattr(Log, "text", property(lambda own: written.append(own) or "[0.0, {}]"))
+    cell = recorded("{unit: updates, every: 1}", 3)
+    run_here([cell], store)
+    assert len(store.readings(cell.key)) > 10
+    assert not written
+
+
 def test_a_checkpoint_of_other_settings_is_not_gone_on_from(recorded, tmp_path):
     two, three = recorded("null", 2), recorded("null", 3)
     fits = [Chosen(two, 0, {}), Chosen(three, 0, {}), Chosen(two, 1, {}), Chosen(two, 0, {"learning_rate": 0.1})]

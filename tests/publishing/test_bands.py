@@ -25,9 +25,9 @@ preparation: {{standardise: {}}}
 entries:
   line:
     model: {{name: linear}}
-    likelihood: {{name: gaussian}}
-    method: {{name: conjugate}}
-    hyper: {{prior_precision: 0.01, noise_precision: 0.1}}
+    likelihood: {{name: {}}}
+    method: {{name: {}}}
+    hyper: {}
 evaluation: {{samples: {}}}
 metrics: [neg_elbo]
 """
@@ -43,12 +43,13 @@ def store(tmp_path):
 def fitted(tmp_path, store):
     """A cell whose fit has left N(MEAN, COVARIANCE) over the slope and the offset."""
 
-    def make(dataset="cubic", standardise="none", status="ok"):
+    def make(dataset="cubic", standardise="none", status="ok", labels=False):
         path = tmp_path / "line.yaml"
-        path.write_text(TEXT.format(dataset, standardise, SAMPLES))
+        hyper = {"prior_precision": 0.01} | ({} if labels else {"noise_precision": 0.1})
+        settings = ("bernoulli", "laplace") if labels else ("gaussian", "conjugate")
+        path.write_text(TEXT.format(dataset, standardise, *settings, hyper, SAMPLES))
         (cell,) = cells_of(load_benchmark(path.as_posix()))
-        details, hyper = {}, {"prior_precision": 0.01, "noise_precision": 0.1}
-        row = Row(*cell.key, "final", 0, 0, 0, status, None, hyper, {}, 1.0, details)
+        row = Row(*cell.key, "final", 0, 0, 0, status, None, hyper, {}, 1.0, {})
         root = torch.linalg.cholesky(torch.from_numpy(COVARIANCE))
         content = artefacts.encode(FullGaussian(torch.from_numpy(MEAN), root), {})
         store.append([Outcome(row, (), content if status == "ok" else None)])
@@ -77,6 +78,18 @@ def test_moments_are_those_of_the_lines(fitted, store, standardise):
     np.testing.assert_allclose(quarter, 0.6745 * found.sd, atol=6 * found.sd.max() / np.sqrt(SAMPLES))
     reach = np.ptp(data.x)
     np.testing.assert_allclose(found.x[[0, -1]], [data.x.min() - reach / 2, data.x.max() + reach / 2])
+
+
+def test_of_two_classes_it_is_the_probability_of_the_second(fitted, store):
+    """Quartiles pass through the sigmoid; within 6 standard errors of a quartile, at most a quarter of those before."""
+    (found,) = bands([fitted("overlapping_classes", labels=True)], store)
+    design = np.stack([found.x, np.ones(POINTS)], 1)
+    sd = np.sqrt(np.einsum("ni,ij,nj->n", design, COVARIANCE, design))
+    expected = [design @ MEAN + z * sd for z in (-0.6745, 0, 0.6745)]
+    error = 6 * 1.36 * sd.max() / 4 / np.sqrt(SAMPLES)
+    np.testing.assert_allclose(found.quartiles, 1 / (1 + np.exp(-np.array(expected))), atol=error)
+    assert found.labels
+    assert set(found.targets) == {0.0, 1.0}
 
 
 def test_pieces_change_nothing_but_rounding(fitted, store, monkeypatch):

@@ -39,9 +39,15 @@ def test_huge_deviations_are_clipped(sd):
     assert (low, high) == (-60 - 120 * REACH, 60 + 120 * REACH)
 
 
+def test_of_labels_a_probability_is_shown():
+    (panel,) = bands_figure([band("slang-1", 1.0)._replace(labels=True)]).axes
+    assert panel.get_ylabel() == "probability of the second class"
+
+
 def test_quartiles_and_the_test_rows():
     """The axis holds all targets, and no band."""
     (panel,) = bands_figure([band("slang-1", 1e9)], by_quartiles=True).axes
+    assert panel.get_ylabel() == "function of the input"
     new, median, rows = panel.lines
     np.testing.assert_array_equal(new.get_xydata().T, NEW)
     np.testing.assert_array_equal(median.get_xydata().T, (X, 9 * X))

@@ -296,8 +296,8 @@ def test_training_rows_are_dotted_below_new_rows(make, values):
     assert len(figures["training_error_pct-curve"]().axes[0].lines) == 2
 
 
-@pytest.mark.parametrize(("split", "told"), [("published", "1 splits"), ("first", "1 repeats on one split")])
+@pytest.mark.parametrize(("split", "told"), [("published", "2 splits"), ("first", "2 repeats on one split")])
 def test_repeats_are_no_splits(make, values, split, told):
-    benchmark = make(splits=1, preparation=Preparation(split=split))
+    benchmark = make(splits=2, preparation=Preparation(split=split))
     figure = curve_figure(benchmark, curves(benchmark, points("small", "em", values)))
     assert f"over {told}" in figure.get_suptitle()

@@ -1,12 +1,15 @@
 """The benchmarks of Figures 4 to 6 and 8 of the SLANG paper follow its protocol."""
 
 import math
+from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from bdl.methods.counters import StepCounters
 from bdl.spec import load_benchmark
 
+ROOT = Path(__file__).parents[2]
 ROWS = {"australian": (345, 32, 1e-5), "breast_cancer": (341, 32, 1), "usps_3v5": (770, 64, 25)}
 """Training rows, rows of a minibatch and prior precision."""
 RATES = {
@@ -74,3 +77,14 @@ def test_rates_of_the_toy_problem(updates):
     for entry in benchmark.entries.values():
         assert (entry.hyper["prior_precision"], entry.hyper["noise_precision"]) == (0.01, 0.1)
         assert entry.prior.build().bias_precision == 1e-6
+
+
+@pytest.mark.parametrize("name", ["slang-1", "slang-5"])
+def test_selected_fits_of_the_toy_problem_end_where_the_elbo_was_best(name):
+    folder = ROOT / "results/slang-toy"
+    curve = pd.read_parquet(folder / "points.parquet").query("metric == 'neg_elbo' and entry == @name")
+    best = curve.loc[curve["value"].idxmin()]
+    assert sorted(curve["at"]) == [*range(1, 10_001)]
+    assert load_benchmark("slang-toy", "selected").entries[name].training.epochs == best["at"]
+    (score,) = pd.read_parquet(folder / "selected/trials.parquet").query("entry == @name")["neg_elbo"]
+    assert score == best["value"]
