@@ -153,7 +153,7 @@ def nuts_of_numpyro(log_density: Callable[..., Any], at: Any, key: Any, settings
     return chain.get_samples(), told["diverging"], told["energy"], told["num_steps"]
 
 
-STRIDE = 50
+STRIDE = 5
 """Transitions of MCLMC from one draw to the next, each of two steps on average."""
 
 
