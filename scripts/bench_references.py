@@ -17,7 +17,6 @@ import json
 import math
 import resource
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
@@ -33,7 +32,7 @@ from bdl.plan.reference import recipe
 from bdl.references.certificate import certify, monte_carlo_errors
 from bdl.references.chains import Chains, ChainSettings, Start, run, starts
 from bdl.references.density import Vector, slope
-from bdl.references.function_certificate import certify_functions, functions, grid
+from bdl.references.function_certificate import agreement, certify_functions, functions, grid
 from bdl.references.mcmc import Draws, Origin, Regression, Sampler, Settings, sample
 from bdl.references.network_mcmc import NetworkRecipe
 from bdl.references.nuts import LinearRecipe
@@ -200,7 +199,6 @@ def network(dataset: str) -> list[dict[str, Any]]:
     cell = next(cell for cell in cells_of(load_variant("network-posterior").chosen) if cell.dataset == dataset)
     asked = recipe(cell, 0)
     assert isinstance(asked, NetworkRecipe)
-    asked = replace(asked, settings=replace(asked.settings, kept=asked.settings.draws))
     problem = asked.problem
     begin = starts(problem, asked.hyper, slope(problem, asked.x, asked.y, asked.hyper), asked.settings)
     samplers: dict[str, Callable[[], Sampled]] = {
@@ -210,7 +208,7 @@ def network(dataset: str) -> list[dict[str, Any]]:
     }
     print(f"network on {dataset}, {len(asked.y)} rows, {problem.dim} parameters")
     rows: list[dict[str, Any]] = []
-    inputs, moments = torch.cat([asked.test_x, grid(asked.test_x)]), []
+    inputs, first = torch.cat([asked.test_x, grid(asked.test_x)]), None
     for name, sample_all in samplers.items():
         chains, seconds, energy = sample_all()
         certificate = certify_functions(problem, chains, asked.test_x, asked.test_y, asked.hyper)
@@ -218,13 +216,8 @@ def network(dataset: str) -> list[dict[str, Any]]:
         ess = min(certificate.bulk_ess + certificate.tail_ess)
         outputs = functions(problem, chains.theta, inputs)
         f = outputs.reshape(*outputs.shape[:2], -1)
-        errors = monte_carlo_errors(f)
-        moments.append((f.mean((0, 1)), errors.mean, f.std((0, 1)), errors.sd))
-        (mean, mean_error, sd, sd_error), (mean0, mean_error0, sd0, sd_error0) = moments[-1], moments[0]
-        away = max(
-            float((np.abs(mean - mean0) / np.hypot(mean_error, mean_error0)).max()),
-            float((np.abs(sd - sd0) / np.hypot(sd_error, sd_error0)).max()),
-        )
+        first = f if first is None else first
+        away = float(agreement(first, f).max())
         found = {
             "dataset": dataset,
             "sampler": name,

@@ -127,6 +127,7 @@ def certify_functions(
     if (stuck := ~(np.ptp(f, axis=1) > 0).all(1)).any():
         raise InputError(f"chain {stuck.argmax()} never moves: the sampler failed, raise tune or check the model")
     errors, sd = monte_carlo_errors(f), f.std((0, 1))
+    of_modes = np.array([start == "mode" for start in chains.starts])
     predictive = problem.likelihood.predictive(torch.from_numpy(outputs[:, :, : len(x)]), hyper)
     densities = predictive.log_prob(y).numpy()
     densities = np.exp(densities - densities.max((0, 1)))
@@ -139,7 +140,7 @@ def certify_functions(
         density_error=_floats(monte_carlo_errors(densities).mean / densities.mean((0, 1))),
         divergences=_floats(chains.diverging.mean(1)),
         e_fmi=_floats(stats.bfmi(chains.energy, **axes)),
-        agreement=_floats(_agreement(f, np.array([start == "mode" for start in chains.starts]))),
+        agreement=_floats(agreement(f[of_modes], f[~of_modes])),
         chains=f.shape[0],
         draws=f.shape[1],
         gradients=int(chains.steps.sum()),
@@ -147,9 +148,8 @@ def certify_functions(
     )
 
 
-def _agreement(f: FloatArray, of_modes: Any) -> FloatArray:
-    """Compare two kinds of chains: the larger difference of mean and standard deviation, in standard errors, (m,)."""
-    groups = f[of_modes], f[~of_modes]
+def agreement(*groups: FloatArray) -> FloatArray:
+    """Return how far two groups of chains, (C, S, m), differ: the larger one of mean and sd, in standard errors, (m,)."""
     errors = [monte_carlo_errors(group) for group in groups]
     means, sds = ([getattr(group, moment)((0, 1)) for group in groups] for moment in ("mean", "std"))
     by_mean = np.abs(means[0] - means[1]) / np.hypot(errors[0].mean, errors[1].mean)

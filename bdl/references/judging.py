@@ -1,6 +1,7 @@
 """Numbered rules that draws must pass before they count as the truth, and certificates that hold their statistics."""
 
 import operator
+from collections.abc import Iterable
 from typing import ClassVar, Literal, NamedTuple, Self
 
 from pydantic import TypeAdapter, ValidationError
@@ -10,6 +11,12 @@ from bdl.references.mcmc import Origin
 
 CERTIFIED = "certified"
 """What rows say of a fit whose draws keep all rules."""
+
+
+def told(broken: Iterable[int]) -> str:
+    """Return what rows and tables say of draws, by the numbers of the rules that they break."""
+    numbers = ", ".join(map(str, dict.fromkeys(broken)))
+    return f"breaks rules {numbers}" if numbers else CERTIFIED
 
 
 class Rule(NamedTuple):

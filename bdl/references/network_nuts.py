@@ -20,7 +20,7 @@ from bdl.references.certificate import check_length
 from bdl.references.chains import Chains, ChainSettings, Start, climb, run
 from bdl.references.density import Law, Vector, slope, slope_with_precisions
 from bdl.references.function_certificate import CHECKS, certify_functions
-from bdl.references.judging import CERTIFIED
+from bdl.references.judging import told
 
 LAWS: Mapping[str, Law] = {"prior_precision": (math.log(3), 1.0), "noise_precision": (math.log(10), 2.0)}
 """Mean and standard deviation of the log precisions, standardised targets: 95 % of the prior precisions are from 0.4 to
@@ -54,8 +54,7 @@ class SampledNetworks(NamedTuple):
     def certificate(self) -> str:
         """What rows say of the chains: that they are certified, or which rules they break."""
         pairs = zip(CHECKS, self.worst.tolist(), strict=True)
-        broken = [str(rule.number) for rule, value in pairs if not rule.passes(value)]
-        return f"breaks rules {', '.join(broken)}" if broken else CERTIFIED
+        return told(rule.number for rule, value in pairs if not rule.passes(value))
 
 
 @dataclass(frozen=True)

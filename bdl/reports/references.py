@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from bdl.references.judging import CERTIFIED, Judged
+from bdl.references.judging import Judged, told
 from bdl.reports.layout import Section
 
 
@@ -18,13 +18,12 @@ def reference_sections(benchmark: str, published: Iterable[tuple[str, int, Judge
     """
     lines = []
     for dataset, split, certificate in published:
-        broken = dict.fromkeys(str(failure.rule.number) for failure in certificate.failures())
         worst = {rule.statistic: certificate.worst_of(rule) for rule in certificate.rules}
         lines.append(
             (
                 *(dataset, f"{split}", f"{certificate.origin.sampler}, {certificate.chains} x {certificate.draws}"),
                 *(f"{worst['r_hat']:.4f}", f"{min(worst['bulk_ess'], worst['tail_ess']):.0f}"),
-                f"breaks rules {', '.join(broken)}" if broken else CERTIFIED,
+                told(failure.rule.number for failure in certificate.failures()),
                 f"{certificate.origin.seconds:.0f}",
             )
         )
