@@ -149,7 +149,7 @@ def certify_functions(
 
 
 def agreement(*groups: FloatArray) -> FloatArray:
-    """Return how far two groups of chains, (C, S, m), differ: the larger one of mean and sd, in standard errors, (m,)."""
+    """Compare two groups of chains, (C, S, m): the larger difference of mean and sd, in standard errors, (m,)."""
     errors = [monte_carlo_errors(group) for group in groups]
     means, sds = ([getattr(group, moment)((0, 1)) for group in groups] for moment in ("mean", "std"))
     by_mean = np.abs(means[0] - means[1]) / np.hypot(errors[0].mean, errors[1].mean)
