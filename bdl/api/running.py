@@ -4,6 +4,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ from bdl.spec import Variant
 from bdl.spec.variant import there
 from bdl.store.anew import Damaged
 from bdl.store.folder import empty, folder, looked_at, opened, siblings, start_afresh
-from bdl.store.rows import Row
+from bdl.store.rows import CellKey, Row
 from bdl.store.store import Store
 
 
@@ -113,8 +114,7 @@ def forecast(asked: Variant, settings: RunSettings, console: Console) -> None:
     cells = _plan(asked, settings, console, dry=True)
     with empty() if settings.fresh else looked_at(settings.results, asked) as store:
         check(cells, store)
-        others = [] if settings.fresh else siblings(folder(settings.results, asked))
-        elsewhere = reusable(cells, store, others, _published(asked, settings))
+        elsewhere = _elsewhere(asked, cells, store, settings)
         found = forecasts.forecast(asked, cells, store, settings.results, settings.jobs, elsewhere)
     _say(
         [*forecasts.read(cells), *forecasts.lines(found, asked, settings.results), *forecasts.references(cells)],
@@ -146,6 +146,7 @@ def _plan(asked: Variant, settings: RunSettings, console: Console, *, dry: bool 
             compile=settings.compile,
             jobs=settings.jobs or 1,
         )
+        cells = _within_reach(asked, cells, settings, console)
         check_overwrite(asked, cells, settings.results)
         if not dry:
             sample_references(truths.sampled(cells), console)
@@ -154,6 +155,50 @@ def _plan(asked: Variant, settings: RunSettings, console: Console, *, dry: bool 
         if not dry:
             rehearse(cells)
     return cells
+
+
+def _within_reach(asked: Variant, cells: list[Cell], settings: RunSettings, console: Console) -> list[Cell]:
+    """Leave out the fits that need a package that is not installed, unless they are done or published.
+
+    Raises
+    ------
+    InputError
+        If an entry that needs one was asked for by name, or nothing is left.
+    """
+    lacking = [cell for cell in cells if _missing(cell)]
+    if not lacking:
+        return cells
+    with empty() if settings.fresh else looked_at(settings.results, asked) as store:
+        ready = _elsewhere(asked, lacking, store, settings)
+        for cell in lacking:
+            ready[cell.key] |= {row.split for row in store.rows("final", cell.key)}
+    narrowed = [
+        replace(cell, splits=tuple(split for split in cell.splits if split in ready.get(cell.key, cell.splits)))
+        for cell in cells
+    ]
+    short = {old.entry: _missing(old) for old, new in zip(cells, narrowed, strict=True) if old.splits != new.splits}
+    kept = [cell for cell in narrowed if cell.splits]
+    if short and (asked.entries or not kept):
+        raise InputError(next(f"entries.{entry}: {missing}" for entry, missing in short.items()))
+    _say((f"{entry} is left out: {missing}" for entry, missing in short.items()), console)
+    return kept
+
+
+def _missing(cell: Cell) -> str:
+    return cell.settings.method.build().missing
+
+
+def _elsewhere(asked: Variant, cells: list[Cell], store: Store, settings: RunSettings) -> dict[CellKey, set[int]]:
+    """Return the splits of each cell that a run copies from other runs, or imports from published rows."""
+    found = reusable(cells, store, [] if settings.fresh else siblings(folder(settings.results, asked)), [])
+    importing = _importing(cells, settings)
+    imported = reusable(importing, store, [], _published(asked, settings.results)) if importing else {}
+    return {key: splits | imported.get(key, set()) for key, splits in found.items()}
+
+
+def _importing(cells: list[Cell], settings: RunSettings) -> list[Cell]:
+    """List the cells whose published fits are imported: all, or those that cannot be made here."""
+    return cells if settings.published else [cell for cell in cells if _missing(cell)]
 
 
 def _work(asked: Variant, cells: list[Cell], store: Store, settings: RunSettings, console: Console) -> None:
@@ -168,7 +213,8 @@ def _work(asked: Variant, cells: list[Cell], store: Store, settings: RunSettings
         store.remember(json.dumps(asked.dump()))
         if not settings.fresh and (count := reuse_fits(cells, store, siblings(store.path.parent))):
             console.print(f"final fits reused from other runs of {asked.benchmark.name}: {count}")
-        if count := copy_fits(cells, store, _published(asked, settings)):
+        importing = _importing(cells, settings)
+        if count := copy_fits(importing, store, _published(asked, settings.results) if importing else []):
             lacking = sum(
                 row.imported and row.status == "ok" and not row.artefact
                 for cell in cells
@@ -189,10 +235,10 @@ def _work(asked: Variant, cells: list[Cell], store: Store, settings: RunSettings
         raise Exit(130) from None
 
 
-def _published(asked: Variant, settings: RunSettings) -> list[PublishedFits]:
-    """Read what is published of a benchmark, by this command and by others, if it is to be imported."""
-    place = folder(settings.results, asked)
-    return published_fits(place, siblings(place)) if settings.published else []
+def _published(asked: Variant, results: Path) -> list[PublishedFits]:
+    """Read what is published of a benchmark, by this command and by others."""
+    place = folder(results, asked)
+    return published_fits(place, siblings(place))
 
 
 def _hand_over(asked: Variant, store: Store, results: Path, seconds: float, uri: str | None, console: Console) -> None:

@@ -55,6 +55,11 @@ class Method(ABC):
         """Limits that hyper-parameters must stay above."""
         return {}
 
+    @property
+    def missing(self) -> str:
+        """What has to be installed before it can fit, in one line; nothing as a rule."""
+        return ""
+
     def check(self, problem: Problem) -> None:  # noqa: B027  # most methods fit any problem
         """Raise `InputError` if the settings do not fit the problem."""
 

@@ -121,11 +121,15 @@ class Guest(ExternalMethod):
             answers with `MeanVariance`, `Outputs` or `Probabilities`.
         """
 
+    @property
+    def missing(self) -> str:
+        lacking = ((module, package) for module, package in self.needs.items() if find_spec(module) is None)
+        return next((f"{type(self).__name__} needs {name}: pip install '{package}'" for name, package in lacking), "")
+
     def check(self, problem: Problem) -> None:
         """Raise `InputError` if a package is missing, or there is no model where one is needed."""
-        for module, package in self.needs.items():
-            if find_spec(module) is None:
-                raise InputError(f"{type(self).__name__} needs {module}: pip install '{package}'")
+        if self.missing:
+            raise InputError(self.missing)
         if self.needs_model and isinstance(problem.model, NoModel):
             raise InputError(f"{type(self).__name__} fits the model of the entry: give one, such as {{name: mlp}}")
 

@@ -27,7 +27,9 @@ def check(cell: Cell) -> None:
     sizes = [len(cell.data.split(split).train) for split in cell.splits]
     _check_task(cell)
     _check_hyper(cell)
-    cell.settings.method.build().check(cell.problem)
+    method = cell.settings.method.build()
+    if not method.missing:  # whether fits are made at all is for the run to say
+        method.check(cell.problem)
     if cell.settings.reference is not None:
         cell.settings.reference.build().check(cell.problem)
     if cell.settings.direct:

@@ -147,5 +147,6 @@ def test_a_stored_answer_knows_its_rows_alone():
 
 
 def test_a_missing_package_is_one_line_with_the_extra(cells, guest):
+    (cell,) = cells(f"line: {{method: {{{guest('Lacking')}}}, hyper: {{size: 1}}}}")
     with pytest.raises(InputError, match=r"Lacking needs no_such_package: pip install 'bdl-bench\[guests\]'"):
-        cells(f"line: {{method: {{{guest('Lacking')}}}, hyper: {{size: 1}}}}")
+        cell.settings.method.build().check(cell.problem)

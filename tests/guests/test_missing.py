@@ -1,0 +1,95 @@
+"""Runs without the package that an entry needs: its published fits are imported, or it is left out, with a line."""
+
+import pandas as pd
+import pytest
+import yaml
+
+from bdl.methods import guest as guests
+
+from .conftest import GUESTS
+
+MISSING = "lacking is left out: Known needs not_here: pip install 'bdl-bench[guests]'"
+KNOWN = '''
+
+@dataclass(frozen=True)
+class Known(Weights):
+    """A guest whose package may be missing."""
+
+    needs = {"not_here": "bdl-bench[guests]"}
+
+    @property
+    def packages(self):
+        return ""
+'''
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, invoke, blank_figures):
+    """Run a benchmark of a fit that needs nothing and of one that needs a package."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "theirs.py").write_text(GUESTS + KNOWN)
+    hyper = {"prior_precision": 10, "noise_precision": 3.0e-4}
+    linear = {"model": {"name": "linear"}, "likelihood": {"name": "gaussian"}, "hyper": hyper}
+    content = {
+        "name": "two",
+        "title": "Two",
+        "datasets": ["diabetes"],
+        "splits": 2,
+        "entries": {
+            "ours": {**linear, "method": {"name": "conjugate"}},
+            "lacking": {**linear, "method": {"name": f"{tmp_path}/theirs.py:Known"}},
+        },
+        "evaluation": {"samples": 5},
+        "metrics": ["nmll"],
+    }
+    (tmp_path / "two.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    return lambda *words: invoke("run", "two.yaml", "--tracking", "none", *words)
+
+
+@pytest.fixture
+def package(monkeypatch):
+    """Install the package, or remove it."""
+
+    def install(there: bool) -> None:
+        monkeypatch.setattr(guests, "find_spec", lambda name: (there or name != "not_here") or None)
+
+    return install
+
+
+def finals(tmp_path):
+    rows = pd.read_parquet(tmp_path / "results/two/trials.parquet")
+    return [(row.entry, row.split) for row in rows[rows.stage == "final"].itertuples()]
+
+
+def test_an_entry_without_its_package_is_left_out(run, package, tmp_path):
+    package(False)
+    code, out, err = run()
+    assert (code, err) == (0, "")
+    assert out.count(MISSING) == 1
+    assert finals(tmp_path) == [("ours", 0), ("ours", 1)]
+    package(True)
+    assert run()[0] == 0
+    assert finals(tmp_path) == [("ours", 0), ("ours", 1), ("lacking", 0), ("lacking", 1)]
+
+
+def test_its_published_fits_are_imported_and_nothing_is_lost(run, package, tmp_path):
+    package(True)
+    assert run()[0] == 0
+    for path in tmp_path.rglob("store.sqlite"):
+        path.unlink()
+    package(False)
+    code, out, _ = run("--dry-run")
+    assert code == 0
+    assert "2 cells, fits: 0 of the search and 2 final; done already and left out: 0 and 2" in out
+    code, out, _ = run()
+    assert code == 0
+    assert "final fits imported from published rows: 2" in out
+    assert "left out: Known" not in out
+    assert finals(tmp_path) == [("ours", 0), ("ours", 1), ("lacking", 0), ("lacking", 1)]
+
+
+@pytest.mark.parametrize("words", [["--method", "lacking"], ["--method", "lacking", "--dry-run"]])
+def test_what_is_asked_for_by_name_is_refused(run, package, words):
+    package(False)
+    code, _, err = run(*words)
+    assert (code, err) == (2, "bdl-bench: entries.lacking: Known needs not_here: pip install 'bdl-bench[guests]'\n")
