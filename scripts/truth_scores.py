@@ -5,7 +5,7 @@ log predictive density per test row, original units, of the reference's draws, w
 the data directory (minutes a split; ``bdl-bench references`` lists them). Below it stands the rank correlation over
 entries of the published means of the first score of predictions and of the benchmark's first distance.
 
-    python scripts/truth_scores.py network-posterior --dataset yacht --dataset boston
+    python scripts/truth_scores.py network-posterior
 """
 
 import argparse
