@@ -17,8 +17,7 @@ from typing import Any, Self
 
 from bdl.errors import InputError
 from bdl.store import artefacts
-from bdl.store.columns import AT_A_TIME, Columns
-from bdl.store.rows import CellKey, Outcome, Reading, Row, Stage
+from bdl.store.rows import AT_A_TIME, CellKey, Columns, Outcome, Reading, Row, Stage
 
 _CELL = ("dataset", "entry", "point")
 _KEY = (*_CELL, "stage", "split", "trial", "fold")
