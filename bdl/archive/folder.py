@@ -18,7 +18,6 @@ from torch import Tensor
 
 from bdl.archive.frames import TRIALS, Frames, cell_keys, final_frame, frame, points_frame, read_frames
 from bdl.archive.posteriors import POSTERIORS
-from bdl.archive.protocol import SHOWN
 from bdl.errors import InputError
 from bdl.execution.estimate import Basis, Measured
 from bdl.execution.queue import check_hashes
@@ -34,6 +33,9 @@ from bdl.store.store import Store
 STORE = "store.sqlite"
 HASHES = ("fit_hashes", "score_hashes")
 """Identities of the published fits and scores of each cell, in the provenance."""
+
+SHOWN = ("title", "papers", "notes", "claims", "elsewhere", "baseline")
+"""Fields that decide no number: tables show what the file says now."""
 
 LEGACY = "Legacy code: made by an earlier version; today's code has not been seen to give the same numbers."
 """Note of published cells without an identity."""

@@ -11,10 +11,9 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from bdl.archive.folder import ResultsFolder
+from bdl.archive.folder import SHOWN, ResultsFolder
 from bdl.archive.frames import axes_of
-from bdl.archive.loading import LoadedResults
-from bdl.archive.protocol import SHOWN, brief
+from bdl.archive.loading import LoadedResults, brief
 from bdl.errors import InputError, unknown
 from bdl.metrics import info
 from bdl.publishing.outcome import compared, narrowed
