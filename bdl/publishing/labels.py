@@ -9,7 +9,7 @@ from bdl.execution.scoring import evaluation
 from bdl.metrics.selective import Uncertainty, risks
 from bdl.plan.cell import Cell
 from bdl.posteriors.tensors import as_type
-from bdl.reports.refusing import Labelled
+from bdl.reports.certainty import Labelled
 from bdl.store import artefacts
 from bdl.store.store import Store
 

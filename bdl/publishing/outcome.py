@@ -24,16 +24,13 @@ from bdl.publishing.pictures import Pictures, of_whole_sets, pictures
 from bdl.publishing.provenance import provenance, write_provenance
 from bdl.reports import Cell as TableCell
 from bdl.reports import Shown, compare, curves, draw_figures, paired_differences, render
-from bdl.reports.boxes import boxes
 from bdl.reports.claims import Judged, claim_sections, judged_claims
 from bdl.reports.compare import refusals
-from bdl.reports.drawing import remarked
-from bdl.reports.elsewhere import elsewhere_sections
-from bdl.reports.ensembles import ensemble_sections
+from bdl.reports.distributions import boxes, truth_ranks
 from bdl.reports.layout import Section
-from bdl.reports.references import reference_sections
+from bdl.reports.more_tables import elsewhere_sections, ensemble_sections, reference_sections
+from bdl.reports.pictures import remarked
 from bdl.reports.render import SECTIONS, markdown, with_sections
-from bdl.reports.truth_ranks import truth_ranks
 from bdl.spec import Benchmark, Variant, differences
 from bdl.store.anew import mended
 from bdl.store.folder import folder

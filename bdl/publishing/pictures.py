@@ -12,9 +12,9 @@ from bdl.posteriors import Traced
 from bdl.publishing.bands import bands
 from bdl.publishing.labels import labelled
 from bdl.reports import CredibleBand, Gaussians
+from bdl.reports.certainty import Labelled
+from bdl.reports.distributions import LayerWeights
 from bdl.reports.posteriors import Array
-from bdl.reports.refusing import Labelled
-from bdl.reports.weights import LayerWeights
 from bdl.store import artefacts
 from bdl.store.store import Store
 

@@ -21,8 +21,7 @@ from bdl.publishing.overlap import overlaps
 from bdl.reports.axes import short
 from bdl.reports.changes import Change, change_sections, changes, moved, moved_section
 from bdl.reports.layout import Section
-from bdl.reports.paired import paired_differences
-from bdl.reports.paired_tables import paired_sections, tally
+from bdl.reports.paired import paired_differences, paired_sections, tally
 from bdl.reports.ranks import Ranks, rank_section, ranks
 from bdl.reports.render import markdown, markdown_table, rich_table
 from bdl.spec import Benchmark, differences, list_benchmarks, load_benchmark

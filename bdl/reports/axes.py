@@ -1,11 +1,14 @@
 """The axes of a sweep, whose values stand in result columns as canonical JSON."""
 
 import json
-from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     import pandas as pd
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 
 WORDS = {
     "model.hidden": "hidden units",
@@ -22,6 +25,14 @@ Values = Mapping[str, str]
 def by_cell(rows: "pd.DataFrame", axes: Sequence[str]) -> "dict[tuple[Hashable, ...], pd.DataFrame]":
     """Group rows by data set, entry and the values of the axes, which together are the keys."""
     return dict(list(rows.groupby(["dataset", "entry", *axes], sort=False)))
+
+
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Group items that have a key in common; keys are in the order of their appearance."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def short(text: str) -> str:

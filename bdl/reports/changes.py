@@ -8,8 +8,7 @@ import numpy as np
 
 from bdl.metrics import info
 from bdl.reports.layout import Section, heading
-from bdl.reports.paired import PairedDifference, paired, scores
-from bdl.reports.paired_tables import difference_section
+from bdl.reports.paired import PairedDifference, difference_section, paired, scores
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,15 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from bdl.reports.boxes import Box, box_drawings
-from bdl.reports.calibration import coverage_drawings
+from bdl.reports.certainty import Labelled, coverage_drawings, refusal_drawings, selective_drawings
 from bdl.reports.compare import Cell
 from bdl.reports.cost import cost_drawings, distance_drawings
 from bdl.reports.credible import CredibleBand, band_drawings
 from bdl.reports.curves import Curve, curve_drawings
-from bdl.reports.drawing import Drawings, save
+from bdl.reports.distributions import Box, LayerWeights, RankedTruth, box_drawings, truth_rank_drawings, weight_drawings
+from bdl.reports.drawing import Drawings
 from bdl.reports.iterates import iterate_drawings
 from bdl.reports.paired import PairedDifference
+from bdl.reports.pictures import save
 from bdl.reports.posteriors import (
     Gaussians,
     moment_drawings,
@@ -21,11 +22,7 @@ from bdl.reports.posteriors import (
     posterior_drawings,
 )  # fmt: skip
 from bdl.reports.ranks import Ranks, rank_drawings
-from bdl.reports.refusing import Labelled, refusal_drawings
 from bdl.reports.scores import paired_drawings, score_drawings
-from bdl.reports.selective import selective_drawings
-from bdl.reports.truth_ranks import RankedTruth, truth_rank_drawings
-from bdl.reports.weights import LayerWeights, weight_drawings
 
 if TYPE_CHECKING:
     from bdl.spec import Benchmark

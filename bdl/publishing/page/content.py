@@ -13,8 +13,7 @@ from bdl.metrics import info
 from bdl.reports import Cell
 from bdl.reports.figures import KINDS, heading_of
 from bdl.reports.layout import Section
-from bdl.reports.paired import PairedDifference
-from bdl.reports.paired_tables import paired_sections, tally
+from bdl.reports.paired import PairedDifference, paired_sections, tally
 from bdl.spec import Benchmark
 from bdl.spec.splits import listed
 

@@ -15,9 +15,8 @@ from bdl.publishing.outcome import claimed, draw, shown_again
 from bdl.publishing.page import content
 from bdl.reports import Shown
 from bdl.reports.claims import claim_sections
-from bdl.reports.elsewhere import elsewhere_sections
-from bdl.reports.ensembles import ensemble_sections
 from bdl.reports.layout import UNPRINTED, below, sections, shown
+from bdl.reports.more_tables import elsewhere_sections, ensemble_sections
 from bdl.reports.render import STYLES
 from bdl.spec import Variant
 from bdl.store.folder import folder
