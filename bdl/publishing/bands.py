@@ -14,8 +14,7 @@ from bdl.plan.reference import recipe, truth
 from bdl.posteriors import Empirical
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.tensors import as_type
-from bdl.reports.credible import CredibleBand
-from bdl.reports.posteriors import Array
+from bdl.reports.posteriors import Array, CredibleBand
 from bdl.store import artefacts
 from bdl.store.store import Store
 

@@ -27,6 +27,12 @@ def by_cell(rows: "pd.DataFrame", axes: Sequence[str]) -> "dict[tuple[Hashable, 
     return dict(list(rows.groupby(["dataset", "entry", *axes], sort=False)))
 
 
+def by_split(rows: "pd.DataFrame", axes: Sequence[str]) -> "dict[tuple[Hashable, ...], pd.DataFrame]":
+    """Group rows as `by_cell` does, each group with the split as its index; rows may lack the column of an axis."""
+    rows = rows.reindex(columns=list(dict.fromkeys((*rows.columns, *axes))))
+    return {key: own.set_index("split") for key, own in by_cell(rows, axes).items()}
+
+
 def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     """Group items that have a key in common; keys are in the order of their appearance."""
     groups: dict[K, list[T]] = {}
@@ -56,6 +62,11 @@ def number(text: str) -> float | None:
 def words(path: str) -> str:
     """Write an axis in words, with the unit of its numbers if they have one."""
     return WORDS.get(path, path.rpartition(".")[2].replace("_", " "))
+
+
+def panel_heading(dataset: str, point: str) -> str:
+    """Write what a panel is of: a data set, and a point of a sweep if there is one."""
+    return "  ".join(part for part in (dataset, point) if part)
 
 
 def named(values: Values) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bdl.metrics import info
+from bdl.reports.axes import by_split, grouped
 from bdl.reports.layout import Section, heading
 from bdl.reports.paired import PairedDifference, difference_section, paired, scores
 
@@ -112,11 +113,10 @@ def moved(first: "pd.DataFrame", second: "pd.DataFrame", axes: Sequence[str]) ->
 
 def change_sections(found: Sequence[Change], title: str) -> list[Section]:
     """Lay out changes, a table a metric."""
-    groups: dict[str, list[tuple[str, PairedDifference, str]]] = {}
-    for change in found:
-        own = change.difference
-        groups.setdefault(own.metric, []).append((own.dataset, own, change.verdict))
-    return [difference_section(f"{title}: {heading(metric)}", rows) for metric, rows in groups.items()]
+    return [
+        difference_section(f"{title}: {heading(metric)}", [(change.difference, change.verdict) for change in own])
+        for metric, own in grouped(found, lambda change: change.difference.metric).items()
+    ]
 
 
 def moved_section(found: Sequence[Moved]) -> Section:
@@ -137,10 +137,7 @@ def _cells(
     first: "pd.DataFrame", second: "pd.DataFrame", axes: Sequence[str]
 ) -> Iterator[tuple[PairedDifference, "pd.DataFrame | None", "pd.DataFrame | None"]]:
     """Go through the cells of either run, with their rows by split."""
-    keys = ["dataset", "entry", *axes]
-    one, other = (
-        {key: own.set_index("split") for key, own in rows.groupby(keys, sort=False)} for rows in (first, second)
-    )
+    one, other = (by_split(rows, axes) for rows in (first, second))
     for key in dict.fromkeys((*one, *other)):
         dataset, entry, *point = map(str, key)
         place = PairedDifference(dataset, entry, "", 0, point=dict(zip(axes, point, strict=True)))

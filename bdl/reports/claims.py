@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bdl.reports.axes import by_cell, named, short
+from bdl.reports.axes import by_split, named, short
 from bdl.reports.layout import Section, measure, quantity
 from bdl.reports.paired import PairedDifference, paired, scores
 from bdl.reports.verdicts import FEWEST
@@ -97,8 +97,7 @@ def judged_claims(benchmark: "Benchmark", rows: "pd.DataFrame", overlap: Mapping
     list of Judged
         In the order of the file; claims of which no split has both sides are left out.
     """
-    rows = rows.reindex(columns=list(dict.fromkeys((*rows.columns, *benchmark.axes))))
-    groups = {key: own.set_index("split") for key, own in by_cell(rows, benchmark.axes).items()}
+    groups = by_split(rows, benchmark.axes)
     found = (Judged(claim, tuple(_findings(claim, benchmark, groups, overlap))) for claim in benchmark.claims)
     return [each for each in found if each.findings]
 

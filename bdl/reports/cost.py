@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from bdl.metrics import info
 from bdl.reports import drawing
-from bdl.reports.axes import named
+from bdl.reports.axes import named, panel_heading
 from bdl.reports.compare import Cell
 from bdl.reports.layout import heading, measure
 
@@ -70,7 +70,7 @@ def prices(cells: Sequence[Cell], metric: str, other: str, unit: float = 1.0) ->
         cost = means.get((dataset, point, entry, other)) if name == metric else None
         if cost is not None and cell.ours is not None and cost.ours is not None and cost.ours > 0:
             price = Price(entry, cell.ours, cell.ours_se or 0.0, unit * cost.ours, unit * (cost.ours_se or 0.0))
-            found.setdefault("  ".join(part for part in (dataset, point) if part), []).append(price)
+            found.setdefault(panel_heading(dataset, point), []).append(price)
     return found
 
 

@@ -8,19 +8,13 @@ from typing import TYPE_CHECKING, Literal
 from bdl.reports.certainty import Labelled, coverage_drawings, refusal_drawings, selective_drawings
 from bdl.reports.compare import Cell
 from bdl.reports.cost import cost_drawings, distance_drawings
-from bdl.reports.credible import CredibleBand, band_drawings
 from bdl.reports.curves import Curve, curve_drawings
 from bdl.reports.distributions import Box, LayerWeights, RankedTruth, box_drawings, truth_rank_drawings, weight_drawings
 from bdl.reports.drawing import Drawings
-from bdl.reports.iterates import iterate_drawings
 from bdl.reports.paired import PairedDifference
 from bdl.reports.pictures import save
-from bdl.reports.posteriors import (
-    Gaussians,
-    moment_drawings,
-    plane_drawings,
-    posterior_drawings,
-)  # fmt: skip
+from bdl.reports.planes import iterate_drawings, plane_drawings
+from bdl.reports.posteriors import CredibleBand, Gaussians, band_drawings, moment_drawings, posterior_drawings
 from bdl.reports.ranks import Ranks, rank_drawings
 from bdl.reports.scores import paired_drawings, score_drawings
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from bdl.metrics import RELATIVE, info, settings
-from bdl.reports.axes import short
+from bdl.reports.axes import grouped, short
 from bdl.reports.compare import Cell
 from bdl.reports.papers import Printed
 from bdl.reports.verdicts import LEVEL, NO_PAPER, WITHHELD
@@ -176,8 +176,7 @@ def _powers(text: str) -> str:
 
 def by_metric(cells: Sequence[Cell]) -> list[list[Cell]]:
     """Part cells by benchmark and metric, in the order of their appearance."""
-    keys = dict.fromkeys((cell.benchmark, cell.metric) for cell in cells)
-    return [[cell for cell in cells if (cell.benchmark, cell.metric) == key] for key in keys]
+    return list(grouped(cells, lambda cell: (cell.benchmark, cell.metric)).values())
 
 
 def _section(cells: list[Cell], numbers: dict[str, int]) -> Section:

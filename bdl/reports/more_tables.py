@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bdl.metrics import info
 from bdl.metrics.calibrated import FIRST
 from bdl.references.judging import Judged, told
-from bdl.reports.axes import by_cell, short
+from bdl.reports.axes import by_split, short
 from bdl.reports.compare import Cell
 from bdl.reports.layout import Section, heading, measure, ours, quantity
 from bdl.reports.papers import load_paper
@@ -91,8 +91,7 @@ def ensemble_sections(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[Sect
     ensembles = [name for name, entry in benchmark.entries.items() if entry.method.name == METHOD]
     if not (metrics and ensembles):
         return []
-    rows = rows.reindex(columns=list(dict.fromkeys((*rows.columns, *benchmark.axes))))
-    groups = {key: own.set_index("split") for key, own in by_cell(rows, benchmark.axes).items()}
+    groups = by_split(rows, benchmark.axes)
     columns = ["Dataset", *benchmark.axes, "Method", "Mean", "Members", "n"]
     found = []
     for metric in metrics:

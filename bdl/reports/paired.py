@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bdl.metrics import MetricInfo, info, settings
-from bdl.reports.axes import by_cell, short
+from bdl.reports.axes import by_split, grouped, short
 from bdl.reports.layout import Section, heading, quantity
 from bdl.reports.statistics import Values, mean_se
 from bdl.reports.verdicts import FEWEST, reach
@@ -94,7 +94,7 @@ def paired_differences(
     against = {dataset for dataset, entry, _ in benchmark.cells if entry == benchmark.baseline}
     cells = [cell for cell in benchmark.cells if cell[0] in against and cell[1] != benchmark.baseline]
     rows = rows.reindex(columns=["dataset", "entry", *benchmark.axes, "split", "status", *metrics])
-    groups = {key: own.set_index("split") for key, own in by_cell(rows, benchmark.axes).items()}
+    groups = by_split(rows, benchmark.axes)
     found, none = [], rows[:0].set_index("split")
     for metric, (dataset, entry, point) in product(metrics, cells):
         texts = point.texts.values()
@@ -151,23 +151,21 @@ def paired_sections(benchmark: "Benchmark", differences: Sequence[PairedDifferen
     differences
         As `bdl.reports.paired_differences` returns them.
     """
-    groups: dict[str, list[tuple[str, PairedDifference, str]]] = {}
-    for own in differences:
-        verdict = own.verdict if own.n else "no pair"
-        groups.setdefault(own.metric, []).append((own.dataset, own, verdict))
-    title = "{}: {}, mean difference from {}"
     return [
-        difference_section(title.format(benchmark.name, heading(metric), benchmark.baseline), rows)
-        for metric, rows in groups.items()
+        difference_section(
+            f"{benchmark.name}: {heading(metric)}, mean difference from {benchmark.baseline}",
+            [(each, each.verdict if each.n else "no pair") for each in own],
+        )
+        for metric, own in grouped(differences, lambda each: each.metric).items()
     ]
 
 
-def difference_section(title: str, rows: Sequence[tuple[str, PairedDifference, str]]) -> Section:
-    """Lay out differences, each with the name of its data set and its verdict."""
-    columns = ["Dataset", *rows[0][1].point, "Method", "Difference", "95 % interval", "Verdict", "n"]
+def difference_section(title: str, rows: Sequence[tuple[PairedDifference, str]]) -> Section:
+    """Lay out differences, each with its verdict."""
+    columns = ["Dataset", *rows[0][0].point, "Method", "Difference", "95 % interval", "Verdict", "n"]
     lines = [
-        (dataset, *map(short, each.point.values()), each.entry, *_numbers(each), verdict, _count(each))
-        for dataset, each, verdict in rows
+        (each.dataset, *map(short, each.point.values()), each.entry, *_numbers(each), verdict, _count(each))
+        for each, verdict in rows
     ]
     return Section.of(title, columns, lines)
 

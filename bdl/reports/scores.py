@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bdl.metrics import info
 from bdl.reports import drawing
+from bdl.reports.axes import grouped
 from bdl.reports.compare import Cell
 from bdl.reports.layout import heading, measure, on_training_rows, repeats
 from bdl.reports.paired import PairedDifference
@@ -60,8 +61,7 @@ def paired_drawings(benchmark: "Benchmark", differences: Sequence[PairedDifferen
     Those of a sweep are drawn along its first axis instead. Datasets without a pair are left out, and so are metrics.
     """
     found = {}
-    for metric in dict.fromkeys(each.metric for each in differences):
-        own = [each for each in differences if each.metric == metric]
+    for metric, own in grouped(differences, lambda each: each.metric).items():
         there = {each.dataset for each in own if each.n}
         own = [each for each in own if each.dataset in there]
         if own:
@@ -75,8 +75,6 @@ def paired_drawings(benchmark: "Benchmark", differences: Sequence[PairedDifferen
 
 def scores_figure(benchmark: "Benchmark", metric: str, cells: Sequence[Cell]) -> "Figure":
     """Draw means of ours and of the paper, with standard errors."""
-    from matplotlib.lines import Line2D
-
     own = {str(name): [entry for dataset, entry in benchmark.pairs if dataset == name] for name in benchmark.datasets}
     figure, panels = entry_rows(own, measure(metric))
     for dataset, panel in panels.items():
@@ -93,18 +91,16 @@ def scores_figure(benchmark: "Benchmark", metric: str, cells: Sequence[Cell]) ->
                 marks.append((row + offset, cell.paper, cell.paper_se, drawing.PAPER))
         _mark(panel, marks, drawing.far(metric))
     drawing.title(figure, benchmark.title, heading(metric))
-    handles = [Line2D([], [], linestyle="none", label="ours, mean ± SE", **drawing.OURS)]
+    handles = [drawing.handle("ours, mean ± SE", linestyle="none", **drawing.OURS)]
     if any(cell.paper is not None for cell in cells):
-        handles.append(Line2D([], [], linestyle="none", label="paper, mean ± SE as printed", **drawing.PAPER))
+        handles.append(drawing.handle("paper, mean ± SE as printed", linestyle="none", **drawing.PAPER))
     drawing.legend(figure, handles, columns=2)
     return figure
 
 
 def paired_figure(benchmark: "Benchmark", metric: str, differences: Sequence[PairedDifference]) -> "Figure":
     """Draw mean differences from the baseline, with 95 % intervals and the number of pairs where splits are missing."""
-    from matplotlib.lines import Line2D
-
-    own = {each.dataset: [one for one in differences if one.dataset == each.dataset] for each in differences}
+    own = grouped(differences, lambda each: each.dataset)
     rows = {name: [each.entry for each in drawn] for name, drawn in own.items()}
     figure, panels = entry_rows(rows, f"difference in {measure(metric)}")
     for name, panel in panels.items():
@@ -128,7 +124,7 @@ def paired_figure(benchmark: "Benchmark", metric: str, differences: Sequence[Pai
         "undecided": "undecided: 95 % interval holds 0, a fit failed, or n < 3",
         right: f"right: {right} than {benchmark.baseline}",
     }
-    handles = [Line2D([], [], linestyle="none", label=label, **LOOKS[verdict]) for verdict, label in labels.items()]
+    handles = [drawing.handle(label, linestyle="none", **LOOKS[verdict]) for verdict, label in labels.items()]
     columns = 3 if figure.get_figwidth() > WIDE else 2
     drawing.legend(figure, handles, columns=columns, handlelength=1.2, columnspacing=1.6)
     return figure

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bdl.reports import drawing
-from bdl.reports.axes import named, number, short, words
+from bdl.reports.axes import grouped, named, number, panel_heading, short, words
 from bdl.reports.layout import measure
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def swept_figure(
     )
     styles = drawing.styles(benchmark.entries)
     for panel, (place, own) in zip(panels, by_panel.items(), strict=True):
-        drawing.dress(panel, "  ".join(part for part in place if part))
+        drawing.dress(panel, panel_heading(*place))
         if around_zero:
             panel.axhline(0, color=drawing.QUIET, linestyle=":", linewidth=1.2, zorder=1)
         places = _places(own, axis)
@@ -91,11 +91,12 @@ def swept_figure(
 
 
 def _by_panel(marks: Sequence[Mark], axis: str) -> dict[tuple[str, str], list[Mark]]:
-    found: dict[tuple[str, str], list[Mark]] = {}
-    for mark in marks:
-        others = {path: text for path, text in mark.point.items() if path != axis}
-        found.setdefault((mark.dataset, named(others)), []).append(mark)
-    return found
+    """Group marks by data set and the values of the other axes."""
+
+    def place(mark: Mark) -> tuple[str, str]:
+        return mark.dataset, named({path: text for path, text in mark.point.items() if path != axis})
+
+    return grouped(marks, place)
 
 
 def _line(
