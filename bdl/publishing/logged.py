@@ -29,7 +29,7 @@ STATISTICS = ("", "_median", "_se")
 """What follows the name of a metric, for the mean and others."""
 
 _LONGEST = 200
-"""Characters, which leaves package for what goes before and after."""
+"""Characters, which leaves room for what goes before and after."""
 _DIGITS = 8
 """Of the digest that tells apart names which would otherwise read the same."""
 
