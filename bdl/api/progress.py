@@ -4,7 +4,6 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from rich.console import Console, Group, NewLine
@@ -91,7 +90,7 @@ class Bar:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bar.close()
 
     def begin(self, work: int) -> None:
@@ -143,7 +142,7 @@ class Display:
             self._live.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._live.stop()
 
     def begin(self, work: int) -> None:

@@ -10,7 +10,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import pandas as pd
@@ -83,7 +82,7 @@ class ResultsFolder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

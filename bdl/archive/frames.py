@@ -12,6 +12,7 @@ import pandas as pd
 from bdl.errors import InputError
 from bdl.plan.cell import Cell
 from bdl.spec import Point
+from bdl.store.folder import replacing
 from bdl.store.rows import STAGES, CellKey, Stage
 from bdl.store.store import Store
 
@@ -130,12 +131,8 @@ def write_frames(cells: Sequence[Cell], store: Store, folder: Path, made: str | 
     for name, table in tables.items():
         path = folder / name
         if len(table) or name == TRIALS:
-            new = path.with_name(f".{path.name}.new")
-            try:
+            with replacing(path) as new:
                 table.to_parquet(new, compression="zstd", index=False)
-                new.replace(path)
-            finally:
-                new.unlink(missing_ok=True)
             paths.append(path)
         else:
             path.unlink(missing_ok=True)  # an earlier run may have recorded what this one has not

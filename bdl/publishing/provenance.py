@@ -17,6 +17,7 @@ from bdl.execution.scoring import computed
 from bdl.plan.cell import Cell
 from bdl.plan.fingerprint import joint_hash
 from bdl.spec import Variant
+from bdl.store.folder import replacing
 from bdl.store.rows import Row, Stage
 from bdl.store.store import Store
 
@@ -63,12 +64,8 @@ def provenance(made: Variant, cells: Sequence[Cell], store: Store, wall_seconds:
 def write_provenance(content: dict[str, Any], folder: Path) -> Path:
     """Write ``provenance.json``, all of it or nothing."""
     path = folder / "provenance.json"
-    new = path.with_name(f".{path.name}.new")
-    try:
+    with replacing(path) as new:
         new.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
     return path
 
 

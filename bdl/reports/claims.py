@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bdl.reports.axes import by_split, named, short
 from bdl.reports.layout import Section, measure, quantity
-from bdl.reports.paired import PairedDifference, paired, scores
+from bdl.reports.paired import PairedDifference, numbers, paired, scores
 from bdl.reports.verdicts import FEWEST
 from bdl.spec.canonical import canonical
 
@@ -162,6 +162,5 @@ def _place(values: Mapping[str, Any]) -> str:
 
 
 def _interval(difference: PairedDifference) -> str:
-    if difference.mean is None or difference.low is None or difference.high is None:
-        return "" if difference.mean is None else quantity(difference.mean)
-    return f"{quantity(difference.mean)} ({quantity(difference.low)} to {quantity(difference.high)})"
+    mean, interval = numbers(difference)
+    return f"{mean} ({interval})" if interval else mean

@@ -70,10 +70,14 @@ class Section(NamedTuple):
         return "Verdict" in self.table.columns
 
 
+def metric_name(label: str) -> str:
+    """Write a metric with what its label says of its settings."""
+    return " ".join([info(label).label, *settings(label)])
+
+
 def measure(label: str) -> str:
-    """Write a metric with what its label says of its settings, and its unit."""
-    about = info(label)
-    return f"{' '.join([about.label, *settings(label)])} ({about.unit})"
+    """Write a metric as `metric_name` does, with its unit."""
+    return f"{metric_name(label)} ({info(label).unit})"
 
 
 def heading(label: str) -> str:

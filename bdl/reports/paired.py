@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bdl.metrics import MetricInfo, info, settings
+from bdl.metrics import MetricInfo, info
 from bdl.reports.axes import by_split, grouped, short
-from bdl.reports.layout import Section, heading, quantity
+from bdl.reports.layout import Section, heading, metric_name, quantity
 from bdl.reports.statistics import Values, mean_se
 from bdl.reports.verdicts import FEWEST, reach
 
@@ -164,7 +164,7 @@ def difference_section(title: str, rows: Sequence[tuple[PairedDifference, str]])
     """Lay out differences, each with its verdict."""
     columns = ["Dataset", *rows[0][0].point, "Method", "Difference", "95 % interval", "Verdict", "n"]
     lines = [
-        (each.dataset, *map(short, each.point.values()), each.entry, *_numbers(each), verdict, _count(each))
+        (each.dataset, *map(short, each.point.values()), each.entry, *numbers(each), verdict, _count(each))
         for each, verdict in rows
     ]
     return Section.of(title, columns, lines)
@@ -184,12 +184,8 @@ def tally(benchmark: "Benchmark", differences: Sequence[PairedDifference]) -> Se
     return Section.of(f"{benchmark.name}: data sets on which {benchmark.baseline} is beaten", columns, lines)
 
 
-def metric_name(label: str) -> str:
-    """Write a metric without its unit."""
-    return " ".join([info(label).label, *settings(label)])
-
-
-def _numbers(difference: PairedDifference) -> tuple[str, str]:
+def numbers(difference: PairedDifference) -> tuple[str, str]:
+    """Write the mean and the ends of its interval; empty where there is none."""
     if difference.mean is None:
         return "", ""
     if difference.low is None or difference.high is None:

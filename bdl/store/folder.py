@@ -69,6 +69,17 @@ def looked_at(results: Path, variant: Variant) -> Iterator[Store]:
         yield store
 
 
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a file to write to, which takes the place of another at the end of the block, if that does not fail."""
+    new = path.with_name(f".{path.name}.new")
+    try:
+        yield new
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
 def empty() -> Store:
     """Make a store in memory, which leaves nothing behind."""
     return Store(Path(":memory:"))

@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from math import isfinite, nan
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from bdl.errors import InputError
@@ -75,7 +74,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._db.close()
 
     @property
@@ -198,8 +197,7 @@ class Store:
 
     def splits(self, cell: CellKey) -> tuple[int, ...]:
         """Return the splits of a cell that have final rows, in their order."""
-        query = f"SELECT split FROM fits WHERE stage = 'final' AND {_where(_CELL)} ORDER BY split"
-        return tuple(split for (split,) in self._select(query, cell))
+        return tuple(split for split, *_ in self.artefacts(cell))
 
     def readings(self, cell: CellKey) -> list[tuple[int, Reading]]:
         """Read the scores at recorded counts of a cell's final fits, each with its split."""
