@@ -114,17 +114,19 @@ def _linear_algebra() -> str:
 
 def _git_commit(package: Path = Path(__file__).parents[1]) -> str | None:
     """Name the commit of the package, marked if its files have changed since; None where git does not track it."""
-
-    def git(*words: str) -> str:
-        call = ["git", "--no-optional-locks", *words]
-        return subprocess.run(call, cwd=package, capture_output=True, text=True, timeout=20, check=True).stdout.strip()
-
     try:
-        git("ls-files", "--error-unmatch", "__init__.py")  # which may be installed below another repository
-        changes = git("status", "--porcelain", "--untracked-files=no", "--", ".")
-        return git("rev-parse", "HEAD") + ("+changes" if changes else "")
+        git(package, "ls-files", "--error-unmatch", "__init__.py")  # which may be installed below another repository
+        changes = git(package, "status", "--porcelain", "--untracked-files=no", "--", ".")
+        return git(package, "rev-parse", "HEAD") + ("+changes" if changes else "")
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def git(folder: Path, *words: str) -> str:
+    """Ask git about the repository of a folder; raise `OSError` or `subprocess.SubprocessError` if it does not tell."""
+    call = ["git", "--no-optional-locks", "-C", str(folder), *words]
+    done = subprocess.run(call, capture_output=True, encoding="utf-8", errors="replace", timeout=60, check=True)
+    return done.stdout.strip()
 
 
 def _installed_commit(version: str) -> str | None:

@@ -175,10 +175,11 @@ def _by_dataset(benchmark: "Benchmark", cells: Sequence[Cell]) -> dict[str, list
 
 def draw_line(panel: "Axes", entry: str, look: Mapping[str, Any], shares: Shares, cells: Sequence[Cell]) -> list[float]:
     """Draw an entry's means along numbers by metric, with standard errors, and what is printed; return its values."""
-    known = [
-        (shares[cell.metric], cell.ours, cell.ours_se or 0.0, cell.paper) for cell in cells if cell.method == entry
+    own = [
+        (shares[cell.metric], cell.ours, cell.ours_se or 0.0, cell.paper)
+        for cell in cells
+        if cell.method == entry and cell.ours is not None
     ]
-    own = [(x, y, error, paper) for x, y, error, paper in known if y is not None]
     if own:
         x, y, errors, _ = zip(*own, strict=True)
         panel.errorbar(x, y, errors, label=entry, capsize=2, **{**look, **drawing.DOTS})
@@ -186,7 +187,7 @@ def draw_line(panel: "Axes", entry: str, look: Mapping[str, Any], shares: Shares
     if printed:
         marks = drawing.PRINTED | {"color": look["color"]}
         panel.plot(*zip(*printed, strict=True), label=f"paper, {entry}", **marks)
-    return [y + sign * error for _, y, error, _ in own for sign in (-1, 1)] + [paper for _, paper in printed]
+    return [end for _, y, error, _ in own for end in drawing.ends(y, error)] + [paper for _, paper in printed]
 
 
 class Labelled(NamedTuple):

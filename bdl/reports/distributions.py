@@ -12,7 +12,7 @@ from bdl.reports.axes import by_cell, grouped
 from bdl.reports.layout import heading, measure, repeats
 from bdl.reports.papers import paper_values
 from bdl.reports.scores import entry_rows
-from bdl.reports.statistics import Values
+from bdl.reports.statistics import Values, finite
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,8 +52,7 @@ def boxes(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[Box]:
     for metric in (name for name in benchmark.metrics if info(name).kind == "predictive"):
         for dataset, entry in benchmark.pairs:
             own = groups.get((dataset, entry), rows[:0])
-            values = own[metric][own["status"] == "ok"].to_numpy(dtype=float)
-            values = values[np.isfinite(values)]
+            values = finite(own, metric)
             if values.size >= FEWEST:
                 found.append(Box(str(dataset), entry, str(metric), values))
     return found
@@ -178,11 +177,13 @@ class RankedTruth(NamedTuple):
 
 def truth_ranks(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[RankedTruth]:
     """Gather the ranks of each entry on each data set; `rows` are final ones."""
-    found = []
-    for dataset, entry in () if benchmark.axes else benchmark.pairs:
-        own = rows[(rows["dataset"] == dataset) & (rows["entry"] == entry) & (rows["status"] == "ok")]
+    if benchmark.axes:
+        return []
+    found, groups = [], by_cell(rows, ())
+    for dataset, entry in benchmark.pairs:
+        own = groups.get((dataset, entry), rows[:0])
         for metric in (one for one in benchmark.metrics if one.name == "truth_rank"):
-            settings, ranks = metric.settings, own[str(metric)].dropna().to_numpy(dtype=float)
+            settings, ranks = metric.settings, finite(own, str(metric))
             quantity = f"{settings['of']} {settings['index']}"
             if ranks.size:
                 found.append(RankedTruth(str(dataset), entry, quantity, ranks, settings["draws"]))

@@ -223,6 +223,11 @@ def fit(
     return beyond
 
 
+def ends(value: float, error: float | None) -> tuple[float, float]:
+    """Return both ends of an error bar."""
+    return value - (error or 0.0), value + (error or 0.0)
+
+
 def label_logs(axis: Any, span: float) -> None:
     """Label a logarithmic axis whose greatest value is `span` times the least."""
     from matplotlib.ticker import LogLocator, NullFormatter

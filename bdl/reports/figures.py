@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from bdl.reports.certainty import Labelled, coverage_drawings, refusal_drawings, selective_drawings
 from bdl.reports.compare import Cell
@@ -49,9 +49,7 @@ class Kind:
     """One kind of figure."""
 
     name: str
-    needs: Literal[
-        "cells", "differences", "curves", "boxes", "truths", "posteriors", "bands", "labelled", "weights", "ranks"
-    ]
+    needs: str
     """Field of `Shown` without which there is nothing to draw."""
     draw: Callable[[Shown], Drawings]
     """Returns the names of files, behind that of the benchmark, and what draws each."""
