@@ -19,9 +19,8 @@ from bdl.errors import InputError, unknown
 from bdl.plan.cell import Cell
 from bdl.plan.truths import publish_info, published_info, sampled
 from bdl.publishing.bounds import bound_notes
-from bdl.publishing.overlap import overlaps, recorded_overlaps
 from bdl.publishing.pictures import Pictures, of_whole_sets, pictures
-from bdl.publishing.provenance import provenance, write_provenance
+from bdl.publishing.provenance import overlaps, provenance, recorded_overlaps, write_provenance
 from bdl.reports import Cell as TableCell
 from bdl.reports import Shown, compare, curves, draw_figures, paired_differences, render
 from bdl.reports.claims import Judged, claim_sections, judged_claims

@@ -17,7 +17,7 @@ from bdl.archive.loading import LoadedResults, brief
 from bdl.errors import InputError, unknown
 from bdl.metrics import info
 from bdl.publishing.outcome import compared, narrowed
-from bdl.publishing.overlap import overlaps
+from bdl.publishing.provenance import overlaps
 from bdl.reports.axes import short
 from bdl.reports.changes import Change, change_sections, changes, moved, moved_section
 from bdl.reports.layout import Section
