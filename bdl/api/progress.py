@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from bdl.errors import InputError
 from bdl.plan.cell import Cell
-from bdl.store.rows import Row, Stage
+from bdl.store.rows import STAGES, Row, Stage
 from bdl.store.store import Store
 
 
@@ -67,7 +67,6 @@ def aside(console: Console, line: str, *, shown: bool = False) -> None:
         console.keep(line, soft_wrap=True)
 
 
-_STAGES: tuple[Stage, ...] = ("search", "final")
 _PLAIN_EVERY = 15.0
 """Seconds between plain lines that say how far the run is."""
 
@@ -123,7 +122,7 @@ class Display:
     def __init__(self, console: Console, cells: Sequence[Cell], store: Store) -> None:
         self._console = console
         self._drawn = console.is_terminal and not console.is_dumb_terminal
-        self._rows = {cell: {stage: _kept(cell, stage, store) for stage in _STAGES} for cell in cells}
+        self._rows = {cell: {stage: _kept(cell, stage, store) for stage in STAGES} for cell in cells}
         self._bar = Progress(
             TextColumn("[bold]training"),
             BarColumn(),

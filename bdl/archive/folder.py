@@ -26,10 +26,10 @@ from bdl.posteriors import Posterior
 from bdl.spec import Benchmark, Variant, load_variant
 from bdl.spec.tables import Note
 from bdl.store import artefacts
+from bdl.store.folder import STORE
 from bdl.store.rows import STAGES, Row
 from bdl.store.store import Store
 
-STORE = "store.sqlite"
 HASHES = ("fit_hashes", "score_hashes")
 """Identities of the published fits and scores of each cell, in the provenance."""
 

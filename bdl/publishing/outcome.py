@@ -195,10 +195,10 @@ def headed(cells: Sequence[TableCell], format: str, remark: str) -> RenderableTy
     return render([replace(cell, note="\n".join(filter(None, (remark, cell.note)))) for cell in cells], format)
 
 
-def redraw(asked: Variant, results: Path, place: Path | None = None) -> list[Path]:
+def redraw(asked: Variant, results: Path) -> list[Path]:
     """Draw the figures of an earlier run again; those of posteriors only where its store has them.
 
-    They are drawn into a folder `place`; by default that of the run, or of one that would be narrowed to such a part.
+    They are drawn into the folder of the run, or of one that would be narrowed to such a part.
 
     Raises
     ------
@@ -206,7 +206,7 @@ def redraw(asked: Variant, results: Path, place: Path | None = None) -> list[Pat
         If no fit is finished, or as `load_results` says.
     """
     found = load_results(asked, results)
-    return draw(found, shown_again(found, asked, results), place or folder(results, asked))
+    return draw(found, shown_again(found, asked, results), folder(results, asked))
 
 
 def shown_again(found: LoadedResults, asked: Variant, results: Path) -> Shown:

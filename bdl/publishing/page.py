@@ -1,6 +1,5 @@
 """One HTML file of everything that is known of a run: template, style, script, and figures within it."""
 
-import base64
 import io
 import re
 from collections import Counter
@@ -24,6 +23,7 @@ from bdl.reports.figures import KINDS, heading_of
 from bdl.reports.layout import UNPRINTED, Section, below, sections, shown
 from bdl.reports.more_tables import elsewhere_sections, ensemble_sections
 from bdl.reports.paired import paired_sections, tally
+from bdl.reports.pictures import data_uri
 from bdl.reports.render import STYLES
 from bdl.spec import Benchmark, Variant
 from bdl.spec.splits import listed
@@ -146,7 +146,7 @@ def _embedded(path: Path) -> tuple[int, str]:
         picture = picture.resize((WIDEST, round(picture.height * WIDEST / picture.width)), Image.Resampling.LANCZOS)
     stream = io.BytesIO()
     picture.quantize(SHADES).save(stream, "PNG", optimize=True)
-    return width, f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}"
+    return width, data_uri(stream)
 
 
 def _part(benchmark: Benchmark, rows: pd.DataFrame) -> dict[str, str]:

@@ -21,7 +21,7 @@ from bdl.plan.fingerprint import joint_hash
 from bdl.plan.planning import cells_of
 from bdl.spec import Benchmark, Variant
 from bdl.store.folder import replacing
-from bdl.store.rows import Row, Stage
+from bdl.store.rows import STAGES, Row, Stage
 from bdl.store.store import Store
 
 _PACKAGES = ("bdl-bench", "torch", "numpy", "scipy", "scikit-learn", "pandas", "optuna", "pydantic", "mlflow")
@@ -103,8 +103,7 @@ def _score_hash(cell: Cell, store: Store) -> str | None:
 
 def _compiled(cell: Cell, store: Store) -> list[Stage]:
     """Name the stages of a cell whose programs were compiled."""
-    stages: tuple[Stage, ...] = ("search", "final")
-    return [stage for stage in stages if any(row.details.get("compiled") for row in store.rows(stage, cell.key))]
+    return [stage for stage in STAGES if any(row.details.get("compiled") for row in store.rows(stage, cell.key))]
 
 
 def _linear_algebra() -> str:

@@ -107,10 +107,9 @@ def coverage_figure(benchmark: "Benchmark", levels: Mapping[str, float], cells: 
         for entry in benchmark.entries:
             draw_line(panel, entry, styles[entry], levels, own)
         panel.set(xlabel="level of the central interval", xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    drawing.label_left(panels, "share of targets within")
-    drawing.title(figure, benchmark.title, "Coverage of predictive intervals, mean ± SE over splits")
-    drawing.legend(figure, order=["calibrated", *styles], columns=3)
-    return figure
+    lines = benchmark.title, "Coverage of predictive intervals, mean ± SE over splits"
+    order = ["calibrated", *styles]
+    return drawing.finished(figure, panels, "share of targets within", *lines, order=order, columns=3)
 
 
 def calibration_figure(table: "pd.DataFrame", rows: int) -> "Figure":
@@ -161,10 +160,7 @@ def selective_figure(
         own.sort(key=lambda cell: shares[cell.metric])
         values = {entry: draw_line(panel, entry, styles[entry], shares, own) for entry in benchmark.entries}
         drawing.fit(panel, "y", values, scale="linear")
-    drawing.label_left(panels, measure(name))
-    drawing.title(figure, benchmark.title, heading(name))
-    drawing.legend(figure, order=styles)
-    return figure
+    return drawing.finished(figure, panels, measure(name), benchmark.title, heading(name), order=styles)
 
 
 def _by_dataset(benchmark: "Benchmark", cells: Sequence[Cell]) -> dict[str, list[Cell]]:
@@ -222,7 +218,8 @@ def risk_figure(benchmark: "Benchmark", fits: Sequence[Labelled]) -> "Figure":
         drawing.dress(panel, f"{dataset}, by {by}", bold=False)
         panel.set_xlabel("share of the test rows that is kept")
         _bands(panel, benchmark, SHARES, [(fit.entry, at_shares(fit.risks[by])) for fit in groups[dataset]])
-    return _finished(figure, panels, benchmark, "Errors of the most certain rows", "error")
+    lines = benchmark.title, "Errors of the most certain rows"
+    return drawing.finished(figure, panels, "error", *lines, order=benchmark.entries)
 
 
 def referral_figure(benchmark: "Benchmark", fits: Sequence[Labelled]) -> "Figure":
@@ -233,7 +230,8 @@ def referral_figure(benchmark: "Benchmark", fits: Sequence[Labelled]) -> "Figure
         drawing.dress(panel, dataset, bold=False)
         panel.set_xlabel("sensitivity: share of the positive rows that is referred")
         _bands(panel, benchmark, SENSITIVITIES, [(fit.entry, referred(fit)) for fit in own])
-    return _finished(figure, panels, benchmark, "Referral at a given sensitivity", "share of all rows that is referred")
+    up, lines = "share of all rows that is referred", (benchmark.title, "Referral at a given sensitivity")
+    return drawing.finished(figure, panels, up, *lines, order=benchmark.entries)
 
 
 def reliability_figure(benchmark: "Benchmark", fits: Sequence[Labelled]) -> "Figure":
@@ -250,7 +248,8 @@ def reliability_figure(benchmark: "Benchmark", fits: Sequence[Labelled]) -> "Fig
         panel.plot(confidence, accuracy, color=drawing.COLORS[0], label="predictions", **drawing.DOTS)
         drawing.dress(panel, ", ".join(place) if several else place[1], bold=False)
         panel.set_xlabel("confidence")
-    return _finished(figure, panels, benchmark, "Reliability of the most probable class", "accuracy")
+    lines = benchmark.title, "Reliability of the most probable class"
+    return drawing.finished(figure, panels, "accuracy", *lines, order=benchmark.entries)
 
 
 def at_shares(risks: Array) -> Array:
@@ -279,10 +278,3 @@ def _bands(panel: "Axes", benchmark: "Benchmark", x: Array, lines: Sequence[tupl
         if len(own) > 1:
             se = own.std(0, ddof=1) / np.sqrt(len(own))
             panel.fill_between(x, mean - se, mean + se, color=look["color"], alpha=SHADE, linewidth=0)
-
-
-def _finished(figure: "Figure", panels: "Sequence[Axes]", benchmark: "Benchmark", what: str, up: str) -> "Figure":
-    drawing.label_left(panels, up)
-    drawing.title(figure, benchmark.title, what)
-    drawing.legend(figure, order=benchmark.entries)
-    return figure

@@ -88,10 +88,7 @@ def cost_figure(
         drawing.dress(panel, name)
         _fill(panel, own, styles, metric)
         panel.set_xlabel(across)
-    drawing.label_left(panels, measure(metric))
-    drawing.title(figure, benchmark.title, heading(metric), what)
-    drawing.legend(figure, order=styles)
-    return figure
+    return drawing.finished(figure, panels, measure(metric), benchmark.title, heading(metric), what, order=styles)
 
 
 def _fill(panel: "Axes", own: Sequence[Price], styles: drawing.Styles, metric: str) -> None:
@@ -117,6 +114,6 @@ def _fill(panel: "Axes", own: Sequence[Price], styles: drawing.Styles, metric: s
 def _ends(value: float, error: float, log: bool) -> tuple[float, float]:
     """Return both ends of a bar of one standard error, of the logarithm or of the value."""
     if not log:
-        return value - error, value + error
+        return drawing.ends(value, error)
     factor = math.exp(error / value)
     return value / factor, value * factor

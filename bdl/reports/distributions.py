@@ -210,10 +210,8 @@ def truth_rank_figure(benchmark: "Benchmark", ranked: Sequence[RankedTruth]) -> 
             panel.bar(edges[:-1][chosen], counts[chosen], np.diff(edges)[chosen], align="edge", color=color)
         drawing.dress(panel, one.entry, "y")
         panel.set(xlim=(-0.5, one.draws + 0.5), xlabel=f"rank, {one.quantity}")
-    drawing.label_left(panels, "data sets")
     texts = "within", "beyond"
     handles = [Patch(color=color, label=text) for color, text in zip(drawing.COLORS, texts, strict=False)]
     envelope = Patch(color=drawing.GRID, label=f"envelope of uniform ranks, {LEVEL:.0%} for all bars of a panel")
-    drawing.title(figure, benchmark.title, f"Ranks of the truth: {ranked[0].dataset}")
-    drawing.legend(figure, [envelope, *handles])
-    return figure
+    lines = benchmark.title, f"Ranks of the truth: {ranked[0].dataset}"
+    return drawing.finished(figure, panels, "data sets", *lines, handles=[envelope, *handles])

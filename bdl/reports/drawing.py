@@ -140,6 +140,22 @@ def handle(label: str, **look: Any) -> "Line2D":
     return Line2D([], [], label=label, **look)
 
 
+def finished(
+    figure: "Figure",
+    panels: "Sequence[Axes]",
+    up: str,
+    *lines: str,
+    handles: "Sequence[Artist]" = (),
+    order: Iterable[str] = (),
+    columns: int = 4,
+) -> "Figure":
+    """Return a figure with what its vertical axes show, its title in lines, and its legend."""
+    label_left(panels, up)
+    title(figure, *lines)
+    legend(figure, handles, order=order, columns=columns)
+    return figure
+
+
 def log_scale(values: Sequence[float]) -> bool:
     """Return whether values need a logarithmic axis: positive ones that span a wide range."""
     return bool(values) and min(values) > 0 and max(values) > LOG_FROM * min(values)

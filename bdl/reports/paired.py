@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bdl.metrics import MetricInfo, info
+from bdl.metrics import info
 from bdl.reports.axes import by_split, grouped, short
 from bdl.reports.layout import Section, heading, metric_name, quantity
 from bdl.reports.statistics import Values, mean_se
@@ -90,7 +90,7 @@ def paired_differences(
     give differences that are not independent; s^2 / n would be too small a variance of their mean, and r s^2 is what
     Nadeau and Bengio add ("Inference for the generalization error", Machine Learning 52, 2003).
     """
-    metrics = [name for name in benchmark.metrics if _judged(info(name))]
+    metrics = [name for name in benchmark.metrics if info(name).kind == "predictive" and info(name).direction != "none"]
     against = {dataset for dataset, entry, _ in benchmark.cells if entry == benchmark.baseline}
     cells = [cell for cell in benchmark.cells if cell[0] in against and cell[1] != benchmark.baseline]
     rows = rows.reindex(columns=["dataset", "entry", *benchmark.axes, "split", "status", *metrics])
@@ -121,10 +121,6 @@ def paired(
     mean, low, high = _interval(values, overlap)
     failed, other = _lost(ours, theirs), _lost(theirs, ours)
     return place._replace(n=values.size, mean=mean, low=low, high=high, failed=failed, baseline_failed=other)
-
-
-def _judged(about: MetricInfo) -> bool:
-    return about.kind == "predictive" and about.direction != "none"
 
 
 def _lost(own: "pd.Series[float]", other: "pd.Series[float]") -> int:

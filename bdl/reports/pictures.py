@@ -109,4 +109,9 @@ def _source(figure: "Figure") -> tuple[int, str]:
     """Return the width of a figure, in dots of which 96 are an inch, and the figure as a data URI."""
     stream = io.BytesIO()
     figure.savefig(stream, format="png", dpi=144)
-    return round(96 * figure.get_figwidth()), f"data:image/png;base64,{b64encode(stream.getvalue()).decode()}"
+    return round(96 * figure.get_figwidth()), data_uri(stream)
+
+
+def data_uri(png: io.BytesIO) -> str:
+    """Write a picture as an address that has all of it."""
+    return f"data:image/png;base64,{b64encode(png.getvalue()).decode()}"

@@ -169,13 +169,11 @@ def iterates_figure(pairs: Sequence[Gaussians]) -> "Figure":
         if pair.start is not None:
             panel.plot(*pair.start, **START)
         panel.plot(*pair.mean, **MEAN)
-    drawing.label_left(panels, "parameter 2")
     looks = ((ITERATES | {"markersize": 7, "alpha": 1}, "iterates, or averages of windows"), (START, "before them"))
     handles = [drawing.handle(label, **look) for look, label in (*looks, (MEAN, "their mean"))]
     handles.insert(0, drawing.handle("truth at 1, 2 and 3 sd", color=drawing.INK, linewidth=0.9))
-    drawing.title(figure, pairs[0].dataset, "iterates over the contours of the posterior")
-    drawing.legend(figure, handles)
-    return figure
+    lines = pairs[0].dataset, "iterates over the contours of the posterior"
+    return drawing.finished(figure, panels, "parameter 2", *lines, handles=handles)
 
 
 def _around(pair: Gaussians, path: Array) -> Array:

@@ -232,10 +232,7 @@ def swept_figure(
         )
         _vertical(panel, level, drawing.far(metric), around_zero)
     label = f"difference in {measure(metric)}" if around_zero else measure(metric)
-    drawing.label_left(panels, label)
-    drawing.title(figure, *lines)
-    drawing.legend(figure, order=styles)
-    return figure
+    return drawing.finished(figure, panels, label, *lines, order=styles)
 
 
 def _by_panel(marks: Sequence[Mark], axis: str) -> dict[tuple[str, str], list[Mark]]:
