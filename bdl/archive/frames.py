@@ -13,7 +13,7 @@ from bdl.errors import InputError
 from bdl.plan.cell import Cell
 from bdl.spec import Point
 from bdl.store.folder import replacing
-from bdl.store.rows import STAGES, CellKey, Stage
+from bdl.store.rows import HYPER, STAGES, CellKey, Stage
 from bdl.store.store import Store
 
 TRIALS, POINTS = "trials.parquet", "points.parquet"
@@ -64,7 +64,7 @@ def frame(
         {
             **{name: [text] * len(own.split) for name, text in {**_place(cell), "stage": stage}.items()},
             **{name: getattr(own, name) for name in COLUMNS[3:]},
-            **{f"hyper_{name}": values for name, values in own.hyper.items()},
+            **{HYPER + name: values for name, values in own.hyper.items()},
             **own.metrics,
             **{name: values for name, values in own.details.items() if name not in apart},
         }

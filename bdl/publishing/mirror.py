@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from bdl.spec import Benchmark
 
-__all__ = ["mirror", "parameters"]
-
 T = TypeVar("T")
 _KIND = {"mlflow.experimentKind": "custom_model_development"}
 """Opens the experiment in the interface's view for trained models, not in that for language models."""

@@ -28,6 +28,7 @@ from bdl.reports.render import STYLES
 from bdl.spec import Benchmark, Variant
 from bdl.spec.splits import listed
 from bdl.store.folder import folder
+from bdl.store.rows import HYPER
 
 HIDDEN = ("spec", "fit_hashes", "score_hashes", "fingerprints", "published", "posteriors", "overlap")
 """Parts of the provenance that are not for people."""
@@ -188,11 +189,11 @@ def _hypers(rows: pd.DataFrame, axes: Sequence[str]) -> Section | None:
     lines = [
         (
             *map(str, key),
-            str(column).removeprefix("hyper_"),
+            str(column).removeprefix(HYPER),
             *(f"{values.agg(what):.3g}" for what in ("median", "min", "max")),
         )
         for key, own in rows.groupby(["dataset", "entry", *axes], sort=False)
-        for column, values in own.filter(regex="^hyper_").items()
+        for column, values in own.filter(regex=f"^{HYPER}").items()
         if values.notna().any()
     ]
     columns = ["Dataset", "Method", *axes, "Hyper-parameter", "Median", "Least", "Greatest"]

@@ -10,14 +10,13 @@ from bdl.metrics import info
 from bdl.reports.axes import by_split, grouped
 from bdl.reports.layout import Section, heading
 from bdl.reports.paired import PairedDifference, difference_section, paired, scores
+from bdl.store.rows import HYPER
 
 if TYPE_CHECKING:
     import pandas as pd
 
 ROUNDING = 1e-6
 """Scores that differ by less, relative to their size, are the same: machines round differently."""
-
-_HYPER = "hyper_"
 
 
 class Change(NamedTuple):
@@ -104,10 +103,10 @@ def moved(first: "pd.DataFrame", second: "pd.DataFrame", axes: Sequence[str]) ->
     found = []
     for place, one, other in _cells(first, second, axes):
         if one is not None and other is not None:
-            names = dict.fromkeys(name for name in (*one.columns, *other.columns) if name.startswith(_HYPER))
+            names = dict.fromkeys(name for name in (*one.columns, *other.columns) if name.startswith(HYPER))
             values = {name: _differing(one, other, name) for name in names}
             cell = place.dataset, place.entry, place.point
-            found += [Moved(*cell, name.removeprefix(_HYPER), *own) for name, own in values.items() if own[-1]]
+            found += [Moved(*cell, name.removeprefix(HYPER), *own) for name, own in values.items() if own[-1]]
     return found
 
 

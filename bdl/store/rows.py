@@ -20,6 +20,9 @@ KEPT = "kept"
 CERTIFICATE = "certificate"
 """Detail of a final row whose fit is judged by rules: that it keeps them, or which ones it breaks."""
 
+HYPER = "hyper_"
+"""Beginning of the columns of hyper-parameters, in tables of rows."""
+
 CellKey = tuple[str, str, str]
 """Data set, entry, and the values of the sweep's axes as canonical JSON, ``"{}"`` without a sweep."""
 
