@@ -16,8 +16,8 @@ from scipy.special import stdtrit
 
 from bdl.metrics import info
 from bdl.reports import Cell, Shown, draw_figures
-from bdl.reports.elsewhere import as_printed
 from bdl.reports.layout import heading
+from bdl.reports.more_tables import as_printed
 from bdl.reports.paired import scores
 from bdl.reports.papers import OTHERS, load_paper
 from bdl.reports.ranks import Ranks, ranks

@@ -27,7 +27,7 @@ from bdl.models.networks import Linear
 from bdl.models.priors import GaussianPrior, Prior
 from bdl.reports import drawing
 from bdl.reports.layout import measure
-from bdl.reports.pictures import reduce_colours
+from bdl.reports.pictures import drawn, reduce_colours
 
 Array = NDArray[np.float64]
 
@@ -218,7 +218,7 @@ def last_updates() -> Figure:
 
 def save(draw: Callable[[], Figure], target: Path) -> None:
     """Draw a figure in the style of all others."""
-    figure = drawing.drawn(draw)
+    figure = drawn(draw)
     with context(["default", drawing.STYLE]):
         figure.savefig(target, dpi=200, metadata=drawing.METADATA["png"])
     reduce_colours(target)

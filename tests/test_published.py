@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from bdl.reports.truth_ranks import truth_ranks
+from bdl.reports.distributions import truth_ranks
 from bdl.spec import load_benchmark
 
 RESULTS = Path(__file__).parents[1] / "results"

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from bdl.archive.protocol import remark
+from bdl.archive.loading import remark
 from bdl.publishing import mirror
 from bdl.spec import load_variant
 

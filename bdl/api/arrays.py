@@ -129,9 +129,7 @@ def fit(
     check_device(device)
     x, numbers = _rows(X, y)
     named = {"method": method, "likelihood": likelihood, "prior": prior}
-    entry: dict[str, Any] = {
-        kind: {"name": given} if isinstance(given, str) else dict(given) for kind, given in named.items()
-    }
+    entry: dict[str, Any] = {kind: _component(given) for kind, given in named.items()}
     given = dict.fromkeys(hyper_names(method, likelihood, prior), "auto") if isinstance(hyper, str) else dict(hyper)
     wanted = [name for name, value in given.items() if isinstance(value, str) and value == "auto"]
     automatic.check_names(wanted)
@@ -154,22 +152,30 @@ def fit(
 
 def hyper_names(method: Component, likelihood: Component, prior: Component = "gaussian") -> tuple[str, ...]:
     """Name the hyper-parameters of components; none where a component is wrong, which `fit` tells."""
-    names: list[str] = []
-    for kind, given in ((MethodComponent, method), (PriorComponent, prior), (LikelihoodComponent, likelihood)):
-        try:
-            built = kind.model_validate({"name": given} if isinstance(given, str) else dict(given)).build()
-        except (ValidationError, InputError, TypeError, ValueError):
-            return ()
-        names += getattr(built, "hyper", ())  # a method that learns from a stream has none
-    return tuple(names)
+    given = ((MethodComponent, method), (PriorComponent, prior), (LikelihoodComponent, likelihood))
+    built = [_built(kind, own) for kind, own in given]
+    if any(own is None for own in built):
+        return ()
+    return tuple(name for own in built for name in getattr(own, "hyper", ()))  # what learns from a stream has none
 
 
 def likelihood_of(given: Component) -> Likelihood | None:
     """Return the likelihood; None where it is wrong, which `fit` tells."""
+    found: Likelihood | None = _built(LikelihoodComponent, given)
+    return found
+
+
+def _built(kind: type[MethodComponent | PriorComponent | LikelihoodComponent], given: Component) -> Any:
+    """Build a component; None where it is wrong."""
     try:
-        return LikelihoodComponent.model_validate({"name": given} if isinstance(given, str) else dict(given)).build()
-    except (ValidationError, InputError, TypeError, ValueError):
+        return kind.model_validate(_component(given)).build()
+    except (InputError, TypeError, ValueError):  # a ValidationError is a ValueError
         return None
+
+
+def _component(given: Component) -> dict[str, Any]:
+    """Write a component as a benchmark file does."""
+    return {"name": given} if isinstance(given, str) else dict(given)
 
 
 def _fitted(cell: ArrayCell) -> Fitted:
@@ -197,10 +203,7 @@ def _plain_words() -> Iterator[None]:
 
 def _training(method: Mapping[str, Any], rows: int) -> dict[str, Any] | None:
     """Choose a training for a method that needs one; what is wrong with the method is told later."""
-    try:
-        built = MethodComponent.model_validate(method).build()
-    except (ValidationError, InputError):
-        return None
+    built = _built(MethodComponent, method)
     return automatic.training_for(rows, built.batches_per_step) if isinstance(built, MinibatchMethod) else None
 
 
@@ -208,7 +211,7 @@ def _model(model: Component | nn.Module) -> dict[str, Any]:
     """Describe a model as a benchmark file does; a network at hand by its name alone."""
     if isinstance(model, nn.Module):
         return {"name": "module", "factory": type(model).__name__}
-    return {"name": model} if isinstance(model, str) else dict(model)
+    return _component(model)
 
 
 def _network(model: Component | nn.Module, data: Dataset) -> Model | None:

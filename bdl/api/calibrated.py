@@ -14,9 +14,8 @@ from bdl.api.checking import checked
 from bdl.api.estimators import Classifier, Regressor
 from bdl.api.fitted import Fitted
 from bdl.errors import InputError
-from bdl.reports.calibration import calibration_figure, coverage, reliability
-from bdl.reports.drawing import drawn
-from bdl.reports.pictures import Figures
+from bdl.reports.certainty import calibration_figure, coverage, reliability
+from bdl.reports.pictures import Figures, drawn
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,21 +23,21 @@ Array = NDArray[np.float64]
 
 
 class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """What both have in common: their parameters, and inputs."""
+    """What both have in common: their parameters, with the defaults of a regression, and inputs."""
 
     def __init__(
         self,
-        method: Component,
-        model: Component | nn.Module,
-        likelihood: Component,
-        hyper: Mapping[str, Any] | Literal["auto"],
-        prior: Component,
-        training: Mapping[str, Any] | None,
-        samples: int,
-        prior_precision: float | None,
-        noise_precision: float | None,
-        learning_rate: float | None,
-        random_state: int | RandomState | None,
+        method: Component = "conjugate",
+        model: Component | nn.Module = "linear",
+        likelihood: Component = "gaussian",
+        hyper: Mapping[str, Any] | Literal["auto"] = "auto",
+        prior: Component = "gaussian",
+        training: Mapping[str, Any] | None = None,
+        samples: int = 100,
+        prior_precision: float | None = None,
+        noise_precision: float | None = None,
+        learning_rate: float | None = None,
+        random_state: int | RandomState | None = 0,
     ) -> None:
         self.method = method
         self.model = model
@@ -113,25 +113,6 @@ class Regressor(RegressorMixin, _Estimator):  # type: ignore[misc]
     fitted_
         What `bdl.fit` gave.
     """
-
-    def __init__(
-        self,
-        method: Component = "conjugate",
-        model: Component | nn.Module = "linear",
-        likelihood: Component = "gaussian",
-        hyper: Mapping[str, Any] | Literal["auto"] = "auto",
-        prior: Component = "gaussian",
-        training: Mapping[str, Any] | None = None,
-        samples: int = 100,
-        prior_precision: float | None = None,
-        noise_precision: float | None = None,
-        learning_rate: float | None = None,
-        random_state: int | RandomState | None = 0,
-    ) -> None:
-        super().__init__(
-            *(method, model, likelihood, hyper, prior, training, samples),
-            *(prior_precision, noise_precision, learning_rate, random_state),
-        )
 
     def fit(self, X: Any, y: Any, **unknown: Any) -> Self:
         """Fit the posterior; `InputError` as `bdl.fit` raises it, and for wrong arrays scikit-learn's words in it."""

@@ -9,8 +9,7 @@ from torch import Tensor
 
 import bdl
 from bdl.api.checking import checked
-from bdl.api.draws import Count, Seed, about, drawn, sample
-from bdl.api.fitted import Fitted
+from bdl.api.fitted import Count, Fitted, Seed, about, drawn, sample
 from bdl.errors import InputError
 from bdl.execution.scoring import computed, scores
 from bdl.plan import reference

@@ -1,5 +1,6 @@
-"""A fitted posterior with its problem."""
+"""A fitted posterior with its problem, and its draws for other programs."""
 
+import json
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,20 +15,24 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.distributions import Categorical, Distribution
 
-from bdl.api import draws as drawing
+import bdl
 from bdl.api.checking import checked
 from bdl.data.conversion import in_order, inputs, numbers
 from bdl.errors import InputError
 from bdl.execution.scoring import evaluation, examples
 from bdl.metrics.evaluation import Draws, Evaluation, Examples
 from bdl.metrics.mixtures import Mixture
+from bdl.metrics.predictions import tensors_of
+from bdl.metrics.targets import at_outputs
 from bdl.models.problem import Problem
 from bdl.plan.cell import Cell
-from bdl.posteriors import Posterior
+from bdl.posteriors import Empirical, Posterior
 from bdl.posteriors.predictive import is_predictive
 from bdl.posteriors.tensors import as_type
 
 Array = NDArray[np.float64]
+Count = Annotated[int, Ge(1), Le(10**6)]
+Seed = Annotated[int, Ge(0), Lt(2**63)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,12 +76,12 @@ class Fitted:
         return evaluation(self.cell, self.split, self.posterior, self.buffers, dict(self.hyper))
 
     @checked
-    def sample(self, n: Annotated[int, Ge(1), Le(10**7)] = 1, seed: Annotated[int, Ge(0), Lt(2**63)] = 0) -> Array:
+    def sample(self, n: Annotated[int, Ge(1), Le(10**7)] = 1, seed: Seed = 0) -> Array:
         """Draw parameter vectors, (n, D)."""
-        return drawing.sample(self.double(), n, seed).numpy()
+        return sample(self.double(), n, seed).numpy()
 
     @checked
-    def to_inferencedata(self, draws: drawing.Count = 1000, seed: drawing.Seed = 0) -> Any:
+    def to_inferencedata(self, draws: Count = 1000, seed: Seed = 0) -> Any:
         """Convert to `arviz.InferenceData`, for plots and diagnostics of any method's draws.
 
         Parameters
@@ -97,7 +102,21 @@ class Fitted:
         InputError
             If the method left no distribution of parameters, or arviz is missing (``pip install 'bdl-bench[mcmc]'``).
         """
-        return drawing.to_inferencedata(self, draws, seed)
+        try:
+            import arviz
+        except ModuleNotFoundError as error:
+            raise InputError(f"to_inferencedata needs arviz ({error}): pip install 'bdl-bench[mcmc]'") from None
+        theta = drawn(self, draws, seed)
+        seen = self.evaluation.trained
+        f = self.evaluation.outputs(seen, self.draws._replace(samples=len(theta)), Empirical(theta))
+        likelihood = at_outputs(self.problem, f, tensors_of(self.hyper)).log_prob(seen.y)
+        return arviz.from_dict(
+            posterior={"theta": theta.numpy()[None]},
+            log_likelihood={"y": likelihood.numpy()[None]},
+            observed_data={"y": seen.y.numpy()},
+            dims={"theta": ["parameter"], "y": ["row"]},
+            attrs=about(self),
+        )
 
     def log_density(self, theta: ArrayLike) -> Array:
         """Evaluate the posterior's log-density in nats, (..., D) -> (...).
@@ -226,3 +245,29 @@ def load(path: str | Path) -> Fitted:
     if not isinstance(found, Fitted):
         raise InputError(f"{path} has {type(found).__name__} in it: give a file that Fitted.save wrote")
     return found
+
+
+def drawn(fitted: Fitted, draws: int, seed: int) -> Tensor:
+    """Draw parameter vectors, (S, D), float64; of a set of vectors, take it."""
+    posterior = fitted.double()
+    atoms: Tensor | None = getattr(posterior, "atoms", None)
+    return sample(posterior, draws, seed) if atoms is None else atoms
+
+
+def sample(posterior: Posterior, draws: int, seed: int) -> Tensor:
+    """Draw parameter vectors of a posterior in float64, (S, D)."""
+    generator = torch.Generator().manual_seed(seed)
+    return posterior.sample(torch.randn(draws, posterior.noise_dim, generator=generator, dtype=torch.float64))
+
+
+def about(fitted: Fitted) -> Mapping[str, Any]:
+    """Describe a fit, for those who find its draws."""
+    cell = fitted.cell
+    return {
+        "benchmark": cell.benchmark.name,
+        "dataset": str(cell.dataset),
+        "entry": cell.entry,
+        "split": fitted.split,
+        "hyper": json.dumps({name: float(value) for name, value in fitted.hyper.items()}),
+        "versions": f"bdl-bench {bdl.__version__}, torch {torch.__version__}",
+    }

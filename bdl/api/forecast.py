@@ -73,7 +73,7 @@ def not_here(asked: Variant) -> list[str]:
         return []
     counts = [count for _, count in first_of(asked.chosen, asked.numbers)]
     return [
-        f"{len(counts)} cell{'s' if len(counts) > 1 else ''}, final fits: {sum(counts):,}",
+        f"{counted(len(counts), 'cell')}, final fits: {sum(counts):,}",
         f"not on this machine, and needed to estimate how long it takes: {', '.join(missing.values())}",
         f"download {'them' if len(missing) > 1 else 'it'} with: bdl-bench data fetch {' '.join(missing)} "
         "(run without --dry-run does so by itself)",
@@ -113,8 +113,8 @@ def lines(found: Estimate, asked: Variant, place: Path) -> list[str]:
     searched, final = found.count("search"), found.count("final")
     there = found.done("search"), found.done("final")
     done = f"; done already and left out: {there[0]:,} and {there[1]:,}" if any(there) else ""
-    cells = len(found.left)
-    told = [f"{cells} cell{'s' if cells > 1 else ''}, fits: {searched:,} of the search and {final:,} final{done}"]
+    cells = counted(len(found.left), "cell")
+    told = [f"{cells}, fits: {searched:,} of the search and {final:,} final{done}"]
     if not final:
         return [*told, "everything is done: there is nothing left to train"]
     told += [
@@ -123,6 +123,11 @@ def lines(found: Estimate, asked: Variant, place: Path) -> list[str]:
         f"disk: about {machine.amount(found.disk)}, of {machine.amount(machine.disk(place))} free",
     ]
     return told + ([f"shorter: {way}"] if found.seconds > LONG and (way := narrower(asked, place)) else [])
+
+
+def counted(number: int, what: str) -> str:
+    """Write a number of things."""
+    return f"{number} {what}{'s' if number > 1 else ''}"
 
 
 def duration(seconds: float) -> str:
@@ -154,7 +159,7 @@ def _time(found: Estimate) -> str:
     total, unknown = sum(found.basis.values()), found.basis["nothing"]
     if unknown == total:
         return "unknown; there are no earlier fits of these cells, and their methods make no updates that can be timed"
-    jobs = f"{found.jobs} job{'s' if found.jobs > 1 else ''} on {machine.cores()} cores"
+    jobs = f"{counted(found.jobs, 'job')} on {machine.cores()} cores"
     rests = [(basis, count) for basis, count in found.basis.most_common() if basis != "nothing"]
     ways = "; ".join(f"{basis} ({count / total:.0%} of the fits)" for basis, count in rests)
     beside = f"; that of the other {unknown / total:.0%} is unknown" if unknown else ""

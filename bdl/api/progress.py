@@ -4,7 +4,6 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from rich.console import Console, Group, NewLine
@@ -16,7 +15,7 @@ from tqdm import tqdm
 
 from bdl.errors import InputError
 from bdl.plan.cell import Cell
-from bdl.store.rows import Row, Stage
+from bdl.store.rows import STAGES, Row, Stage
 from bdl.store.store import Store
 
 
@@ -68,7 +67,6 @@ def aside(console: Console, line: str, *, shown: bool = False) -> None:
         console.keep(line, soft_wrap=True)
 
 
-_STAGES: tuple[Stage, ...] = ("search", "final")
 _PLAIN_EVERY = 15.0
 """Seconds between plain lines that say how far the run is."""
 
@@ -91,7 +89,7 @@ class Bar:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bar.close()
 
     def begin(self, work: int) -> None:
@@ -124,7 +122,7 @@ class Display:
     def __init__(self, console: Console, cells: Sequence[Cell], store: Store) -> None:
         self._console = console
         self._drawn = console.is_terminal and not console.is_dumb_terminal
-        self._rows = {cell: {stage: _kept(cell, stage, store) for stage in _STAGES} for cell in cells}
+        self._rows = {cell: {stage: _kept(cell, stage, store) for stage in STAGES} for cell in cells}
         self._bar = Progress(
             TextColumn("[bold]training"),
             BarColumn(),
@@ -143,7 +141,7 @@ class Display:
             self._live.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._live.stop()
 
     def begin(self, work: int) -> None:

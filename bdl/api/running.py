@@ -85,25 +85,21 @@ def _shortfall(asked: Variant, finals: list[Row], results: Path) -> list[str]:
     lacking = [f"{metric}: {why}" for row in finals for metric, why in row.refused.items()]
     if lacking:
         again = asked.command("run", results)
-        what = f"{_counted(lacking, 'score')} could not be computed ({_reasons(lacking)})"
+        what = f"{forecasts.counted(len(lacking), 'score')} could not be computed ({_reasons(lacking)})"
         told.append(f"{what}; mend it, and compute them without training by: {again}")
     failed = [row.reason or "no reason" for row in finals if row.status == "failed"]
     if failed:
         why, again = asked.command("failures", results, "--traceback"), asked.command("run", results, "--retry-failed")
-        what = f"{_counted(failed, 'fit')} failed ({_reasons(failed)})"
+        what = f"{forecasts.counted(len(failed), 'fit')} failed ({_reasons(failed)})"
         told.append(f"{what}; to see where: {why}; mend it, and make them again by: {again}")
     return told
-
-
-def _counted(found: list[str], what: str) -> str:
-    return f"{len(found)} {what}{'s' if len(found) > 1 else ''}"
 
 
 def _reasons(found: list[str]) -> str:
     """Name the most frequent reason, and count the others."""
     counts = Counter(found)
     ((first, _),) = counts.most_common(1)
-    return first + (f", and {_counted([*counts][1:], 'other reason')}" if len(counts) > 1 else "")
+    return first + (f", and {forecasts.counted(len(counts) - 1, 'other reason')}" if len(counts) > 1 else "")
 
 
 def forecast(asked: Variant, settings: RunSettings, console: Console) -> None:

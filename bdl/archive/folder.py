@@ -10,7 +10,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import pandas as pd
@@ -18,7 +17,6 @@ from torch import Tensor
 
 from bdl.archive.frames import TRIALS, Frames, cell_keys, final_frame, frame, points_frame, read_frames
 from bdl.archive.posteriors import POSTERIORS
-from bdl.archive.protocol import SHOWN
 from bdl.errors import InputError
 from bdl.execution.estimate import Basis, Measured
 from bdl.execution.queue import check_hashes
@@ -28,12 +26,15 @@ from bdl.posteriors import Posterior
 from bdl.spec import Benchmark, Variant, load_variant
 from bdl.spec.tables import Note
 from bdl.store import artefacts
+from bdl.store.folder import STORE
 from bdl.store.rows import STAGES, Row
 from bdl.store.store import Store
 
-STORE = "store.sqlite"
 HASHES = ("fit_hashes", "score_hashes")
 """Identities of the published fits and scores of each cell, in the provenance."""
+
+SHOWN = ("title", "papers", "notes", "claims", "elsewhere", "baseline")
+"""Fields that decide no number: tables show what the file says now."""
 
 LEGACY = "Legacy code: made by an earlier version; today's code has not been seen to give the same numbers."
 """Note of published cells without an identity."""
@@ -81,7 +82,7 @@ class ResultsFolder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

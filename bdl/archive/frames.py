@@ -12,7 +12,8 @@ import pandas as pd
 from bdl.errors import InputError
 from bdl.plan.cell import Cell
 from bdl.spec import Point
-from bdl.store.rows import STAGES, CellKey, Stage
+from bdl.store.folder import replacing
+from bdl.store.rows import HYPER, STAGES, CellKey, Stage
 from bdl.store.store import Store
 
 TRIALS, POINTS = "trials.parquet", "points.parquet"
@@ -63,7 +64,7 @@ def frame(
         {
             **{name: [text] * len(own.split) for name, text in {**_place(cell), "stage": stage}.items()},
             **{name: getattr(own, name) for name in COLUMNS[3:]},
-            **{f"hyper_{name}": values for name, values in own.hyper.items()},
+            **{HYPER + name: values for name, values in own.hyper.items()},
             **own.metrics,
             **{name: values for name, values in own.details.items() if name not in apart},
         }
@@ -130,12 +131,8 @@ def write_frames(cells: Sequence[Cell], store: Store, folder: Path, made: str | 
     for name, table in tables.items():
         path = folder / name
         if len(table) or name == TRIALS:
-            new = path.with_name(f".{path.name}.new")
-            try:
+            with replacing(path) as new:
                 table.to_parquet(new, compression="zstd", index=False)
-                new.replace(path)
-            finally:
-                new.unlink(missing_ok=True)
             paths.append(path)
         else:
             path.unlink(missing_ok=True)  # an earlier run may have recorded what this one has not

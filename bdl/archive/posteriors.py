@@ -20,6 +20,7 @@ from bdl.plan.cell import Cell
 from bdl.posteriors.tensors import as_type
 from bdl.store import artefacts
 from bdl.store.anew import Damaged
+from bdl.store.folder import replacing
 from bdl.store.store import Store
 
 POSTERIORS = "posteriors.zip"
@@ -70,7 +71,7 @@ def write_posteriors(contents: Contents, folder: Path) -> dict[str, str] | None:
     dict or None
         What `read_posteriors` finds in the provenance; None, and no file, if nothing travels.
     """
-    path, new = folder / POSTERIORS, folder / f".{POSTERIORS}.new"
+    path = folder / POSTERIORS
     own = {
         label: {split: content for split, content in splits.items() if _ours(artefacts.family(content))}
         for label, splits in contents.items()
@@ -78,11 +79,8 @@ def write_posteriors(contents: Contents, folder: Path) -> dict[str, str] | None:
     for numbers in ("as stored", "float32") if any(own.values()) else ():
         packed = _packed(own if numbers == "as stored" else _rounded(own))
         if len(packed) <= LIMIT:
-            try:
+            with replacing(path) as new:
                 new.write_bytes(packed)
-                new.replace(path)
-            finally:
-                new.unlink(missing_ok=True)
             return {"sha256": sha256(packed).hexdigest(), "numbers": numbers}
     path.unlink(missing_ok=True)
     return None

@@ -21,12 +21,11 @@ from bdl.plan.programs import evaluations
 from bdl.spec.labels import MetricName
 from bdl.store import artefacts
 from bdl.store.anew import Damaged
-from bdl.store.rows import CERTIFICATE, KEPT, STAGES, CellKey, Outcome, Reading, Row
+from bdl.store.rows import CERTIFICATE, HYPER, KEPT, STAGES, CellKey, Outcome, Reading, Row
 from bdl.store.store import Store
 
 ORIGIN = ("written", "git_commit", "python", "packages", "machine")
 """What is kept of the provenance of imported fits: where they were made, and with what."""
-_HYPER = "hyper_"
 _DETAILS = {"width": int, "device": str, "compiled": bool, "updates": int, "packages": str} | dict.fromkeys(
     (KEPT, CERTIFICATE), str
 )
@@ -208,14 +207,14 @@ def _row(cell: Cell, values: dict[Hashable, Any], origin: dict[str, Any], curren
     Scores have hashes that are `current`, and none where one could not be computed: those are computed again.
     """
     given = {str(name): value for name, value in values.items() if not pd.isna(value)}
-    hyper = {name.removeprefix(_HYPER): value for name, value in given.items() if name.startswith(_HYPER)}
+    hyper = {name.removeprefix(HYPER): value for name, value in given.items() if name.startswith(HYPER)}
     details: dict[str, Any] = {name: kind(given[name]) for name, kind in _DETAILS.items() if name in given}
     metrics: dict[str, float | None]
     if given["stage"] == "search":
         score = str(cell.settings.search and cell.settings.search.metric)
         metrics, hashes = {score: given.get(score)}, {}
     else:
-        other = {*COLUMNS, *cell.point.texts, *_DETAILS, *(_HYPER + name for name in hyper)}
+        other = {*COLUMNS, *cell.point.texts, *_DETAILS, *(HYPER + name for name in hyper)}
         known = {*given, *map(str, computed(cell))}  # of which one that is not finite has no number
         scored = map(str, values) if given["status"] == "ok" else ()
         metrics = {name: given.get(name) for name in scored if name in known and name not in other}

@@ -93,7 +93,7 @@ def run(
     with importing():
         from bdl.api import running
         from bdl.api.progress import Voice
-        from bdl.publishing.names import check_names
+        from bdl.publishing.logged import check_names
         from bdl.publishing.outcome import tracking_uri
         from bdl.publishing.tracking import check_uri
 

@@ -9,6 +9,7 @@ from bdl.reports.axes import by_cell
 from bdl.spec import Benchmark
 from bdl.spec.search import Search
 from bdl.spec.tables import Note
+from bdl.store.rows import HYPER
 
 NEAR = 1e-6
 """Relative distance from a bound that counts as none: proposals are mapped to the unit cube and back."""
@@ -24,7 +25,7 @@ def bound_notes(benchmark: Benchmark, rows: pd.DataFrame) -> list[Note]:
     rows
         Final rows, with the chosen settings as ``hyper_<name>``.
     """
-    hyper = [name for name in rows.columns if str(name).startswith("hyper_")]
+    hyper = [name for name in rows.columns if str(name).startswith(HYPER)]
     groups = by_cell(rows[["dataset", "entry", *benchmark.axes, *hyper]], benchmark.axes)
     found: dict[tuple[str, str], list[str]] = {}
     for dataset, entry, point in benchmark.cells:
@@ -44,9 +45,9 @@ def _bounds(search: Search, rows: pd.DataFrame) -> Iterator[str]:
     ends = {name: (space.low, space.high) for name, space in search.space.items()}
     ends |= {name: (min(values), max(values)) for name, values in search.grid.items() if len(values) > 1}
     for name, both in ends.items():
-        if f"hyper_{name}" not in rows:  # no fit has got that far
+        if HYPER + name not in rows:  # no fit has got that far
             continue
-        chosen = rows[f"hyper_{name}"].to_numpy(dtype=float)
+        chosen = rows[HYPER + name].to_numpy(dtype=float)
         for end in both:
             count = int(np.isclose(chosen, end, rtol=NEAR, atol=0).sum())
             if count:

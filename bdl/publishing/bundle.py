@@ -22,6 +22,7 @@ from bdl.posteriors.predictive import Answer, MeanVariance, Outputs, Probabiliti
 from bdl.spec.canonical import canonical
 from bdl.spec.explain import explain
 from bdl.spec.fields import Index, Items, Settings
+from bdl.store.folder import replacing
 
 MANIFEST, RUN = "manifest.json", "run.json"
 RUNTIME = "runtime"
@@ -134,18 +135,15 @@ def write(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
     InputError
         If it cannot be written.
     """
-    new, sums = path.with_name(f".{path.name}.new"), dict[str, str]()
+    sums = dict[str, str]()
     try:
-        with ZipFile(new, "w") as file:
+        with replacing(path) as new, ZipFile(new, "w") as file:
             for name, content in members:
                 sums[name] = sha256(content).hexdigest()
                 file.writestr(ZipInfo(name), content, ZIP_DEFLATED)
             file.writestr(ZipInfo(MANIFEST), canonical({"format": _FORMAT, "members": sums}), ZIP_DEFLATED)
-        new.replace(path)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}; choose another --output") from None
-    finally:
-        new.unlink(missing_ok=True)
 
 
 class Bundle:

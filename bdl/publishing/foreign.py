@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from bdl.archive.protocol import SHOWN
+from bdl.archive.folder import SHOWN
 from bdl.errors import InputError, short
 from bdl.methods import METHODS
 from bdl.methods.base import ExternalMethod

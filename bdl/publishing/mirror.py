@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bdl.errors import InputError
 from bdl.plan.cell import Cell
-from bdl.publishing.looks import described, logged_dataset, looks
-from bdl.publishing.names import experiment_name, mirrored
-from bdl.publishing.numbers import Measurement, measurements, of_split
+from bdl.publishing.logged import (
+    Measurement,
+    described,
+    experiment_name,
+    logged_dataset,
+    looks,
+    measurements,
+    mirrored,
+    of_split,
+)
 from bdl.publishing.tracking import bring_along, complete, connection, explained
 from bdl.spec.labels import DatasetName
 from bdl.spec.merging import leaves
@@ -25,8 +32,6 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
     from bdl.spec import Benchmark
-
-__all__ = ["mirror", "parameters"]
 
 T = TypeVar("T")
 _KIND = {"mlflow.experimentKind": "custom_model_development"}

@@ -19,21 +19,17 @@ from bdl.errors import InputError, unknown
 from bdl.plan.cell import Cell
 from bdl.plan.truths import publish_info, published_info, sampled
 from bdl.publishing.bounds import bound_notes
-from bdl.publishing.overlap import overlaps, recorded_overlaps
 from bdl.publishing.pictures import Pictures, of_whole_sets, pictures
-from bdl.publishing.provenance import provenance, write_provenance
+from bdl.publishing.provenance import overlaps, provenance, recorded_overlaps, write_provenance
 from bdl.reports import Cell as TableCell
 from bdl.reports import Shown, compare, curves, draw_figures, paired_differences, render
-from bdl.reports.boxes import boxes
 from bdl.reports.claims import Judged, claim_sections, judged_claims
 from bdl.reports.compare import refusals
-from bdl.reports.drawing import remarked
-from bdl.reports.elsewhere import elsewhere_sections
-from bdl.reports.ensembles import ensemble_sections
+from bdl.reports.distributions import boxes, truth_ranks
 from bdl.reports.layout import Section
-from bdl.reports.references import reference_sections
+from bdl.reports.more_tables import elsewhere_sections, ensemble_sections, reference_sections
+from bdl.reports.pictures import remarked
 from bdl.reports.render import SECTIONS, markdown, with_sections
-from bdl.reports.truth_ranks import truth_ranks
 from bdl.spec import Benchmark, Variant, differences
 from bdl.store.anew import mended
 from bdl.store.folder import folder
@@ -199,10 +195,10 @@ def headed(cells: Sequence[TableCell], format: str, remark: str) -> RenderableTy
     return render([replace(cell, note="\n".join(filter(None, (remark, cell.note)))) for cell in cells], format)
 
 
-def redraw(asked: Variant, results: Path, place: Path | None = None) -> list[Path]:
+def redraw(asked: Variant, results: Path) -> list[Path]:
     """Draw the figures of an earlier run again; those of posteriors only where its store has them.
 
-    They are drawn into a folder `place`; by default that of the run, or of one that would be narrowed to such a part.
+    They are drawn into the folder of the run, or of one that would be narrowed to such a part.
 
     Raises
     ------
@@ -210,7 +206,7 @@ def redraw(asked: Variant, results: Path, place: Path | None = None) -> list[Pat
         If no fit is finished, or as `load_results` says.
     """
     found = load_results(asked, results)
-    return draw(found, shown_again(found, asked, results), place or folder(results, asked))
+    return draw(found, shown_again(found, asked, results), folder(results, asked))
 
 
 def shown_again(found: LoadedResults, asked: Variant, results: Path) -> Shown:

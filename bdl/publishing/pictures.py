@@ -1,22 +1,38 @@
 """What figures show of the posteriors that a store keeps."""
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from bdl.errors import InputError
+from bdl.execution.scoring import evaluation, examples
+from bdl.metrics.evaluation import Evaluation
+from bdl.metrics.predictions import Draws, tensors_of
+from bdl.metrics.selective import Uncertainty, risks
 from bdl.plan.cell import Cell
-from bdl.plan.reference import known_as_functions, truth
-from bdl.posteriors import Traced
-from bdl.publishing.bands import bands
-from bdl.publishing.labels import labelled
-from bdl.reports import CredibleBand, Gaussians
-from bdl.reports.posteriors import Array
-from bdl.reports.refusing import Labelled
-from bdl.reports.weights import LayerWeights
+from bdl.plan.reference import known_as_functions, recipe, truth
+from bdl.posteriors import Empirical, Traced
+from bdl.posteriors.base import Posterior
+from bdl.posteriors.tensors import as_type
+from bdl.reports.certainty import Labelled
+from bdl.reports.distributions import LayerWeights
+from bdl.reports.posteriors import Array, CredibleBand, Gaussians
 from bdl.store import artefacts
 from bdl.store.store import Store
+
+POINTS = 401
+"""Inputs at which a function is evaluated."""
+WIDER = 0.5
+"""How far they reach beyond the training rows to either side, in ranges of those; further if test rows do."""
+TRUTH = "truth"
+STEP = 2
+"""First counter word of the draws; those of scores have others."""
+
+MOST = 1_000_000
+"""Parameters of a model whose predictions are made again, which takes as long as its scores do."""
 
 
 class Pictures(NamedTuple):
@@ -44,14 +60,27 @@ def of_whole_sets(cells: Sequence[Cell], store: Store) -> list[Cell]:
     return [cell for cell in cells if cell.dataset not in lacking]
 
 
+def _first(cell: Cell, store: Store) -> tuple[int, str] | None:
+    """Return a cell's first split with a stored posterior, and its artefact; None without one."""
+    return next(((split, artefact) for split, _, artefact in store.artefacts(cell.key) if artefact), None)
+
+
+def _evaluations(cell: Cell, store: Store) -> Iterator[tuple[int, Evaluation]]:
+    """Yield the splits of a cell with a stored posterior, each with what scores are made of."""
+    for row in store.rows("final", cell.key):
+        if row.artefact:
+            posterior, buffers = artefacts.read(store.posteriors, row.artefact)
+            yield row.split, evaluation(cell, row.split, as_type(posterior, torch.float32), buffers, row.hyper)
+
+
 def posteriors(cells: Sequence[Cell], store: Store) -> list[Gaussians]:
     """Pair the stored posterior of each cell's first successful split with its reference, where it has one."""
     found = []
     for cell in (cell for cell in cells if cell.benchmark.measures_distances):
-        kept = [(split, artefact) for split, _, artefact in store.artefacts(cell.key) if artefact]
-        reference = truth(cell, kept[0][0]) if kept and not known_as_functions(cell) else None
-        if reference is not None:
-            posterior, _ = artefacts.read(store.posteriors, kept[0][1])
+        kept = _first(cell, store)
+        reference = truth(cell, kept[0]) if kept and not known_as_functions(cell) else None
+        if kept and reference is not None:
+            posterior, _ = artefacts.read(store.posteriors, kept[1])
             moments = [part.double().numpy() for part in (posterior.mean(), posterior.covariance())]
             known = reference.mean.numpy(), reference.covariance.numpy()
             density = _on_arrays(reference.log_density)
@@ -67,9 +96,9 @@ def layer_weights(cells: Sequence[Cell], store: Store) -> list[LayerWeights]:
     found = []
     for cell in cells:
         counted = next((metric.build() for metric in cell.benchmark.metrics if metric.name == "weights_below"), None)
-        kept = next((artefact for _, _, artefact in store.artefacts(cell.key) if artefact), None)
+        kept = _first(cell, store)
         if counted and kept:
-            posterior, _ = artefacts.read(store.posteriors, kept)
+            posterior, _ = artefacts.read(store.posteriors, kept[1])
             values = posterior.mean()[cell.problem.layout.layers == counted.layer]
             found.append(LayerWeights(str(cell.dataset), cell.entry, values.double().numpy()))
     return found
@@ -78,3 +107,73 @@ def layer_weights(cells: Sequence[Cell], store: Store) -> list[LayerWeights]:
 def _on_arrays(log_density: Callable[[Tensor], Tensor] | None) -> Callable[[Array], Array] | None:
     """Let a function of tensors take and give arrays."""
     return log_density and (lambda points: log_density(torch.from_numpy(points)).numpy())
+
+
+def bands(cells: Sequence[Cell], store: Store) -> list[CredibleBand]:
+    """Evaluate the stored posterior of each cell's first successful split, if its model is one function of one input.
+
+    Of two classes it is the probability of the second.
+    As many samples are drawn as the entry is scored with, other ones than those of its scores; a posterior that has no
+    more vectors gives each of them once. The draws of a sampled reference come first, as the entry `TRUTH`.
+    """
+    found: list[CredibleBand] = []
+    for cell in cells:
+        if _first(cell, store) and _one_input(cell):
+            split, seen = next(_evaluations(cell, store))
+            if (exact := _sampled(cell, split)) and not any(band.dataset == str(cell.dataset) for band in found):
+                found.append(_band(cell, split, seen, exact)._replace(entry=TRUTH))
+            found.append(_band(cell, split, seen))
+    return found
+
+
+def _one_input(cell: Cell) -> bool:
+    return cell.settings.likelihood is not None and cell.data.d == cell.problem.d_out == 1
+
+
+def _sampled(cell: Cell, split: int) -> Empirical | None:
+    """Return the draws of a sampled reference; None if there is none, or it is not certified."""
+    if recipe(cell, split) is None:
+        return None
+    try:
+        found = truth(cell, split)
+    except InputError:
+        return None
+    return Empirical(found.chains.flatten(0, 1)) if found and found.chains is not None else None
+
+
+def _band(cell: Cell, split: int, seen: Evaluation, posterior: Posterior | None = None) -> CredibleBand:
+    rows = cell.data.split(split)
+    inputs, new = (cell.data.x[part, 0] for part in (rows.train, rows.test))
+    x = _widened(inputs, new)
+    grid = examples(cell, split, x[:, None], np.zeros(POINTS))
+    outputs = seen.outputs(grid, Draws(seen.samples, seen.key, STEP), posterior)
+    values = cell.problem.likelihood.predictive(outputs, tensors_of(seen.hyper)).mean  # (S, m), in original units
+    sd = values.std(0) if len(values) > 1 else torch.zeros_like(values[0])
+    quartiles = values.quantile(torch.tensor([0.25, 0.5, 0.75], dtype=values.dtype), dim=0)
+    return CredibleBand(
+        *(str(cell.dataset), cell.entry, x, values.mean(0).numpy(), sd.numpy(), inputs, cell.data.y[rows.train]),
+        *(quartiles.numpy(), np.stack([new, cell.data.y[rows.test]]), bool(cell.data.classes)),
+    )
+
+
+def _widened(inputs: Array, new: Array) -> Array:
+    low, high = float(inputs.min()), float(inputs.max())
+    low, high = low - WIDER * (high - low), high + WIDER * (high - low)
+    return np.linspace(min([low, *new]), max([high, *new]), POINTS)
+
+
+def labelled(cells: Sequence[Cell], store: Store) -> list[Labelled]:
+    """Predict the test rows by the stored posterior of every split, as scores do.
+
+    This is for benchmarks with `aurc` among the metrics, and models of at most `MOST` parameters.
+    """
+    scored = (cell for cell in cells if any(metric.name == "aurc" for metric in cell.benchmark.metrics))
+    found = []
+    for cell in (cell for cell in scored if cell.problem.dim <= MOST):
+        for _, seen in _evaluations(cell, store):
+            by_order = {by: risks(seen, by).numpy() for by in get_args(Uncertainty)}
+            labels = seen.tested.y.long().numpy()
+            found.append(
+                Labelled(str(cell.dataset), cell.entry, seen.predictions.probabilities.numpy(), labels, by_order)
+            )
+    return found

@@ -1,4 +1,4 @@
-"""Where published rows came from."""
+"""Where published rows came from, and how much their splits have in common."""
 
 import json
 import os
@@ -11,13 +11,17 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
+from bdl.archive.folder import ResultsFolder
 from bdl.execution.scoring import computed
 from bdl.plan.cell import Cell
 from bdl.plan.fingerprint import joint_hash
-from bdl.spec import Variant
-from bdl.store.rows import Row, Stage
+from bdl.plan.planning import cells_of
+from bdl.spec import Benchmark, Variant
+from bdl.store.folder import replacing
+from bdl.store.rows import STAGES, Row, Stage
 from bdl.store.store import Store
 
 _PACKAGES = ("bdl-bench", "torch", "numpy", "scipy", "scikit-learn", "pandas", "optuna", "pydantic", "mlflow")
@@ -63,12 +67,8 @@ def provenance(made: Variant, cells: Sequence[Cell], store: Store, wall_seconds:
 def write_provenance(content: dict[str, Any], folder: Path) -> Path:
     """Write ``provenance.json``, all of it or nothing."""
     path = folder / "provenance.json"
-    new = path.with_name(f".{path.name}.new")
-    try:
+    with replacing(path) as new:
         new.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
     return path
 
 
@@ -103,8 +103,7 @@ def _score_hash(cell: Cell, store: Store) -> str | None:
 
 def _compiled(cell: Cell, store: Store) -> list[Stage]:
     """Name the stages of a cell whose programs were compiled."""
-    stages: tuple[Stage, ...] = ("search", "final")
-    return [stage for stage in stages if any(row.details.get("compiled") for row in store.rows(stage, cell.key))]
+    return [stage for stage in STAGES if any(row.details.get("compiled") for row in store.rows(stage, cell.key))]
 
 
 def _linear_algebra() -> str:
@@ -117,17 +116,19 @@ def _linear_algebra() -> str:
 
 def _git_commit(package: Path = Path(__file__).parents[1]) -> str | None:
     """Name the commit of the package, marked if its files have changed since; None where git does not track it."""
-
-    def git(*words: str) -> str:
-        call = ["git", "--no-optional-locks", *words]
-        return subprocess.run(call, cwd=package, capture_output=True, text=True, timeout=20, check=True).stdout.strip()
-
     try:
-        git("ls-files", "--error-unmatch", "__init__.py")  # which may be installed below another repository
-        changes = git("status", "--porcelain", "--untracked-files=no", "--", ".")
-        return git("rev-parse", "HEAD") + ("+changes" if changes else "")
+        git(package, "ls-files", "--error-unmatch", "__init__.py")  # which may be installed below another repository
+        changes = git(package, "status", "--porcelain", "--untracked-files=no", "--", ".")
+        return git(package, "rev-parse", "HEAD") + ("+changes" if changes else "")
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def git(folder: Path, *words: str) -> str:
+    """Ask git about the repository of a folder; raise `OSError` or `subprocess.SubprocessError` if it does not tell."""
+    call = ["git", "--no-optional-locks", "-C", str(folder), *words]
+    done = subprocess.run(call, capture_output=True, encoding="utf-8", errors="replace", timeout=60, check=True)
+    return done.stdout.strip()
 
 
 def _installed_commit(version: str) -> str | None:
@@ -142,3 +143,54 @@ def _processor() -> str:
     except OSError:
         return platform.processor()
     return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def overlaps(benchmark: Benchmark) -> dict[str, float]:
+    """Return the test rows per training row of the data sets whose splits share training rows.
+
+    Parameters
+    ----------
+    benchmark
+        Whose data are loaded.
+
+    Returns
+    -------
+    dict
+        Data set to n_test / n_train of its first split; the largest at the points of a sweep. Replicates of one split,
+        and single splits, are not there.
+
+    Raises
+    ------
+    InputError
+        If data cannot be had.
+    """
+    if benchmark.preparation.repeats:
+        return {}
+    found: dict[str, float] = {}
+    for cell in cells_of(benchmark):
+        if len(cell.splits) > 1 and not cell.settings.streams:
+            found[str(cell.dataset)] = max(found.get(str(cell.dataset), 0.0), _overlap(cell))
+    return {name: ratio for name, ratio in found.items() if ratio}
+
+
+def recorded_overlaps(place: Path, benchmark: Benchmark) -> dict[str, float]:
+    """Return what `overlaps` does as the provenance of published rows has it; errors and data as there if it has not.
+
+    Parameters
+    ----------
+    place
+        Folder of the rows.
+    benchmark
+        What they were made with.
+    """
+    with ResultsFolder(place) as here:
+        known: dict[str, float] | None = here.provenance.get("overlap")
+        cells = here.provenance.get("fit_hashes", {})
+    covered = {label.partition("/")[0] for label in cells}
+    return overlaps(benchmark) if known is None or not {*map(str, benchmark.datasets)} <= covered else known
+
+
+def _overlap(cell: Cell) -> float:
+    """Return n_test / n_train of the first split if the second trains on some of its training rows, else 0."""
+    first, second = (cell.data.split(split) for split in cell.splits[:2])
+    return len(first.test) / len(first.train) if np.isin(first.train, second.train).any() else 0.0

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from bdl.errors import InputError
 from bdl.publishing.bundle import Bundle
 from bdl.publishing.foreign import Readable, readable
+from bdl.publishing.provenance import git
 from bdl.publishing.submitting import public
 from bdl.spec.merging import overlay
 from bdl.spec.overrides import fields_of
@@ -46,14 +47,14 @@ def registered(path: Path) -> Registered:
     """
     with Bundle(path) as bundle:
         made = bundle.run().made
-    name = readable(made).variant.benchmark.name
+    name, folder = readable(made).variant.benchmark.name, path.resolve().parent
     try:
-        if _git(path, "rev-parse", "--is-shallow-repository") == "true":
+        if git(folder, "rev-parse", "--is-shallow-repository") == "true":
             return Registered(None, "this clone is shallow: git fetch --unshallow")
-        added = _git(path, "log", "--topo-order", "--diff-filter=A", "--format=%H", "--", path.name).split()
+        added = git(folder, "log", "--topo-order", "--diff-filter=A", "--format=%H", "--", path.name).split()
         before = f"{added[-1]}^@" if added else "HEAD"
-        if _git(path, "rev-parse", before):  # nothing comes before the first commit
-            for commit, text in _versions(path, before, name):
+        if git(folder, "rev-parse", before):  # nothing comes before the first commit
+            for commit, text in _versions(folder, before, name):
                 if _says(text, made):
                     return Registered(commit, "")
     except (OSError, subprocess.SubprocessError):
@@ -61,19 +62,13 @@ def registered(path: Path) -> Registered:
     return Registered(None, f"no commit before it has a {name}.yaml with its spec")
 
 
-def _git(path: Path, *words: str) -> str:
-    call = ["git", "-C", str(path.resolve().parent), *words]
-    done = subprocess.run(call, capture_output=True, encoding="utf-8", errors="replace", timeout=60, check=True)
-    return done.stdout.strip()
-
-
-def _versions(path: Path, before: str, name: str) -> Iterator[tuple[str, str]]:
+def _versions(folder: Path, before: str, name: str) -> Iterator[tuple[str, str]]:
     """Yield the versions of a benchmark's file up to some commits, with the commit of each, the last first."""
     told = ("--format=%H", "--raw", "--no-abbrev", "--no-renames", "--diff-filter=AM")
     commit = ""
-    for line in _git(path, "log", *told, before, "--", f":(top,glob)**/{name}.yaml").splitlines():
+    for line in git(folder, "log", *told, before, "--", f":(top,glob)**/{name}.yaml").splitlines():
         if line.startswith(":"):
-            yield commit, _git(path, "cat-file", "blob", line.split()[3])
+            yield commit, git(folder, "cat-file", "blob", line.split()[3])
         else:
             commit = line or commit
 

@@ -15,8 +15,8 @@ from bdl.plan.cell import Cell
 from bdl.plan.fingerprint import data_checksum, fit_hash, fit_versions
 from bdl.publishing.bundle import RUN, RUNTIME, BundledCell, BundledRow, BundledRun, dumped, encode, member, write
 from bdl.publishing.foreign import part, readable
-from bdl.publishing.handed import needs_predictions, predicted, recomputed
 from bdl.publishing.provenance import provenance
+from bdl.publishing.verifying import needs_predictions, predicted, recomputed
 from bdl.spec import Variant
 from bdl.store.anew import mended
 from bdl.store.rows import Row

@@ -265,7 +265,7 @@ def check_uri(tracking_uri: str, results: Path) -> None:
 
 
 def _check_answers(address: str) -> None:
-    """Declare any page: a server that refuses it is there."""
+    """Take any page for an answer: a server that refuses it is there."""
     try:
         urlopen(f"{address.rstrip('/')}/health", timeout=_PATIENCE).close()
     except HTTPError as refusal:

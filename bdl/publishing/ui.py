@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from bdl.errors import InputError
-from bdl.publishing.looks import views
+from bdl.publishing.logged import views
 from bdl.publishing.tracking import PRIVATE, address_of, database
 
 _HOST = "127.0.0.1"

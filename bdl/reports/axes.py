@@ -1,11 +1,14 @@
 """The axes of a sweep, whose values stand in result columns as canonical JSON."""
 
 import json
-from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     import pandas as pd
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 
 WORDS = {
     "model.hidden": "hidden units",
@@ -22,6 +25,20 @@ Values = Mapping[str, str]
 def by_cell(rows: "pd.DataFrame", axes: Sequence[str]) -> "dict[tuple[Hashable, ...], pd.DataFrame]":
     """Group rows by data set, entry and the values of the axes, which together are the keys."""
     return dict(list(rows.groupby(["dataset", "entry", *axes], sort=False)))
+
+
+def by_split(rows: "pd.DataFrame", axes: Sequence[str]) -> "dict[tuple[Hashable, ...], pd.DataFrame]":
+    """Group rows as `by_cell` does, each group with the split as its index; rows may lack the column of an axis."""
+    rows = rows.reindex(columns=list(dict.fromkeys((*rows.columns, *axes))))
+    return {key: own.set_index("split") for key, own in by_cell(rows, axes).items()}
+
+
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Group items that have a key in common; keys are in the order of their appearance."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def short(text: str) -> str:
@@ -45,6 +62,11 @@ def number(text: str) -> float | None:
 def words(path: str) -> str:
     """Write an axis in words, with the unit of its numbers if they have one."""
     return WORDS.get(path, path.rpartition(".")[2].replace("_", " "))
+
+
+def panel_heading(dataset: str, point: str) -> str:
+    """Write what a panel is of: a data set, and a point of a sweep if there is one."""
+    return "  ".join(part for part in (dataset, point) if part)
 
 
 def named(values: Values) -> str:

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bdl.metrics import info
+from bdl.reports.axes import by_split, grouped
 from bdl.reports.layout import Section, heading
-from bdl.reports.paired import PairedDifference, paired, scores
-from bdl.reports.paired_tables import difference_section
+from bdl.reports.paired import PairedDifference, difference_section, paired, scores
+from bdl.store.rows import HYPER
 
 if TYPE_CHECKING:
     import pandas as pd
 
 ROUNDING = 1e-6
 """Scores that differ by less, relative to their size, are the same: machines round differently."""
-
-_HYPER = "hyper_"
 
 
 class Change(NamedTuple):
@@ -104,20 +103,19 @@ def moved(first: "pd.DataFrame", second: "pd.DataFrame", axes: Sequence[str]) ->
     found = []
     for place, one, other in _cells(first, second, axes):
         if one is not None and other is not None:
-            names = dict.fromkeys(name for name in (*one.columns, *other.columns) if name.startswith(_HYPER))
+            names = dict.fromkeys(name for name in (*one.columns, *other.columns) if name.startswith(HYPER))
             values = {name: _differing(one, other, name) for name in names}
             cell = place.dataset, place.entry, place.point
-            found += [Moved(*cell, name.removeprefix(_HYPER), *own) for name, own in values.items() if own[-1]]
+            found += [Moved(*cell, name.removeprefix(HYPER), *own) for name, own in values.items() if own[-1]]
     return found
 
 
 def change_sections(found: Sequence[Change], title: str) -> list[Section]:
     """Lay out changes, a table a metric."""
-    groups: dict[str, list[tuple[str, PairedDifference, str]]] = {}
-    for change in found:
-        own = change.difference
-        groups.setdefault(own.metric, []).append((own.dataset, own, change.verdict))
-    return [difference_section(f"{title}: {heading(metric)}", rows) for metric, rows in groups.items()]
+    return [
+        difference_section(f"{title}: {heading(metric)}", [(change.difference, change.verdict) for change in own])
+        for metric, own in grouped(found, lambda change: change.difference.metric).items()
+    ]
 
 
 def moved_section(found: Sequence[Moved]) -> Section:
@@ -138,10 +136,7 @@ def _cells(
     first: "pd.DataFrame", second: "pd.DataFrame", axes: Sequence[str]
 ) -> Iterator[tuple[PairedDifference, "pd.DataFrame | None", "pd.DataFrame | None"]]:
     """Go through the cells of either run, with their rows by split."""
-    keys = ["dataset", "entry", *axes]
-    one, other = (
-        {key: own.set_index("split") for key, own in rows.groupby(keys, sort=False)} for rows in (first, second)
-    )
+    one, other = (by_split(rows, axes) for rows in (first, second))
     for key in dict.fromkeys((*one, *other)):
         dataset, entry, *point = map(str, key)
         place = PairedDifference(dataset, entry, "", 0, point=dict(zip(axes, point, strict=True)))

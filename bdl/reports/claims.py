@@ -5,9 +5,9 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bdl.reports.axes import by_cell, named, short
+from bdl.reports.axes import by_split, named, short
 from bdl.reports.layout import Section, measure, quantity
-from bdl.reports.paired import PairedDifference, paired, scores
+from bdl.reports.paired import PairedDifference, numbers, paired, scores
 from bdl.reports.verdicts import FEWEST
 from bdl.spec.canonical import canonical
 
@@ -97,8 +97,7 @@ def judged_claims(benchmark: "Benchmark", rows: "pd.DataFrame", overlap: Mapping
     list of Judged
         In the order of the file; claims of which no split has both sides are left out.
     """
-    rows = rows.reindex(columns=list(dict.fromkeys((*rows.columns, *benchmark.axes))))
-    groups = {key: own.set_index("split") for key, own in by_cell(rows, benchmark.axes).items()}
+    groups = by_split(rows, benchmark.axes)
     found = (Judged(claim, tuple(_findings(claim, benchmark, groups, overlap))) for claim in benchmark.claims)
     return [each for each in found if each.findings]
 
@@ -163,6 +162,5 @@ def _place(values: Mapping[str, Any]) -> str:
 
 
 def _interval(difference: PairedDifference) -> str:
-    if difference.mean is None or difference.low is None or difference.high is None:
-        return "" if difference.mean is None else quantity(difference.mean)
-    return f"{quantity(difference.mean)} ({quantity(difference.low)} to {quantity(difference.high)})"
+    mean, interval = numbers(difference)
+    return f"{mean} ({interval})" if interval else mean

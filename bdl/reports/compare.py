@@ -13,7 +13,7 @@ from bdl.metrics import MetricInfo, info
 from bdl.references.judging import CERTIFIED
 from bdl.reports.axes import by_cell
 from bdl.reports.papers import Key, PaperValue, paper_values
-from bdl.reports.statistics import STATISTICS, Values
+from bdl.reports.statistics import STATISTICS, Values, finite
 from bdl.reports.verdicts import NO_PARAMETERS, SURVIVORS, Judgement, Ours, judge
 from bdl.store.rows import CERTIFICATE, KEPT, REFUSALS
 
@@ -184,8 +184,7 @@ def _cell(
     lacking = trials[KEPT].notna() & (about.kind in ("posterior", "distance"))
     trials = trials[~lacking]
     good = trials[trials["status"] == "ok"]
-    values = good[place[2]].to_numpy(dtype=float)
-    values = values[np.isfinite(values)]
+    values = finite(trials, place[2])
     failed = len(trials) - values.size
     mc_se, floor = (_mean(good[f"{place[2]}_{suffix}"].to_numpy(dtype=float)) for suffix in _SAMPLED)
     # An error that each trial has by itself shows in the spread of the trials; that of a sampled truth does not.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from bdl.metrics import info
 from bdl.reports import drawing
-from bdl.reports.axes import named
+from bdl.reports.axes import named, panel_heading
 from bdl.reports.compare import Cell
 from bdl.reports.layout import heading, measure
 
@@ -70,7 +70,7 @@ def prices(cells: Sequence[Cell], metric: str, other: str, unit: float = 1.0) ->
         cost = means.get((dataset, point, entry, other)) if name == metric else None
         if cost is not None and cell.ours is not None and cost.ours is not None and cost.ours > 0:
             price = Price(entry, cell.ours, cell.ours_se or 0.0, unit * cost.ours, unit * (cost.ours_se or 0.0))
-            found.setdefault("  ".join(part for part in (dataset, point) if part), []).append(price)
+            found.setdefault(panel_heading(dataset, point), []).append(price)
     return found
 
 
@@ -88,10 +88,7 @@ def cost_figure(
         drawing.dress(panel, name)
         _fill(panel, own, styles, metric)
         panel.set_xlabel(across)
-    drawing.label_left(panels, measure(metric))
-    drawing.title(figure, benchmark.title, heading(metric), what)
-    drawing.legend(figure, order=styles)
-    return figure
+    return drawing.finished(figure, panels, measure(metric), benchmark.title, heading(metric), what, order=styles)
 
 
 def _fill(panel: "Axes", own: Sequence[Price], styles: drawing.Styles, metric: str) -> None:
@@ -117,6 +114,6 @@ def _fill(panel: "Axes", own: Sequence[Price], styles: drawing.Styles, metric: s
 def _ends(value: float, error: float, log: bool) -> tuple[float, float]:
     """Return both ends of a bar of one standard error, of the logarithm or of the value."""
     if not log:
-        return value - error, value + error
+        return drawing.ends(value, error)
     factor = math.exp(error / value)
     return value / factor, value * factor

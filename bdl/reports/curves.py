@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bdl.reports import drawing
-from bdl.reports.axes import named
+from bdl.reports.axes import grouped, named, panel_heading
 from bdl.reports.compare import summary
 from bdl.reports.layout import heading, measure, on_training_rows, repeats
 from bdl.reports.papers import Key, PaperValue, paper_values
+from bdl.reports.scores import SEEN, TOLD_SEEN
 from bdl.reports.statistics import Values
-from bdl.reports.swept import SEEN, TOLD_SEEN
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,9 +91,8 @@ def curve_drawings(benchmark: "Benchmark", drawn: Sequence[Curve]) -> drawing.Dr
 
     One for each unit if entries counted in different units. Scores of training rows lie under those of new rows, too.
     """
-    groups: dict[str, dict[str, list[Curve]]] = {}
-    for curve in drawn:
-        groups.setdefault(curve.metric, {}).setdefault(curve.axis, []).append(curve)
+    by_metric = grouped(drawn, lambda curve: curve.metric)
+    groups = {metric: grouped(own, lambda curve: curve.axis) for metric, own in by_metric.items()}
     seen = {metric: groups.get(on_training_rows(metric, groups) or "", {}) for metric in groups}
     return {
         f"{metric}-curve" + (f"-{axis}" if len(by_axis) > 1 else ""): partial(
@@ -150,10 +149,7 @@ def curve_figure(benchmark: "Benchmark", drawn: Sequence[Curve], seen: Sequence[
 
 
 def _by_panel(drawn: Sequence[Curve]) -> dict[str, list[Curve]]:
-    found: dict[str, list[Curve]] = {}
-    for curve in drawn:
-        found.setdefault("  ".join(part for part in (curve.dataset, curve.point) if part), []).append(curve)
-    return found
+    return grouped(drawn, lambda curve: panel_heading(curve.dataset, curve.point))
 
 
 def _horizontal(panels: "Sequence[Axes]", scale: str) -> None:
@@ -217,11 +213,9 @@ def _print(
 
 
 def _legend(figure: "Figure", styles: drawing.Styles, drawn: Sequence[Curve]) -> None:
-    from matplotlib.lines import Line2D
-
     names = [name for name in styles if name in {curve.entry for curve in drawn}]
-    handles = [Line2D([], [], label=name, **drawing.DOTS, **styles[name]) for name in names]
+    handles = [drawing.handle(name, **drawing.DOTS, **styles[name]) for name in names]
     if any(panel.containers for panel in figure.axes):
         label = "paper, whole stream" if drawn[0].axis == STREAMS else "paper, end of fit"
-        handles.append(Line2D([], [], label=label, **drawing.PRINTED | {"color": drawing.QUIET}))
+        handles.append(drawing.handle(label, **drawing.PRINTED | {"color": drawing.QUIET}))
     drawing.legend(figure, handles, handlelength=2.6)

@@ -1,24 +1,20 @@
-"""What all figures share: style, panels, styles of entries, axes that fit what is ordinary, legends and files."""
+"""What all figures share: style, panels, styles of entries, axes that fit what is ordinary, and legends."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import cycle, pairwise
-from pathlib import Path
-from re import sub
 from statistics import median_high
-from textwrap import fill, shorten
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
 
 from bdl.metrics import info
-from bdl.reports.pictures import reduce_colours
 
 # Matplotlib is imported on use: it is slow to load, and most commands draw nothing.
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
     from matplotlib.text import Text
 
 INK, QUIET, GRID = "#222222", "#666666", "#e3e3e3"
@@ -55,7 +51,6 @@ METADATA: dict[str, dict[str, None]] = {
     "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
 }
 MIN_WIDTH, MOST = 5.5, 4  # of a figure, in inches; panels in a line
-REMARK = 36  # letters of a remark an inch of a figure's width, about three lines; tables have all of it
 
 LOG_FROM = 30.0
 """An axis of positive values that span more than this factor is logarithmic."""
@@ -71,67 +66,11 @@ FREE = 0.08  # share of the range that is shown, at either end
 Drawings = Mapping[str, Callable[[], "Figure"]]
 """Name of a file to what draws it."""
 Styles = Mapping[str, Mapping[str, Any]]
-_remark = ContextVar("_remark", default="")
-
-
-@contextmanager
-def remarked(text: str) -> Iterator[None]:
-    """Put a text below the title of every figure that is drawn within the block."""
-    before = _remark.set(text)
-    try:
-        yield
-    finally:
-        _remark.reset(before)
-
-
-def drawn(draw: "Callable[[], Figure]") -> "Figure":
-    """Draw a figure in the house style, with its remark."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.style import context
-
-    with context(["default", STYLE]):
-        figure = draw()
-        _entitle(figure)
-        FigureCanvasAgg(figure)
-        return figure
-
-
-def save(drawings: Drawings, folder: Path) -> list[Path]:
-    """Draw figures in the house style and write each as PNG (200 dpi) and PDF under its name, made fit for a file."""
-    from matplotlib.style import context
-
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = list[Path]()
-    for name, draw in drawings.items():
-        figure, own = drawn(draw), {suffix: folder / f"{file_name(name)}.{suffix}" for suffix in METADATA}
-        with context(["default", STYLE]):
-            for suffix, path in own.items():
-                figure.savefig(path, dpi=200, metadata=METADATA[suffix])
-        reduce_colours(own["png"])
-        paths += own.values()
-    return paths
-
-
-def file_name(name: str) -> str:
-    """Make a name fit for a file: a data set may be called by its path."""
-    return sub(r"[^\w.=,+-]+", "_", name)
 
 
 def title(figure: "Figure", *lines: str) -> "Text":
     """Write the title of a figure; lines that are longer than it is wide are broken."""
     return figure.suptitle("\n".join(line for line in lines if line), fontsize=11, x=0.01, ha="left", wrap=True)
-
-
-def _entitle(figure: "Figure") -> None:
-    """Put the remark below the title, cut if long, and let the figure grow by lines that were broken or are new.
-
-    So panels keep their size.
-    """
-    given = figure.get_suptitle()
-    planned = figure.suptitle(given, fontsize=11, wrap=False).get_window_extent().height
-    remark = shorten(_remark.get(), int(REMARK * figure.get_figwidth()), placeholder=" ...")
-    added = title(figure, given, remark).get_window_extent().height - planned
-    figure.set_figheight(figure.get_figheight() + added / figure.dpi)
 
 
 def grid(
@@ -192,6 +131,29 @@ def legend(
     labels = [label for label in dict.fromkeys((*order, *labelled)) if label in labelled]
     options = {"loc": "outside lower center", "ncols": columns, "frameon": False} | place
     figure.legend([labelled[label] for label in labels], labels, **options)
+
+
+def handle(label: str, **look: Any) -> "Line2D":
+    """Return a mark for a legend."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], label=label, **look)
+
+
+def finished(
+    figure: "Figure",
+    panels: "Sequence[Axes]",
+    up: str,
+    *lines: str,
+    handles: "Sequence[Artist]" = (),
+    order: Iterable[str] = (),
+    columns: int = 4,
+) -> "Figure":
+    """Return a figure with what its vertical axes show, its title in lines, and its legend."""
+    label_left(panels, up)
+    title(figure, *lines)
+    legend(figure, handles, order=order, columns=columns)
+    return figure
 
 
 def log_scale(values: Sequence[float]) -> bool:
@@ -275,6 +237,11 @@ def fit(
         way = FREE * ((high - low) or abs(high) or 1.0)
         panel.set(**{f"{side}lim": (low - way, high + way)})
     return beyond
+
+
+def ends(value: float, error: float | None) -> tuple[float, float]:
+    """Return both ends of an error bar."""
+    return value - (error or 0.0), value + (error or 0.0)
 
 
 def label_logs(axis: Any, span: float) -> None:

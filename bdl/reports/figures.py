@@ -3,29 +3,20 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from bdl.reports.boxes import Box, box_drawings
-from bdl.reports.calibration import coverage_drawings
+from bdl.reports.certainty import Labelled, coverage_drawings, refusal_drawings, selective_drawings
 from bdl.reports.compare import Cell
 from bdl.reports.cost import cost_drawings, distance_drawings
-from bdl.reports.credible import CredibleBand, band_drawings
 from bdl.reports.curves import Curve, curve_drawings
-from bdl.reports.drawing import Drawings, save
-from bdl.reports.iterates import iterate_drawings
+from bdl.reports.distributions import Box, LayerWeights, RankedTruth, box_drawings, truth_rank_drawings, weight_drawings
+from bdl.reports.drawing import Drawings
 from bdl.reports.paired import PairedDifference
-from bdl.reports.posteriors import (
-    Gaussians,
-    moment_drawings,
-    plane_drawings,
-    posterior_drawings,
-)  # fmt: skip
+from bdl.reports.pictures import save
+from bdl.reports.planes import iterate_drawings, plane_drawings
+from bdl.reports.posteriors import CredibleBand, Gaussians, band_drawings, moment_drawings, posterior_drawings
 from bdl.reports.ranks import Ranks, rank_drawings
-from bdl.reports.refusing import Labelled, refusal_drawings
 from bdl.reports.scores import paired_drawings, score_drawings
-from bdl.reports.selective import selective_drawings
-from bdl.reports.truth_ranks import RankedTruth, truth_rank_drawings
-from bdl.reports.weights import LayerWeights, weight_drawings
 
 if TYPE_CHECKING:
     from bdl.spec import Benchmark
@@ -58,9 +49,7 @@ class Kind:
     """One kind of figure."""
 
     name: str
-    needs: Literal[
-        "cells", "differences", "curves", "boxes", "truths", "posteriors", "bands", "labelled", "weights", "ranks"
-    ]
+    needs: str
     """Field of `Shown` without which there is nothing to draw."""
     draw: Callable[[Shown], Drawings]
     """Returns the names of files, behind that of the benchmark, and what draws each."""

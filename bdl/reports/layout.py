@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from bdl.metrics import RELATIVE, info, settings
-from bdl.reports.axes import short
+from bdl.reports.axes import grouped, short
 from bdl.reports.compare import Cell
 from bdl.reports.papers import Printed
 from bdl.reports.verdicts import LEVEL, NO_PAPER, WITHHELD
@@ -70,10 +70,14 @@ class Section(NamedTuple):
         return "Verdict" in self.table.columns
 
 
+def metric_name(label: str) -> str:
+    """Write a metric with what its label says of its settings."""
+    return " ".join([info(label).label, *settings(label)])
+
+
 def measure(label: str) -> str:
-    """Write a metric with what its label says of its settings, and its unit."""
-    about = info(label)
-    return f"{' '.join([about.label, *settings(label)])} ({about.unit})"
+    """Write a metric as `metric_name` does, with its unit."""
+    return f"{metric_name(label)} ({info(label).unit})"
 
 
 def heading(label: str) -> str:
@@ -176,17 +180,16 @@ def _powers(text: str) -> str:
 
 def by_metric(cells: Sequence[Cell]) -> list[list[Cell]]:
     """Part cells by benchmark and metric, in the order of their appearance."""
-    keys = dict.fromkeys((cell.benchmark, cell.metric) for cell in cells)
-    return [[cell for cell in cells if (cell.benchmark, cell.metric) == key] for key in keys]
+    return list(grouped(cells, lambda cell: (cell.benchmark, cell.metric)).values())
 
 
 def _section(cells: list[Cell], numbers: dict[str, int]) -> Section:
     axes = list(dict.fromkeys(path for cell in cells for path in cell.point))
-    medians, largest = ([cell for cell in cells if cell.statistic == name] for name in ("median", "max"))
-    withheld = any(cell.verdict == WITHHELD for cell in cells)
-    judged = not withheld and any(cell.verdict != NO_PAPER for cell in cells if cell.statistic == "mean")
-    judged_median = not withheld and any(cell.paper is not None for cell in medians)
-    judged_largest = not withheld and bool(largest)
+    medians = [cell for cell in cells if cell.statistic == "median"]
+    judged = {cell.statistic for cell in cells if cell.paper is not None}
+    judged |= {"mean"} if any(cell.statistic == "mean" and cell.verdict != NO_PAPER for cell in cells) else set()
+    if any(cell.verdict == WITHHELD for cell in cells):
+        judged.clear()
     median = FAILED_AS_WORST if any(cell.n_failed and cell.ours is not None for cell in medians) else "Median"
     n = "n (failed)" if any(cell.n_failed for cell in cells) else "n"
     columns = ["Dataset", *axes, "Method", "Mean ± SE", "Paper ± SE", "z", "Verdict", median, "Paper", "Verdict"]
@@ -195,34 +198,36 @@ def _section(cells: list[Cell], numbers: dict[str, int]) -> Section:
     rows: dict[tuple[str, ...], dict[str, Cell]] = {}
     for cell in cells:
         rows.setdefault((cell.dataset, *cell.point.values(), cell.method), {})[cell.statistic] = cell
-    texts = [_row(row, numbers, shared, judged, judged_median, judged_largest) for row in rows.values()]
+    texts = [_row(row, numbers, shared, judged) for row in rows.values()]
     title = f"{cells[0].benchmark}: {heading(cells[0].metric)}{matches(cells)}"
     return Section.of(marked(title, shared, numbers), [*columns, "MC error", "Floor", n], texts)
 
 
-def _row(
-    row: dict[str, Cell],
-    numbers: dict[str, int],
-    above: set[str],
-    judged: bool,
-    judged_median: bool,
-    judged_largest: bool,
-) -> list[str | None]:
-    """Write one row, None where there is nothing to say; the notes in `above` are marked on the table already."""
+def _row(row: dict[str, Cell], numbers: dict[str, int], above: set[str], judged: set[str]) -> list[str | None]:
+    """Write one row, None where there is nothing to say.
+
+    The notes in `above` are marked on the table already; `judged` are the statistics that have verdicts.
+    """
     mean, median, largest = row["mean"], row.get("median"), row.get("max")
-    common = shared_notes(row.values()) if judged else {*notes_of(mean)}
+    common = shared_notes(row.values()) if "mean" in judged else {*notes_of(mean)}
+
+    def verdict(cell: Cell | None) -> str | None:
+        if cell is None or cell.statistic not in judged:
+            return None
+        return marked(shown(cell.verdict), {*notes_of(cell)} - common, numbers)
+
     texts = [mean.dataset, *map(short, mean.point.values()), marked(mean.method, common - above, numbers), ours(mean)]
     return [
         *texts,
         printed(mean) or None,
         None if mean.z is None else f"{mean.z:z.1f}",
-        marked(shown(mean.verdict), {*notes_of(mean)} - common, numbers) if judged else None,
+        verdict(mean),
         None if median is None else _median(median),
         (median and printed(median)) or None,
-        marked(shown(median.verdict), {*notes_of(median)} - common, numbers) if median and judged_median else None,
+        verdict(median),
         ours(largest) if largest else None,
         printed(largest) if largest else None,
-        marked(shown(largest.verdict), {*notes_of(largest)} - common, numbers) if largest and judged_largest else None,
+        verdict(largest),
         *(None if mean.floor is None or value is None else f"{value:.2g}" for value in (mean.mc_se, mean.floor)),
         f"{mean.n_trials} ({mean.n_failed})" if mean.n_failed else f"{mean.n_trials}",
     ]

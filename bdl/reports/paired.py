@@ -1,14 +1,16 @@
-"""Each entry held against the baseline split by split."""
+"""Each entry held against the baseline split by split, as tables too, and who wins how often."""
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bdl.metrics import MetricInfo, info
-from bdl.reports.axes import by_cell
+from bdl.metrics import info
+from bdl.reports.axes import by_split, grouped, short
+from bdl.reports.layout import Section, heading, metric_name, quantity
 from bdl.reports.statistics import Values, mean_se
 from bdl.reports.verdicts import FEWEST, reach
 
@@ -88,11 +90,11 @@ def paired_differences(
     give differences that are not independent; s^2 / n would be too small a variance of their mean, and r s^2 is what
     Nadeau and Bengio add ("Inference for the generalization error", Machine Learning 52, 2003).
     """
-    metrics = [name for name in benchmark.metrics if _judged(info(name))]
+    metrics = [name for name in benchmark.metrics if info(name).kind == "predictive" and info(name).direction != "none"]
     against = {dataset for dataset, entry, _ in benchmark.cells if entry == benchmark.baseline}
     cells = [cell for cell in benchmark.cells if cell[0] in against and cell[1] != benchmark.baseline]
     rows = rows.reindex(columns=["dataset", "entry", *benchmark.axes, "split", "status", *metrics])
-    groups = {key: own.set_index("split") for key, own in by_cell(rows, benchmark.axes).items()}
+    groups = by_split(rows, benchmark.axes)
     found, none = [], rows[:0].set_index("split")
     for metric, (dataset, entry, point) in product(metrics, cells):
         texts = point.texts.values()
@@ -121,10 +123,6 @@ def paired(
     return place._replace(n=values.size, mean=mean, low=low, high=high, failed=failed, baseline_failed=other)
 
 
-def _judged(about: MetricInfo) -> bool:
-    return about.kind == "predictive" and about.direction != "none"
-
-
 def _lost(own: "pd.Series[float]", other: "pd.Series[float]") -> int:
     """Count the splits on which a fit failed while that of the other did not; NaN is a failed fit."""
     return len(own.index[own.isna()].intersection(other.index[other.notna()]))
@@ -137,3 +135,60 @@ def _interval(values: Values, overlap: float) -> tuple[float | None, float | Non
     mean, se = float(values.mean()), mean_se(values) * math.sqrt(1 + values.size * overlap)
     half = reach(se, values.size - 1)
     return mean, mean - half, mean + half
+
+
+def paired_sections(benchmark: "Benchmark", differences: Sequence[PairedDifference]) -> list[Section]:
+    """Lay out the differences from the baseline, a table a metric.
+
+    Parameters
+    ----------
+    benchmark
+        Gives the baseline.
+    differences
+        As `bdl.reports.paired_differences` returns them.
+    """
+    return [
+        difference_section(
+            f"{benchmark.name}: {heading(metric)}, mean difference from {benchmark.baseline}",
+            [(each, each.verdict if each.n else "no pair") for each in own],
+        )
+        for metric, own in grouped(differences, lambda each: each.metric).items()
+    ]
+
+
+def difference_section(title: str, rows: Sequence[tuple[PairedDifference, str]]) -> Section:
+    """Lay out differences, each with its verdict."""
+    columns = ["Dataset", *rows[0][0].point, "Method", "Difference", "95 % interval", "Verdict", "n"]
+    lines = [
+        (each.dataset, *map(short, each.point.values()), each.entry, *numbers(each), verdict, _count(each))
+        for each, verdict in rows
+    ]
+    return Section.of(title, columns, lines)
+
+
+def tally(benchmark: "Benchmark", differences: Sequence[PairedDifference]) -> Section:
+    """Count on how many data sets (and points of a sweep) each entry is better, undecided and worse."""
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for difference in differences:
+        if difference.n:
+            counts.setdefault((difference.metric, difference.entry), Counter())[difference.verdict] += 1
+    lines = [
+        (metric_name(metric), entry, *(str(found[word]) for word in ("better", "undecided", "worse")))
+        for (metric, entry), found in counts.items()
+    ]
+    columns = ["Metric", "Method", "Wins", "Ties", "Losses"]
+    return Section.of(f"{benchmark.name}: data sets on which {benchmark.baseline} is beaten", columns, lines)
+
+
+def numbers(difference: PairedDifference) -> tuple[str, str]:
+    """Write the mean and the ends of its interval; empty where there is none."""
+    if difference.mean is None:
+        return "", ""
+    if difference.low is None or difference.high is None:
+        return quantity(difference.mean), ""
+    return quantity(difference.mean), f"{quantity(difference.low)} to {quantity(difference.high)}"
+
+
+def _count(difference: PairedDifference) -> str:
+    lost = difference.failed, difference.baseline_failed
+    return f"{difference.n} (failed: {lost[0]}, of the baseline {lost[1]})" if any(lost) else f"{difference.n}"

@@ -1,4 +1,4 @@
-"""Stored posteriors beside the truth."""
+"""Stored posteriors: moments beside the truth, and credible bands of a function of one input."""
 
 import math
 from collections import Counter
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bdl.reports import drawing
+from bdl.reports.axes import grouped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,12 +30,13 @@ MAP, IN_LINE = 2.0, 5
 """Width of a heat map in inches, and how many stand in a line."""
 BROAD: dict[str, Any] = {"color": drawing.INK, "linewidth": 4, "alpha": 0.25}
 
-LEVELS = np.linspace(0, 1, 11)
-MARGIN = 3.2
-"""Standard deviations, of the truth and of the approximation, that the panels of a plane show."""
-RESOLUTION = 200
-TRUTH: dict[str, Any] = {"color": drawing.PAPER["color"], "linestyle": (0, (4, 2)), "linewidth": 1.8}
-APPROXIMATION: dict[str, Any] = {"color": drawing.OURS["color"], "linestyle": "-", "linewidth": 1.4}
+DEVIATIONS = (3, 2, 1)
+DOTS: dict[str, Any] = {"linestyle": "none", "marker": "o", "color": drawing.INK}
+SHADE = 0.16
+"""How dark one credible band is."""
+REACH = 1.5
+"""How far beyond the targets, and the means, panels of a function reach, in ranges of the targets; bands are clipped
+there."""
 
 
 class Gaussians(NamedTuple):
@@ -73,29 +75,19 @@ def moment_drawings(pairs: Sequence[Gaussians]) -> drawing.Drawings:
 def posterior_drawings(pairs: Sequence[Gaussians]) -> drawing.Drawings:
     """Draw the posteriors of two entries or more that are held against the same truth in one figure."""
     styles = _styles(pairs)
-    groups = [(name, group) for name, group in _groups(pairs) if not group[0].plane]
+    groups = [(name, group) for name, group in by_truth(pairs) if not group[0].plane]
     return {f"posteriors-{name}": partial(moments_figure, group, styles) for name, group in groups}
-
-
-def plane_drawings(pairs: Sequence[Gaussians]) -> drawing.Drawings:
-    """Draw posteriors of two parameters: as `moment_drawings` and `posterior_drawings`, whatever their truths."""
-    counts = Counter(pair.dataset for pair in pairs)
-    few = [pair for pair in pairs if counts[pair.dataset] <= FEW and pair.plane]
-    groups = [(name, group) for name, group in _groups(pairs) if group[0].plane]
-    return {f"posterior-{pair.dataset}-{pair.entry}": partial(plane_figure, pair) for pair in few} | {
-        f"posteriors-{name}": partial(planes_figure, group) for name, group in groups
-    }
 
 
 def _styles(pairs: Sequence[Gaussians]) -> drawing.Styles:
     return drawing.styles(dict.fromkeys(pair.entry for pair in pairs))
 
 
-def _groups(pairs: Sequence[Gaussians]) -> Iterator[tuple[str, list[Gaussians]]]:
+def by_truth(pairs: Sequence[Gaussians]) -> Iterator[tuple[str, list[Gaussians]]]:
     """Yield the pairs that belong in one figure, two or more, under its name; further truths are numbered from 2."""
-    for dataset in dict.fromkeys(pair.dataset for pair in pairs):
+    for dataset, own in grouped(pairs, lambda pair: pair.dataset).items():
         groups: list[list[Gaussians]] = []
-        for pair in (pair for pair in pairs if pair.dataset == dataset):
+        for pair in own:
             group = next((group for group in groups if _alike(pair, group[0])), None)
             if group is None:
                 groups.append([pair])
@@ -175,99 +167,92 @@ def _heat_maps(figure: Any, lines: int, columns: int, maps: Sequence[tuple[str, 
     figure.colorbar(image, ax=list(panels[: len(maps)]), shrink=0.8, extend="both", aspect=30)
 
 
-def plane_figure(pair: Gaussians) -> "Figure":
-    """Draw a posterior of two parameters in three panels with the same axes.
+class CredibleBand(NamedTuple):
+    """What an approximation says of a function of one input, for one fit; all in original units.
 
-    The densities of the truth and of the approximation, each relative to its peak and on one scale (VIFA paper 2023,
-    Figs. 1 and 3), and the outlines of both where the density is e^-1/2 and e^-2 of the peak: at one and two standard
-    deviations of a Gaussian.
+    Of labels, 0 and 1, the function is the probability of 1.
     """
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
-    points = grid_of(pair)
-    truth = true_density(pair, points)
-    figure = Figure(figsize=(10, 3.6), layout="constrained", facecolor="white")
-    left, middle, bar, right = figure.subplots(1, 4, width_ratios=[1, 1, 0.04, 1])
-    _density(left, "density, truth", points, truth)
-    image = _density(middle, "density, approximation", points, _gaussian(points, pair.mean, pair.covariance))
-    figure.colorbar(image, cax=bar, label="relative to the peak").outline.set_visible(False)  # type: ignore[operator]
-    bar.set(box_aspect=25)
-    bar.tick_params(length=0)
-    if pair.true_log_density is None:
-        _ellipses(right, pair.true_mean, pair.true_covariance, TRUTH)
-    else:
-        levels = [truth.max() - 0.5 * deviations**2 for deviations in (2, 1)]
-        line = {"colors": TRUTH["color"], "linestyles": [TRUTH["linestyle"]], "linewidths": TRUTH["linewidth"]}
-        right.contour(*np.moveaxis(points, -1, 0), truth, levels=levels, **line)
-    _ellipses(right, pair.mean, pair.covariance, APPROXIMATION)
-    framed(right, "outlines at 1 and 2 sd", points)
-    handles = [Line2D([], [], label="truth", **TRUTH), Line2D([], [], label="approximation", **APPROXIMATION)]
-    right.legend(handles=handles, loc="upper center", ncols=2, frameon=False, fontsize=8)
-    left.set(ylabel="parameter 2")
-    drawing.title(figure, f"{pair.dataset}, {pair.entry}")
+    dataset: str
+    entry: str
+    x: Array
+    """Inputs, ascending, (m,)."""
+    mean: Array
+    """Mean of the function there, (m,)."""
+    sd: Array
+    """Its standard deviation, without the noise of targets, (m,)."""
+    inputs: Array
+    """Of the training rows, (n,)."""
+    targets: Array
+    """Of the training rows, (n,)."""
+    quartiles: Array
+    """Lower quartile, median and upper quartile of the function, (3, m)."""
+    new: Array
+    """Inputs and targets of the test rows, (2, n_test)."""
+    labels: bool = False
+    """Whether targets are labels."""
+
+
+def band_drawings(bands: Sequence[CredibleBand], *, by_quartiles: bool = False) -> drawing.Drawings:
+    """Draw credible bands of the function, a figure a data set, a panel an entry; see `bands_figure`."""
+    groups = grouped(bands, lambda band: band.dataset)
+    return {f"bands-{name}": partial(bands_figure, own, by_quartiles=by_quartiles) for name, own in groups.items()}
+
+
+def bands_figure(bands: Sequence[CredibleBand], *, by_quartiles: bool = False) -> "Figure":
+    """Draw the function with its credible bands, and the rows; the noise of the targets is not part of the bands.
+
+    Parameters
+    ----------
+    bands
+        Of one data set.
+    by_quartiles
+        Whether to draw medians and quartiles, with the test rows, as in Figure 4.5 of Mata (2018), rather than means
+        and deviations, as in Figure 8 of the SLANG paper (2018).
+    """
+    from matplotlib.patches import Patch
+
+    figure, panels = drawing.grid(len(bands), (3.2, 2.9), sharex=True, sharey=True)
+    for panel, band in zip(panels, bands, strict=True):
+        if by_quartiles:
+            panel.plot(*band.new, label="test rows", zorder=1, **DOTS | {"markersize": 1.2, "color": "#b5b5b5"})
+            low, middle, high = band.quartiles
+            panel.fill_between(band.x, low, high, alpha=2 * SHADE, linewidth=0, color=drawing.COLORS[0])
+        else:
+            middle = band.mean
+            for number in DEVIATIONS:
+                ends = band.mean - number * band.sd, band.mean + number * band.sd
+                panel.fill_between(band.x, *ends, alpha=SHADE, linewidth=0, color=drawing.COLORS[0])
+        name = "median" if by_quartiles else "mean"
+        panel.plot(band.x, middle, linewidth=1.6, label=name, color=drawing.COLORS[0])
+        size = 1.8 if by_quartiles else 3.2
+        panel.plot(band.inputs, band.targets, label="training rows", **DOTS | {"markersize": size})
+        drawing.dress(panel, band.entry)
+        panel.set_xlabel("input")
+        panel.locator_params(axis="x", nbins=5)
+    what = "probability of the second class" if bands[0].labels else "function of the input"
+    panels[0].set(ylim=_limits(bands, by_quartiles), xlim=(bands[0].x[0], bands[0].x[-1]), ylabel=what)
+    drawing.title(figure, bands[0].dataset)
+    shades = [  # bands of more deviations lie below those of fewer
+        Patch(facecolor=drawing.COLORS[0], alpha=1 - (1 - SHADE) ** depth, label=f"credible band, ± {number} sd")
+        for depth, number in enumerate(DEVIATIONS, 1)
+    ]
+    if by_quartiles:
+        shades = [Patch(facecolor=drawing.COLORS[0], alpha=2 * SHADE, label="quartiles")]
+    drawing.legend(
+        figure, [*panels[0].get_legend_handles_labels()[0], *reversed(shades)], columns=2 if len(bands) < 3 else 5
+    )
     return figure
 
 
-def planes_figure(pairs: Sequence[Gaussians]) -> "Figure":
-    """Draw posteriors of two parameters, a panel an entry: the true density, and outlines of the approximation."""
-    figure, panels = drawing.grid(len(pairs), (2.7, 2.7))
-    for panel, pair in zip(panels, pairs, strict=True):
-        points = grid_of(pair)
-        _density(panel, pair.entry, points, true_density(pair, points))
-        _ellipses(panel, pair.mean, pair.covariance, APPROXIMATION)
-    drawing.label_left(panels, "parameter 2")
-    drawing.title(figure, pairs[0].dataset, "truth shaded; approximation at 1 and 2 sd")
-    return figure
-
-
-def true_density(pair: Gaussians, points: Array) -> Array:
-    """Log-density of the truth, or without one of the Gaussian with its moments: (n, n, 2) -> (n, n)."""
-    if pair.true_log_density is None:
-        return _gaussian(points, pair.true_mean, pair.true_covariance)
-    return pair.true_log_density(points.reshape(-1, 2)).reshape(points.shape[:-1])
-
-
-def grid_of(pair: Gaussians) -> Array:
-    """Lay a grid that is wide enough for both posteriors, (n, n, 2)."""
-    both = ((pair.true_mean, pair.true_covariance), (pair.mean, pair.covariance))
-    reach = [(mean, MARGIN * np.sqrt(covariance.diagonal())) for mean, covariance in both]
-    low = np.min([mean - way for mean, way in reach], 0)
-    high = np.max([mean + way for mean, way in reach], 0)
-    return np.stack(np.meshgrid(*np.linspace(low, high, RESOLUTION, axis=1)), -1)
-
-
-def _root(covariance: Array) -> Array:
-    """Take a square root S, S S^T = covariance, of full rank even if the covariance is not."""
-    values, vectors = np.linalg.eigh(covariance)
-    root: Array = vectors * np.sqrt(values.clip(np.finfo(np.float64).eps * values.max()))
-    return root
-
-
-def _gaussian(points: Array, mean: Array, covariance: Array) -> Array:
-    """Log-density relative to the peak: (..., 2) -> (...)."""
-    whitened = (points - mean) @ np.linalg.inv(_root(covariance)).T
-    relative: Array = -0.5 * np.square(whitened).sum(-1)
-    return relative
-
-
-def _density(panel: "Axes", heading: str, points: Array, log_density: Array) -> Any:
-    """Shade a density relative to its peak: white to black, without a hue that could be taken for an outline."""
-    density = np.exp(log_density - log_density.max())
-    framed(panel, heading, points)
-    return panel.contourf(*np.moveaxis(points, -1, 0), density, levels=LEVELS, cmap="bone_r")
-
-
-def _ellipses(panel: "Axes", mean: Array, covariance: Array, look: dict[str, Any]) -> None:
-    turn = np.linspace(0, 2 * np.pi, 200)
-    circle = _root(covariance) @ np.stack([np.cos(turn), np.sin(turn)])
-    for deviations in (1, 2):
-        panel.plot(*(mean[:, None] + deviations * circle), **look)
-
-
-def framed(panel: "Axes", heading: str, points: Array) -> None:
-    """Put a heading on a panel of two parameters, and the limits of a grid."""
-    panel.set_title(heading, fontsize=10, loc="left")
-    panel.set(xlim=points[0, [0, -1], 0], ylim=points[[0, -1], 0, 1], xlabel="parameter 1", box_aspect=1)
-    panel.tick_params(which="both", length=0)
-    panel.locator_params(nbins=5)
+def _limits(bands: Sequence[CredibleBand], by_quartiles: bool) -> tuple[float, float]:
+    """Return the least and the greatest value that the panels show."""
+    if by_quartiles:
+        shown = np.concatenate([bands[0].targets, bands[0].new[1]])
+        free = drawing.FREE * float(np.ptp(shown))
+        return float(shown.min()) - free, float(shown.max()) + free
+    low, high = (float(choose(bands[0].targets)) for choose in (min, max))
+    reach = REACH * (high - low)
+    ends = [(float((band.mean - 3 * band.sd).min()), float((band.mean + 3 * band.sd).max())) for band in bands]
+    least, most = min(low, *(end[0] for end in ends)), max(high, *(end[1] for end in ends))
+    return max(low - reach, least), min(high + reach, most)

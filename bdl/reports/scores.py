@@ -1,22 +1,28 @@
-"""Scores of entries: our means against the printed ones, and differences from the baseline; a row an entry."""
+"""Scores of entries, ours and printed, and differences from the baseline: a row an entry, or along a sweep."""
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bdl.metrics import info
 from bdl.reports import drawing
+from bdl.reports.axes import grouped, named, number, panel_heading, short, words
 from bdl.reports.compare import Cell
 from bdl.reports.layout import heading, measure, on_training_rows, repeats
 from bdl.reports.paired import PairedDifference
-from bdl.reports.swept import TOLD_SEEN, Mark, swept_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from bdl.spec import Benchmark
+
+SEEN: dict[str, Any] = {"linestyle": (0, (1, 1.2)), "linewidth": 1.2, "marker": ""}
+"""Scores of training rows, in the colours of those of new rows."""
+TOLD_SEEN = "dotted: training rows"
 
 PANEL_WIDTH, ROW_HEIGHT = 2.6, 0.46
 OFFSET = 0.14
@@ -32,6 +38,18 @@ LOOKS: dict[str, dict[str, Any]] = {
 
 Row = tuple[float, float, float | None, Mapping[str, Any]]
 """Height, value, error to either side, and look of a mark."""
+
+
+class Mark(NamedTuple):
+    """A number with its error at one point of a sweep."""
+
+    dataset: str
+    entry: str
+    point: Mapping[str, str]
+    """Path of each axis to the JSON of its value."""
+    value: float | None
+    error: float | None
+    """Half the length of its bar."""
 
 
 def score_drawings(benchmark: "Benchmark", cells: Sequence[Cell]) -> drawing.Drawings:
@@ -60,8 +78,7 @@ def paired_drawings(benchmark: "Benchmark", differences: Sequence[PairedDifferen
     Those of a sweep are drawn along its first axis instead. Datasets without a pair are left out, and so are metrics.
     """
     found = {}
-    for metric in dict.fromkeys(each.metric for each in differences):
-        own = [each for each in differences if each.metric == metric]
+    for metric, own in grouped(differences, lambda each: each.metric).items():
         there = {each.dataset for each in own if each.n}
         own = [each for each in own if each.dataset in there]
         if own:
@@ -75,8 +92,6 @@ def paired_drawings(benchmark: "Benchmark", differences: Sequence[PairedDifferen
 
 def scores_figure(benchmark: "Benchmark", metric: str, cells: Sequence[Cell]) -> "Figure":
     """Draw means of ours and of the paper, with standard errors."""
-    from matplotlib.lines import Line2D
-
     own = {str(name): [entry for dataset, entry in benchmark.pairs if dataset == name] for name in benchmark.datasets}
     figure, panels = entry_rows(own, measure(metric))
     for dataset, panel in panels.items():
@@ -93,18 +108,16 @@ def scores_figure(benchmark: "Benchmark", metric: str, cells: Sequence[Cell]) ->
                 marks.append((row + offset, cell.paper, cell.paper_se, drawing.PAPER))
         _mark(panel, marks, drawing.far(metric))
     drawing.title(figure, benchmark.title, heading(metric))
-    handles = [Line2D([], [], linestyle="none", label="ours, mean ± SE", **drawing.OURS)]
+    handles = [drawing.handle("ours, mean ± SE", linestyle="none", **drawing.OURS)]
     if any(cell.paper is not None for cell in cells):
-        handles.append(Line2D([], [], linestyle="none", label="paper, mean ± SE as printed", **drawing.PAPER))
+        handles.append(drawing.handle("paper, mean ± SE as printed", linestyle="none", **drawing.PAPER))
     drawing.legend(figure, handles, columns=2)
     return figure
 
 
 def paired_figure(benchmark: "Benchmark", metric: str, differences: Sequence[PairedDifference]) -> "Figure":
     """Draw mean differences from the baseline, with 95 % intervals and the number of pairs where splits are missing."""
-    from matplotlib.lines import Line2D
-
-    own = {each.dataset: [one for one in differences if one.dataset == each.dataset] for each in differences}
+    own = grouped(differences, lambda each: each.dataset)
     rows = {name: [each.entry for each in drawn] for name, drawn in own.items()}
     figure, panels = entry_rows(rows, f"difference in {measure(metric)}")
     for name, panel in panels.items():
@@ -128,7 +141,7 @@ def paired_figure(benchmark: "Benchmark", metric: str, differences: Sequence[Pai
         "undecided": "undecided: 95 % interval holds 0, a fit failed, or n < 3",
         right: f"right: {right} than {benchmark.baseline}",
     }
-    handles = [Line2D([], [], linestyle="none", label=label, **LOOKS[verdict]) for verdict, label in labels.items()]
+    handles = [drawing.handle(label, linestyle="none", **LOOKS[verdict]) for verdict, label in labels.items()]
     columns = 3 if figure.get_figwidth() > WIDE else 2
     drawing.legend(figure, handles, columns=columns, handlelength=1.2, columnspacing=1.6)
     return figure
@@ -153,22 +166,126 @@ def entry_rows(rows: Mapping[str, Sequence[str]], label: str) -> "tuple[Figure, 
 
 def _mark(panel: "Axes", marks: Sequence[Row], factor: float, *, zero: bool = False) -> None:
     """Mark values with their errors; those beyond the axis are written at its end."""
-    bars = [value + sign * (error or 0.0) for _, value, error, _ in marks for sign in (-1, 1)] + [0.0] * zero
+    bars = [end for _, value, error, _ in marks for end in drawing.ends(value, error)] + [0.0] * zero
     values = {number: [value] for number, (_, value, _, _) in enumerate(marks)}
     beyond = drawing.fit(panel, "x", values, bars, factor=factor, scale="linear" if zero else None, say=False)
     low, _ = panel.get_xlim()
     across = panel.get_yaxis_transform()
     bar: dict[str, Any] = {"linestyle": "none", "elinewidth": 1.4, "capsize": 2.5, "capthick": 1.4}
-    for number, (row, value, error, look) in enumerate(marks):
-        if number in beyond:
-            left = value < low
-            text = f"← {drawing.brief(value)}" if left else f"{drawing.brief(value)} →"
-            side: dict[str, Any] = {
-                "ha": "left" if left else "right",
-                "va": "center",
-                "fontsize": 8,
-                "color": look["color"],
-            }
-            panel.text(0.01 if left else 0.99, row, text, transform=across, **side)
+    for place, (row, value, error, look) in enumerate(marks):
+        if place in beyond:
+            written, left = drawing.brief(value), value < low
+            x, side, text = (0.01, "left", f"← {written}") if left else (0.99, "right", f"{written} →")
+            panel.text(x, row, text, transform=across, ha=side, va="center", fontsize=8, color=look["color"])
         else:
             panel.errorbar([value], [row], xerr=error, **bar, **look)
+
+
+def swept_figure(
+    benchmark: "Benchmark",
+    metric: str,
+    lines: Sequence[str],
+    marks: Sequence[Mark],
+    *,
+    seen: Sequence[Mark] = (),
+    around_zero: bool = False,
+) -> "Figure":
+    """Draw the first axis of the sweep from left to right.
+
+    Parameters
+    ----------
+    benchmark
+        Whose sweep.
+    metric, lines
+        What the vertical axes show, and the title of the figure.
+    marks
+        Each data set, and each combination of the other axes' values, has a panel; a few of these combinations stand
+        side by side on one scale, a data set a line. Each entry has a line of values with their errors, with a gap
+        where there is none.
+    seen
+        The same of training rows: dotted lines.
+    around_zero
+        Whether the values are differences: 0 has a line, and no scale is logarithmic.
+    """
+    axis, *_ = benchmark.axes
+    by_panel, below = _by_panel(marks, axis), _by_panel(seen, axis)
+    beside = len({others for _, others in by_panel})
+    alike = 1 < beside <= drawing.MOST
+    figure, panels = drawing.grid(
+        len(by_panel), (3.0, 2.4), columns=beside if alike else None, sharey="row" if alike else "none"
+    )
+    styles = drawing.styles(benchmark.entries)
+    for panel, (place, own) in zip(panels, by_panel.items(), strict=True):
+        drawing.dress(panel, panel_heading(*place))
+        if around_zero:
+            panel.axhline(0, color=drawing.QUIET, linestyle=":", linewidth=1.2, zorder=1)
+        places = _places(own, axis)
+        for entry in dict.fromkeys(mark.entry for mark in own):
+            x, y, errors = _line(own, entry, places, axis)
+            panel.errorbar(x, y, yerr=errors, label=entry, **{**drawing.BARS, **styles[entry]})
+            if place in below:
+                x, y, _ = _line(below[place], entry, places, axis)
+                panel.plot(x, y, **{**styles[entry], **SEEN})
+        _horizontal(panel, own, axis)
+        level = (
+            [mark for mark in (*marks, *seen) if mark.dataset == place[0]] if alike else [*own, *below.get(place, ())]
+        )
+        _vertical(panel, level, drawing.far(metric), around_zero)
+    label = f"difference in {measure(metric)}" if around_zero else measure(metric)
+    return drawing.finished(figure, panels, label, *lines, order=styles)
+
+
+def _by_panel(marks: Sequence[Mark], axis: str) -> dict[tuple[str, str], list[Mark]]:
+    """Group marks by data set and the values of the other axes."""
+
+    def place(mark: Mark) -> tuple[str, str]:
+        return mark.dataset, named({path: text for path, text in mark.point.items() if path != axis})
+
+    return grouped(marks, place)
+
+
+def _line(
+    marks: Sequence[Mark], entry: str, places: Mapping[str, float], axis: str
+) -> tuple[list[float], list[float], list[float]]:
+    """Return places, values and errors of an entry, from left to right; NaN where there is none."""
+    line = sorted((mark for mark in marks if mark.entry == entry), key=lambda mark: places[mark.point[axis]])
+    values = [math.nan if mark.value is None else mark.value for mark in line]
+    errors = [math.nan if mark.error is None else mark.error for mark in line]
+    return [places[mark.point[axis]] for mark in line], values, errors
+
+
+def _horizontal(panel: "Axes", marks: Sequence[Mark], axis: str) -> None:
+    """Put a tick at each value of the sweep."""
+    places = _places(marks, axis)
+    if _geometric(sorted(places.values())):
+        panel.set_xscale("log")
+    panel.set_xticks(list(places.values()), [short(text) for text in places])
+    panel.minorticks_off()
+    panel.margins(x=0.08)
+    panel.set_xlabel(words(axis))
+
+
+def _vertical(panel: "Axes", marks: Sequence[Mark], factor: float, around_zero: bool) -> None:
+    """Choose scale and limits so that no line flattens the others."""
+    known = [(mark.entry, mark.value, mark.error) for mark in marks if mark.value is not None]
+    values = {entry: [value for _, value, _ in own] for entry, own in grouped(known, lambda own: own[0]).items()}
+    bars = [end for _, value, error in known for end in drawing.ends(value, error)] + [0.0] * around_zero
+    drawing.fit(panel, "y", values, bars, factor=factor, scale="linear" if around_zero else None)
+
+
+def _places(marks: Sequence[Mark], axis: str) -> dict[str, float]:
+    """Put values where their numbers are, or side by side in the order of the sweep if one of them is no number."""
+    texts = list(dict.fromkeys(mark.point[axis] for mark in marks))
+    known = {text: place for text in texts if (place := number(text)) is not None}
+    return known if len(known) == len(texts) else {text: float(i) for i, text in enumerate(texts)}
+
+
+def _geometric(places: Sequence[float]) -> bool:
+    """Return whether a logarithmic axis sets the two closest of ascending places further apart than a linear one."""
+    if len(places) < 3 or places[0] <= 0:
+        return False
+    logs = [math.log(place) for place in places]
+    closest, closest_logs = (
+        min(b - a for a, b in pairwise(found)) / (found[-1] - found[0]) for found in (places, logs)
+    )
+    return closest_logs > closest

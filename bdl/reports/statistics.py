@@ -1,13 +1,23 @@
-"""A location and its standard error, from independent trials."""
+"""Scores of independent trials: a location and its standard error."""
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, gammaln
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 Values = NDArray[np.float64]
+
+
+def finite(rows: "pd.DataFrame", metric: str) -> Values:
+    """Return the finite values of a metric, of rows that did not fail."""
+    values: Values = rows[metric][rows["status"] == "ok"].to_numpy(dtype=np.float64)
+    return values[np.isfinite(values)]
 
 
 def mean_se(values: Values) -> float:

@@ -144,14 +144,7 @@ def is_whole(folder: Path, sha: str) -> bool:
             header = json.loads(file.read(min(length, path.stat().st_size)))
         ends = [own["data_offsets"][1] for name, own in header.items() if name != "__metadata__"]
         return bool(path.stat().st_size == _LENGTH + length + max(ends, default=0))
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        KeyError,
-        IndexError,
-        AttributeError,
-    ):  # what another file's bytes may raise
+    except (OSError, ValueError, TypeError, LookupError, AttributeError):  # what another file's bytes may raise
         return False
 
 

@@ -18,6 +18,7 @@ from bdl.store.anew import mended
 from bdl.store.rows import CellKey
 from bdl.store.store import Store
 
+STORE = "store.sqlite"
 _VARIANTS = "variants"
 
 
@@ -43,7 +44,7 @@ def opened(results: Path, variant: Variant) -> Iterator[Store]:
     InputError
         If the folder is not writable, or another run of the benchmark is under way.
     """
-    path = folder(results, variant) / "store.sqlite"
+    path = folder(results, variant) / STORE
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path.with_suffix(".lock"))
@@ -64,9 +65,20 @@ def opened(results: Path, variant: Variant) -> Iterator[Store]:
 @contextmanager
 def looked_at(results: Path, variant: Variant) -> Iterator[Store]:
     """Open the store to look at what it has; an `empty` one if there is none."""
-    path = folder(results, variant) / "store.sqlite"
+    path = folder(results, variant) / STORE
     with mended(variant, results), Store(path) if path.exists() else empty() as store:
         yield store
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a file to write to, which takes the place of another at the end of the block, if that does not fail."""
+    new = path.with_name(f".{path.name}.new")
+    try:
+        yield new
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def empty() -> Store:
@@ -78,7 +90,7 @@ def start_afresh(store: Store, cells: Sequence[CellKey]) -> Path | None:
     """Forget the cells' rows, keeping a copy of the store beside it; None if there was nothing to forget."""
     if not any(store.fit_hash(cell) for cell in cells):
         return None
-    copy = store.path.with_name(f"store.sqlite.{time.strftime('%Y%m%dT%H%M%S')}")
+    copy = store.path.with_name(f"{STORE}.{time.strftime('%Y%m%dT%H%M%S')}")
     try:
         shutil.copy2(store.path, copy)
     except OSError as error:

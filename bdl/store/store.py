@@ -12,13 +12,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from math import isfinite, nan
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from bdl.errors import InputError
 from bdl.store import artefacts
-from bdl.store.columns import AT_A_TIME, Columns
-from bdl.store.rows import CellKey, Outcome, Reading, Row, Stage
+from bdl.store.rows import AT_A_TIME, CellKey, Columns, Outcome, Reading, Row, Stage
 
 _CELL = ("dataset", "entry", "point")
 _KEY = (*_CELL, "stage", "split", "trial", "fold")
@@ -76,7 +74,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._db.close()
 
     @property
@@ -199,8 +197,7 @@ class Store:
 
     def splits(self, cell: CellKey) -> tuple[int, ...]:
         """Return the splits of a cell that have final rows, in their order."""
-        query = f"SELECT split FROM fits WHERE stage = 'final' AND {_where(_CELL)} ORDER BY split"
-        return tuple(split for (split,) in self._select(query, cell))
+        return tuple(split for split, *_ in self.artefacts(cell))
 
     def readings(self, cell: CellKey) -> list[tuple[int, Reading]]:
         """Read the scores at recorded counts of a cell's final fits, each with its split."""

@@ -5,7 +5,7 @@ import pytest
 
 import bdl
 from bdl.errors import InputError
-from bdl.reports.calibration import coverage, reliability
+from bdl.reports.certainty import coverage, reliability
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(4000, 2))

@@ -7,7 +7,7 @@ import torch
 from bdl.errors import InputError
 from bdl.plan.planning import cells_of
 from bdl.posteriors import FullGaussian
-from bdl.publishing.bands import POINTS, bands
+from bdl.publishing.pictures import POINTS, bands
 from bdl.references.base import Truth
 from bdl.spec import load_benchmark
 from bdl.store import artefacts
@@ -115,8 +115,8 @@ def test_draws_of_a_sampled_reference_come_first(fitted, store, monkeypatch):
     noise = torch.randn(4, 1000, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     nothing = torch.zeros(0, dtype=torch.float64)
     known = Truth(nothing, nothing.reshape(0, 0), {}, torch.from_numpy(MEAN) + noise @ root.T)
-    monkeypatch.setattr("bdl.publishing.bands.recipe", lambda *_: "sampled")
-    monkeypatch.setattr("bdl.publishing.bands.truth", lambda *_: known)
+    monkeypatch.setattr("bdl.publishing.pictures.recipe", lambda *_: "sampled")
+    monkeypatch.setattr("bdl.publishing.pictures.truth", lambda *_: known)
     cell = fitted()
     first, second, third = bands([cell, cell], store)
     assert [first.entry, second.entry, third.entry] == ["truth", "line", "line"]
@@ -125,5 +125,5 @@ def test_draws_of_a_sampled_reference_come_first(fitted, store, monkeypatch):
     def refused(*_):
         raise InputError("reference refused")
 
-    monkeypatch.setattr("bdl.publishing.bands.truth", refused)
+    monkeypatch.setattr("bdl.publishing.pictures.truth", refused)
     assert [band.entry for band in bands([cell], store)] == ["line"]

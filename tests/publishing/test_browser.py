@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bdl.publishing.page import writing
+from bdl.publishing import page as writing
 from bdl.spec import load_variant
 
 ROOT = Path(__file__).parents[2]

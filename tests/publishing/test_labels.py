@@ -5,8 +5,8 @@ import torch
 
 from bdl.plan.planning import cells_of
 from bdl.posteriors import Point
-from bdl.publishing import labels
-from bdl.publishing.labels import labelled
+from bdl.publishing import pictures
+from bdl.publishing.pictures import labelled
 from bdl.spec import load_benchmark
 from bdl.store import artefacts
 from bdl.store.rows import Outcome, Row
@@ -62,5 +62,5 @@ def test_every_split_is_predicted_with_its_labels_and_risks(read):
 
 def test_none_is_predicted_without_the_score_or_of_a_large_model(read, monkeypatch):
     assert read("accuracy")[1] == []
-    monkeypatch.setattr(labels, "MOST", 5)
+    monkeypatch.setattr(pictures, "MOST", 5)
     assert read("accuracy, aurc")[1] == []

@@ -18,10 +18,8 @@ import pytest
 
 from bdl.errors import InputError
 from bdl.plan.planning import cells_of
-from bdl.publishing.looks import views
+from bdl.publishing.logged import check_names, measurements, mirrored, views
 from bdl.publishing.mirror import mirror, parameters
-from bdl.publishing.names import check_names, mirrored
-from bdl.publishing.numbers import measurements
 from bdl.publishing.tracking import bring_along, connection, database
 from bdl.publishing.ui import open_ui
 from bdl.spec import load_benchmark

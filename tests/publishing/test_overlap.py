@@ -2,7 +2,7 @@
 
 import pytest
 
-from bdl.publishing.overlap import overlaps
+from bdl.publishing.provenance import overlaps
 from bdl.spec import load_benchmark
 
 

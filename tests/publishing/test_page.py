@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bdl.publishing.errata import errata
+from bdl.publishing.page import errata
 
 SCORES = {"one": [3.0, 3.1, 3.2, 3.3], "two": [2.0, 2.1, 2.2, None]}
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bdl.reports.boxes import box_figure, boxes
+from bdl.reports.distributions import box_figure, boxes
 from bdl.spec.preparation import Preparation
 
 

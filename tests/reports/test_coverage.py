@@ -6,7 +6,7 @@ import pytest
 
 from bdl.registry import Label
 from bdl.reports import compare
-from bdl.reports.calibration import coverage_drawings
+from bdl.reports.certainty import coverage_drawings
 
 LEVELS = [("coverage_0.95", 0.95), ("coverage", 0.9), ("coverage_0.5", 0.5)]
 METRICS = [Label(text, "coverage", {"level": level}) for text, level in LEVELS]

@@ -6,7 +6,8 @@ from matplotlib.figure import Figure
 from matplotlib.style import context
 from PIL import Image
 
-from bdl.reports.drawing import FAR, STYLE, brief, file_name, fit, grid, label_logs, ordinary, save, styles
+from bdl.reports.drawing import FAR, STYLE, brief, fit, grid, label_logs, ordinary, styles
+from bdl.reports.pictures import file_name, save
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """What other papers print for the same data, below ours."""
 
 from bdl.reports import compare
-from bdl.reports.elsewhere import elsewhere_sections
+from bdl.reports.more_tables import elsewhere_sections
 from bdl.reports.papers import OTHERS, load_paper
 
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from bdl.reports.ensembles import ensemble_sections, equivalent
+from bdl.reports.more_tables import ensemble_sections, equivalent
 
 
 @pytest.mark.parametrize(

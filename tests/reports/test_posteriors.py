@@ -7,15 +7,8 @@ from matplotlib.image import imread
 
 from bdl.reports import Gaussians, Shown, draw_figures
 from bdl.reports.drawing import OURS, PAPER
-from bdl.reports.posteriors import (
-    FEW,
-    LEVELS,
-    _gaussian,
-    _groups,
-    moments_figure,
-    plane_drawings,
-    plane_figure,
-)
+from bdl.reports.planes import LEVELS, _gaussian, plane_drawings, plane_figure
+from bdl.reports.posteriors import FEW, by_truth, moments_figure
 
 MEAN, COVARIANCE = np.array([1.0, -2.0, 3.0]), np.array([[2.0, 0.5, 0.0], [0.5, 1.0, -0.3], [0.0, -0.3, 0.5]])
 NAMES = ["mf", "slang-1", "slang-5", "exact"]
@@ -64,7 +57,7 @@ def test_files_are_the_same_each_time(make_benchmark, pair, plane, tmp_path):
 def test_entries_with_another_truth_have_a_figure_of_their_own():
     """Four entries share a truth, two others another one, and one has a truth to itself."""
     given = [*pairs(3), *pairs(3, names=["a", "b"], truth=1), *pairs(3, names=["c"], truth=2), *pairs(3, "a1a")]
-    found = [(name, [pair.entry for pair in group]) for name, group in _groups(given)]
+    found = [(name, [pair.entry for pair in group]) for name, group in by_truth(given)]
     assert found == [("usps", NAMES), ("usps-2", ["a", "b"]), ("a1a", NAMES)]
 
 
@@ -124,7 +117,7 @@ def test_one_parameter_has_no_covariances():
 @pytest.mark.parametrize("known", [None, lambda points: -0.5 * np.square(points).sum(-1)])
 def test_two_parameters_have_a_panel_an_entry_whatever_its_truth(known):
     given = [*pairs(2, names=NAMES[:2]), *pairs(2, names=NAMES[2:], truth=1)]
-    ((name, group),) = _groups([pair._replace(true_log_density=known) for pair in given])
+    ((name, group),) = by_truth([pair._replace(true_log_density=known) for pair in given])
     assert name == "usps"
     assert [pair.entry for pair in group] == NAMES
     drawings = plane_drawings(group)

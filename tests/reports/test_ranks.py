@@ -9,7 +9,7 @@ import pytest
 
 from bdl.errors import InputError
 from bdl.reports import compare
-from bdl.reports.drawing import save
+from bdl.reports.pictures import save
 from bdl.reports.ranks import rank_drawings, rank_section, ranks
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from bdl.errors import InputError
 from bdl.plan.truths import published_info
-from bdl.reports.references import reference_sections
+from bdl.reports.more_tables import reference_sections
 
 PUBLISHED = Path(__file__).parents[2] / "results"
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bdl.reports.refusing import (
+from bdl.reports.certainty import (
     SENSITIVITIES,
     SHARES,
     Labelled,

@@ -6,7 +6,7 @@ import pytest
 
 from bdl.registry import Label
 from bdl.reports import compare
-from bdl.reports.selective import orders, selective_drawings, selective_figure
+from bdl.reports.certainty import orders, selective_drawings, selective_figure
 
 METRICS = [
     Label(text, name, {"kept": kept, "by": by})

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binom
 
 from bdl.metrics.truth_rank import TruthRank
-from bdl.reports.truth_ranks import RankedTruth, truth_rank_figure, truth_ranks
+from bdl.reports.distributions import RankedTruth, truth_rank_figure, truth_ranks
 from bdl.spec.labels import MetricName
 
 

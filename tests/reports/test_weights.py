@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from bdl.reports.weights import BINS, LayerWeights, weight_drawings, weights_figure
+from bdl.reports.distributions import BARS, LayerWeights, weight_drawings, weights_figure
 
 
 def test_bars_count_all_weights_and_boxes_have_the_quartiles(make_benchmark):
     values = np.r_[np.linspace(-1, 1, 101), 40.0]
     panel, *_ = weights_figure(make_benchmark(), [LayerWeights("sparse", "t", values)]).axes
     heights = [bar.get_height() for bar in panel.patches]
-    assert len(heights) == BINS
+    assert len(heights) == BARS
     assert (sum(heights), heights[-1]) == (102, 1), "the last is the outlier"
     box = panel.child_axes[0].lines
     np.testing.assert_allclose(sorted({*box[0].get_xdata()}), np.percentile(values, [25, 75]))

@@ -1,0 +1,189 @@
+"""What MLflow is told of a cell: names that it takes, numbers, and what a person sees first."""
+
+import json
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from math import isfinite, nan, sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bdl.errors import InputError
+from bdl.plan.cell import Cell
+from bdl.reports.layout import heading, quantity
+from bdl.spec.canonical import sha256
+from bdl.spec.labels import DatasetName
+from bdl.store.rows import Reading, Row
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+    from bdl.spec import Benchmark
+
+COUNTS = ("trials", "trials_failed")
+STATISTICS = ("", "_median", "_se")
+"""What follows the name of a metric, for the mean and others."""
+
+_LONGEST = 200
+"""Characters, which leaves room for what goes before and after."""
+_DIGITS = 8
+"""Of the digest that tells apart names which would otherwise read the same."""
+
+Measurement = tuple[str, float, int]
+"""Name, value, step."""
+
+_VIEW = "scores"
+"""Key of the view with the means of all scores."""
+_VIEWS = "mlflow.sharedViewState."
+_NOTE = "mlflow.note.content"
+
+
+def mirrored(name: str) -> str:
+    """Return the name that a metric or parameter has in MLflow: its own where MLflow takes it, else one like it.
+
+    Two names are never the same there. A ``/`` between two parts stays.
+    """
+    parts = [re.sub(r"[^\w. -]", "_", part) for part in name.split("/")]
+    plain = "/".join("_" * len(part) if part in (".", "..") else part for part in parts if part)
+    if plain == name and len(name) <= _LONGEST:
+        return name
+    return f"{plain[: _LONGEST - _DIGITS - 1]}-{sha256(name)[:_DIGITS]}"
+
+
+def check_names(metrics: Sequence[str]) -> None:
+    """Refuse metrics whose numbers would have one name in MLflow, before anything is run.
+
+    Raises
+    ------
+    InputError
+        If one is called as a statistic of another is, or as a count.
+    """
+    numbers = Counter([*COUNTS, *(mirrored(name) + statistic for name in metrics for statistic in STATISTICS)])
+    for name in metrics:
+        if numbers[mirrored(name)] > 1:
+            raise InputError(
+                f"metrics: in MLflow '{name}' is the name of another number; give it another label, or --tracking none"
+            )
+
+
+def experiment_name(benchmark: "Benchmark", variant: str) -> str:
+    """Name the experiment of a benchmark, under its profile, or of a variant of it."""
+    told = [part for part in (benchmark.profile, variant) if part not in ("paper", "")]
+    return f"{benchmark.name} ({', '.join(told)})" if told else benchmark.name
+
+
+def measurements(
+    rows: Sequence[Row], metrics: Sequence[str], readings: Sequence[tuple[int, Reading]] = ()
+) -> list[Measurement]:
+    """List every number of a cell, none of which is NaN or infinite.
+
+    Parameters
+    ----------
+    rows
+        Final rows.
+    metrics
+        Names of the metrics.
+    readings
+        Scores at recorded counts, each with its split.
+
+    Returns
+    -------
+    list of (name, value, step)
+        For each metric its mean over the finite values under the metric's own name, ``_median`` and, from two values
+        on, ``_se`` = sd / sqrt(n) with n - 1 degrees of freedom; for each axis of recorded counts the series
+        ``<name>_by_<axis>``, the mean over the splits at each place; ``trials``; ``trials_failed``, which failed or
+        lack a finite value. What methods are compared by comes first, which MLflow's comparison begins with.
+    """
+    values = {mirrored(name): {row.split: _value(row, name) for row in rows} for name in metrics}
+    n_failed = sum(row.status == "failed" or any(not isfinite(of[row.split]) for of in values.values()) for row in rows)
+    found = [
+        (f"{name}{statistic}", value, 0)
+        for name, by_split in values.items()
+        for statistic, value in _statistics([value for value in by_split.values() if isfinite(value)])
+    ]
+    counts = [(name, float(count), 0) for name, count in zip(COUNTS, (len(rows), n_failed), strict=True)]
+    return [*found, *counts, *_curves(readings)]
+
+
+def of_split(row: Row, metrics: Sequence[str]) -> list[Measurement]:
+    """List the finite scores of one final fit, under the metrics' own names."""
+    values = {mirrored(name): _value(row, name) for name in metrics}
+    return [(name, value, 0) for name, value in values.items() if isfinite(value)]
+
+
+def _curves(readings: Sequence[tuple[int, Reading]]) -> Iterator[Measurement]:
+    """Average the splits at each recorded count."""
+    places: dict[tuple[str, int], list[float]] = {}
+    for _, reading in readings:
+        if isfinite(reading.value):
+            places.setdefault((f"{mirrored(reading.metric)}_by_{reading.axis}", reading.at), []).append(reading.value)
+    for (name, at), values in places.items():
+        yield name, float(np.mean(values)), at
+
+
+def _value(row: Row, metric: str) -> float:
+    value = row.metrics.get(metric) if row.status == "ok" else None
+    return nan if value is None else value
+
+
+def _statistics(values: Sequence[float]) -> Iterator[tuple[str, float]]:
+    mean, median, se = STATISTICS
+    if values:
+        yield mean, float(np.mean(values))
+        yield median, float(np.median(values))
+    if len(values) > 1:
+        yield se, float(np.std(values, ddof=1)) / sqrt(len(values))
+
+
+def looks(client: "MlflowClient", experiment: str, benchmark: "Benchmark") -> None:
+    """Describe an experiment, and save a view of its table with a column a metric, which MLflow's own view lacks."""
+    found = client.get_experiment(experiment)
+    columns = ["attributes.`Dataset`", *(f"metrics.`{mirrored(name)}`" for name in benchmark.metrics)]
+    view = {"name": "Scores", "createdAt": found.creation_time, "updatedAt": found.creation_time}
+    tags = {
+        _NOTE: f"{benchmark.title}\n\nA run is a method on a data set, with means over the splits; below it is a run "
+        "for each split. The view **Scores** (Views, above the table) has a column for each score.",
+        f"{_VIEWS}{_VIEW}": json.dumps(view | {"state": json.dumps({"selectedColumns": columns})}),
+    }
+    for name, text in tags.items():
+        if found.tags.get(name) != text:
+            client.set_experiment_tag(experiment, name, text)
+
+
+def views(database: Path, address: str) -> list[str]:
+    """Write the addresses of the views of a database's experiments, each behind its name."""
+    query = (
+        "SELECT name, experiment_id FROM experiments JOIN experiment_tags USING (experiment_id) "
+        "WHERE key = ? AND lifecycle_stage = 'active' ORDER BY name"
+    )
+    with closing(sqlite3.connect(database)) as db:
+        found = db.execute(query, (f"{_VIEWS}{_VIEW}",)).fetchall()
+    return [f"{name}: {address}/#/experiments/{number}/runs?viewStateShareKey={_VIEW}" for name, number in found]
+
+
+def described(cell: Cell, measured: Sequence[Measurement], fits: int, remark: str) -> str:
+    """Describe a run in Markdown: what was fitted to what, its means and standard errors, and what it is not."""
+    values = {name: value for name, value, _ in measured}
+    about = [f"**{cell.entry}** on **{cell.dataset}**{f' at {cell.point.text}' if cell.point else ''}, {fits} splits"]
+    for metric in cell.benchmark.metrics:
+        name = mirrored(metric)
+        if name in values:
+            error = f" ± {values[f'{name}_se']:.2g}" if f"{name}_se" in values else ""
+            about.append(f"- {heading(metric)}: {quantity(values[name])}{error}")
+    return "\n".join([*about, *(["", remark] if remark not in ("", "Yes.") else [])])
+
+
+def logged_dataset(dataset: DatasetName) -> Any:
+    """Return a data set as MLflow takes it as a run's input: its name and settings, whose digest it has."""
+    from mlflow.data.code_dataset_source import CodeDatasetSource
+    from mlflow.data.meta_dataset import MetaDataset
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    settings = {name: json.dumps(value) for name, value in dataset.settings.items()}
+    found = MetaDataset(CodeDatasetSource({"dataset": dataset.name, **settings}), str(dataset))  # type: ignore[abstract]  # not at run time
+    entity: Any = Dataset.from_dictionary(found.to_dict())
+    return DatasetInput(entity, [InputTag("mlflow.data.context", "training")])

@@ -1,0 +1,171 @@
+"""Tables below those of metrics: sampled references, deep ensembles as good as a method, numbers printed elsewhere."""
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from bdl.metrics import info
+from bdl.metrics.calibrated import FIRST
+from bdl.references.judging import Judged, told
+from bdl.reports.axes import by_split, short
+from bdl.reports.compare import Cell
+from bdl.reports.layout import Section, heading, measure, ours, quantity
+from bdl.reports.papers import load_paper
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bdl.spec import Benchmark
+
+METHOD = "deep-ensemble"
+
+SPLITS = {"same-index": "ours", "same-protocol": "20 of nine to one", "own": "its own"}
+"""How the splits of a source relate to the published ones, as its settings say it."""
+SPREAD = {"se": "standard error", "sd": "deviation over splits"}
+"""What stands behind a printed plus and minus."""
+
+
+def reference_sections(benchmark: str, published: Iterable[tuple[str, int, Judged]]) -> list[Section]:
+    """Lay out a line for each sampled reference; none if there is none.
+
+    Parameters
+    ----------
+    benchmark
+        Its name.
+    published
+        Data set, split and certificate of each.
+    """
+    lines = []
+    for dataset, split, certificate in published:
+        worst = {rule.statistic: certificate.worst_of(rule) for rule in certificate.rules}
+        lines.append(
+            (
+                *(dataset, f"{split}", f"{certificate.origin.sampler}, {certificate.chains} x {certificate.draws}"),
+                *(f"{worst['r_hat']:.4f}", f"{min(worst['bulk_ess'], worst['tail_ess']):.0f}"),
+                told(failure.rule.number for failure in certificate.failures()),
+                f"{certificate.origin.seconds:.0f}",
+            )
+        )
+    columns = ["Dataset", "Split", "Chains x draws", "R-hat", "Smallest ESS", "Certificate", "Seconds"]
+    return [Section.of(f"{benchmark}: sampled references", columns, lines)] if lines else []
+
+
+def equivalent(curve: Sequence[float], score: float) -> str:
+    """Return the number of members at which a curve reaches a score, as text (Ashukha et al. 2020, section 4).
+
+    Parameters
+    ----------
+    curve
+        Scores of one member, of two and so on, where less is better; linear in between.
+    score
+        The score of another method.
+
+    Returns
+    -------
+    str
+        The least number with one decimal; ``"< 1"`` for a score worse than one member's, ``"> 5"`` for one better than
+        all of five.
+    """
+    if score > curve[0]:
+        return "< 1"
+    for count, (before, after) in enumerate(pairwise(curve), start=1):
+        if after <= score:
+            return f"{count + (before - score) / (before - after) if before > after else count:.1f}"
+    return "1.0" if score == curve[0] else f"> {len(curve)}"
+
+
+def ensemble_sections(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[Section]:
+    """Lay out the deep-ensemble equivalents of all methods by `calibrated_nll`, a table for each deep ensemble.
+
+    Means are over the splits of which method and ensemble both have the score. A data set without the ensemble, or
+    without scores of its first members, is left out.
+
+    Parameters
+    ----------
+    benchmark
+        Names data sets, entries and metrics.
+    rows
+        Final rows.
+    """
+    metrics = [name for name in benchmark.metrics if getattr(name, "name", name) == "calibrated_nll"]
+    ensembles = [name for name, entry in benchmark.entries.items() if entry.method.name == METHOD]
+    if not (metrics and ensembles):
+        return []
+    groups = by_split(rows, benchmark.axes)
+    columns = ["Dataset", *benchmark.axes, "Method", "Mean", "Members", "n"]
+    found = []
+    for metric in metrics:
+        for ensemble in ensembles:
+            lines = list(_lines(groups, ensemble, metric))
+            title = f"{benchmark.name}: members of {ensemble} that are as good, by {measure(metric)}"
+            found += [Section.of(title, columns, lines)] if lines else []
+    return found
+
+
+def _lines(
+    groups: "Mapping[tuple[Hashable, ...], pd.DataFrame]", ensemble: str, metric: str
+) -> Iterator[tuple[str, ...]]:
+    """Yield a line for each cell but those of the ensemble."""
+    for (dataset, entry, *point), own in groups.items():
+        reference = groups.get((dataset, ensemble, *point))
+        if entry == ensemble or reference is None or metric not in own:
+            continue
+        first = [name for name in map(str, reference) if name.startswith(f"{metric}_{FIRST}_")]
+        first.sort(key=lambda name: int(name.rpartition("_")[2]))
+        scores = reference[[*first, metric]].assign(_own=own[metric]).dropna()
+        if first and len(scores):
+            *curve, score = scores.mean()
+            texts = quantity(score), equivalent(curve, score), f"{len(scores)}"
+            yield str(dataset), *(short(str(value)) for value in point), str(entry), *texts
+
+
+def elsewhere_sections(benchmark: "Benchmark", cells: Sequence[Cell]) -> list[Section]:
+    """Lay out our means and, below those of a data set, what the papers under `elsewhere` print; a table a metric.
+
+    Parameters
+    ----------
+    benchmark
+        Names the papers.
+    cells
+        As `bdl.reports.compare` returns them.
+    """
+    found = []
+    for metric in benchmark.metrics:
+        printed = [row for paper in benchmark.elsewhere for row in load_paper(paper) if row["metric"] == metric]
+        own = [cell for cell in cells if (cell.metric, cell.statistic) == (metric, "mean") and cell.n_trials]
+        known = {row["dataset"] for row in printed}
+        lines = [
+            line
+            for dataset in dict.fromkeys(cell.dataset for cell in own)
+            if dataset in known
+            for line in (
+                *(_ours(cell) for cell in own if cell.dataset == dataset),
+                *(_theirs(row) for row in printed if row["dataset"] == dataset),
+            )
+        ]
+        if lines and info(metric).direction != "ratio":
+            title = f"{benchmark.name}: {heading(metric)}, ours and printed elsewhere, without verdicts"
+            found.append(Section.of(title, ["Dataset", "Method", "Mean", "±", "Splits", "Source"], lines))
+    return found
+
+
+def _ours(cell: Cell) -> tuple[str, ...]:
+    return cell.dataset, cell.method, ours(cell), SPREAD["se"], SPLITS["same-index"], "here"
+
+
+def as_printed(row: dict[str, str]) -> tuple[str, str, str]:
+    """Return a number of another paper with its plus and minus, what stands behind that, and the splits it is of.
+
+    Parameters
+    ----------
+    row
+        As `bdl.reports.papers.load_paper` returns it.
+    """
+    said = dict(part.split("=") for part in row["setting"].split(";"))
+    spread, _, guess = said["pm"].partition("-")
+    value = " ± ".join(filter(None, (row["value"], row["stderr"])))
+    return value, f"{SPREAD[spread]}{', probably' if guess else ''}", SPLITS[said["splits"]]
+
+
+def _theirs(row: dict[str, str]) -> tuple[str, ...]:
+    return row["dataset"], row["method"], *as_printed(row), f"{row['paper']} {row['table']}"
