@@ -43,7 +43,7 @@ class GridReference:
         """Raise `InputError` if there are more than two parameters."""
         if problem.dim > 2:
             raise InputError(
-                f"a grid has package for two parameters: the model has {problem.dim}; use another reference"
+                f"a grid has room for two parameters: the model has {problem.dim}; use another reference"
             )
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:

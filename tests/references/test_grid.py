@@ -179,7 +179,7 @@ def test_the_log_density_is_that_of_the_data_and_the_prior():
 
 def test_more_than_two_parameters_are_refused():
     GridReference().check(LOGISTIC)
-    with pytest.raises(InputError, match="package for two parameters: the model has 3"):
+    with pytest.raises(InputError, match="room for two parameters: the model has 3"):
         GridReference().check(Problem(Linear(), Bernoulli(), 2))
 
 
