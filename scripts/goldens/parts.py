@@ -213,7 +213,7 @@ def reference(settings: Settings) -> Case:
 
 def _truth(own: Any, fit: Settings, two: bool) -> Found:
     dataset = methods.dataset_of(fit)
-    if two:  # a grid has package for two parameters
+    if two:  # a grid has room for two parameters
         dataset = replace(dataset, x=dataset.x[:, : 1 if fit["model"]["bias"] else 2])
     problem = methods.problem_of(fit, dataset)
     own.check(problem)

@@ -89,7 +89,7 @@ def test_a_metric_alone_has_a_label_of_its_own(cells):
 
 
 def test_what_is_too_wide_goes_below():
-    """Nine columns of 15 letters and a method of 20: 345 points have package for three of them."""
+    """Nine columns of 15 letters and a method of 20: 345 points have room for three of them."""
     lines = [[("m" * 20, 20), *((f"{i}" * 15, 15) for i in range(9))] for _ in range(2)]
     assert _width(lines, 3) <= TEXT_WIDTH < _width(lines, 4)
     body = _body(lines)
