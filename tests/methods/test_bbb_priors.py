@@ -16,6 +16,8 @@ from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
 from bdl.posteriors import DiagonalGaussian, Scaled, StudentT
 
+from .targets import repeated
+
 HYPER = {
     name: torch.tensor(value, dtype=torch.float64)
     for name, value in {
@@ -64,10 +66,10 @@ def sparse_regression(prior, draw) -> tuple[Problem, Batch]:
 
 
 def train(method, problem, batch, draw, updates):
-    state = method.init(problem, {"theta": draw(problem.dim)})
+    state, step = method.init(problem, {"theta": draw(problem.dim)}), repeated(method, problem)
     for _ in range(updates):
         shape = method.step_noise(problem)["z"]
-        state = method.step(state, batch, HYPER, {"z": draw(*shape)}, problem)
+        state = step(state, batch, HYPER, {"z": draw(*shape)})
     return method.posterior(state)
 
 

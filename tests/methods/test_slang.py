@@ -16,7 +16,7 @@ from bdl.posteriors import FullGaussian, kl_divergence
 from bdl.training.programs import compiler_found
 from bdl.training.traced import Repeated
 
-from .targets import normals
+from .targets import normals, repeated
 
 PROBLEMS = {
     "linear-gaussian": (Problem(Linear(), Gaussian(), 3), lambda y: y),
@@ -160,8 +160,9 @@ def test_converges_to_the_exact_posterior():
     noise = {"theta": torch.cat([points, -points])}
     hyper |= {"learning_rate": torch.tensor(0.1, dtype=torch.float64)}
     state = method.init(problem, normals(method.init_noise(problem), torch.Generator().manual_seed(0)))
+    step = repeated(method, problem)
     for _ in range(1500):
-        state = method.step(state, data, hyper, noise, problem)
+        state = step(state, data, hyper, noise)
     q, posterior = method.posterior(state), FullGaussian.from_covariance(mean, covariance)
     torch.testing.assert_close(q.loc, mean, rtol=0, atol=1e-10)
     torch.testing.assert_close(q.covariance(), covariance, rtol=0, atol=1e-10)
