@@ -47,12 +47,11 @@ def tiny(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory, request) -> Path:
+def results(tmp_path_factory, ran) -> Path:
     """Results of a run, for copies to be damaged."""
     folder = tmp_path_factory.mktemp("run")
     (folder / "tiny.yaml").write_text(TINY, "utf-8")
-    words = [sys.executable, "-m", "bdl", "run", "tiny.yaml", "--no-compile", "--tracking", "none"]
-    assert subprocess.run(words, cwd=folder, capture_output=True).returncode == 0
+    ran(folder, "run", "tiny.yaml", "--no-compile", "--tracking", "none")
     return folder / "results"
 
 
@@ -247,7 +246,7 @@ def test_without_standard_output_there_is_none():
 
 
 @pytest.mark.parametrize("format", ["rich", "json"])
-def test_a_locale_that_knows_ascii_alone(results, format):
+def test_a_locale_that_knows_ascii_alone(format):
     """Tables have plain characters in the place of others; what machines read is UTF-8 all the same."""
     published = Path(__file__).parents[1] / "results"
     words = ["table", "uci-regression", "--results", str(published), "--format", format]
@@ -303,14 +302,13 @@ def test_version_and_help(invoke):
         ("run --method v", []),
     ],
 )
-def test_shells_complete_names(words, found):
-    env = os.environ | {
-        **{"_BDL_BENCH_COMPLETE": "complete_bash", "COMP_WORDS": f"bdl-bench {words}"},
-        **{"COMP_CWORD": str(words.count(" ") + 1), "PYTHONPATH": str(Path(__file__).parents[1])},
-    }
-    script = "import sys; sys.argv[0] = 'bdl-bench'; from bdl.cli import main; main()"
-    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True)
-    assert (done.returncode, done.stdout.split(), done.stderr) == (0, found, "")
+def test_shells_complete_names(words, found, invoke, monkeypatch):
+    monkeypatch.setenv("_BDL_BENCH_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", f"bdl-bench {words}")
+    monkeypatch.setenv("COMP_CWORD", str(words.count(" ") + 1))
+    monkeypatch.setattr(sys.modules["__main__"], "__package__", None, raising=False)  # else the program is pytest
+    code, out, error = invoke()
+    assert (code, out.split(), error) == (0, found, "")
 
 
 def test_brackets_are_what_they_say_and_no_markup(tiny, invoke):

@@ -43,7 +43,7 @@ def covered(method, data, unit):
     return np.mean((low <= unit * y[tested]) & (unit * y[tested] <= high))
 
 
-@pytest.mark.parametrize("unit", [1e-3, 1, 1e3])
+@pytest.mark.parametrize("unit", [1e-3, 1e3])
 @pytest.mark.parametrize("data", [diabetes, houses])
 @pytest.mark.parametrize(
     "method",

@@ -624,10 +624,9 @@ def test_a_cell_whose_fits_all_failed_is_failed_and_says_why(store, client, load
     assert run.data.tags["bdl.failures"] == "3 x diverged"
 
 
-@pytest.mark.parametrize("folder", ["job%2Fx", "a b#c?d", "q'\"é:x", "p%20q"])
-def test_a_folder_of_any_name_has_its_mirror(folder, store, load, tmp_path, monkeypatch):
+def test_a_folder_of_any_name_has_its_mirror(store, load, tmp_path, monkeypatch):
     """Database and artifacts are in the folder of that name, where MLflow finds them, and nothing is beside it."""
-    place = tmp_path / folder
+    place = tmp_path / "job%2Fx a b#c?d q'\"é:x p%20q"
     (place / "results").mkdir(parents=True)
     monkeypatch.chdir(place)
     before = set(tmp_path.iterdir())

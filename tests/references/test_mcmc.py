@@ -72,11 +72,16 @@ def assert_agree(differences: np.ndarray, errors: np.ndarray) -> None:
     assert abs(differences / errors).max() < 4.5
 
 
-@pytest.mark.slow
+def fork() -> int:
+    raise AssertionError("forked with torch loaded")
+
+
+@pytest.mark.slow  # compiles the model, and draws 10,000 times
 @pytest.mark.parametrize("sampler", ["nutpie", "pymc"])
-def test_gaussian_posterior_is_the_conjugate_one(sampler):
+def test_gaussian_posterior_is_the_conjugate_one_and_nothing_forks(sampler, monkeypatch):
     for package in ("bambi", sampler):
         pytest.importorskip(package)
+    monkeypatch.setattr(os, "fork", fork)
     given = regression("gaussian")
     covariance = np.linalg.inv(ALPHA * np.eye(3) + BETA * given.x.T @ given.x)
     mean = BETA * covariance @ given.x.T @ given.y
@@ -135,20 +140,6 @@ def test_a_spawned_worker_gives_the_same_draws():
         np.testing.assert_array_equal(first.result(), here)
         assert not np.isin(second.result(), here).any()
     assert not np.isin(here[0], here[1]).any()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("sampler", ["nutpie", "pymc"])
-def test_nothing_forks(sampler, monkeypatch):
-    for package in ("bambi", sampler):
-        pytest.importorskip(package)
-
-    def fork() -> int:
-        raise AssertionError("forked with torch loaded")
-
-    monkeypatch.setattr(os, "fork", fork)
-    drawn = sample(regression("logistic"), Settings(draws=50, tune=50, chains=2, sampler=sampler))
-    assert drawn.theta.shape == (2, 50, 3)
 
 
 def groups(depth: str, dim: tuple[int, ...] = (3,)) -> dict:
