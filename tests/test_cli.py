@@ -500,6 +500,7 @@ def test_a_damaged_posterior_names_the_command_that_makes_it_again(tiny, tmp_pat
         raise Damaged("x is damaged")
 
 
+@pytest.mark.slow  # two processes import everything
 def test_jobs_give_the_same_rows(tiny, tmp_path, run, invoke):
     assert run(tiny)[0] == 0
     alone = raw(tmp_path).drop(columns=["seconds", "runtime"])

@@ -22,7 +22,10 @@ from bdl import versions  # noqa: E402
 FOLDER = ROOT / "tests/golden"
 
 
-@pytest.mark.parametrize("kind", book.KINDS)
+METHOD = pytest.param("method", marks=pytest.mark.slow)  # some two hundred fits
+
+
+@pytest.mark.parametrize("kind", [METHOD, *(kind for kind in book.KINDS if kind != "method")])
 def test_digits_are_those_of_the_versions(kind):
     if lines := golden.check(FOLDER, kinds=[kind]):
         pytest.fail("\n".join(lines), pytrace=False)

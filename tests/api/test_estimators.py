@@ -196,6 +196,6 @@ def test_messages_do_not_speak_of_a_file():
 
 
 @parametrize_with_checks([bdl.Classifier()])
-@pytest.mark.slow
+@pytest.mark.slow  # some fifty checks that fit
 def test_the_classifier_is_an_estimator_of_scikit_learn(estimator, check):
     check(estimator)

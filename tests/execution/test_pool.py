@@ -28,6 +28,7 @@ class Broken(Direct):
 """
 
 
+@pytest.mark.slow  # two processes import everything
 def test_two_processes_give_the_rows_of_one(tiny, store, tmp_path):
     """Bit for bit, posteriors too; one entry dies in its process and is failed rows."""
     (tmp_path / "broken.py").write_text(BROKEN)
@@ -129,6 +130,7 @@ def hang(group, report):
     time.sleep(600)
 
 
+@pytest.mark.slow  # seven processes, each of which imports everything
 def test_a_group_that_takes_its_worker_with_it_is_done_again_or_failed_rows_and_the_rest_goes_on(
     tiny, store, monkeypatch, tmp_path
 ):

@@ -20,7 +20,7 @@ FILES = dict(re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", PAGE, re.DOTA
 (COMMAND,) = re.findall(r"<!-- command -->\n```sh\n(.*?)\n```", PAGE)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # a process that runs the guests
 def test_the_guests_of_the_page_run_beside_a_method_of_the_suite(tmp_path):
     for name, content in FILES.items():
         (tmp_path / name).write_text(content, "utf-8")

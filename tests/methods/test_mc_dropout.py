@@ -144,7 +144,7 @@ def test_the_posterior_has_the_rate_of_training_and_a_normal_a_unit(draw):
     assert q.noise_dim == UNITS
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # compiles
 def test_compiled_steps_of_several_models_equal_eager_ones(draw, caplog):
     """Which unit is dropped is a comparison, so that any difference would be a large one; float64."""
     if not compiler_found():

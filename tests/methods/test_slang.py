@@ -182,7 +182,7 @@ def test_doubled_mean_is_what_the_published_code_does():
         mu = mu - 0.2 * torch.linalg.solve(precision(run.state), force)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # compiles
 @pytest.mark.parametrize("method", [Slang(rank=2), SlangOnlineEig(rank=2)], ids=["slang", "slang-online-eig"])
 def test_compiled_steps_of_several_models_equal_eager_ones(method, caplog):
     """Eigenvectors of 34 x 34 matrices and all; float64, so that the order of sums does not matter."""

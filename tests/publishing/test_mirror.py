@@ -584,7 +584,7 @@ def free_port():
     return port
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # starts a server
 def test_ui_serves_the_runs_until_interrupted(store, load, send, uri):
     fill(store)
     (run_id,) = send(load())

@@ -104,7 +104,7 @@ def test_gaussian_posterior_is_the_conjugate_one_and_nothing_forks(sampler, monk
 
 
 @pytest.mark.data
-@pytest.mark.slow
+@pytest.mark.slow  # draws 20,000 times
 def test_samplers_agree_on_breast_cancer():
     """Means and covariance entries, 65 scores: one beyond 5.5, t with 99 degrees of freedom, has a chance of 2e-5."""
     for package in ("bambi", "nutpie"):
@@ -131,7 +131,7 @@ def draw_few(seed: int) -> np.ndarray:
     return sample(regression("logistic"), Settings(draws=100, tune=100, chains=2, seed=seed)).theta
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # a process that samples
 def test_a_spawned_worker_gives_the_same_draws():
     pytest.importorskip("bambi")
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
