@@ -69,6 +69,22 @@ def ran():
 
 
 @pytest.fixture
+def tiny(request, tmp_path, monkeypatch) -> Path:
+    """Work in an empty folder with one small benchmark file, that of the module."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "tiny.yaml"
+    path.write_text(request.module.TINY, "utf-8")
+    return path
+
+
+@pytest.fixture
+def draw(request):
+    """Draw standard normals of a shape, from the seed of the module."""
+    generator = torch.Generator().manual_seed(request.module.SEED)
+    return lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+@pytest.fixture
 def blank_figures(monkeypatch):
     """Write each figure as one white dot: to write figures takes most of the time of a small run."""
     from matplotlib.figure import Figure

@@ -55,15 +55,6 @@ metrics: [nmll, rmse, runtime]
 
 
 @pytest.fixture
-def tiny(tmp_path, monkeypatch) -> Path:
-    """Work in an empty folder with one small benchmark file."""
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "tiny.yaml"
-    path.write_text(TINY, "utf-8")
-    return path
-
-
-@pytest.fixture
 def run(invoke):
     return lambda *words: invoke("run", *words, "--no-compile", "--tracking", "none")
 

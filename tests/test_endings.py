@@ -38,14 +38,6 @@ metrics: [nmll]
 PAPERS = "papers: [{paper: nobody1900, tables: [Table 1], task: uci_nn_predictions, methods: {fixed: vifa_lr}}]\n"
 
 
-@pytest.fixture
-def tiny(tmp_path, monkeypatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "tiny.yaml"
-    path.write_text(TINY, "utf-8")
-    return path
-
-
 @pytest.fixture(scope="module")
 def results(tmp_path_factory, ran) -> Path:
     """Results of a run, for copies to be damaged."""

@@ -35,14 +35,6 @@ FASTER = "--set", "entries.fixed.hyper.learning_rate=0.5"
 
 
 @pytest.fixture
-def tiny(tmp_path, monkeypatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "tiny.yaml"
-    path.write_text(TINY, "utf-8")
-    return path
-
-
-@pytest.fixture
 def run(invoke):
     return lambda *words: invoke("run", *words, "--no-compile", "--tracking", "none")
 

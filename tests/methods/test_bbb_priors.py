@@ -51,10 +51,7 @@ class Expected(Sampled):
         return self.log_prob(mu, hyper, layout) - 0.5 * hyper["prior_precision"] * var.sum()
 
 
-@pytest.fixture
-def draw():
-    generator = torch.Generator().manual_seed(5)
-    return lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)
+SEED = 5
 
 
 def sparse_regression(prior, draw) -> tuple[Problem, Batch]:

@@ -18,11 +18,7 @@ from .targets import linear_gaussian, normals, repeat
 
 LIKELIHOODS = {"gaussian": (Gaussian(), lambda y: y), "bernoulli": (Bernoulli(), lambda y: (y > 0).double())}
 
-
-@pytest.fixture
-def draw():
-    generator = torch.Generator().manual_seed(5)
-    return lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)
+SEED = 5
 
 
 def sigma_points(dim: int) -> torch.Tensor:

@@ -16,11 +16,7 @@ HYPER = {
     for name, value in {"learning_rate": 0.05, "prior_precision": 1.0, "noise_precision": 4.0}.items()
 }
 
-
-@pytest.fixture
-def draw():
-    generator = torch.Generator().manual_seed(5)
-    return lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)
+SEED = 5
 
 
 def regression(draw) -> tuple[Problem, Batch]:

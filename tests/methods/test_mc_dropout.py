@@ -21,11 +21,7 @@ from .targets import linear_gaussian, normals, repeat
 NET = Problem(Mlp(hidden=(4, 3)), Gaussian(), 2)
 UNITS = 2 + 4 + 3
 
-
-@pytest.fixture
-def draw():
-    generator = torch.Generator().manual_seed(6)
-    return lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)
+SEED = 6
 
 
 class Dropped(nn.Module):

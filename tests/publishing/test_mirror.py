@@ -27,7 +27,6 @@ from bdl.publishing.ui import open_ui
 from bdl.spec import load_benchmark
 from bdl.spec.labels import MetricName
 from bdl.store.rows import Outcome, Reading, Row
-from bdl.store.store import Store
 
 NAN, INF = math.nan, math.inf
 
@@ -115,12 +114,6 @@ def load(tmp_path):
         return load_benchmark(str(path), profile, overrides)
 
     return read
-
-
-@pytest.fixture
-def store(tmp_path):
-    with Store(tmp_path / "store.sqlite") as opened:
-        yield opened
 
 
 @pytest.fixture
