@@ -143,7 +143,7 @@ main()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # a scheduler, a worker and a command
 @pytest.mark.parametrize(
     ("who", "reason"), [("scheduler", "scheduler is gone"), ("workers", "no worker for 3 seconds")]
 )
@@ -179,7 +179,7 @@ def test_a_lost_cluster_is_one_line_without_tracebacks_and_the_run_goes_on_from_
         assert all(row.status == "ok" for row in rows)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # a worker
 def test_what_does_not_fit_is_refused_in_one_line(tiny, scheduler, monkeypatch, tmp_path):
     cells = tiny("datasets=[diabetes]", entries=["exact"])
     with (
