@@ -5,6 +5,9 @@ import hashlib
 import os
 import signal
 import sys
+from collections import Counter
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,6 +26,17 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and what they start
 
 
+def pytest_configure(config):
+    """Keep the order of collection: pytest-xdist's own, by numbers of tests, starts files of few and slow ones last."""
+    config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with the files that have most slow tests, so that processes that take whole files end together."""
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -slow[item.path])
+
+
 @pytest.fixture
 def invoke(monkeypatch, capsys):
     """Run the command line in this process; give exit code, stdout and stderr."""
@@ -36,6 +50,38 @@ def invoke(monkeypatch, capsys):
         return stop.value.code or 0, output.out, output.err
 
     return call
+
+
+@pytest.fixture(scope="session")
+def ran():
+    """Run the command line in a folder, in this process, for results that several tests look at."""
+
+    def call(folder: Path, *words: str) -> None:
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()):
+            patch.chdir(folder)
+            patch.setattr(runtime, "keep_pages", lambda: None)
+            patch.setattr(sys, "argv", ["bdl-bench", *words])
+            with pytest.raises(SystemExit) as stop:
+                cli.main()
+        assert not stop.value.code
+
+    return call
+
+
+@pytest.fixture
+def tiny(request, tmp_path, monkeypatch) -> Path:
+    """Work in an empty folder with one small benchmark file, that of the module."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "tiny.yaml"
+    path.write_text(request.module.TINY, "utf-8")
+    return path
+
+
+@pytest.fixture
+def draw(request):
+    """Draw standard normals of a shape, from the seed of the module."""
+    generator = torch.Generator().manual_seed(request.module.SEED)
+    return lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
 @pytest.fixture

@@ -55,15 +55,6 @@ metrics: [nmll, rmse, runtime]
 
 
 @pytest.fixture
-def tiny(tmp_path, monkeypatch) -> Path:
-    """Work in an empty folder with one small benchmark file."""
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "tiny.yaml"
-    path.write_text(TINY, "utf-8")
-    return path
-
-
-@pytest.fixture
 def run(invoke):
     return lambda *words: invoke("run", *words, "--no-compile", "--tracking", "none")
 
@@ -500,6 +491,7 @@ def test_a_damaged_posterior_names_the_command_that_makes_it_again(tiny, tmp_pat
         raise Damaged("x is damaged")
 
 
+@pytest.mark.slow  # two processes import everything
 def test_jobs_give_the_same_rows(tiny, tmp_path, run, invoke):
     assert run(tiny)[0] == 0
     alone = raw(tmp_path).drop(columns=["seconds", "runtime"])

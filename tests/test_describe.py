@@ -21,6 +21,12 @@ NAMES = [
 ]
 
 
+@pytest.fixture(scope="module")
+def told():
+    """What is said of each name."""
+    return {name: describe(name) for name in NAMES}
+
+
 def test_benchmark_is_told_as_its_file_says():
     lines = describe("uci-regression").splitlines()
     assert lines[:6] == [
@@ -220,14 +226,14 @@ def test_limits_of_hyper_parameters_and_settings_of_bases_are_told():
     assert '  denominator=plain: "root" divides by the root of s, "plain" by s.' in describe("vprop")
 
 
-def test_every_setting_and_hyper_parameter_has_a_meaning():
-    lines = [line for name in NAMES for line in describe(name).splitlines() if "(benchmark)" not in line]
+def test_every_setting_and_hyper_parameter_has_a_meaning(told):
+    lines = [line for text in told.values() for line in text.splitlines() if "(benchmark)" not in line]
     bare = [line for line in lines if line.startswith("  ") and not line.startswith("   ") and ": " not in line]
     assert bare == []
 
 
-def test_marks_of_code_are_not_shown():
-    assert not [name for name in NAMES if "``" in describe(name)]
+def test_marks_of_code_are_not_shown(told):
+    assert not [name for name, text in told.items() if "``" in text]
 
 
 METHOD = """
@@ -279,8 +285,8 @@ def test_a_file_is_described(tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_everything_listed_has_more_than_a_heading(name):
-    heading, *body = describe(name).splitlines()
+def test_everything_listed_has_more_than_a_heading(name, told):
+    heading, *body = told[name].splitlines()
     assert heading.startswith(f"{name} (")
     assert body
     assert all(line.strip() for line in body)

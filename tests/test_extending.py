@@ -1,11 +1,8 @@
 """The examples of docs/extending.md, as printed."""
 
 import itertools
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +11,6 @@ import pandas as pd
 import pytest
 import torch
 
-import bdl
 from bdl.data import load
 from bdl.methods import METHODS
 from bdl.metrics import METRICS
@@ -36,21 +32,19 @@ def folder(tmp_path):
     return tmp_path
 
 
-def rows_of(command, folder, *more):
-    """Run a printed command in a process of its own, without tracking; give the rows that it published."""
-    program, *arguments = shlex.split(command)
-    assert program == "bdl-bench"
-    done = subprocess.run(
-        [sys.executable, "-m", "bdl", *arguments, "--tracking", "none", "--results", "here", *more],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(Path(bdl.__file__).parents[1])},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    published = (folder / "here").rglob("trials.parquet")
-    return pd.read_parquet(max(published, key=lambda path: path.stat().st_mtime_ns))
+@pytest.fixture
+def rows_of(folder, invoke, blank_figures, monkeypatch):
+    """Run a printed command in the folder, without tracking; give the rows that it published."""
+    monkeypatch.chdir(folder)
+
+    def call(command, *more):
+        program, *arguments = shlex.split(command)
+        assert program == "bdl-bench"
+        code, _, error = invoke(*arguments, "--tracking", "none", "--results", "here", *more)
+        assert code == 0, error
+        return pd.read_parquet(max(Path("here").rglob("trials.parquet"), key=lambda path: path.stat().st_mtime_ns))
+
+    return call
 
 
 def test_there_are_five_files():
@@ -80,22 +74,22 @@ def test_method_is_at_most_fifty_lines():
     assert len(FILES["mean_field.py"].splitlines()) <= 50
 
 
-def test_method_runs_and_a_score_is_added_without_training(folder):
-    rows = rows_of(RUN, folder, *SHORT)
+def test_method_runs_and_a_score_is_added_without_training(rows_of):
+    rows = rows_of(RUN, *SHORT)
     assert list(rows.entry) == ["mean-field"] * 3
     assert list(rows.status) == ["ok"] * 3
     assert np.isfinite(rows.nmll).all()
     assert set(rows.updates) == {2 * 39}  # 397 training rows make 39 minibatches of 10
-    scored = rows_of(SCORE, folder, *SHORT)
+    scored = rows_of(SCORE, *SHORT)
     assert set(scored.columns) - set(rows.columns) == {"misses_100"}
     assert scored.misses_100.between(0, 1).all()
     kept = [name for name in rows.columns if name in scored.columns]
     pd.testing.assert_frame_equal(scored[kept], rows[kept])  # seconds and runtime among them: nothing was trained
 
 
-def test_method_takes_the_place_of_another_in_the_quick_profile(folder):
+def test_method_takes_the_place_of_another_in_the_quick_profile(rows_of):
     tiny = "entries.vifa-nn.training={epochs: 1, batch_size: 50}"
-    rows = rows_of(QUICK, folder, "--no-compile", "--splits", "1", "--set", tiny)
+    rows = rows_of(QUICK, "--no-compile", "--splits", "1", "--set", tiny)
     assert list(rows[rows.stage == "final"].status) == ["ok"]
     assert np.isfinite(rows[rows.stage == "final"].nmll).all()
     assert len(rows[rows.stage == "search"]) == 4 * 3

@@ -35,27 +35,26 @@ FASTER = "--set", "entries.fixed.hyper.learning_rate=0.5"
 
 
 @pytest.fixture
-def tiny(tmp_path, monkeypatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "tiny.yaml"
-    path.write_text(TINY, "utf-8")
-    return path
-
-
-@pytest.fixture
 def run(invoke):
     return lambda *words: invoke("run", *words, "--no-compile", "--tracking", "none")
 
 
-@pytest.fixture
-def published(tiny, run) -> Path:
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory, ran) -> Path:
     """Folder of the protocol as a clone has it: without the store."""
-    assert run(tiny)[0] == 0
-    folder = Path("results/tiny").resolve()
-    for name in ("store.sqlite", "store.lock"):
-        (folder / name).unlink()
+    place = tmp_path_factory.mktemp("clone")
+    (place / "tiny.yaml").write_text(TINY, "utf-8")
+    ran(place, "run", "tiny.yaml", "--no-compile", "--tracking", "none")
+    for path in (folder := place / "results/tiny").glob("store.*"):
+        path.unlink()
     shutil.rmtree(folder / "posteriors")
     return folder
+
+
+@pytest.fixture
+def published(clone, tiny) -> Path:
+    """Copy the folder of the protocol to be changed."""
+    return Path(shutil.copytree(clone, tiny.parent / "results/tiny"))
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -104,6 +103,7 @@ PARTS = {
 }
 
 
+@pytest.mark.usefixtures("blank_figures")
 @pytest.mark.parametrize(("options", "what"), PARTS.values(), ids=PARTS)
 def test_a_variant_leaves_what_is_published_and_says_what_it_is(published, tiny, run, invoke, options, what):
     before = contents(published)

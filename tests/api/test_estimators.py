@@ -43,7 +43,7 @@ def covered(method, data, unit):
     return np.mean((low <= unit * y[tested]) & (unit * y[tested] <= high))
 
 
-@pytest.mark.parametrize("unit", [1e-3, 1, 1e3])
+@pytest.mark.parametrize("unit", [1e-3, 1e3])
 @pytest.mark.parametrize("data", [diabetes, houses])
 @pytest.mark.parametrize(
     "method",
@@ -196,6 +196,6 @@ def test_messages_do_not_speak_of_a_file():
 
 
 @parametrize_with_checks([bdl.Classifier()])
-@pytest.mark.slow
+@pytest.mark.slow  # some fifty checks that fit
 def test_the_classifier_is_an_estimator_of_scikit_learn(estimator, check):
     check(estimator)

@@ -36,7 +36,7 @@ def headings(page: Path) -> list[str]:
     return [re.sub(r"<[^>]+>|¶", "", unescape(heading)).strip() for heading in found]
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # builds the site
 def test_methods_have_their_formulas(site):
     named = [name for heading in headings(site / "methods/index.html") for name in heading.split(", ")]
     assert sorted(named) == sorted(METHODS.builtin)
@@ -63,7 +63,7 @@ BROKEN = """<script>addEventListener("load", () => {
 })</script>"""
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # builds the site
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
 def test_no_name_of_a_field_is_broken_on_a_narrow_screen(site):
     found = opened(site / "spec", BROKEN, 500)
@@ -71,7 +71,7 @@ def test_no_name_of_a_field_is_broken_on_a_narrow_screen(site):
     assert found["broken"] == []
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # builds the site
 def test_every_benchmark_is_there_and_links_to_its_table(site):
     page = (site / "benchmarks/index.html").read_text("utf-8")
     assert [name for name, _ in list_benchmarks() if name not in page] == []
@@ -80,7 +80,7 @@ def test_every_benchmark_is_there_and_links_to_its_table(site):
         assert (site / "results" / table.parent.name / "table/index.html").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # builds the site
 def test_a_report_is_part_of_it_and_light_figures_are_below_their_table(site):
     page = (site / "results/uci-regression/table/index.html").read_text("utf-8")
     assert 'href="../report.html"' in page
@@ -94,7 +94,7 @@ def test_a_report_is_part_of_it_and_light_figures_are_below_their_table(site):
             assert (site / figure.relative_to(ROOT)).read_bytes() == figure.read_bytes()
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # builds the site
 def test_the_tour_has_its_plots(site):
     assert len(list((site / "images").glob("tour-*.png"))) == 2
     assert "in the table" in (site / "tour/index.html").read_text("utf-8")
@@ -111,7 +111,7 @@ def rounded(value):
 BOARDS = pytest.mark.parametrize("name", ["uci", "posteriors", "images"])
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # builds the site
 @BOARDS
 def test_the_leaderboard_has_the_numbers_of_published_tables(site, name):
     found = board(site, name)
@@ -136,7 +136,7 @@ def test_the_leaderboard_has_the_numbers_of_published_tables(site, name):
                     assert sum(of_splits) / n == pytest.approx(mean, rel=1e-7)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # builds the site
 @BOARDS
 def test_links_and_downloads_of_the_leaderboard_are_there(site, name):
     for folder, source in board(site, name)["sources"].items():
@@ -161,7 +161,7 @@ def test_links_and_downloads_of_the_leaderboard_are_there(site, name):
             assert cell["commit"] == made.get(label, origin["git_commit"])
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # builds the site
 def test_ranks_are_of_whole_rows_of_ours(site):
     cells = board(site, "uci")["cells"]
     elsewhere = [cell for cell in cells if cell["origin"] == "printed elsewhere"]
@@ -205,7 +205,7 @@ COMPARED = """<script>addEventListener("load", () => {
 })</script>"""
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # builds the site
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
 def test_the_leaderboard_in_a_narrow_browser(site):
     """Differences are those of `bdl-bench compare`; columns sort, filters narrow, and the page does not scroll."""
@@ -233,7 +233,7 @@ def test_the_leaderboard_in_a_narrow_browser(site):
     assert found["scrollWidth"] == found["clientWidth"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # builds the site
 def test_nothing_is_loaded_from_elsewhere(site):
     for page in site.rglob("*.html"):
         loaded = re.findall(r"<(?:script|link|img)[^>]*(?:src|href)=\"(https?://[^\"]*)", page.read_text("utf-8"))

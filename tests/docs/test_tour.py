@@ -16,7 +16,7 @@ def pictures(notebook):
     return [output for output in outputs(notebook) if "image/png" in output.get("data", {})]
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # a kernel that runs a benchmark
 def test_the_tour_runs_as_it_stands(tmp_path, monkeypatch):
     """Half a minute: it runs a benchmark."""
     client = pytest.importorskip("nbclient", reason="comes with the extra test")

@@ -1,6 +1,7 @@
 """A store, and a benchmark of which everything is tiny."""
 
 import pytest
+import torch
 
 from bdl.plan.planning import plan
 from bdl.spec import load_benchmark
@@ -52,6 +53,19 @@ entries:
 evaluation: {samples: 5}
 metrics: [nmll, rmse, runtime]
 """
+
+
+@pytest.fixture
+def finish(ran, blank_figures):
+    """Run the command line in this process, with one thread, as the processes have that tests kill."""
+
+    def call(folder, *words):
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        ran(folder, *words)
+        torch.set_num_threads(threads)
+
+    return call
 
 
 @pytest.fixture

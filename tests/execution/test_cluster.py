@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -143,16 +143,17 @@ main()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # a scheduler, a worker and a command
 @pytest.mark.parametrize(
     ("who", "reason"), [("scheduler", "scheduler is gone"), ("workers", "no worker for 3 seconds")]
 )
 def test_a_lost_cluster_is_one_line_without_tracebacks_and_the_run_goes_on_from_what_is_done(
-    tmp_path, tiny, who, reason
+    tmp_path, tiny, scheduler, who, reason
 ):
     cells = tiny("datasets=[diabetes]")
     words = ["run", "tiny.yaml", "--set", "datasets=[diabetes]", "--no-compile", "--tracking", "none"]
-    with scheduling() as (own, address), workers(address, 1) as others:
+    one = scheduling() if who == "scheduler" else nullcontext((None, scheduler))
+    with one as (own, address), workers(address, 1) as others:
         started = subprocess.Popen(
             [sys.executable, "-c", LOST, *words, "--executor", f"dask:{address}"],
             **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": tmp_path},
@@ -178,7 +179,7 @@ def test_a_lost_cluster_is_one_line_without_tracebacks_and_the_run_goes_on_from_
         assert all(row.status == "ok" for row in rows)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # a worker
 def test_what_does_not_fit_is_refused_in_one_line(tiny, scheduler, monkeypatch, tmp_path):
     cells = tiny("datasets=[diabetes]", entries=["exact"])
     with (

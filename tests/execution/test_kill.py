@@ -33,13 +33,15 @@ N_ROWS = len(ENTRIES) * SPLITS * (TRIALS * FOLDS + 1)
 KILLS = 2
 
 
-def start(results: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-u", "-c", "from bdl.cli import main; main()", "run", "uci-regression"]
+def words(results: Path) -> list[str]:
     options = ["--profile", "quick", "--no-compile", "--tracking", "none", "--results", str(results)]
     options += [word for entry in ENTRIES for word in ("--method", entry)]
-    overrides = [word for change in CHANGES for word in ("--set", change)]
+    return ["run", "uci-regression", *options, *(word for change in CHANGES for word in ("--set", change))]
+
+
+def start(results: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [*command, *options, *overrides],
+        [sys.executable, "-u", "-c", "from bdl.cli import main; main()", *words(results)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -91,12 +93,6 @@ def kill_at_random(results: Path, moments: random.Random) -> None:
     process.communicate()
 
 
-def finish(results: Path) -> None:
-    process = start(results)
-    _, error = process.communicate(timeout=120)
-    assert process.returncode == 0, error
-
-
 def everything(results: Path) -> list[dict[str, object]]:
     """All rows but the times, with the digests of the posteriors, each of which can be read."""
     with Store(store_of(results)) as store:
@@ -108,17 +104,17 @@ def everything(results: Path) -> list[dict[str, object]]:
         return [outcome(row) for row in rows]
 
 
-@pytest.mark.slow
-def test_kills_change_nothing(tmp_path):
+@pytest.mark.slow  # two processes that are killed
+def test_kills_change_nothing(tmp_path, finish):
     calm, rough = tmp_path / "calm", tmp_path / "rough"
-    finish(calm)
+    finish(tmp_path, *words(calm))
     moments, counts = random.Random(0), [0]
     for _ in range(KILLS):
         kill_at_random(rough, moments)
         counts.append(count(rough))
     assert counts == sorted(counts), "rows were lost"
     assert len({n for n in counts if 0 < n < N_ROWS}) >= 2, f"too few kills fell into the work: {counts}"
-    finish(rough)
+    finish(tmp_path, *words(rough))
 
     rows = everything(rough)
     keys = [tuple(row[name] for name in ("entry", "stage", "split", "trial", "fold")) for row in rows]

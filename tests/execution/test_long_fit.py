@@ -30,22 +30,19 @@ main()
 """
 
 
-def start(results: Path) -> subprocess.Popen[str]:
+def words(results: Path) -> list[str]:
     options = ["--profile", "quick", "--no-compile", "--tracking", "none", "--results", str(results), "--method", ENTRY]
-    overrides = [word for change in CHANGES for word in ("--set", change)]
+    return ["run", "uci-regression", *options, *(word for change in CHANGES for word in ("--set", change))]
+
+
+def start(results: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", COMMAND, "run", "uci-regression", *options, *overrides],
+        [sys.executable, "-c", COMMAND, *words(results)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
-
-
-def finish(results: Path) -> None:
-    process = start(results)
-    _, error = process.communicate(timeout=300)
-    assert process.returncode == 0, error
 
 
 def outcome(results: Path) -> tuple[list[Row], list[bytes], list[object]]:
@@ -56,10 +53,10 @@ def outcome(results: Path) -> tuple[list[Row], list[bytes], list[object]]:
         return rows, files, store.readings(CELL)
 
 
-@pytest.mark.slow  # three processes that train for some seconds
-def test_killed_in_the_middle_of_a_fit(tmp_path):
+@pytest.mark.slow  # a process that trains for some seconds
+def test_killed_in_the_middle_of_a_fit(tmp_path, finish):
     calm, rough = tmp_path / "calm", tmp_path / "rough"
-    finish(calm)
+    finish(tmp_path, *words(calm))
     variants = rough / "uci-regression/quick/variants"
     process, written = start(rough), set[int]()
     while process.poll() is None and len(written) < 4:  # some savings are there, the fit is not
@@ -69,7 +66,7 @@ def test_killed_in_the_middle_of_a_fit(tmp_path):
     process.kill()
     process.communicate()
     assert list(variants.glob("*/checkpoints/*.safetensors")), "nothing to go on from"
-    finish(rough)
+    finish(tmp_path, *words(rough))
 
     rows, files, readings = outcome(rough)
     expected_rows, expected_files, expected_readings = outcome(calm)

@@ -37,8 +37,10 @@ def stripes() -> Dataset:
 '''
 
 
-@pytest.fixture
-def benchmark(tmp_path) -> Path:
+@pytest.fixture(scope="module")
+def results(tmp_path_factory, ran) -> Path:
+    """Folder of a run."""
+    tmp_path = tmp_path_factory.mktemp("stripes")
     (tmp_path / "net.py").write_text(NET, "utf-8")
     (tmp_path / "images.py").write_text(IMAGES, "utf-8")
     entry = {
@@ -59,31 +61,25 @@ def benchmark(tmp_path) -> Path:
     }
     path = tmp_path / "stripes.yaml"
     path.write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
-    return path
+    ran(tmp_path, "run", "stripes.yaml", "--no-compile", "--tracking", "none")
+    return tmp_path / "results/stripes"
 
 
-def test_a_convolutional_network_with_batch_norm_learns(benchmark, invoke, tmp_path):
-    code, _, error = invoke("run", benchmark, "--no-compile", "--tracking", "none", "--results", tmp_path / "out")
-    assert code == 0, error
-    rows = pd.read_parquet(tmp_path / "out/stripes/trials.parquet")
+def test_a_convolutional_network_with_batch_norm_learns(results):
+    rows = pd.read_parquet(results / "trials.parquet")
     assert list(rows.status) == ["ok", "ok"]
     assert (rows.error < 0.1).all(), "guessing errs in half of the rows"
     assert (rows.nll < 0.5).all()
     assert rows.ece.between(0, 1).all()
-    points = pd.read_parquet(tmp_path / "out/stripes/points.parquet")
+    points = pd.read_parquet(results / "points.parquet")
     curve = points[(points.metric == "nll") & (points.split == 0)].set_index("at").value
     assert list(curve.index) == [1, 2, 3, 4]
     assert curve[4] == rows.nll[0], "the last counters is the end of the fit"
     assert curve[4] < curve[1]
 
 
-def test_its_running_statistics_are_kept_with_the_posterior(benchmark, invoke, tmp_path):
-    results = tmp_path / "out"
-    code, _, error = invoke(
-        "run", benchmark, "--no-compile", "--tracking", "none", "--results", results, "--splits", "1"
-    )
-    assert code == 0, error
-    (file,) = results.glob("stripes/variants/*/posteriors/*")
+def test_its_running_statistics_are_kept_with_the_posterior(results):
+    file, _ = (results / "posteriors").iterdir()
     posterior, buffers = artefacts.read(file.parent, file.stem)
     assert set(buffers) == {f"{layer}.running_{part}" for layer in (1, 5) for part in ("mean", "var")}
     assert all(bool(value.isfinite().all()) for value in buffers.values())

@@ -28,6 +28,7 @@ class Broken(Direct):
 """
 
 
+@pytest.mark.slow  # two processes import everything
 def test_two_processes_give_the_rows_of_one(tiny, store, tmp_path):
     """Bit for bit, posteriors too; one entry dies in its process and is failed rows."""
     (tmp_path / "broken.py").write_text(BROKEN)
@@ -92,8 +93,8 @@ def gone(pid):
     return False
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-def test_workers_end_at_once_where_the_run_is_interrupted(tmp_path, error):
+def test_workers_end_at_once_where_the_run_raises(tmp_path):
+    """By Ctrl-C they do so in `test_cli`."""
     (tmp_path / "pids").mkdir()
 
     def interrupted():
@@ -102,10 +103,10 @@ def test_workers_end_at_once_where_the_run_is_interrupted(tmp_path, error):
                 workers.submit(sleep, tmp_path / "pids", print)
             while len(list((tmp_path / "pids").iterdir())) < 2:
                 time.sleep(0.05)
-            raise error
+            raise ValueError
 
     start = time.monotonic()
-    with pytest.raises(error):
+    with pytest.raises(ValueError):  # noqa: PT011
         interrupted()
     assert time.monotonic() - start < 60
     assert all(gone(int(path.name)) for path in (tmp_path / "pids").iterdir())
@@ -129,36 +130,28 @@ def hang(group, report):
     time.sleep(600)
 
 
-def test_a_group_whose_worker_is_killed_is_done_again_by_another(tiny, store, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    cells = tiny("datasets=[diabetes]", entries=["exact"])
-    monkeypatch.setattr(scheduler, "attempt", die_once)
-    with worker_pool(2) as workers:
-        queue.run(cells, store, workers, Ear())
-    assert Path("diabetes.died").exists()
-    assert [row.status for row in store.rows("final", cells[0].key)] == ["ok", "ok"]
-
-
-@pytest.mark.parametrize(
-    ("task", "changes", "reason"),
-    [
-        (die, (), "its worker process died (signal 9, perhaps for want of memory), twice"),
-        (hang, ("limits.minutes=0.01",), "over the limit of 0.01 minutes (limits.minutes), and hung"),
-    ],
-)
-def test_a_group_that_takes_its_worker_with_it_is_failed_rows_and_the_rest_goes_on(
-    tiny, store, monkeypatch, task, changes, reason
+@pytest.mark.slow  # seven processes, each of which imports everything
+def test_a_group_that_takes_its_worker_with_it_is_done_again_or_failed_rows_and_the_rest_goes_on(
+    tiny, store, monkeypatch, tmp_path
 ):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(limits, "_GRACE", 0.1)
-    cells = tiny("datasets=[diabetes]", *changes, entries=["exact"])
-    with worker_pool(2) as workers:
+
+    def ran(workers, task, *changes):
+        cells = tiny("datasets=[diabetes]", *changes, entries=["exact"])
+        store.forget([cells[0].key])
         with monkeypatch.context() as patch:
             patch.setattr(scheduler, "attempt", task)
             queue.run(cells, store, workers, Ear())
-        assert {row.reason for row in store.rows("final", cells[0].key)} == {reason}
-        store.forget([cells[0].key])
-        queue.run(tiny("datasets=[diabetes]", entries=["exact"]), store, workers, Ear())
-    assert [row.status for row in store.rows("final", cells[0].key)] == ["ok", "ok"]
+        return [row.reason or row.status for row in store.rows("final", cells[0].key)]
+
+    with worker_pool(2) as workers:
+        assert ran(workers, die_once) == ["ok", "ok"]
+        assert Path("diabetes.died").exists()
+        assert {*ran(workers, die)} == {"its worker process died (signal 9, perhaps for want of memory), twice"}
+        late = ran(workers, hang, "limits.minutes=0.01")
+        assert {*late} == {"over the limit of 0.01 minutes (limits.minutes), and hung"}
+        assert ran(workers, attempt) == ["ok", "ok"]
 
 
 def test_a_group_beyond_its_limits_is_failed_rows_with_the_reason(tiny, store):

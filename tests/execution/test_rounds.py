@@ -89,11 +89,6 @@ def test_each_round_trains_every_split_as_one_program(calm):
     assert len(outcome) == 3 * (TRIALS * FOLDS + 1)
 
 
-def test_the_same_seed_gives_the_same_table(calm, store):
-    go(load(), store, (0, 1, 2))
-    assert outcomes(store) == calm[0]
-
-
 def test_proposals_follow_from_the_scores_and_the_best_mean_is_fitted(store):
     benchmark = load()
     go(benchmark, store, (1,))
@@ -105,20 +100,7 @@ def test_proposals_follow_from_the_scores_and_the_best_mean_is_fitted(store):
     assert rows_of(store)[-1].hyper == min(told, key=lambda pair: pair[1])[0]
 
 
-def test_lockstep_gives_what_one_split_at_a_time_gives(calm, tmp_path):
-    """The scores differ by the rounding of 32-bit arithmetic at most, and so the proposals hardly."""
-    for split in range(3):
-        with Store(tmp_path / f"{split}.sqlite") as store:
-            go(load(), store, (split,))
-            found = outcomes(store)
-        together = [outcome for outcome in calm[0] if outcome[1] == split]
-        assert [row[:4] for row in found] == [row[:4] for row in together]
-        for ours, theirs in zip(found, together, strict=True):
-            assert ours[4] == pytest.approx(theirs[4], rel=1e-4)
-            assert ours[6] == pytest.approx(theirs[6], rel=1e-4)
-
-
-@pytest.mark.parametrize("rounds", [1, 2, 3])
+@pytest.mark.parametrize("rounds", [1, 3])  # within the random start, and after it
 def test_an_interrupted_search_goes_on_as_it_would_have(calm, store, monkeypatch, rounds):
     interrupted(monkeypatch, rounds, store, (0, 1, 2))
     (cell,) = plan(load(), splits=(0, 1, 2))

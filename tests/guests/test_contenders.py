@@ -130,7 +130,7 @@ LINEAR = Problem(Linear(), Gaussian(), 3)
 EXACT = Conjugate().fit(LINEAR, X, LINE, {name: torch.tensor(value).double() for name, value in HYPER.items()})
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # long chains
 @pytest.mark.parametrize(
     ("guest", "samples"),
     [(Sghmc(draws=500, thinning=20, descent=500), 300), (Nuts(draws=800), 500), (Mclmc(draws=1000), 300)],

@@ -1,10 +1,7 @@
 """The files and the command of docs/guests.md, as printed."""
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import bdl
 from bdl.methods import METHODS
 
 PAGE = Path(__file__).parents[2].joinpath("docs/guests.md").read_text("utf-8")
@@ -20,22 +16,16 @@ FILES = dict(re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", PAGE, re.DOTA
 (COMMAND,) = re.findall(r"<!-- command -->\n```sh\n(.*?)\n```", PAGE)
 
 
-@pytest.mark.slow
-def test_the_guests_of_the_page_run_beside_a_method_of_the_suite(tmp_path):
+@pytest.mark.slow  # a process that runs the guests
+def test_the_guests_of_the_page_run_beside_a_method_of_the_suite(tmp_path, monkeypatch, invoke, blank_figures):
+    monkeypatch.chdir(tmp_path)
     for name, content in FILES.items():
         (tmp_path / name).write_text(content, "utf-8")
     program, *arguments = shlex.split(COMMAND)
     assert program == "bdl-bench"
     known = ["conjugate", "own-loop", "ridge", *(["scales"] if find_spec("numpyro") else [])]
-    done = subprocess.run(
-        [sys.executable, "-m", "bdl", *arguments, "--tracking", "none", *(f"--method={name}" for name in known)],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(Path(bdl.__file__).parents[1])},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    code, _, error = invoke(*arguments, "--tracking", "none", *(f"--method={name}" for name in known))
+    assert code == 0, error
     (published,) = (tmp_path / "results").rglob("trials.parquet")
     rows = pd.read_parquet(published)
     finals = rows[rows.stage == "final"].set_index("entry")

@@ -205,7 +205,7 @@ def test_rows_say_which_packages_made_them(rows, guest, tmp_path):
     assert row.details["packages"] == f"scikit-learn {version('scikit-learn')}"
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # twenty splits twice
 @pytest.mark.data
 @pytest.mark.parametrize("dataset", ["boston", "yacht"])
 def test_linear_regression_of_a_guest_is_the_conjugate_entry_on_all_published_splits(rows, guest, store, dataset):

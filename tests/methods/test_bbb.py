@@ -1,5 +1,6 @@
 """Bayes by Backprop against autograd, closed forms, and the best diagonal Gaussian of a linear regression."""
 
+from functools import partial
 from itertools import combinations
 
 import pytest
@@ -12,6 +13,7 @@ from bdl.models.networks import Linear, Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
 from bdl.posteriors import DiagonalGaussian, kl_divergence
+from bdl.training.traced import Repeated
 
 from .targets import linear_gaussian, normals, repeat
 
@@ -21,11 +23,7 @@ LIKELIHOODS = {
     "categorical": (Categorical(), 3, lambda y: (y > -0.5).long() + (y > 0.5).long()),
 }
 
-
-@pytest.fixture
-def draw():
-    generator = torch.Generator().manual_seed(5)
-    return lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)
+SEED = 5
 
 
 def posterior(params) -> DiagonalGaussian:
@@ -96,8 +94,9 @@ def test_converges_to_the_best_diagonal_gaussian(bias_precision):
     points = sigma_points(4)
     method = BayesByBackprop(initial_scale=1.0)
     state = method.init(target.problem, normals(method.init_noise(target.problem), torch.Generator().manual_seed(0)))
+    gradients = Repeated(partial(elbo_gradients, problem=target.problem))
     for _ in range(1000):  # plain descent, which unlike Adam comes to rest
-        grads = elbo_gradients(state.params, target.data, target.hyper, points, target.problem)
+        grads = gradients(state.params, target.data, target.hyper, points)
         state = state._replace(params={name: state.params[name] - 0.05 * grad for name, grad in grads.items()})
     q, precision = method.posterior(state), torch.linalg.inv(target.posterior.covariance())
     torch.testing.assert_close(q.mean(), target.posterior.loc, rtol=0, atol=1e-12)

@@ -16,6 +16,8 @@ from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
 from bdl.posteriors import DiagonalGaussian, Scaled, StudentT
 
+from .targets import repeated
+
 HYPER = {
     name: torch.tensor(value, dtype=torch.float64)
     for name, value in {
@@ -49,10 +51,7 @@ class Expected(Sampled):
         return self.log_prob(mu, hyper, layout) - 0.5 * hyper["prior_precision"] * var.sum()
 
 
-@pytest.fixture
-def draw():
-    generator = torch.Generator().manual_seed(5)
-    return lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)
+SEED = 5
 
 
 def sparse_regression(prior, draw) -> tuple[Problem, Batch]:
@@ -64,10 +63,10 @@ def sparse_regression(prior, draw) -> tuple[Problem, Batch]:
 
 
 def train(method, problem, batch, draw, updates):
-    state = method.init(problem, {"theta": draw(problem.dim)})
+    state, step = method.init(problem, {"theta": draw(problem.dim)}), repeated(method, problem)
     for _ in range(updates):
         shape = method.step_noise(problem)["z"]
-        state = method.step(state, batch, HYPER, {"z": draw(*shape)}, problem)
+        state = step(state, batch, HYPER, {"z": draw(*shape)})
     return method.posterior(state)
 
 

@@ -1,5 +1,6 @@
 """Full-covariance variational inference against autograd, closed forms, and the posterior of a linear regression."""
 
+from functools import partial
 from itertools import combinations
 
 import pytest
@@ -11,16 +12,13 @@ from bdl.models.networks import Linear, Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
 from bdl.posteriors import DiagonalGaussian, FullGaussian, kl_divergence
+from bdl.training.traced import Repeated
 
 from .targets import linear_gaussian, normals, repeat
 
 LIKELIHOODS = {"gaussian": (Gaussian(), lambda y: y), "bernoulli": (Bernoulli(), lambda y: (y > 0).double())}
 
-
-@pytest.fixture
-def draw():
-    generator = torch.Generator().manual_seed(5)
-    return lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)
+SEED = 5
 
 
 def sigma_points(dim: int) -> torch.Tensor:
@@ -85,8 +83,9 @@ def test_converges_to_the_posterior_of_a_linear_regression(bias_precision):
     points = sigma_points(4)
     method = CholeskyVi(initial_scale=1.0)
     state = method.init(target.problem, normals(method.init_noise(target.problem), torch.Generator().manual_seed(0)))
+    gradients = Repeated(partial(elbo_gradients, problem=target.problem))
     for _ in range(1000):  # plain descent, which unlike Adam comes to rest
-        grads = elbo_gradients(state.params, target.data, target.hyper, points, target.problem)
+        grads = gradients(state.params, target.data, target.hyper, points)
         state = state._replace(params={name: state.params[name] - 0.05 * grad for name, grad in grads.items()})
     q = method.posterior(state).check()
     torch.testing.assert_close(q.mean(), target.posterior.loc, rtol=0, atol=1e-11)

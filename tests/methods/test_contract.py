@@ -331,9 +331,8 @@ def test_finds_the_posterior_mean(method):
     if isinstance(method, HierarchicalVadam):
         pytest.skip("it learns the prior, and so finds another posterior")
     case = Case(method, 16)
-    path = case.run(case.init(), 1000)[500:]
-    mean = torch.func.vmap(lambda one: method.posterior(one).mean())
-    average = torch.stack([mean(state) for state in path]).mean((0, 1))
+    path = tree_map(lambda *states: torch.cat(states), *case.run(case.init(), 1000)[500:])
+    average = torch.func.vmap(lambda one: method.posterior(one).mean())(path).mean(0)
     assert case.exact.whiten(average - case.exact.mean()).norm() < 0.1
 
 

@@ -9,16 +9,14 @@ from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.problem import Batch, Problem
 
+from .targets import repeated
+
 HYPER = {
     name: torch.tensor(value, dtype=torch.float64)
     for name, value in {"learning_rate": 0.05, "prior_precision": 1.0, "noise_precision": 4.0}.items()
 }
 
-
-@pytest.fixture
-def draw():
-    generator = torch.Generator().manual_seed(5)
-    return lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)
+SEED = 5
 
 
 def regression(draw) -> tuple[Problem, Batch]:
@@ -31,10 +29,10 @@ def regression(draw) -> tuple[Problem, Batch]:
 
 def train(method, problem, batch, draw, updates):
     """Each update is an epoch."""
-    state = method.init(problem, {"theta": draw(problem.dim)})
+    state, step = method.init(problem, {"theta": draw(problem.dim)}), repeated(method, problem)
     for _ in range(updates):
         noise = {"theta": draw(method.samples, problem.dim)}
-        state = method.step(state, batch, HYPER, noise, problem)
+        state = step(state, batch, HYPER, noise)
         state = method.learn(state, batch, HYPER, noise, problem)
     return state
 

@@ -20,6 +20,7 @@ from bdl.training.states import initial_state
 from .targets import advance, linear_gaussian, normals
 from .test_sgd_iterates import Recursion, assert_mean, descent, hyper_of, iterates, replay, toy_trials, trained
 
+TOY = {"latent_dim": 3, "warmup_epochs": 2, "initial_scale": 0.5}
 ESTIMATORS = {"em": OnlineEm, "sga": OnlineSga, "px-em": OnlinePxEm}
 
 parametrize_estimators = pytest.mark.parametrize("name", ESTIMATORS)
@@ -64,17 +65,25 @@ def test_before_the_end_of_the_warm_ups_it_is_a_narrow_gaussian_at_the_iterate(n
         assert narrow == torch.equal(posterior.mean(), state.theta) == (n <= 206)
 
 
-@parametrize_estimators
-def test_engine_feeds_each_trial_with_its_own_iterates(name):
-    """Five steps an epoch, or four; the third epoch of each trial begins its units."""
+@pytest.fixture(scope="module")
+def replayed():
+    """Four trials and their iterates, which no estimator changes."""
     data, trials = toy_trials([40, 43, 33, 47])
     problem, schedule = Problem(Mlp((2,)), Gaussian(), 3), Schedule(epochs=70, batch_size=8)
-    method = IteratesFa(estimator=name, latent_dim=3, warmup_epochs=2, initial_scale=0.5)
+    paths = [replay(IteratesFa(**TOY), problem, data, trials, schedule, i) for i in range(4)]
+    return problem, data, trials, schedule, paths
+
+
+@parametrize_estimators
+def test_engine_feeds_each_trial_with_its_own_iterates(name, replayed):
+    """Five steps an epoch, or four; the third epoch of each trial begins its units."""
+    problem, data, trials, schedule, paths = replayed
+    method = IteratesFa(estimator=name, **TOY)
     fit = trained(method, problem, data, trials, schedule)
     assert fit.state.estimate.seen.tolist() == [240, 240, 172, 240]
     start = initial_state(method, problem, trials, torch.device("cpu")).estimate
     for i in range(4):
-        kept = replay(method, problem, data, trials, schedule, i)[2:].reshape(-1, problem.dim)
+        kept = paths[i][2:].reshape(-1, problem.dim)
         own = tree_map(lambda leaf, i=i: leaf[i].double() if leaf.is_floating_point() else leaf[i], start)
         _, mean, covariance = by_hand(name, kept, own)
         posterior = method.posterior(tree_map(lambda leaf, i=i: leaf[i], fit.state)).check()

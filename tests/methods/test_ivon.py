@@ -9,7 +9,7 @@ from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Mlp
 from bdl.models.problem import Problem
 
-from .targets import linear_gaussian, normals, sigma_points
+from .targets import linear_gaussian, normals, repeated, sigma_points
 
 
 @pytest.mark.parametrize("bias_precision", [None, 0.2])
@@ -21,9 +21,9 @@ def test_it_stands_still_at_the_ridge_mean_and_the_diagonal_of_the_precision(bia
         Ivon(betas=(0.9, 0.9), samples=6),
         target.hyper | {"learning_rate": torch.tensor(0.5, dtype=torch.float64)},
     )
-    state = method.init(target.problem, {"theta": torch.ones(3).double()})
+    state, step = method.init(target.problem, {"theta": torch.ones(3).double()}), repeated(method, target.problem)
     for _ in range(1000):
-        state = method.step(state, target.data, hyper, noise, target.problem)
+        state = step(state, target.data, hyper, noise)
     q = method.posterior(state)
     torch.testing.assert_close(q.mean(), target.posterior.mean(), rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(q.variance(), 1 / target.posterior.precision_diagonal(), rtol=1e-10, atol=0)

@@ -21,11 +21,7 @@ from .targets import linear_gaussian, normals, repeat
 NET = Problem(Mlp(hidden=(4, 3)), Gaussian(), 2)
 UNITS = 2 + 4 + 3
 
-
-@pytest.fixture
-def draw():
-    generator = torch.Generator().manual_seed(6)
-    return lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)
+SEED = 6
 
 
 class Dropped(nn.Module):
@@ -144,7 +140,7 @@ def test_the_posterior_has_the_rate_of_training_and_a_normal_a_unit(draw):
     assert q.noise_dim == UNITS
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # compiles
 def test_compiled_steps_of_several_models_equal_eager_ones(draw, caplog):
     """Which unit is dropped is a comparison, so that any difference would be a large one; float64."""
     if not compiler_found():

@@ -12,7 +12,7 @@ from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
 from bdl.posteriors import Point
 
-from .targets import linear_gaussian, normals, repeat
+from .targets import linear_gaussian, normals, repeat, repeated
 
 
 def test_a_point_has_no_density():
@@ -69,9 +69,9 @@ def test_the_prior_decides_between_mode_and_largest_likelihood():
     given = hyper | {"learning_rate": torch.tensor(0.5).double()}
     for prior_share, loc in expected.items():
         method = Sgd(prior_share=prior_share, initial_scale=0.0)
-        state = method.init(problem, {"theta": torch.ones(3).double()})
+        state, step = method.init(problem, {"theta": torch.ones(3).double()}), repeated(method, problem)
         for _ in range(2000):
-            state = method.step(state, repeat(data, 1), given, {}, problem)
+            state = step(state, repeat(data, 1), given, {})
         torch.testing.assert_close(method.posterior(state).loc, loc, rtol=1e-10, atol=1e-10)
 
 

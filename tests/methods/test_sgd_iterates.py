@@ -19,9 +19,10 @@ from bdl.training.fitting import Snapshot, finished
 from bdl.training.program import Program
 from bdl.training.schedule import Schedule
 from bdl.training.states import initial_state
+from bdl.training.traced import Repeated
 from bdl.training.trials import Pool, Trials
 
-from .targets import Target, advance, linear_gaussian, normals
+from .targets import Target, advance, linear_gaussian, normals, occasions
 
 RATES = {"learning_rate": 0.2, "weight_decay": 0.03, "warmup_learning_rate": 0.05}
 
@@ -81,14 +82,17 @@ class Recursion:
         hyper = hyper_of(self.target, learning_rate=self.rate)
         signal = self.design @ torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
 
-        def step(state, y, update):
-            return advance(method, state, update, 1, data._replace(y=y), hyper, {}, problem)
-
         shapes = {name: (n_trials, *shape) for name, shape in method.init_noise(problem).items()}
         state = torch.func.vmap(lambda noise: method.init(problem, noise))(normals(shapes, generator))
+        steps = {}
         for update in range(1, n_steps + 1):
+
+            def step(state, y, update=update):
+                return advance(method, state, update, 1, data._replace(y=y), hyper, {}, problem)
+
+            one = steps.setdefault(occasions(method, update, 1), Repeated(torch.func.vmap(step)))
             noise = torch.randn(n_trials, len(signal), generator=generator, dtype=torch.float64)
-            state = torch.func.vmap(step, (0, 0, None))(state, signal + self.sigma * noise, update)
+            state = one(state, signal + self.sigma * noise)
         return torch.func.vmap(lambda one: method.posterior(one).covariance())(state).numpy()
 
 

@@ -16,7 +16,7 @@ from bdl.posteriors import FullGaussian, kl_divergence
 from bdl.training.programs import compiler_found
 from bdl.training.traced import Repeated
 
-from .targets import normals
+from .targets import normals, repeated
 
 PROBLEMS = {
     "linear-gaussian": (Problem(Linear(), Gaussian(), 3), lambda y: y),
@@ -160,8 +160,9 @@ def test_converges_to_the_exact_posterior():
     noise = {"theta": torch.cat([points, -points])}
     hyper |= {"learning_rate": torch.tensor(0.1, dtype=torch.float64)}
     state = method.init(problem, normals(method.init_noise(problem), torch.Generator().manual_seed(0)))
+    step = repeated(method, problem)
     for _ in range(1500):
-        state = method.step(state, data, hyper, noise, problem)
+        state = step(state, data, hyper, noise)
     q, posterior = method.posterior(state), FullGaussian.from_covariance(mean, covariance)
     torch.testing.assert_close(q.loc, mean, rtol=0, atol=1e-10)
     torch.testing.assert_close(q.covariance(), covariance, rtol=0, atol=1e-10)
@@ -181,7 +182,7 @@ def test_doubled_mean_is_what_the_published_code_does():
         mu = mu - 0.2 * torch.linalg.solve(precision(run.state), force)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # compiles
 @pytest.mark.parametrize("method", [Slang(rank=2), SlangOnlineEig(rank=2)], ids=["slang", "slang-online-eig"])
 def test_compiled_steps_of_several_models_equal_eager_ones(method, caplog):
     """Eigenvectors of 34 x 34 matrices and all; float64, so that the order of sums does not matter."""

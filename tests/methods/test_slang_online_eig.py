@@ -10,11 +10,7 @@ from bdl.methods.slang_online_eig import SlangOnlineEig, matched
 
 from .test_slang import CLOSE, Run
 
-
-@pytest.fixture
-def draw():
-    generator = torch.Generator().manual_seed(3)
-    return lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)
+SEED = 3
 
 
 def test_columns_are_matched_with_their_sign():

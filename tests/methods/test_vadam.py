@@ -8,7 +8,7 @@ from bdl.methods import METHODS
 from bdl.methods.natural_gradient import NaturalGradient
 from bdl.methods.vadam import Vadam, Vogn, Vprop, VpropRoot
 
-from .targets import linear_gaussian, normals, repeat, sigma_points
+from .targets import linear_gaussian, normals, repeat, repeated, sigma_points
 
 ALPHA = np.array([1.5, 1.5, 0.2])
 """Prior precisions of the target with a bias of its own."""
@@ -91,9 +91,9 @@ def test_fixed_point_on_a_gaussian_target(name):
         betas=(0.9 if name == "vadam" else 0.0, 0.9), samples=len(points), initial_precision=5.0, initial_scale=0.0
     )
     given = hyper | {"learning_rate": torch.tensor(0.5 if name == "vprop" else 0.02).double()}
-    state = method.init(problem, {"theta": torch.zeros(3).double()})
+    state, step = method.init(problem, {"theta": torch.zeros(3).double()}), repeated(method, problem)
     for _ in range(3000):
-        state = method.step(state, repeat(data, 1), given, {"theta": points}, problem)
+        state = step(state, repeat(data, 1), given, {"theta": points})
 
     X, mu, n = np.c_[data.x.numpy(), np.ones(12)], exact.loc.numpy(), 12
     c = 1 if name == "vprop" else n

@@ -7,8 +7,9 @@ from scipy.optimize import minimize
 
 from bdl.methods.vifa import Vifa
 from bdl.posteriors import FactorAnalysis, kl_divergence
+from bdl.training.traced import Repeated
 
-from .targets import linear_gaussian, normals, repeat, sigma_points
+from .targets import linear_gaussian, normals, repeat, repeated, sigma_points
 
 # Its best approximation has every psi well above 0: for other data gamma runs to minus infinity for ever.
 TARGET = linear_gaussian(seed=4, d_in=3)
@@ -32,8 +33,9 @@ def train(rank: int, n_steps: int = 500) -> FactorAnalysis:
     hyper = TARGET.hyper | {"learning_rate": torch.tensor(0.05, dtype=torch.float64)}
     generator = torch.Generator().manual_seed(rank)
     state = method.init(TARGET.problem, normals(method.init_noise(TARGET.problem), generator))
+    step = repeated(method, TARGET.problem)
     for _ in range(n_steps):
-        state = method.step(state, batches, hyper, noise, TARGET.problem)
+        state = step(state, batches, hyper, noise)
     return method.posterior(state)
 
 
@@ -97,7 +99,7 @@ def test_random_noise_leaves_the_mean_unbiased():
         return normals({name: (n_trials, *shape) for name, shape in shapes.items()}, generator)
 
     state = torch.func.vmap(lambda one: method.init(TARGET.problem, one))(noise(method.init_noise(TARGET.problem)))
-    step = torch.func.vmap(lambda s, e: method.step(s, batches, hyper, e, TARGET.problem))
+    step = Repeated(torch.func.vmap(lambda s, e: method.step(s, batches, hyper, e, TARGET.problem)))
     path = []
     for _ in range(500):
         state = step(state, noise(method.step_noise(TARGET.problem)))

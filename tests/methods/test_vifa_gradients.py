@@ -21,11 +21,7 @@ LIKELIHOODS = {
     "categorical": (Categorical(), 3, lambda y: (y > -0.5).long() + (y > 0.5).long()),
 }
 
-
-@pytest.fixture
-def draw():
-    generator = torch.Generator().manual_seed(5)
-    return lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)
+SEED = 5
 
 
 def variational(draw, dim: int, rank: int) -> dict[str, Tensor]:

@@ -241,7 +241,7 @@ print(int(next(line for line in open("/proc/self/status") if line.startswith("Vm
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # a process that predicts 10,000 images
 def test_mnist_is_predicted_in_little_memory():
     """By 60 samples; all their parameters would take 0.1 GB, and the activations of 10,000 rows 4 GB."""
     done = subprocess.run([sys.executable, "-c", MNIST], capture_output=True, text=True, check=True)

@@ -26,11 +26,7 @@ LIKELIHOODS = {
 SAMPLES, ROWS, D_IN = 2, 5, 3
 CLOSE = {"rtol": 1e-11, "atol": 1e-12}
 
-
-@pytest.fixture
-def draw():
-    generator = torch.Generator().manual_seed(6)
-    return lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)
+SEED = 6
 
 
 @pytest.fixture(params=[(model, likelihood) for model in MODELS for likelihood in LIKELIHOODS], ids="-".join)

@@ -23,11 +23,7 @@ MIXTURE = {
     for name, value in {"slab_share": 0.25, "slab_scale": 2.0, "spike_scale": 0.01}.items()
 }
 
-
-@pytest.fixture
-def draw():
-    generator = torch.Generator().manual_seed(4)
-    return lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)
+SEED = 4
 
 
 @pytest.mark.parametrize("degrees", [0.5, 1.0, 6.0])

@@ -18,11 +18,7 @@ HYPER = {"global_scale": torch.tensor(KAPPA, dtype=torch.float64)}
 NET = Layout(Mlp(hidden=(3,)), 2, 1)
 D, SCALES = 13, 2 * (2 + 5)
 
-
-@pytest.fixture
-def draw():
-    generator = torch.Generator().manual_seed(4)
-    return lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)
+SEED = 4
 
 
 def test_a_parameter_is_its_weight_times_the_roots_of_its_layer_and_unit(draw):

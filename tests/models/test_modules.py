@@ -132,7 +132,7 @@ def test_nested_vmap_of_gradients_equals_the_plain_network(numbers, draw):
         torch.testing.assert_close(found[index], total, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # compiles
 def test_compiled_steps_equal_eager_ones(numbers, draw):
     theta, x, _ = numbers
     step, noise = torch.func.vmap(samples_gradient), 0.1 * draw(3, 2, PROBLEM.dim)

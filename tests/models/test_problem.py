@@ -20,11 +20,7 @@ def scalar(value: float, dtype: torch.dtype = torch.float64) -> torch.Tensor:
 
 HYPER = {"prior_precision": scalar(2.5), "noise_precision": scalar(3.0)}
 
-
-@pytest.fixture
-def draw():
-    generator = torch.Generator().manual_seed(3)
-    return lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)
+SEED = 3
 
 
 @pytest.fixture

@@ -3,6 +3,8 @@
 import pandas as pd
 import pytest
 
+from bdl.store.store import Store
+
 SPEC = """
 name: small
 title: "<script>alert(1)</script> & [/x]"
@@ -45,3 +47,9 @@ def write(folder, scores, spec=SPEC, **columns):
 @pytest.fixture(scope="session")
 def published():
     return write
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "store.sqlite") as opened:
+        yield opened

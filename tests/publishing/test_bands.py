@@ -12,7 +12,6 @@ from bdl.references.base import Truth
 from bdl.spec import load_benchmark
 from bdl.store import artefacts
 from bdl.store.rows import Outcome, Row
-from bdl.store.store import Store
 
 SAMPLES = 4000
 MEAN, COVARIANCE = np.array([2.0, -1.0]), np.array([[0.5, 0.2], [0.2, 0.3]])
@@ -31,12 +30,6 @@ entries:
 evaluation: {{samples: {}}}
 metrics: [neg_elbo]
 """
-
-
-@pytest.fixture
-def store(tmp_path):
-    with Store(tmp_path / "store.sqlite") as opened:
-        yield opened
 
 
 @pytest.fixture

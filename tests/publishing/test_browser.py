@@ -50,20 +50,20 @@ def measured(tmp_path):
     return measure
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # starts a browser
 def test_at_1280_nothing_is_cut(page, measured):
     found = measured(page, 1280)
     assert (found["columns"], found["page"]) == (0, found["width"])
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # starts a browser
 def test_on_a_phone_tables_scroll_and_the_page_does_not(page, measured):
     found = measured(page, 400)
     assert found["columns"] > 0
     assert found["page"] == found["width"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # starts a browser
 def test_a_sheet_in_landscape_has_all_columns(page, measured):
     """What holds on paper holds here on the screen, and the other way round."""
     assert "@page { size: landscape; margin: 12mm; }" in page

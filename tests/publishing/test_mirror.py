@@ -25,7 +25,6 @@ from bdl.publishing.ui import open_ui
 from bdl.spec import load_benchmark
 from bdl.spec.labels import MetricName
 from bdl.store.rows import Outcome, Reading, Row
-from bdl.store.store import Store
 
 NAN, INF = math.nan, math.inf
 
@@ -113,12 +112,6 @@ def load(tmp_path):
         return load_benchmark(str(path), profile, overrides)
 
     return read
-
-
-@pytest.fixture
-def store(tmp_path):
-    with Store(tmp_path / "store.sqlite") as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -582,7 +575,7 @@ def free_port():
     return port
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # starts a server
 def test_ui_serves_the_runs_until_interrupted(store, load, send, uri):
     fill(store)
     (run_id,) = send(load())
@@ -622,10 +615,9 @@ def test_a_cell_whose_fits_all_failed_is_failed_and_says_why(store, client, load
     assert run.data.tags["bdl.failures"] == "3 x diverged"
 
 
-@pytest.mark.parametrize("folder", ["job%2Fx", "a b#c?d", "q'\"é:x", "p%20q"])
-def test_a_folder_of_any_name_has_its_mirror(folder, store, load, tmp_path, monkeypatch):
+def test_a_folder_of_any_name_has_its_mirror(store, load, tmp_path, monkeypatch):
     """Database and artifacts are in the folder of that name, where MLflow finds them, and nothing is beside it."""
-    place = tmp_path / folder
+    place = tmp_path / "job%2Fx a b#c?d q'\"é:x p%20q"
     (place / "results").mkdir(parents=True)
     monkeypatch.chdir(place)
     before = set(tmp_path.iterdir())

@@ -213,7 +213,7 @@ def test_densities_that_no_grid_can_sum_are_refused(density, message):
         moments(lambda z: density(z.squeeze(-1)), 1)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # draws 20,000 times
 def test_draws_have_the_same_moments():
     """At most 5 z-scores, t with 99 degrees of freedom: one beyond 4.5 has a probability of 1e-4."""
     for package in ("bambi", "nutpie"):

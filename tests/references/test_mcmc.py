@@ -72,11 +72,16 @@ def assert_agree(differences: np.ndarray, errors: np.ndarray) -> None:
     assert abs(differences / errors).max() < 4.5
 
 
-@pytest.mark.slow
+def fork() -> int:
+    raise AssertionError("forked with torch loaded")
+
+
+@pytest.mark.slow  # compiles the model, and draws 10,000 times
 @pytest.mark.parametrize("sampler", ["nutpie", "pymc"])
-def test_gaussian_posterior_is_the_conjugate_one(sampler):
+def test_gaussian_posterior_is_the_conjugate_one_and_nothing_forks(sampler, monkeypatch):
     for package in ("bambi", sampler):
         pytest.importorskip(package)
+    monkeypatch.setattr(os, "fork", fork)
     given = regression("gaussian")
     covariance = np.linalg.inv(ALPHA * np.eye(3) + BETA * given.x.T @ given.x)
     mean = BETA * covariance @ given.x.T @ given.y
@@ -99,7 +104,7 @@ def test_gaussian_posterior_is_the_conjugate_one(sampler):
 
 
 @pytest.mark.data
-@pytest.mark.slow
+@pytest.mark.slow  # draws 20,000 times
 def test_samplers_agree_on_breast_cancer():
     """Means and covariance entries, 65 scores: one beyond 5.5, t with 99 degrees of freedom, has a chance of 2e-5."""
     for package in ("bambi", "nutpie"):
@@ -126,7 +131,7 @@ def draw_few(seed: int) -> np.ndarray:
     return sample(regression("logistic"), Settings(draws=100, tune=100, chains=2, seed=seed)).theta
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # a process that samples
 def test_a_spawned_worker_gives_the_same_draws():
     pytest.importorskip("bambi")
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
@@ -135,20 +140,6 @@ def test_a_spawned_worker_gives_the_same_draws():
         np.testing.assert_array_equal(first.result(), here)
         assert not np.isin(second.result(), here).any()
     assert not np.isin(here[0], here[1]).any()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("sampler", ["nutpie", "pymc"])
-def test_nothing_forks(sampler, monkeypatch):
-    for package in ("bambi", sampler):
-        pytest.importorskip(package)
-
-    def fork() -> int:
-        raise AssertionError("forked with torch loaded")
-
-    monkeypatch.setattr(os, "fork", fork)
-    drawn = sample(regression("logistic"), Settings(draws=50, tune=50, chains=2, sampler=sampler))
-    assert drawn.theta.shape == (2, 50, 3)
 
 
 def groups(depth: str, dim: tuple[int, ...] = (3,)) -> dict:

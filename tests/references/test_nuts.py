@@ -61,7 +61,7 @@ def test_the_truth_has_the_moments_of_all_chains(monkeypatch):
     np.testing.assert_allclose(truth.covariance, np.cov(theta.reshape(-1, 3).T), rtol=1e-12)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # draws 10,000 times
 def test_the_truth_is_the_conjugate_posterior_within_its_error(tmp_path, monkeypatch):
     """Through the cache, with a bias whose prior is its own."""
     for package in ("bambi", "nutpie"):

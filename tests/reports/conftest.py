@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bdl.reports import compare
 from bdl.spec.preparation import Preparation
 
 
@@ -106,3 +107,19 @@ def swept(make_benchmark, make_trials, scores):
         for gone in [(dataset, text, entry) == ("yacht", "[50]", "vifa-lr")]
     ]
     return benchmark, pd.concat(rows).sample(frac=1, random_state=0)
+
+
+@pytest.fixture
+def drawn(make_benchmark, make_trials):
+    """Benchmark and cells: one entry fails on yacht."""
+    rng = np.random.default_rng(0)
+    rows = pd.concat(
+        [
+            make_trials("energy", "vifa-lr", rng.normal(2.6, 0.1, 20)),
+            make_trials("energy", "vifa-nn", rng.normal(2.5, 0.1, 20)),
+            make_trials("yacht", "vifa-lr", rng.normal(3.6, 0.1, 20)),
+            make_trials("yacht", "vifa-nn", [np.nan] * 20, status=["failed"] * 20),
+        ]
+    )
+    benchmark = make_benchmark()
+    return benchmark, compare(benchmark, rows)

@@ -5,29 +5,12 @@ import sys
 from pathlib import Path
 
 import matplotlib as mpl
-import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.image import imread
 
 from bdl.reports import Shown, compare, draw_figures
 from bdl.reports.figures import KINDS, heading_of
-
-
-@pytest.fixture
-def drawn(make_benchmark, make_trials):
-    """Benchmark and cells: one entry fails on yacht."""
-    rng = np.random.default_rng(0)
-    rows = pd.concat(
-        [
-            make_trials("energy", "vifa-lr", rng.normal(2.6, 0.1, 20)),
-            make_trials("energy", "vifa-nn", rng.normal(2.5, 0.1, 20)),
-            make_trials("yacht", "vifa-lr", rng.normal(3.6, 0.1, 20)),
-            make_trials("yacht", "vifa-nn", [np.nan] * 20, status=["failed"] * 20),
-        ]
-    )
-    benchmark = make_benchmark()
-    return benchmark, compare(benchmark, rows)
 
 
 def test_files_are_written_and_large_enough(drawn, tmp_path):

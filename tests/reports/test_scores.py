@@ -11,22 +11,6 @@ from bdl.reports.drawing import OURS, PAPER
 from bdl.reports.scores import LOOKS, paired_drawings, scores_figure
 
 
-@pytest.fixture
-def drawn(make_benchmark, make_trials):
-    """Benchmark and cells: one entry fails on yacht."""
-    rng = np.random.default_rng(0)
-    rows = pd.concat(
-        [
-            make_trials("energy", "vifa-lr", rng.normal(2.6, 0.1, 20)),
-            make_trials("energy", "vifa-nn", rng.normal(2.5, 0.1, 20)),
-            make_trials("yacht", "vifa-lr", rng.normal(3.6, 0.1, 20)),
-            make_trials("yacht", "vifa-nn", [np.nan] * 20, status=["failed"] * 20),
-        ]
-    )
-    benchmark = make_benchmark()
-    return benchmark, compare(benchmark, rows)
-
-
 def test_what_is_drawn(drawn):
     benchmark, cells = drawn
     means = [cell for cell in cells if (cell.metric, cell.statistic) == ("nmll", "mean")]

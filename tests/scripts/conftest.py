@@ -13,10 +13,12 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
 @pytest.fixture(autouse=True, scope="module")
 def _machine() -> Iterator[None]:
-    """Return the process its cores and threads back, to which benchmarks confine it."""
+    """Return the process its cores, its threads and its compiler's cache, which benchmarks change."""
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
     threads = torch.get_num_threads()
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+        yield
     if cores is not None:
         os.sched_setaffinity(0, cores)
     torch.set_num_threads(threads)

@@ -150,7 +150,7 @@ def test_memory_of_a_process_is_its_own():
     assert alone(1, peak_memory) < 0.6
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # measures all methods
 def test_quick_json_and_figure(tmp_path, capsys):
     file, picture = tmp_path / "cost.json", tmp_path / "cost.png"
     threads = str(torch.get_num_threads())

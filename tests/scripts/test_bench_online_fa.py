@@ -137,7 +137,7 @@ def test_sizes_are_those_of_the_documentation():
     assert fa_streams.HANDED == 1000
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # measures all estimators
 def test_quick_json(tmp_path, capsys):
     file, threads = tmp_path / "cost.json", str(torch.get_num_threads())
     assert bench_online_fa.main(["--quick", "--threads", threads, "--json", str(file)]) == 0

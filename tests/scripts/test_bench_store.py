@@ -6,7 +6,7 @@ import bench_store
 import pytest
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # processes that are measured
 def test_every_command_is_measured(tmp_path):
     path = tmp_path / "found.json"
     assert bench_store.main(["--rows", "200", "--json", str(path)]) == 0

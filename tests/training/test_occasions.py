@@ -107,7 +107,7 @@ def test_frequent_occasions_have_a_compiled_program_of_their_own(monkeypatch):
     assert len(Programs(Logging(), program.problem, None, 0, compile=False).parts(rare, ())) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # compiles
 @pytest.mark.parametrize("method", [Swag(warmup_epochs=1), IteratesFa(warmup_epochs=1)], ids=str)
 def test_compiled_programs_give_what_eager_ones_give(method, caplog):
     if not compiler_found():

@@ -97,7 +97,7 @@ def test_a_fit_by_traces_has_the_bits_of_one_without(monkeypatch, name):
     assert all(map(torch.equal, *(tree_leaves(fit.state) for fit in fits)))
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # compiles
 def test_a_compiled_trace_computes_the_same_within_rounding():
     if not compiler_found():
         pytest.skip("needs a C++ compiler")
