@@ -42,9 +42,7 @@ class GridReference:
     def check(self, problem: Problem) -> None:
         """Raise `InputError` if there are more than two parameters."""
         if problem.dim > 2:
-            raise InputError(
-                f"a grid has room for two parameters: the model has {problem.dim}; use another reference"
-            )
+            raise InputError(f"a grid has room for two parameters: the model has {problem.dim}; use another reference")
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
         """Find mean and covariance, and give the log-density.
