@@ -14,7 +14,7 @@ from annotated_types import Gt
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bdl.errors import InputError
+from bdl.errors import InputError, in_one_line
 from bdl.methods.base import ExternalMethod
 from bdl.models.base import NoModel
 from bdl.models.joint import whole
@@ -147,7 +147,13 @@ class Guest(ExternalMethod):
         values = {name: float(value) for name, value in hyper.items()}
         late = OutOfTime(f"the fit took more than {self.seconds:g} seconds (method.seconds)")
         with in_time(self.seconds, late), _seeded(seed):
-            found = check_fit(self.fit(train, values, seed), problem.dim)
+            try:
+                fitted = self.fit(train, values, seed)
+            except (Exception, KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:  # what a library in Rust panics with is no Exception, and cannot be pickled
+                raise RuntimeError(in_one_line(error)) from None
+            found = check_fit(fitted, problem.dim)
             lacking = [name for name in problem.likelihood.hyper if name not in values]
             if lacking and not is_predictive(found):
                 raise InputError(f"a posterior predicts with the {lacking[0]}: name it in `hyper`")

@@ -21,6 +21,9 @@ Slope = Callable[[Vector], tuple[float, Vector]]
 """Parameters (D,) to log p(D, theta), nats, up to a constant, and its gradient, (D,)."""
 Law = tuple[float, float]
 """Mean and standard deviation of a normal law."""
+_LARGEST = 300.0
+"""Logarithm of a precision from which the density counts as zero: trajectories that diverge come to where it
+overflows."""
 
 
 def slope(problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Slope:
@@ -83,6 +86,8 @@ def slope_with_precisions(problem: Problem, x: Tensor, y: Tensor, laws: Mapping[
 
     def by_loops(phi: Vector) -> tuple[float, Vector]:
         theta, logs = np.ascontiguousarray(phi[:dim]), phi[dim:]
+        if np.abs(logs).max() > _LARGEST:
+            return -math.inf, np.zeros_like(phi)
         alpha, beta = math.exp(logs[prior_at]), math.exp(logs[noise_at])
         value, slopes = loops(theta, across, targets, alpha * ones, beta, tanh)
         of_prior = alpha * float(theta @ theta) / 2

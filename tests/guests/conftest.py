@@ -116,6 +116,8 @@ class Wrong(Guest):
             return None
         if self.kind == "dead":
             raise SystemExit(3)
+        if self.kind == "panics":  # as a library in Rust does
+            raise type("PanicException", (BaseException,), {})("the mutex is poisoned")
         size = 3 if self.kind == "short" else None
         value = np.nan if self.kind == "nan" else 0.0
         return lambda x: MeanVariance(np.full(size or len(x), value), np.ones(size or len(x)))

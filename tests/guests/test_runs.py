@@ -155,6 +155,7 @@ def test_a_setting_that_fails_is_a_failed_fold_and_another_is_chosen(rows, guest
         ("nan", "InputError: mean has values that are not finite"),
         ("raises", "RuntimeError: the matrix is singular"),
         ("dead", "SystemExit: 3"),
+        ("panics", "RuntimeError: PanicException: the mutex is poisoned"),
         ("slow", "OutOfTime: the fit took more than 0.2 seconds (method.seconds)"),
     ],
 )

@@ -14,6 +14,7 @@ from bdl.models.networks import Linear, Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.posteriors.predictive import ask
+from bdl.references.chains import ChainSettings, run
 from bdl.references.density import slope_with_precisions
 from bdl.references.network_nuts import LAWS, NetworkNuts, SampledNetworks
 
@@ -47,6 +48,27 @@ def test_compiled_density_is_that_of_automatic_differentiation(activation):
         other = rng.normal(size=problem.dim + 2)
         difference = float((exact(torch.tensor(phi)) - exact(torch.tensor(other))).detach())
         assert value - given(other)[0] == pytest.approx(difference, rel=1e-9)
+
+
+@pytest.mark.parametrize("log", [400.0, -400.0, 1e5])
+def test_where_a_precision_overflows_the_density_is_zero(log):
+    given = slope_with_precisions(NETWORK, torch.from_numpy(X), torch.from_numpy(Y), LAWS)
+    phi = np.zeros(NETWORK.dim + 2)
+    phi[-1] = log
+    value, gradient = given(phi)
+    assert value == -np.inf
+    assert not gradient.any()
+
+
+def test_a_trajectory_that_comes_to_where_the_density_is_zero_diverges():
+    def slope(at):
+        inside = np.abs(at).max() < 1.5
+        return (-0.5 * at @ at, -at) if inside else (-np.inf, np.zeros_like(at))
+
+    settings = ChainSettings(draws=200, tune=200, chains=4)
+    found = run(slope, [("mode", np.full(2, 0.3))] * 2 + [("prior", np.full(2, 0.5))] * 2, settings)
+    assert np.abs(found.theta).max() < 1.5
+    assert found.diverging.any()
 
 
 def test_predictions_are_those_of_each_network_with_its_noise():
