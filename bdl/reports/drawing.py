@@ -199,7 +199,8 @@ def fit(
     factor
         As `ordinary` takes it.
     scale
-        By default logarithmic for positive values that span a wide range.
+        By default logarithmic for positive values that span a wide range, if no error bar goes below zero: bars of a
+        standard error do so only where values have both signs.
     say
         Whether to write on the panel what is beyond the axis.
 
@@ -215,7 +216,7 @@ def fit(
     if scale != "linear":
         low, high = ordinary([value for value in largest.values() if value > zero], factor)
         clear = [v for name, size in largest.items() if abs(size) > zero and low <= size <= high for v in finite[name]]
-        log = scale == "log" or log_scale(clear)
+        log = scale == "log" or (log_scale(clear) and all(end >= 0 for end in bars))
     if not log:
         low, high = ordinary(list(largest.values()), factor)
     beyond = {name: value for name, value in largest.items() if not low <= value <= high}

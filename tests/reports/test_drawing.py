@@ -49,6 +49,13 @@ def test_positive_values_that_span_much_are_logarithmic(values, scale):
     assert len(beyond) == sum(abs(value) < 1e-9 for value in values) * (scale == "log")
 
 
+def test_values_whose_bars_go_below_zero_are_not_logarithmic():
+    panel = Figure().subplots()
+    fit(panel, "x", {"a": [0.003], "b": [1.5]}, [-0.18, 0.19, 1.4, 1.6], factor=FAR)
+    assert panel.get_xscale() == "linear"
+    assert panel.get_xlim()[0] < -0.18
+
+
 def test_a_line_that_goes_astray_does_not_flatten_the_others():
     """Its name and its largest value stand on the panel; its first values are among the others'."""
     panel = Figure().subplots()
