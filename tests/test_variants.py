@@ -3,13 +3,14 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import torch
 
-from bdl.archive.loading import remark
+from bdl.archive.loading import departures, remark
 from bdl.publishing import mirror
 from bdl.spec import load_variant
 
@@ -136,6 +137,14 @@ def test_the_protocol_says_nothing_of_the_kind(published, tiny, invoke):
     assert (origin["overrides"], origin["narrowed_to"]) == ({}, None)
     assert origin["machine"]["instructions"] == torch.backends.cpu.get_cpu_capability()
     assert origin["compiled"] == {"diabetes/fixed": []}
+
+
+def test_an_entry_that_a_profile_runs_on_no_data_set_has_not_come_since():
+    large = load_variant("uci-contenders", "large")
+    kept = replace(large, benchmark=large.benchmark.select())
+    assert "nuts" in large.benchmark.entries
+    assert "nuts" not in kept.benchmark.entries
+    assert departures(kept, large.benchmark) == []
 
 
 def test_the_whole_reuses_the_fits_of_parts(tiny, run):

@@ -218,7 +218,8 @@ def remark(made: Variant, now: Benchmark, rows: pd.DataFrame | None) -> str:
 def departures(made: Variant, now: Benchmark) -> list[str]:
     """List the overrides, and the fields that the file has changed since."""
     parts = [f"{path}={brief(value)}" for path, value in made.changes.items() if _concerns(path, made)]
-    since = {path: old for path, (_, old) in differences(now, made.benchmark).items() if path not in SHOWN}
+    both = now.select(), made.benchmark.select()  # without entries that a profile runs on no data set
+    since = {path: old for path, (_, old) in differences(*both).items() if path not in SHOWN}
     return parts + [_changed(path, old) for path, old in since.items() if _concerns(path, made)]
 
 
