@@ -19,6 +19,7 @@ from filelock import FileLock
 
 from bdl.data import DATASETS
 from bdl.errors import InputError
+from bdl.plan.cell import _load
 from bdl.spec import load_variant
 from bdl.store.anew import Damaged, mended
 
@@ -173,7 +174,8 @@ def test_what_needs_results_says_how_to_get_them(tiny, tmp_path, invoke, command
 
 @pytest.fixture
 def offline(tmp_path, monkeypatch) -> Path:
-    """An empty data directory, an empty mirror, and a network that refuses every connection."""
+    """An empty data directory, an empty mirror, a network that refuses every connection, and no data in memory."""
+    _load.cache_clear()
     (tmp_path / "mirror").mkdir()
     monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("BDL_DATA_MIRROR", str(tmp_path / "mirror"))
