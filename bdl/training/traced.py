@@ -3,8 +3,8 @@
 Of a small model's update, `vmap` and `grad` take most of the time: they find out anew which operations it is made of. A
 trace keeps the list, less what is computed twice, and makes the same operations on the same shapes and strides, which
 give the same bits. PyTorch's interpreter of recorded operations makes them without Python. The compiler fuses them:
-other bits, within rounding. On a GPU, where an update of a small model is a few hundred launches of kernels that are done
-sooner than launched, a CUDA graph of them is launched as one.
+other bits, within rounding. On a GPU the kernels of a small model's update take less time than their launches: a CUDA
+graph launches them together.
 """
 
 import logging
@@ -29,6 +29,9 @@ AFTER = 100
 
 _KINDS = 64
 """Kinds of calls of one function that are traced; further ones are made as they are."""
+
+_WAITING = ("eigh", "qr", "svd", "inv", "solve_ex", "cholesky_solve", "lu_", "item", "local_scalar")
+"""Parts of names of operations that wait for the GPU."""
 
 _UNKNOWN: Any = object()
 
@@ -90,11 +93,12 @@ class Repeated:
 
         try:
             graph = _recorded(flat, leaves)
+            _place_constants(graph, leaves)
         except Exception as error:  # of whatever kind, and the function itself works
             log.info("not traced: %s", _line(error))
             return None
         run = self._compiled(graph, leaves) if self._compile else _interpreted(graph, leaves)
-        if leaves and all(leaf.is_cuda for leaf in leaves):
+        if leaves and all(leaf.is_cuda for leaf in leaves) and _launches_alone(graph):
             run = _captured(run, leaves)
         made = _rebuilt(returned[0], repeat(None))  # less its tensors
 
@@ -161,6 +165,20 @@ def _recorded(flat: Callable[..., list[Tensor]], leaves: Sequence[Tensor]) -> Gr
     return graph
 
 
+def _place_constants(graph: GraphModule, leaves: Sequence[Tensor]) -> None:
+    """Put constants on the device, and in the type, that they are used with, so that no call copies them."""
+    for number, node in enumerate(graph.graph.nodes):
+        if node.target is torch.ops.aten.scalar_tensor.default and leaves:
+            node.kwargs = {**node.kwargs, "device": leaves[0].device}
+        if node.target is torch.ops.aten._to_copy.default and node.args[0].op == "get_attr":
+            name = f"_placed_constant{number}"
+            graph.register_buffer(name, node.target(getattr(graph, node.args[0].target), **node.kwargs))
+            with graph.graph.inserting_before(node):
+                node.replace_all_uses_with(graph.graph.get_attr(name))
+    graph.graph.eliminate_dead_code()
+    graph.recompile()
+
+
 def _interpreted(graph: GraphModule, leaves: Sequence[Tensor]) -> Callable[..., Any]:
     """Return what makes the operations of a graph without Python, which takes longer for small tensors than they do.
 
@@ -179,22 +197,19 @@ def _interpreted(graph: GraphModule, leaves: Sequence[Tensor]) -> Callable[..., 
 
 
 def _captured(run: Callable[..., Any], leaves: Sequence[Tensor]) -> Callable[..., Any]:
-    """Return what launches the kernels of a function as one CUDA graph, which reads from and writes to fixed memory.
-
-    A function that waits for the GPU, as those with decompositions of matrices do, cannot be captured and stays as it is.
-    """
+    """Return what launches the kernels of a function as one CUDA graph, which reads from and writes to fixed memory."""
     own = [torch.empty_like(leaf).copy_(leaf) for leaf in leaves]
     # of one type and without gaps: copied by one kernel
     plain = [i for i, leaf in enumerate(own) if leaf.dtype == torch.float32 and leaf.stride() == leaves[i].stride()]
     others = [i for i in range(len(own)) if i not in {*plain}]
     last: list[Tensor | None] = [None] * len(own)
-    side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()  # type: ignore[no-untyped-call]
     side.wait_stream(torch.cuda.current_stream())
+    with torch.no_grad(), torch.cuda.stream(side):  # libraries set themselves up in the first calls
+        for _ in range(2):
+            run(*own)
+    torch.cuda.current_stream().wait_stream(side)
     try:
-        with torch.no_grad(), torch.cuda.stream(side):  # libraries set themselves up in the first calls
-            for _ in range(2):
-                run(*own)
-        torch.cuda.current_stream().wait_stream(side)
         with torch.no_grad(), torch.cuda.graph(graph, pool=_graph_memory()):
             made = [*run(*own)]
     except Exception as error:  # of whatever kind, and the function itself works
@@ -215,9 +230,18 @@ def _captured(run: Callable[..., Any], leaves: Sequence[Tensor]) -> Callable[...
     return call
 
 
+def _launches_alone(graph: GraphModule) -> bool:
+    """Tell whether no operation of a recorded function waits for the GPU, as decompositions of matrices do.
+
+    After a capture that fails PyTorch refuses further ones in the same process, and some compilations.
+    """
+    called = {str(node.target) for node in graph.graph.nodes if node.op == "call_function"}
+    return not any(word in name for name in called for word in _WAITING)
+
+
 @lru_cache(maxsize=1)
 def _graph_memory() -> Any:
-    """Return the memory that all graphs share for what they compute on the way; their results keep places of their own."""
+    """Return the memory for intermediate results that all graphs share; what they return has a place of its own."""
     return torch.cuda.graph_pool_handle()
 
 
