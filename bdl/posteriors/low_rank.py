@@ -81,13 +81,7 @@ class FactorAnalysis(_LowRank):
 
     def gain(self) -> Tensor:
         """Return S^{-1} F, shape (D, K), which regresses the factors on theta: E[h | theta] = gain^T (theta - loc)."""
-        root, scaled = self._cholesky(), self.factors / self.diag.unsqueeze(-1)
-        if not root.is_cuda:
-            return scaled @ torch.cholesky_inverse(root)
-        # MAGMA's inverse waits for the GPU, so that no graph of launches could hold it
-        eye = torch.eye(self.rank, dtype=root.dtype, device=root.device)
-        inverse: Tensor = torch.linalg.solve_triangular(root, eye, upper=False)
-        return scaled @ (inverse.mT @ inverse)
+        return self.factors / self.diag.unsqueeze(-1) @ torch.cholesky_inverse(self._cholesky())
 
     def log_det(self) -> Tensor:
         # log |I + F^T diag(psi)^{-1} F| + sum log psi

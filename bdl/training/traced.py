@@ -3,8 +3,7 @@
 Of a small model's update, `vmap` and `grad` take most of the time: they find out anew which operations it is made of. A
 trace keeps the list, less what is computed twice, and makes the same operations on the same shapes and strides, which
 give the same bits. PyTorch's interpreter of recorded operations makes them without Python. The compiler fuses them:
-other bits, within rounding. On a GPU the kernels of a small model's update take less time than their launches: a CUDA
-graph launches them together.
+other bits, within rounding.
 """
 
 import logging
@@ -12,7 +11,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from itertools import repeat
 from math import prod
 from typing import Any
@@ -29,9 +27,6 @@ AFTER = 100
 
 _KINDS = 64
 """Kinds of calls of one function that are traced; further ones are made as they are."""
-
-_WAITING = ("eigh", "qr", "svd", "inv", "solve_ex", "cholesky_solve", "lu_", "item", "local_scalar")
-"""Parts of names of operations that wait for the GPU."""
 
 _UNKNOWN: Any = object()
 
@@ -98,8 +93,6 @@ class Repeated:
             log.info("not traced: %s", _line(error))
             return None
         run = self._compiled(graph, leaves) if self._compile else _interpreted(graph, leaves)
-        if leaves and all(leaf.is_cuda for leaf in leaves) and _launches_alone(graph):
-            run = _captured(run, leaves)
         made = _rebuilt(returned[0], repeat(None))  # less its tensors
 
         def call(leaves: Sequence[Tensor]) -> Any:
@@ -194,55 +187,6 @@ def _interpreted(graph: GraphModule, leaves: Sequence[Tensor]) -> Callable[..., 
         log.info("operations are made by Python: %s", _line(error))
         return graph.forward
     return run
-
-
-def _captured(run: Callable[..., Any], leaves: Sequence[Tensor]) -> Callable[..., Any]:
-    """Return what launches the kernels of a function as one CUDA graph, which reads from and writes to fixed memory."""
-    own = [torch.empty_like(leaf).copy_(leaf) for leaf in leaves]
-    # of one type and without gaps: copied by one kernel
-    plain = [i for i, leaf in enumerate(own) if leaf.dtype == torch.float32 and leaf.stride() == leaves[i].stride()]
-    others = [i for i in range(len(own)) if i not in {*plain}]
-    last: list[Tensor | None] = [None] * len(own)
-    side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()  # type: ignore[no-untyped-call]
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.no_grad(), torch.cuda.stream(side):  # libraries set themselves up in the first calls
-        for _ in range(2):
-            run(*own)
-    torch.cuda.current_stream().wait_stream(side)
-    try:
-        with torch.no_grad(), torch.cuda.graph(graph, pool=_graph_memory()):
-            made = [*run(*own)]
-    except Exception as error:  # of whatever kind, and the function itself works
-        log.info("no CUDA graph: %s", _line(error))
-        return run
-
-    def call(*leaves: Tensor) -> list[Tensor]:
-        fresh = [i for i in plain if leaves[i] is not last[i]]
-        if fresh:
-            torch._foreach_copy_([own[i] for i in fresh], [leaves[i] for i in fresh])
-        for i in others:
-            if leaves[i] is not last[i]:
-                own[i].copy_(leaves[i])
-        last[:] = leaves
-        graph.replay()
-        return [leaf.clone() for leaf in made]
-
-    return call
-
-
-def _launches_alone(graph: GraphModule) -> bool:
-    """Tell whether no operation of a recorded function waits for the GPU, as decompositions of matrices do.
-
-    After a capture that fails PyTorch refuses further ones in the same process, and some compilations.
-    """
-    called = {str(node.target) for node in graph.graph.nodes if node.op == "call_function"}
-    return not any(word in name for name in called for word in _WAITING)
-
-
-@lru_cache(maxsize=1)
-def _graph_memory() -> Any:
-    """Return the memory for intermediate results that all graphs share; what they return has a place of its own."""
-    return torch.cuda.graph_pool_handle()
 
 
 def compiled(function: Callable[..., Any], options: dict[str, Any] | None = None) -> Callable[..., Any]:
