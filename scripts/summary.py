@@ -55,7 +55,7 @@ def claims() -> list[str]:
     """Return the claims of the papers, each as a row of the table."""
     runs = [bdl.results(name, results=ROOT / "results") for name, _ in list_benchmarks() if load_benchmark(name).claims]
     judged = [(run.found.benchmark.name, each) for run in runs for each in claimed(run.found)]
-    return [f"| {each.claim.text} | {each.claim.source} | `{name}` | {each.verdict} |" for name, each in judged]
+    return [f"| {each.claim.text} | [{each.verdict}](../results/{name}/table.md) |" for name, each in judged]
 
 
 def draw(cells: list[dict[str, Any]], target: Path) -> None:

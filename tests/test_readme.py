@@ -42,15 +42,6 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in anchors(target), f"{path}#{anchor}"
 
 
-def test_results_are_the_published_ones():
-    """VIFA's rows of the first table of the main job, without footnotes."""
-    published = (ROOT / "results/uci-regression/table.md").read_text("utf-8").split("\n\n")[1].splitlines()
-    printed = re.search(r"<!-- results -->\n(.*?)\n<!-- /results -->", README, re.DOTALL)[1].splitlines()
-    vifa = [row for row in published if row.split("|")[2].strip().startswith("vifa-")]
-    assert len(vifa) == 8
-    assert printed == [re.sub("[¹²³⁴-⁹⁰]+", "", row) for row in [*published[:2], *vifa]]
-
-
 def test_verdicts_are_counted_by_source():
     """A row for each source: values, match, better, worse, differs, print in error, open; durations are left out."""
     words = ("match", "better", "worse", "differs", "print in error", "no difference shown", "undecided")

@@ -45,7 +45,7 @@ class Benchmark(Settings):
     sweep: Mapping[Text, NonEmpty[Any]] = {}
     """Values by path of a setting; every combination is run."""
     baseline: Slug | None = None
-    """Entry of paired differences; null for none."""
+    """Entry that paired differences compare with."""
     preparation: Preparation = Preparation()
     """How data are split and standardised."""
     evaluation: Evaluation = Evaluation()
@@ -59,7 +59,7 @@ class Benchmark(Settings):
     papers: Items[PaperTables] = ()
     """Printed tables that the benchmark reproduces, the preferred first."""
     elsewhere: Items[Literal["gal2018", "lakshminarayanan2017"]] = ()
-    """Papers whose numbers for the same data stand below the tables, without verdicts."""
+    """Papers whose numbers for the same data are shown below the tables, without verdicts."""
     notes: Items[Note] = ()
     """Remarks about cells."""
     claims: Items[Claim] = ()
