@@ -54,11 +54,3 @@ def test_verdicts_are_counted_by_source():
     rows = re.findall(r"^\|.*?((?: \| \d+){7}) \|$", README, re.MULTILINE)
     counted = sorted([int(number) for number in row.split(" | ")[1:]] for row in rows)
     assert counted == sorted([*numbers[:-2], sum(numbers[-2:])] for numbers in columns)
-
-
-def test_adding_a_component_touches_two_places_at_most():
-    page = (ROOT / "docs/architecture.md").read_text("utf-8").partition("## What adding touches")[2]
-    places = {kind: int(count) for kind, count in re.findall(r"^\| ([a-z ]+) \| (\d+) \|", page, re.MULTILINE)}
-    kinds = {"method", "model", "likelihood", "prior", "score", "data set", "reference", "executor"}
-    assert places.keys() == kinds
-    assert set(places.values()) <= {1, 2}

@@ -43,7 +43,7 @@ class Benchmark(Settings):
     by_dataset: Mapping[DatasetLabel, Mapping[str, Any]] = {}
     """Changes of all entries on one data set, before their own `by_dataset`."""
     sweep: Mapping[Text, NonEmpty[Any]] = {}
-    """Values by path of a setting; every combination is run."""
+    """Values by path of a setting."""
     baseline: Slug | None = None
     """Entry that paired differences compare with."""
     preparation: Preparation = Preparation()
@@ -63,7 +63,7 @@ class Benchmark(Settings):
     notes: Items[Note] = ()
     """Remarks about cells."""
     claims: Items[Claim] = ()
-    """Comparisons that the papers claim, judged by the rows."""
+    """Comparisons that the papers claim, tested with the rows."""
     _at: dict[str, "Benchmark"] = PrivateAttr(default_factory=dict)
     """The benchmark at points of its sweep."""
 
