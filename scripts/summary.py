@@ -61,7 +61,7 @@ def claims() -> list[tuple[str, Judged]]:
 def doubted(judged: list[tuple[str, Judged]]) -> list[str]:
     """Return the claims that are not confirmed on every data set, each as a row of the table."""
     return [
-        f"| {each.claim.text} | [{each.verdict}](../results/{name}/table.md) |"
+        f"| {each.claim.text} | [`{name}`](../results/{name}/table.md) | {each.verdict} |"
         for name, each in judged
         if each.verdict != "confirmed"
     ]
