@@ -221,10 +221,9 @@ def _diagrams(run: Run) -> Iterator[tuple[str, str, bytes]]:
     benchmark = run.found.benchmark
     drawn = {each.metric: each for name in RANKED if (each := ranks(run.table, name))}
     with tempfile.TemporaryDirectory() as folder:
-        for path in draw_figures(Shown(benchmark, ranks=[*drawn.values()]), Path(folder)):
-            if path.suffix == ".png":
-                metric = path.stem.removeprefix(f"{benchmark.name}-").removesuffix("-ranks")
-                yield _told(benchmark.name, drawn[metric]), f"figures/{path.name}", path.read_bytes()
+        for path in draw_figures(Shown(benchmark, ranks=[*drawn.values()]), Path(folder), pdf=False):
+            metric = path.stem.removeprefix(f"{benchmark.name}-").removesuffix("-ranks")
+            yield _told(benchmark.name, drawn[metric]), f"figures/{path.name}", path.read_bytes()
 
 
 def _told(name: str, found: Ranks) -> str:

@@ -78,47 +78,29 @@ def assert_refused(result: tuple[int, str, str], *fragments: str) -> None:
         assert fragment in err
 
 
-SPACE = "entries.lr.search.space"
 OVERRIDES = [
-    (["metrics=[nmll, rsme]"], ["'rsme'", "did you mean rmse"]),
-    (["datasets=[diabetis]"], ["'diabetis'", "did you mean diabetes"]),
-    (["datasets=[]"], ["datasets", "empty"]),
-    (["entries.lr.method.latent_dim=-1"], ["entries.lr.method", "greater than or equal to 1"]),
-    (["entries.lr.method.latent_dim=12"], ["latent_dim 12", "11 parameters", "lower it"]),
-    (["entries.lr.method.name=viffa"], ["'viffa'", "did you mean vifa"]),
-    (["entries.lr.method.rank=2"], ["'rank'", "latent_dim"]),
-    (["entries.lr.training.epochs=many"], ["entries.lr.training.epochs", "integer", "many"]),
-    (["entries.lr.training.epochs=1.5"], ["entries.lr.training.epochs", "1.5"]),
-    (["entries.lr.training.batch_size=0"], ["entries.lr.training.batch_size", "greater than or equal to 1"]),
-    (["entries.lr.training.batch_size=300"], ["entries.lr.training", "199 rows of diabetes", "lower batch_size"]),
-    (["entries.lr.search.folds=399"], ["entries.lr.search.folds", "398 training rows", "at most 398"]),
-    (["entries.lr.search.folds=1"], ["entries.lr.search.folds", "validation rows of a split, and diabetes has none"]),
-    ([f"{SPACE}.learning_rate.low=0.5"], ["space.learning_rate", "reversed", "0.5", "0.02"]),
-    ([f"{SPACE}.learning_rate.low=0"], ["space.learning_rate", "above 0"]),
-    (["entries.lr.trainning.epochs=2"], ["'trainning'", "did you mean training"]),
-    (["sede=1"], ["'sede'", "did you mean seed"]),
-    (["seed"], ["path.to.field=value"]),
-    (["seed=[1"], ["--set seed=[1"]),
+    ("metrics=[nmll, rsme]", ["'rsme'", "did you mean rmse"]),
+    ("entries.lr.method.latent_dim=12", ["latent_dim 12", "11 parameters", "lower it"]),
+    ("entries.lr.training.batch_size=300", ["entries.lr.training", "199 rows of diabetes", "lower batch_size"]),
+    ("entries.lr.search.folds=399", ["entries.lr.search.folds", "398 training rows", "at most 398"]),
+    ("entries.lr.search.space.learning_rate.low=0.5", ["space.learning_rate", "reversed", "0.5", "0.02"]),
+    ("seed=[1", ["--set seed=[1"]),
 ]
 
 
-@pytest.mark.parametrize(("changes", "fragments"), OVERRIDES, ids=[changes[0] for changes, _ in OVERRIDES])
-def test_an_override_that_cannot_be_is_refused(tiny, tmp_path, run, changes, fragments):
+@pytest.mark.parametrize(("change", "fragments"), OVERRIDES, ids=[change for change, _ in OVERRIDES])
+def test_an_override_that_cannot_be_is_refused(tiny, tmp_path, run, change, fragments):
     before = contents(tmp_path)
-    assert_refused(run(tiny, *(word for change in changes for word in ("--set", change))), *fragments)
+    assert_refused(run(tiny, "--set", change), *fragments)
     assert contents(tmp_path) == before
 
 
 OPTIONS = [
     (["--dataset", "diabetis"], ["unknown dataset 'diabetis'", "did you mean diabetes"]),
-    (["--dataset", "yacht"], ["unknown dataset 'yacht'"]),
     (["--method", "fixd"], ["unknown method 'fixd'", "did you mean fixed"]),
     (["--profile", "papr"], ["unknown profile 'papr'", "did you mean paper"]),
     (["--splits", "0"], ["splits '0'", "from 1 up"]),
     (["--splits", "3"], ["splits '3'", "there are 2 splits"]),
-    (["--splits", "1-0"], ["splits '1-0'"]),
-    (["--splits", "some"], ["splits 'some'", "give a count"]),
-    (["--splits", "-1"], ["splits '-1'", "give a count"]),
     (["--device", "tpu"], ["--device tpu", "cpu"]),
 ]
 
@@ -140,13 +122,6 @@ def test_cuda_without_a_device_is_refused(tiny, tmp_path, run):
 FILES = [
     ("name: tiny\n  title: [", ["tiny.yaml, line 2"]),
     ("- a list", ["tiny.yaml", "mapping"]),
-    ("", ["tiny.yaml", "mapping"]),
-    (TINY.replace("splits: 2", "splits: 2\nsplit: 2"), ["unknown field 'split'", "did you mean splits"]),
-    (TINY.replace("splits: 2", ""), ["splits", "is missing"]),
-    (TINY.replace("splits: 2", "splits: two"), ["splits", "two"]),
-    (TINY.replace("splits: 2", "splits: 2\nsplits: 3"), ["splits", "twice"]),
-    (TINY.replace(", noise_precision: 0.001", ""), ["entries.fixed", "no value for noise_precision"]),
-    (TINY.replace("learning_rate: 0.01,", "learning_rate: -0.01,"), ["hyper.learning_rate", "-0.01"]),
     (TINY.replace("[diabetes]", "[nowhere.py:data]"), ["nowhere.py", "no such file"]),
 ]
 
@@ -493,20 +468,6 @@ def test_a_damaged_posterior_names_the_command_that_makes_it_again(tiny, tmp_pat
         raise Damaged("x is damaged")
 
 
-@pytest.mark.slow  # two processes import everything
-def test_jobs_give_the_same_rows(tiny, tmp_path, run, invoke):
-    assert run(tiny)[0] == 0
-    alone = raw(tmp_path).drop(columns=["seconds", "runtime"])
-    code, _, err = run(tiny, "--jobs", "2", "--results", "pool")
-    assert (code, err) == (0, "")
-    pool = pd.read_parquet(tmp_path / "pool/tiny/trials.parquet").drop(columns=["seconds", "runtime"])
-    pd.testing.assert_frame_equal(pool, alone)
-    names = [{path.name for path in (tmp_path / place / "tiny/posteriors").iterdir()} for place in ("results", "pool")]
-    assert names[0] == names[1]
-    assert len(names[0]) == 4
-    assert invoke("run", tiny, "--jobs", "0")[0] == 2
-
-
 def wait_for_the_end_of_group(number: int, seconds: float = 10) -> None:
     """Processes that Python has for itself end a moment after the others."""
     deadline = time.monotonic() + seconds
@@ -540,8 +501,10 @@ def test_ctrl_c_ends_the_workers_and_the_same_command_goes_on(tiny, tmp_path, ru
     with sqlite3.connect(folder / "store.sqlite") as db:
         (done,) = db.execute("SELECT COUNT(*) FROM fits").fetchone()
     assert done > 0
-    assert run(tiny, "--set", "splits=20", "--set", "entries.lr.search.trials=40")[0] == 0
-    assert len(raw(tmp_path)) >= done
+    code, out, _ = run(tiny, *many[:4], "--dry-run")
+    assert code == 0
+    search, final = map(int, re.search(r"done already and left out: ([\d,]+) and (\d+)", out).groups())
+    assert search + final == done
 
 
 STREAMS = """

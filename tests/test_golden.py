@@ -162,14 +162,12 @@ SCORE = '''"regression", margin=0.05)
         return %sfloat(evaluation.at(self.at).predictions.log_likelihood'''
 MUTANTS = {
     "vifa": ("methods/vifa.py", '"c": G.mean', '"c": -G.mean'),
-    "slang": ("methods/slang.py", "mu = state.mu - self._doubling", "mu = state.mu + self._doubling"),
-    "bbb": ("methods/bbb.py", "alpha * mu + G", "alpha * mu - G"),
     "online-em": ("methods/online_em.py", "square - (loadings", "square + (loadings"),
     "nmll": ("metrics/likelihoods.py", SCORE % "-", SCORE % ""),
 }
 
 
-@pytest.mark.slow  # a process that computes all cases of five components
+@pytest.mark.slow  # a process that computes all cases of three components
 def test_a_changed_sign_moves_digits(copy):
     for file, before, after in MUTANTS.values():
         edit(copy / "bdl" / file, before, after)
@@ -183,7 +181,9 @@ def test_a_changed_sign_moves_digits(copy):
 def test_a_raised_version_is_written_and_stored_again_beside_what_is_new_and_what_changes_no_digits_stays(
     copy, monkeypatch
 ):
-    """Of what rests on the engine, whose version goes up, too, digits stay, but for rounding; with four methods."""
+    """Of what rests on the engine, whose version goes up, too, digits stay, but for rounding; of four kinds alone."""
+    kinds = ("engine", "method", "prior", "rate")
+    edit(copy / "scripts/goldens/catalogue.py", "KINDS = tuple(dict.fromkeys((*MAKE, *FIXED)))", f"KINDS = {kinds}")
     few = [f"method:{name}" for name in ("bbb", "conjugate", "slang", "vifa")]
     stored = book.read(FOLDER, "method").items()
     kept = {name: one for name, one in stored if next(iter(one["versions"])) in few}
@@ -191,7 +191,7 @@ def test_a_raised_version_is_written_and_stored_again_beside_what_is_new_and_wha
     sorting = "return sorted(made + FIXED.get(kind, list)(), key=lambda case: case.name)"
     chosen = f"made = [one for one in made if kind != 'method' or one.owner in {few}]"
     edit(copy / "scripts/goldens/catalogue.py", sorting, f"{chosen}\n    {sorting}")
-    stored = {kind: book.read(copy / "tests/golden", kind) for kind in book.KINDS}
+    stored = {kind: book.read(copy / "tests/golden", kind) for kind in kinds}
     edit(
         copy / "bdl/training/schedule.py",
         '"warmup": "bdl',
@@ -208,7 +208,7 @@ def test_a_raised_version_is_written_and_stored_again_beside_what_is_new_and_wha
     done = run(copy, "--bump", "vifa")
     assert (done.returncode, done.stdout) == (0, "vifa has version 2 now (vifa.py)\n"), done.stdout + done.stderr
     changed = 0
-    for kind in book.KINDS:
+    for kind in kinds:
         before, after = stored[kind], book.read(copy / "tests/golden", kind)
         new = {"again": {"rate:again": 1}} if kind == "rate" else {}
         assert {name: after[name]["versions"] for name in after if name not in before} == new
@@ -220,7 +220,6 @@ def test_a_raised_version_is_written_and_stored_again_beside_what_is_new_and_wha
             if "method:vifa" in own:
                 changed += after[name]["digits"] != one["digits"]
     assert changed > 5
-    assert run(copy, "--check", "vifa", "again").stdout == ""
 
 
 @pytest.mark.parametrize(

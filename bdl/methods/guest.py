@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 from typing import Annotated, Any, ClassVar
@@ -23,6 +24,8 @@ from bdl.models.torch_modules import torch_module
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import Predictive, check_fit, is_predictive
 from bdl.runtime import in_time
+
+_distributions = cache(packages_distributions)  # it reads what every installed package says of itself: half a second
 
 Array = NDArray[np.float64]
 
@@ -94,7 +97,7 @@ class Guest(ExternalMethod):
     @property
     def packages(self) -> str:
         """The packages that it needs, with their versions, which rows keep."""
-        names = packages_distributions()
+        names = _distributions()
         return ", ".join(f"{name} {version(name)}" for module in self.needs for name in names.get(module, ()))
 
     @property

@@ -227,10 +227,10 @@ def stored_pictures(found: LoadedResults, asked: Variant) -> Pictures:
         return pictures(here.cells, here.store)
 
 
-def draw(found: LoadedResults, shown: Shown, place: Path) -> list[Path]:
-    """Draw every figure of results into ``figures`` of a folder."""
+def draw(found: LoadedResults, shown: Shown, place: Path, pdf: bool = True) -> list[Path]:
+    """Draw every figure of results into ``figures`` of a folder, as PNG and, if wanted, as PDF."""
     with remarked(found.remark):
-        return draw_figures(shown, place / "figures")
+        return draw_figures(shown, place / "figures", pdf)
 
 
 def gathered(found: LoadedResults, kept: Pictures) -> Shown:

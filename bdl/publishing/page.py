@@ -67,7 +67,7 @@ def write_page(asked: Variant, results: Path, target: Path | None = None) -> Pat
     path = target or place / "report.html"
     with TemporaryDirectory() as drawn:
         seen = shown_again(found, asked, results)  # refused if no fit is finished
-        draw(found, seen, Path(drawn))
+        draw(found, seen, Path(drawn), pdf=False)
         page = _page(_filled(found, seen, [Path(drawn), place]))
     try:
         if target is None:

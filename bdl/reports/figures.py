@@ -135,7 +135,7 @@ KINDS = (
 """All kinds, in the order in which they are drawn and shown."""
 
 
-def draw_figures(shown: Shown, folder: Path) -> list[Path]:
+def draw_figures(shown: Shown, folder: Path, pdf: bool = True) -> list[Path]:
     """Draw all figures for which there is something to show.
 
     Parameters
@@ -144,6 +144,8 @@ def draw_figures(shown: Shown, folder: Path) -> list[Path]:
         What they show.
     folder
         Where the files go; created if need be.
+    pdf
+        Write PDF, too, which takes as long again.
 
     Returns
     -------
@@ -151,7 +153,7 @@ def draw_figures(shown: Shown, folder: Path) -> list[Path]:
         ``<benchmark>-<name>.png`` (200 dpi) and ``.pdf`` of each figure, kind by kind. The same input gives the same
         bytes under one version of matplotlib, whatever the user's own settings.
     """
-    return save({f"{shown.benchmark.name}-{name}": draw for name, draw in drawings_of(shown).items()}, folder)
+    return save({f"{shown.benchmark.name}-{name}": draw for name, draw in drawings_of(shown).items()}, folder, pdf)
 
 
 def drawings_of(shown: Shown) -> Drawings:

@@ -58,14 +58,14 @@ def _entitle(figure: "Figure") -> None:
     figure.set_figheight(figure.get_figheight() + added / figure.dpi)
 
 
-def save(drawings: Drawings, folder: Path) -> list[Path]:
-    """Draw figures in the house style and write each as PNG (200 dpi) and PDF under its name, made fit for a file."""
+def save(drawings: Drawings, folder: Path, pdf: bool = True) -> list[Path]:
+    """Draw figures in the house style; write each as PNG (200 dpi), and as PDF, under its name, made fit for a file."""
     from matplotlib.style import context
 
     folder.mkdir(parents=True, exist_ok=True)
-    paths = list[Path]()
+    paths, suffixes = list[Path](), [suffix for suffix in METADATA if pdf or suffix != "pdf"]
     for name, draw in drawings.items():
-        figure, own = drawn(draw), {suffix: folder / f"{file_name(name)}.{suffix}" for suffix in METADATA}
+        figure, own = drawn(draw), {suffix: folder / f"{file_name(name)}.{suffix}" for suffix in suffixes}
         with context(["default", STYLE]):
             for suffix, path in own.items():
                 figure.savefig(path, dpi=200, metadata=METADATA[suffix])

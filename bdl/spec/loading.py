@@ -1,6 +1,7 @@
 """Benchmarks by name or path, with a profile and overrides applied."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -56,18 +57,10 @@ def load_benchmark(name_or_path: str, profile: str = "paper", overrides: Sequenc
         If the file cannot be read, or it, its profile or an override says something that is not allowed.
     """
     path = _find(name_or_path)
-    content = _read(path)
-    profiles = _profiles(content.pop("profiles", {}), path)
-    if profile not in profiles:
-        raise unknown("profile", profile, profiles)
-    if "profile" in content:
-        raise InputError(f"{path}: profile is not a field of the file: remove it")
-    whole = _validate(content, "paper", str(path))
-    labels, found = whole.labels, {"paper": (content, whole)}
-    for name, changes in profiles.items():  # a mistake in any of them is told, whichever is asked for
-        source = f"{path}, profile {name}"
-        changed = overlay(content, changes, fields_of(whole), source)
-        found[name] = changed, _validate(changed, name, source, labels)
+    checked = _checked_once if path in shipped().values() else _checked
+    labels, found = checked(path, _text(path))
+    if profile not in found:
+        raise unknown("profile", profile, found)
     content, benchmark = found[profile]
     if overrides:
         known = fields_of(benchmark)
@@ -86,12 +79,38 @@ def _find(name_or_path: str) -> Path:
     return known[name_or_path]
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _checked(path: Path, text: str) -> tuple[frozenset[str], dict[str, tuple[dict[str, Any], Benchmark]]]:
+    """Give the labels of a file, and each profile's content and benchmark; the paper's profile is the first."""
+    content = _parsed(path, text)
+    profiles = _profiles(content.pop("profiles", {}), path)
+    if "profile" in content:
+        raise InputError(f"{path}: profile is not a field of the file: remove it")
+    whole = _validate(content, "paper", str(path))
+    labels, found = whole.labels, {"paper": (content, whole)}
+    for name, changes in profiles.items():  # a mistake in any of them is told, whichever is asked for
+        source = f"{path}, profile {name}"
+        changed = overlay(content, changes, fields_of(whole), source)
+        found[name] = changed, _validate(changed, name, source, labels)
+    return labels, found
+
+
+_checked_once = lru_cache(maxsize=64)(_checked)
+"""For what comes with the package, which rests on no other file that could change."""
+
+
+def _text(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InputError(f"cannot read benchmark {short(str(path))}: {reason}") from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return _parsed(path, _text(path))
+
+
+def _parsed(path: Path, text: str) -> dict[str, Any]:
     content = parse_yaml(text, str(path))
     if not isinstance(content, dict):
         raise InputError(f"{path}: a benchmark is a mapping with a name, datasets, entries; see docs/spec.md")

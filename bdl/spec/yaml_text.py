@@ -1,6 +1,8 @@
 """YAML text to plain Python values, strictly: YAML 1.2 scalars, text keys, no key twice."""
 
 import re
+from copy import deepcopy
+from functools import lru_cache
 from math import isfinite
 from typing import Any
 
@@ -139,7 +141,7 @@ def parse_yaml(text: str, source: str) -> Any:
         line and column, counted from 1; or if it goes too deep.
     """
     try:
-        return yaml.load(text, _Loader)
+        return deepcopy(_values(text))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -148,3 +150,9 @@ def parse_yaml(text: str, source: str) -> Any:
         raise InputError(f"{source}: {' '.join(str(error).split())}") from None
     except RecursionError:
         raise InputError(f"{source}: too many levels, one within another; a benchmark has a dozen") from None
+
+
+@lru_cache(maxsize=256)
+def _values(text: str) -> Any:
+    """Read a document once: to parse it takes far longer than to copy its values."""
+    return yaml.load(text, _Loader)

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -53,13 +53,6 @@ def scheduling():
         yield own, f"tcp://127.0.0.1:{port}"
 
 
-@pytest.fixture(scope="module")
-def scheduler():
-    """Address of a scheduler, which tests share; each starts workers of its own."""
-    with scheduling() as (_, address):
-        yield address
-
-
 @contextmanager
 def workers(address, count):
     """Start workers of one thread each, and wait until they are known."""
@@ -73,29 +66,71 @@ def workers(address, count):
         yield started
 
 
-@pytest.mark.slow  # three processes import everything
-def test_a_cluster_gives_the_rows_of_one_process_and_goes_on_where_a_worker_is_killed(
-    tiny, store, tmp_path, scheduler, monkeypatch
+class Killing(Ear):
+    """A listener that kills processes, once, when so many rows have come; others are on their way."""
+
+    def __init__(self, after: int, *processes: subprocess.Popen) -> None:
+        super().__init__()
+        self.after, self.processes = after, processes
+
+    def stored(self, cell, rows):
+        super().stored(cell, rows)
+        if len(self.stored_rows) == self.after:
+            for one in self.processes:
+                one.kill()
+
+
+@pytest.mark.slow  # a scheduler and three workers, each of which imports everything
+def test_a_cluster_gives_the_rows_of_one_process_and_is_refused_or_lost_in_one_line(
+    tiny, store, tmp_path, monkeypatch, capfd
 ):
+    """What does not fit is refused; where a worker is killed the run goes on, where all are it ends, and goes on."""
     cells = tiny()
     with Store(tmp_path / "calm/store.sqlite") as calm:
         run_here(cells, calm)
         expected = outcomes(calm, cells)
-    ear = Ear()
-    with workers(scheduler, 2) as (first, _), worker_pool_for(cells, 1, f"dask:{scheduler}") as worker_pool:
-        assert worker_pool.size == 4
+    with scheduling() as (own, address):
+        with pytest.raises(InputError, match=r"has no workers: start some with dask worker tcp://"):
+            run(cells, store, address)
+        with workers(address, 2) as (first, second):
+            with monkeypatch.context() as patch:
+                patch.setattr(cluster, "version", lambda name: "0.0.1")
+                with pytest.raises(InputError, match=r"the worker tcp://\S+ has bdl-bench \S+ \(here 0.0.1\)"):
+                    run(cells, store, address)
+            with monkeypatch.context() as patch:
+                patch.setattr(cluster, "fit_hash", lambda cell: "0" * 64)
+                with pytest.raises(InputError, match=r"a worker has other code or other data for \w+/\w+: give it"):
+                    run(cells, store, address)
+            killing = Killing(2, first)
+            run(cells, store, address, killing)
+            assert first.poll() is not None
+            assert outcomes(store, cells) == expected
+            assert killing.done >= killing.total > 0
 
-        class KilledOnce(Ear):
-            def stored(self, cell, rows):
-                super().stored(cell, rows)
-                if first.poll() is None and len(self.stored_rows) == 2:  # others are on their way
-                    first.kill()
-
-        ear = KilledOnce()
-        queue.run(cells, store, worker_pool, ear)
-        assert first.poll() is not None
+            store.forget([cell.key for cell in cells])
+            monkeypatch.setattr(cluster, "_PATIENCE", 3.0)
+            check_lost(cells, store, address, "has had no worker for 3 seconds", second)
+        with workers(address, 1):
+            check_lost(cells, store, address, "is gone", own)
+    assert capfd.readouterr().err == ""
+    kept = outcomes(store, cells)
+    assert len(kept) < len(expected)
+    assert all(row in expected for row in kept)
+    run_here(cells, store)
     assert outcomes(store, cells) == expected
-    assert ear.done >= ear.total > 0
+
+
+def run(cells, store, address, ear=None):
+    with worker_pool_for(cells, 1, f"dask:{address}") as worker_pool:
+        assert worker_pool.size in (2, 4)
+        queue.run(cells, store, worker_pool, ear or Ear())
+
+
+def check_lost(cells, store, address, reason, process):
+    before = len(outcomes(store, cells))
+    with pytest.raises(InputError, match=f"^the Dask scheduler {reason}; what is done is kept, and the same command"):
+        run(cells, store, address, Killing(1, process))
+    assert len(outcomes(store, cells)) > before
 
 
 def test_workers_may_be_away_for_a_minute_and_come_back(monkeypatch):
@@ -131,77 +166,6 @@ def test_a_scheduler_that_goes_away_while_versions_are_asked_for_is_one_line():
 
     with pytest.raises(InputError, match="the Dask scheduler is gone; what is done is kept"):
         cluster._check(Client(), "tcp://127.0.0.1:9")
-
-
-LOST = """
-import sys
-sys.argv[0] = "bdl-bench"
-from bdl.cli import main
-from bdl.execution import cluster
-cluster._PATIENCE = 3.0
-main()
-"""
-
-
-@pytest.mark.slow  # a scheduler, a worker and a command
-@pytest.mark.parametrize(
-    ("who", "reason"), [("scheduler", "scheduler is gone"), ("workers", "no worker for 3 seconds")]
-)
-def test_a_lost_cluster_is_one_line_without_tracebacks_and_the_run_goes_on_from_what_is_done(
-    tmp_path, tiny, scheduler, who, reason
-):
-    cells = tiny("datasets=[diabetes]")
-    words = ["run", "tiny.yaml", "--set", "datasets=[diabetes]", "--no-compile", "--tracking", "none"]
-    one = scheduling() if who == "scheduler" else nullcontext((None, scheduler))
-    with one as (own, address), workers(address, 1) as others:
-        started = subprocess.Popen(
-            [sys.executable, "-c", LOST, *words, "--executor", f"dask:{address}"],
-            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": tmp_path},
-            env=ENVIRONMENT,
-        )
-        for told in started.stdout:  # the first rows are stored
-            if "trials in" in told:
-                break
-        for lost in [own] if who == "scheduler" else others:
-            lost.kill()
-        _, error = started.communicate(timeout=120)
-    assert (started.returncode, error.count("\n")) == (2, 1), error
-    assert error.startswith("bdl-bench: the Dask scheduler ")
-    assert reason in error
-    assert error.endswith("what is done is kept, and the same command goes on from here\n")
-    (place,) = tmp_path.glob("results/tiny/**/store.sqlite")
-    with Store(place) as store:
-        kept = [row for cell in cells for stage in ("search", "final") for row in store.rows(stage, cell.key)]
-        run_here(cells, store)
-        rows = [row for cell in cells for stage in ("search", "final") for row in store.rows(stage, cell.key)]
-        assert kept
-        assert [row for row in rows if row in kept] == kept
-        assert all(row.status == "ok" for row in rows)
-
-
-@pytest.mark.slow  # a worker
-def test_what_does_not_fit_is_refused_in_one_line(tiny, scheduler, monkeypatch, tmp_path):
-    cells = tiny("datasets=[diabetes]", entries=["exact"])
-    with (
-        pytest.raises(InputError, match=r"has no workers: start some with dask worker tcp://"),
-        worker_pool_for(cells, 1, f"dask:{scheduler}"),
-    ):
-        pass
-    with workers(scheduler, 1):
-        monkeypatch.setattr(cluster, "version", lambda name: "0.0.1")
-        with (
-            pytest.raises(InputError, match=r"the worker tcp://\S+ has bdl-bench \S+ \(here 0.0.1\)"),
-            worker_pool_for(cells, 1, f"dask:{scheduler}"),
-        ):
-            pass
-        monkeypatch.undo()
-        monkeypatch.setattr(cluster, "fit_hash", lambda cell: "0" * 64)
-        with (
-            Store(tmp_path / "other/store.sqlite") as store,
-            worker_pool_for(cells, 1, f"dask:{scheduler}") as worker_pool,
-            pytest.raises(InputError, match=r"a worker has other code or other data for diabetes/exact: give it"),
-        ):
-            queue.run(cells, store, worker_pool, Ear())
 
 
 @pytest.mark.parametrize(

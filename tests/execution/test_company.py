@@ -58,7 +58,6 @@ def test_folds_with_other_numbers_of_minibatches_are_the_same_in_company(tiny, l
         ("uci-regression", "vifa-nn", 30),
         pytest.param("uci-regression", "swag-nn", 70, marks=SLOW),  # the deviations begin after 60
         pytest.param("uci-regression", "slang-nn", 30, marks=SLOW),
-        pytest.param("slang-uci", "bbb", 30, marks=SLOW),
     ],
 )
 def test_long_fits_have_the_same_bits_alone_in_pairs_and_in_twenties(name, entry, epochs):

@@ -26,7 +26,7 @@ entries:
     method: {name: vifa, gradients_per_update: 1, initial_scale: null, initial_std: 0.02}
     training: *once
     hyper: *hyper
-evaluation: {samples: 20}
+evaluation: {samples: 5}
 metrics: [error, nll, ece]
 """
 # Not by getrusage, whose peak counts that of the process which started this one.
@@ -41,7 +41,7 @@ finally:
 
 
 @pytest.mark.data
-@pytest.mark.slow  # 60 updates each, and 20 samples on 10,000 images twice
+@pytest.mark.slow  # 60 updates each, and 5 samples on 10,000 images twice
 def test_bbb_and_vifa_learn_digits(tmp_path):
     (tmp_path / "digits.yaml").write_text(SPEC, "utf-8")
     words = ["run", str(tmp_path / "digits.yaml"), "--no-compile", "--tracking", "none", "--results", str(tmp_path)]

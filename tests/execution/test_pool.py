@@ -130,7 +130,7 @@ def hang(group, report):
     time.sleep(600)
 
 
-@pytest.mark.slow  # seven processes, each of which imports everything
+@pytest.mark.slow  # processes, each of which imports everything
 def test_a_group_that_takes_its_worker_with_it_is_done_again_or_failed_rows_and_the_rest_goes_on(
     tiny, store, monkeypatch, tmp_path
 ):
@@ -145,7 +145,7 @@ def test_a_group_that_takes_its_worker_with_it_is_done_again_or_failed_rows_and_
             queue.run(cells, store, workers, Ear())
         return [row.reason or row.status for row in store.rows("final", cells[0].key)]
 
-    with worker_pool(2) as workers:
+    with worker_pool(1, apart=True) as workers:
         assert ran(workers, die_once) == ["ok", "ok"]
         assert Path("diabetes.died").exists()
         assert {*ran(workers, die)} == {"its worker process died (signal 9, perhaps for want of memory), twice"}

@@ -55,8 +55,6 @@ SMALL = [
     Sghmc(draws=20, thinning=20, warmup=200, descent=500),
     DiagonalVi(steps=500),
     pytest.param(AutoLowRank(rank=3, steps=500), marks=pytest.mark.slow),
-    pytest.param(Nuts(warmup=30, draws=30, depth=5), marks=pytest.mark.slow),
-    pytest.param(Mclmc(steps=1000, draws=50), marks=pytest.mark.slow),
 ]
 RATES = {Sghmc: 0.003, NgBoost: 0.05, Vbll: 0.02}
 
@@ -154,17 +152,14 @@ def test_variational_inference_has_the_optimum_of_a_linear_model():
     torch.testing.assert_close(diagonal.variance(), optimum, atol=0, rtol=0.3, check_dtype=False)
 
 
-@pytest.mark.parametrize("structure", ["full", "kron"])
-def test_laplace_torch_is_our_laplace_on_a_logistic_regression(structure):
-    """Of a linear model with softmax the Hessian is the Gauss-Newton matrix; with one layer and one output class pair
-    the factors of Kronecker are not exact, and are held to the matrix that they approximate by its trace alone."""
+def test_laplace_torch_is_our_laplace_on_a_logistic_regression():
+    """Of a linear model with softmax the Hessian is the Gauss-Newton matrix."""
     problem = Problem(Linear(), Categorical(), 3, 2)
-    found = fitted(LaplaceTorch(structure, prediction="samples", steps=4000), problem, LABELS, learning_rate=0.1)
+    found = fitted(LaplaceTorch("full", prediction="samples", steps=4000), problem, LABELS, learning_rate=0.1)
     hyper = {"prior_precision": torch.tensor(HYPER["prior_precision"]).double()}
     exact = Laplace().fit(problem, X, LABELS, hyper)
     torch.testing.assert_close(found.mean(), exact.mean(), atol=1e-4, rtol=0)
-    if structure == "full":
-        torch.testing.assert_close(found.covariance(), exact.covariance(), atol=1e-4, rtol=0)
+    torch.testing.assert_close(found.covariance(), exact.covariance(), atol=1e-4, rtol=0)
 
 
 def test_laplace_torch_is_the_gauss_newton_matrix_of_a_network():

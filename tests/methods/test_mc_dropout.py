@@ -13,8 +13,6 @@ from bdl.models.networks import Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
 from bdl.posteriors import Dropout
-from bdl.training.programs import compiler_found
-from bdl.training.traced import Repeated
 
 from .targets import linear_gaussian, normals, repeat
 
@@ -138,26 +136,3 @@ def test_the_posterior_has_the_rate_of_training_and_a_normal_a_unit(draw):
     q = method.posterior(method.step(state, batch, hyper, noise, NET)).check()
     assert q.rate.tolist() == [0.25] * UNITS
     assert q.noise_dim == UNITS
-
-
-@pytest.mark.slow  # compiles
-def test_compiled_steps_of_several_models_equal_eager_ones(draw, caplog):
-    """Which unit is dropped is a comparison, so that any difference would be a large one; float64."""
-    if not compiler_found():
-        pytest.skip("needs a C++ compiler")
-    method, n, unit = McDropout(gradients_per_update=2), *torch.tensor([40.0, 2.5], dtype=torch.float64)
-    names = (*method.hyper, *NET.hyper)
-    hyper = {name: torch.tensor([0.05, 0.2, 0.7], dtype=torch.float64) for name in names}
-
-    def step(state, x, y, hyper, units):
-        return method.step(state, Batch(x, y, n, unit), hyper, {"units": units}, NET)
-
-    eager = torch.func.vmap(step)
-    fast = Repeated(eager, compile=True)
-    state = torch.func.vmap(lambda theta: method.init(NET, {"theta": theta}))(draw(3, NET.dim))
-    for update in range(5):
-        inputs = draw(3, 2, 5, 2), draw(3, 2, 5), hyper, draw(3, 2, UNITS)
-        before, state = state, eager(state, *inputs)
-        if update:  # the first state lies in another order, which would be compiled apart
-            torch.testing.assert_close(state, fast(before, *inputs), rtol=1e-8, atol=1e-9)
-    assert "torch.compile failed" not in caplog.text

@@ -71,19 +71,6 @@ def test_adam_settings_are_used():
     torch.testing.assert_close(actual[-1], expected[-1], rtol=1e-6, atol=1e-6)
 
 
-def test_first_adam_step_is_the_learning_rate_in_the_direction_of_the_sign():
-    grads = {"a": torch.tensor([3.0, -2e3, 1e-3], dtype=torch.float64)}
-    steps, _ = Adam(eps=0.0).update(grads, Adam().init(grads), {"a": torch.tensor(0.1)})
-    torch.testing.assert_close(steps["a"], -0.1 * grads["a"].sign(), rtol=1e-4, atol=0)
-
-
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_zero_gradients_give_zero_steps(name):
-    zeros = {"a": torch.zeros(3)}
-    steps, _ = OPTIMIZERS[name].update(zeros, OPTIMIZERS[name].init(zeros), {"a": torch.tensor(0.1)})
-    assert steps["a"].tolist() == [0.0, 0.0, 0.0]
-
-
 def test_optimisers_by_name():
     assert set(OPTIMIZERS) == {"sgd", "adam"}
     assert OPTIMIZERS["sgd"] == Sgd()
@@ -99,11 +86,6 @@ def test_clipping_matches_torch(max_norm, shape):
     norm = torch.nn.utils.clip_grad_norm_([leaf], max_norm).item()
     # torch divides by norm + 1e-6
     torch.testing.assert_close(clip_by_norm(gradient, max_norm), leaf.grad, rtol=1.1e-6 / norm, atol=0)
-
-
-def test_a_clipped_gradient_keeps_its_direction_and_has_the_norm():
-    clipped = clip_by_norm(torch.tensor([[3.0, 0.0], [0.0, -4.0]]), 1.0)
-    torch.testing.assert_close(clipped, torch.tensor([[0.6, 0.0], [0.0, -0.8]]))
 
 
 def test_a_short_gradient_is_returned_bit_for_bit():

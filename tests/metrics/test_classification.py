@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-import scoringrules
 import torch
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
 from torch import Tensor
@@ -64,6 +63,7 @@ def test_scores_of_two_classes_from_one_logit():
 
 def test_rps_is_that_of_scoringrules(probabilities, y):
     """It numbers classes from 1."""
+    scoringrules = pytest.importorskip("scoringrules")
     expected = scoringrules.rps_score(y.numpy() + 1, probabilities.mean(0).numpy())
     assert Rps()(labelled(probabilities, y)) == pytest.approx(np.mean(expected), rel=1e-10)
 

@@ -3,10 +3,9 @@
 import math
 
 import mpmath
-import numpy as np
 import pytest
 import torch
-from scipy import linalg, signal
+from scipy import signal
 from torch import Tensor
 from torch.distributions import MultivariateNormal, kl_divergence
 
@@ -86,12 +85,6 @@ def test_sd_ratio_is_of_standard_deviations():
     assert sd_ratio(cov, reference).tolist() == [2.0, 0.25]
 
 
-def test_w2_in_one_dimension():
-    """Means 3 apart, standard deviations 2 and 6: sqrt(3^2 + 4^2)."""
-    distance = wasserstein2(tensor(1.0), tensor([4.0]), tensor(4.0), tensor([36.0])).item()
-    assert distance == pytest.approx(5, rel=1e-15)
-
-
 def test_w2_of_commuting_covariances_is_the_distance_of_their_roots():
     axes, sd, other_sd = rotation(0), normal(1, DIM).exp(), normal(2, DIM).exp()
     mean, other_mean = normal(3, DIM), normal(4, DIM)
@@ -106,15 +99,6 @@ def test_w2_of_singular_covariances():
     first, second = tensor([4.0, 0.0], [0.0, 0.0]), tensor([0.0, 0.0], [0.0, 9.0])
     assert wasserstein2(zero, first, zero, second).item() == pytest.approx(math.sqrt(13), rel=1e-15)
     assert wasserstein2(zero, first, zero, 0 * first).item() == pytest.approx(2, rel=1e-15)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_w2_follows_the_trace_formula(seed):
-    (mean, cov), (other_mean, other_cov) = gaussian(seed), gaussian(seed + 50)
-    root = linalg.sqrtm(other_cov.numpy())
-    trace = np.trace(cov.numpy() + other_cov.numpy() - 2 * np.real(linalg.sqrtm(root @ cov.numpy() @ root)))
-    expected = math.sqrt((mean - other_mean).square().sum().item() + trace)
-    assert wasserstein2(mean, cov, other_mean, other_cov).item() == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("decades", [0, 6, 12])
@@ -142,30 +126,6 @@ def test_w2_of_near_and_ill_conditioned_distributions(decades, floor, change):
     assert expected > 0.1 * change
     distance = wasserstein2(mean, cov, mean, other).item()
     assert distance == pytest.approx(expected, rel=1e-13, abs=floor)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_w2_is_a_metric_that_ignores_rotations(seed):
-    a, b, c = (gaussian(seed + offset) for offset in (0, 30, 60))
-    distance = wasserstein2(*a, *b).item()
-    assert wasserstein2(*b, *a).item() == pytest.approx(distance, rel=1e-13)
-    assert distance < wasserstein2(*a, *c).item() + wasserstein2(*c, *b).item()
-    axes = rotation(seed + 90)
-    turned = [part for mean, cov in (a, b) for part in (axes @ mean, symmetric(axes @ cov @ axes.mT))]
-    assert wasserstein2(*turned).item() == pytest.approx(distance, rel=1e-13)
-
-
-def test_w2_adds_up_along_the_geodesic():
-    """Displacement interpolation (1 - t) I + t T with T the optimal map: the triangle inequality is sharp."""
-    (mean, cov), (other_mean, other_cov) = gaussian(0), gaussian(1)
-    root = torch.from_numpy(np.real(linalg.sqrtm(cov.numpy())))
-    inner = torch.from_numpy(np.real(linalg.sqrtm((root @ other_cov @ root).numpy())))
-    transport = root.inverse() @ inner @ root.inverse()
-    half = 0.3 * transport + 0.7 * torch.eye(DIM, dtype=torch.float64)
-    middle = 0.3 * other_mean + 0.7 * mean, symmetric(half @ cov @ half.mT)
-    whole = wasserstein2(mean, cov, other_mean, other_cov).item()
-    assert wasserstein2(mean, cov, *middle).item() == pytest.approx(0.3 * whole, rel=1e-11)
-    assert wasserstein2(*middle, other_mean, other_cov).item() == pytest.approx(0.7 * whole, rel=1e-11)
 
 
 def test_scaled_w2_is_over_the_dimension():

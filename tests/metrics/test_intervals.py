@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import scoringrules
 import torch
 from scipy import integrate, stats
 from torch import Tensor
@@ -50,6 +49,7 @@ def y() -> Tensor:
 
 
 def test_crps_is_that_of_scoringrules(law, y):
+    scoringrules = pytest.importorskip("scoringrules")
     expected = scoringrules.crps_mixnorm(y.numpy(), law.mean.numpy(), law.stddev.numpy())
     np.testing.assert_allclose(crps(law, y).numpy(), expected, rtol=1e-10)
     assert score("crps", answered(law, y)) == pytest.approx(expected.mean(), rel=1e-10)

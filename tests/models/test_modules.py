@@ -132,14 +132,6 @@ def test_nested_vmap_of_gradients_equals_the_plain_network(numbers, draw):
         torch.testing.assert_close(found[index], total, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.slow  # compiles
-def test_compiled_steps_equal_eager_ones(numbers, draw):
-    theta, x, _ = numbers
-    step, noise = torch.func.vmap(samples_gradient), 0.1 * draw(3, 2, PROBLEM.dim)
-    compiled = torch.compile(step, fullgraph=True)(theta, x, noise)
-    torch.testing.assert_close(compiled, step(theta, x, noise), rtol=1e-3, atol=1e-3)
-
-
 @pytest.mark.parametrize("hidden", [(), (4,), (5, 3)])
 def test_dense_networks_are_those_of_mlp(draw, hidden):
     """The same order of parameters, biases and, a factor sqrt(2) of the weights aside, the same start."""

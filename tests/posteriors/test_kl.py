@@ -1,19 +1,11 @@
 """The Kullback-Leibler divergence of all pairs of families."""
 
-import math
-
 import pytest
 import torch
 from torch.distributions import MultivariateNormal
 from torch.distributions import kl_divergence as torch_kl
 
-from bdl.posteriors import DiagonalGaussian, FactorAnalysis, kl_divergence
-
-
-def test_known_number():
-    q = DiagonalGaussian(torch.tensor([0.0]), torch.tensor([1.0]))
-    p = DiagonalGaussian(torch.tensor([1.0]), torch.tensor([4.0]))
-    assert kl_divergence(q, p).item() == pytest.approx(math.log(2) + 2 / 8 - 1 / 2, rel=1e-6)
+from bdl.posteriors import FactorAnalysis, kl_divergence
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -24,15 +16,6 @@ def test_every_pair_matches_the_dense_formula(build, family, other_family, seed)
     assert actual.shape == ()
     assert actual > 0
     torch.testing.assert_close(actual, expected, rtol=1e-10, atol=0)
-
-
-def test_every_pair_is_the_expected_log_ratio(build, family, other_family):
-    q, p = build(family), build(other_family, seed=1)
-    n = 50_000
-    noise = torch.randn(n, q.noise_dim, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
-    theta = q.sample(noise)
-    log_ratio = q.log_prob(theta) - p.log_prob(theta)
-    assert abs(log_ratio.mean() - kl_divergence(q, p)) < 4 * log_ratio.std() / math.sqrt(n)
 
 
 def test_trace_solve(build, family, other_family):
@@ -79,12 +62,3 @@ def test_gradients_match_finite_differences(build, family, other_family):
         return kl_divergence(type(q)(*tensors[: len(q)]), type(p)(*tensors[len(q) :]))
 
     assert torch.autograd.gradcheck(divergence, leaves)
-
-
-def test_gradient_with_respect_to_the_factors_is_closed_form(build):
-    """With p = N(0, I / a), KL = a/2 tr(S) - log|S|/2 + ..., so dKL/dF = a F - S^{-1} F."""
-    q, precision = build("factor-analysis"), 2.5
-    p = DiagonalGaussian(torch.zeros(6, dtype=torch.float64), torch.full((6,), 1 / precision, dtype=torch.float64))
-    factors = q.factors.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(kl_divergence(q._replace(factors=factors), p), factors)
-    torch.testing.assert_close(gradient, precision * q.factors - q.gain(), rtol=1e-10, atol=1e-12)

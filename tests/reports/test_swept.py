@@ -207,12 +207,11 @@ def test_entries_that_run_on_other_data_sets_are_in_the_legend(make_cells):
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["vifa-lr", "vifa-nn"]
 
 
-def test_files(make_benchmark, widths, tmp_path):
+def test_files(make_benchmark, widths, tmp_path, blank_figures):
     """One figure a metric under its ordinary name, also of what has not been run."""
     benchmark, cells = widths
     paths = draw_figures(Shown(benchmark, cells), tmp_path)
     assert [path.name for path in paths] == ["uci-nn-nmll.png", "uci-nn-nmll.pdf"]
-    assert draw_figures(Shown(benchmark, cells), tmp_path / "again")[0].read_bytes() == paths[0].read_bytes()
     assert len(draw_figures(Shown(benchmark, compare(benchmark, pd.DataFrame())), tmp_path / "nothing")) == 2
 
 

@@ -1,6 +1,5 @@
 """The performance comparison: the contenders compute the same thing, and the script writes what it documents."""
 
-import json
 import math
 
 import bench_training
@@ -121,47 +120,3 @@ def test_bad_counts_are_refused(arguments, capsys):
     with pytest.raises(SystemExit, match="2"):
         bench_training.main(arguments)
     assert "is not a whole number from 1 up" in capsys.readouterr().err
-
-
-@pytest.fixture
-def eager_only(monkeypatch):
-    """A machine without a C++ compiler: seconds instead of a minute."""
-    monkeypatch.setattr(bench_training, "compiler_found", lambda: False)
-
-
-def check_report(report, contenders):
-    assert set(report) == {"system", "workload", "agreement", "contenders", "scaling"}
-    assert set(report["contenders"]) == contenders
-    assert set(report["agreement"]) == contenders - {"plain loop"}
-    for cost in report["contenders"].values():
-        assert set(cost) == {"us", "us_min", "ratio", "setup_s"}
-        assert 0 < cost["us_min"] <= cost["us"]
-    assert [point["dim"] for point in report["scaling"]] == [751, 751, 106, 1006]
-
-
-def test_quick_json_without_a_compiler(eager_only, tmp_path, capsys):
-    file = tmp_path / "cost.json"
-    threads = str(torch.get_num_threads())
-    assert bench_training.main(["--quick", "--scaling", "--threads", threads, "--json", str(file)]) == 0
-    assert "agree" in capsys.readouterr().out.splitlines()
-    jax = {"JAX"} if bench_training.find_spec("jax") else set()
-    report = json.loads(file.read_text())
-    check_report(report, {"engine, eager", "plain loop", "plain loop, tuned"} | jax)
-    assert report["contenders"]["engine, eager"]["ratio"] == 1
-    assert report["contenders"]["engine, eager"]["setup_s"] is None
-
-
-def test_quick_json(monkeypatch, tmp_path):
-    """Programs are traced and run as they are, without a C++ compiler."""
-    compiled = torch.compile
-    monkeypatch.setattr(bench_training, "compiler_found", lambda: True)
-    monkeypatch.setattr(torch, "compile", lambda function, **_: compiled(function, backend="eager"))
-    monkeypatch.setattr(torch._inductor, "compile", lambda graph, *_, **__: graph.forward)
-    torch._dynamo.reset()
-    file = tmp_path / "cost.json"
-    threads = str(torch.get_num_threads())
-    assert bench_training.main(["--quick", "--threads", threads, "--json", str(file)]) == 0
-    report = json.loads(file.read_text())
-    assert next(iter(report["contenders"])) == "engine, compiled"
-    assert report["agreement"]["engine, compiled"] < agreement.TOLERANCE
-    assert report["contenders"]["engine, compiled"]["setup_s"] > 0

@@ -1,14 +1,13 @@
 """What methods cost: the numbers are what the documentation says, and the script writes what it documents."""
 
-import json
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import bench_methods
 import numpy as np
 import pytest
 import torch
-from peers import figure, gradients, methods, slang_scaling, timing, workload
+from peers import gradients, methods, slang_scaling, timing, workload
 from peers.comparison import Contender, Cost, compare
 from peers.machine import alone, peak_memory
 
@@ -105,18 +104,6 @@ def test_disagreement_fails(difference, monkeypatch, capsys):
     assert "disagree" in capsys.readouterr().out
 
 
-def test_sizes_are_those_of_the_documentation():
-    assert len(slang_scaling.Sizes().points()) == 14
-    dims = [slang_scaling.digits(hidden, 1).problem.dim for hidden in slang_scaling.Sizes().hidden]
-    assert dims == [807, 9_706, 99_670, 478_410, 999_382]
-
-
-def test_epoch_of_digits_is_five_updates():
-    work = slang_scaling.digits(2, 1)
-    assert work.cost_units == slang_scaling._UPDATES == 5
-    assert work.batch_size == 200
-
-
 def test_power_is_fitted_to_the_last_three():
     x = np.array([1.0, 10.0, 20.0, 50.0])
     assert slang_scaling.power(x, [99.0, *(3 * x[1:] ** 1.5)]) == pytest.approx(1.5)
@@ -148,44 +135,3 @@ def test_memory_of_a_process_is_its_own():
     assert peak_memory() >= 0.8
     assert peak_memory() >= before
     assert alone(1, peak_memory) < 0.6
-
-
-@pytest.mark.slow  # measures all methods
-def test_quick_json_and_figure(tmp_path, capsys):
-    file, picture = tmp_path / "cost.json", tmp_path / "cost.png"
-    threads = str(torch.get_num_threads())
-    assert bench_methods.main(["--quick", "--threads", threads, "--json", str(file), "--figure", str(picture)]) == 0
-    assert "at most 24 GB: holds" in capsys.readouterr().out
-    report = json.loads(file.read_text())
-    assert set(report) == {*("system", "settings", "methods", "targets", "gradients", "scaling", "exponents", "memory")}
-    assert list(report["methods"]) == list(methods.ENTRIES)
-    assert report["methods"]["VIFA"]["ratio"] == report["methods"]["VIFA"]["update_ratio"] == 1
-    assert set(report["targets"]) == {"SLANG", "BBB"}
-    assert [(point["dim"], point["examples"]) for point in report["gradients"]] == [
-        (dim, examples) for dim in (496, 4996) for examples in (10, 50, 200)
-    ]
-    assert all(point["difference"] < gradients.TOLERANCE for point in report["gradients"])
-    assert [(point["hidden"], point["rank"]) for point in report["scaling"]] == [(12, 1), (50, 1), (50, 2)]
-    for point in report["scaling"]:
-        assert set(point) == set(asdict(slang_scaling.SlangPoint(1, 1, 1, 1.0, 1.0, 1.0)))
-        assert point["seconds"] > 0
-        assert point["peak_gb"] >= point["idle_gb"] > 0.1
-    assert picture.read_bytes().startswith(b"\x89PNG")
-
-
-def test_only_the_parts_asked_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(gradients, "measure", lambda *sizes: [gradients.GradientPoint(106, 10, 3.0, 1.0, *[None] * 3)])
-    file = tmp_path / "cost.json"
-    threads = str(torch.get_num_threads())
-    assert bench_methods.main(["--parts", "gradients", "--threads", threads, "--json", str(file)]) == 0
-    assert set(json.loads(file.read_text())) == {"system", "settings", "gradients"}
-
-
-def test_figure_of_any_number_of_panels(tmp_path):
-    """One of costs and four of scaling."""
-    sizes = slang_scaling.Sizes(ranks=(1, 2), paper=20, hidden=(10, 20), hidden_ranks=(1,))
-    points = [slang_scaling.SlangPoint(hidden, 9, rank, 1.0, 1.0, 1.0) for hidden, rank in sizes.points()]
-    costs = {"VIFA": methods.MethodCost(1.0, 1.0, 1.0, None, 4, 4.0, 1.0)}
-    for measured in (figure.Measured(costs=costs), figure.Measured(costs=costs, slang=points)):
-        figure.draw(tmp_path / "cost.png", measured, sizes)
-        assert (tmp_path / "cost.png").read_bytes().startswith(b"\x89PNG")

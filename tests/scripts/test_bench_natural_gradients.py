@@ -1,7 +1,5 @@
 """The comparison of natural gradients: contenders make the same update, and the script writes what it documents."""
 
-import json
-import math
 from dataclasses import replace
 
 import bench_natural_gradients
@@ -211,40 +209,6 @@ def test_cost_is_that_of_an_update_of_one_model(made_up, monkeypatch):
     assert found[ENGINE].setup_s == pytest.approx(0.5)
     assert found[natural_cost.LOOP].setup_s is None
     assert found[natural_cost.LOOP].ratio == pytest.approx(found[natural_cost.LOOP].us / found[ENGINE].us)
-
-
-def test_nan_disagrees(made_up, monkeypatch, capsys):
-    monkeypatch.setattr(natural_agreement, "agree", lambda work, compile: {ENGINE: math.nan})
-    assert (
-        bench_natural_gradients.main(["--quick", "--entries", "mf-fisher", "--threads", str(torch.get_num_threads())])
-        == 1
-    )
-    assert "disagree" in capsys.readouterr().out
-
-
-def test_quick_json(made_up, tmp_path, capsys):
-    file, threads = tmp_path / "cost.json", str(torch.get_num_threads())
-    arguments = ["--quick", "--threads", threads, "--json", str(file), "--entries", "slang-1", "full-hessian"]
-    assert bench_natural_gradients.main(arguments) == 0
-    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines() if "differences" in line] == 2 * [
-        "agree"
-    ]
-    report = json.loads(file.read_text())
-    assert set(report) == {"system", "settings", "agreement", "updates", "sharing"}
-    assert report["settings"] == {"models": 2, "repeats": 2, "quick": True, "compiled": False}
-    jax = ["JAX"] if natural_agreement.find_spec("jax") else []
-    assert {key: list(own) for key, own in report["agreement"].items()} == {
-        "australian slang-1": [ENGINE, *jax],
-        "australian full-hessian": [ENGINE, *jax],
-    }
-    assert [(cost["entry"], cost["contender"]) for cost in report["updates"]] == [
-        (entry, contender) for entry in ("slang-1", "full-hessian") for contender in (ENGINE, natural_cost.LOOP, *jax)
-    ]
-    assert [cost["contender"] for cost in report["sharing"]] == list(natural_cost.WAYS)
-    sizes = {"dataset", "entry", "dim", "batch_size", "contender", "us", "us_min", "ratio", "setup_s"}
-    assert all(set(cost) == sizes for cost in report["updates"])
-    assert all(set(cost) == {*sizes, "difference"} for cost in report["sharing"])
-    assert all((cost["dim"], cost["batch_size"]) == (DIM, M) for cost in report["updates"] + report["sharing"])
 
 
 @pytest.mark.data

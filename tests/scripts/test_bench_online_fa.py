@@ -1,10 +1,7 @@
 """What online factor analysis costs: the numbers are what the documentation says, and so is the file."""
 
-import json
 import math
-from dataclasses import fields
 
-import bench_online_fa
 import pytest
 import torch
 from peers import fa_batch, fa_large, fa_streams
@@ -124,47 +121,3 @@ def test_an_update_needs_few_arrays():
     point = alone(1, fa_large.point, "online-em", 1, 500_000, 1)
     assert 4 < point.arrays < 7
     assert (point.latent_dim, point.limit_s, point.holds) == (10, None, None)
-
-
-def test_sizes_are_those_of_the_documentation():
-    assert bench_online_fa.LARGE.dim == 11_000_000
-    assert bench_online_fa.LARGE.points == (
-        *((f"online-{name}", 1) for name in ("sga", "em", "px-em")),
-        ("online-px-em", 10),
-    )
-    assert (bench_online_fa.BATCH.dims, bench_online_fa.BATCH.rows) == ((100,), 100_000)
-    assert len(bench_online_fa.BATCH.methods) == 6
-    assert fa_streams.HANDED == 1000
-
-
-@pytest.mark.slow  # measures all estimators
-def test_quick_json(tmp_path, capsys):
-    file, threads = tmp_path / "cost.json", str(torch.get_num_threads())
-    assert bench_online_fa.main(["--quick", "--threads", threads, "--json", str(file)]) == 0
-    assert "scaled from 1,000 of each" in capsys.readouterr().out
-    report = json.loads(file.read_text())
-    assert set(report) == {"system", "settings", "streams", "large", "batch"}
-    methods = list(fa_streams.ESTIMATORS)
-    assert [(cost["method"], cost["together"]) for cost in report["streams"]] == [
-        ("drawing", 30),
-        *((name, together) for together in (10, 30) for name in methods),
-    ]
-    assert [(point["method"], point["block"], point["dim"]) for point in report["large"]] == [
-        ("online-px-em", 10, 20_000)
-    ]
-    assert [fit["method"] for fit in report["batch"]] == ["scikit-learn", "online-px-em"]
-    for part, record in (
-        ("streams", fa_streams.StreamCost),
-        ("large", fa_large.LargePoint),
-        ("batch", fa_batch.BatchPoint),
-    ):
-        for point in report[part]:
-            assert set(point) == {field.name for field in fields(record)}
-    assert all(fit["rel_cov_dist"] < 0.3 for fit in report["batch"])
-
-
-def test_only_the_parts_asked_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(fa_batch, "measure", lambda *sizes: [fa_batch.BatchPoint(20, 10, "ppca", 1.0, 0.1, 0.2, 0.3)])
-    file, threads = tmp_path / "cost.json", str(torch.get_num_threads())
-    assert bench_online_fa.main(["--parts", "batch", "--threads", threads, "--json", str(file)]) == 0
-    assert set(json.loads(file.read_text())) == {"system", "settings", "batch"}

@@ -1,20 +1,7 @@
 """One network: all contenders train, and the numbers are written."""
 
-import json
-
 import bench_single
 import pytest
-
-
-def test_a_short_run_to_its_end(tmp_path):
-    file = tmp_path / "single.json"
-    arguments = ["--quick", "--network", "13-50-1", "--network", "784-100-10"]
-    assert bench_single.main([*arguments, "--threads", "1", "--json", str(file)]) == 0
-    networks = json.loads(file.read_text())["networks"]
-    assert {"adam, traced", "bbb, traced", "vifa, traced", "slang, traced"} < set(networks["13-50-1"])
-    assert {"noisy-adam, traced", "noisy-kfac, traced"} < set(networks["784-100-10"])
-    assert all(next(iter(costs)) == "torch Adam" for costs in networks.values())
-    assert all(cost["us_min"] > 0 for costs in networks.values() for cost in costs.values())
 
 
 @pytest.mark.parametrize(("name", "dim"), [("13-50-1", 751), ("784-100-10", 79_510), ("784-400-400-10", 478_410)])

@@ -1,13 +1,11 @@
 """What the README says is found in it, and one that is wrong is reported."""
 
-import os
 import sys
 from pathlib import Path
 
 import first_steps
 import pytest
-from first_steps import Place, found, travel, walk
-from journeys import JOURNEYS, Shell, WrongTurnError
+from first_steps import Place, found, walk
 
 README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
 SERVER = "http.server"
@@ -25,11 +23,6 @@ def test_a_broken_command_is_reported_and_the_last(tmp_path, capsys):
 def test_a_block_of_something_else_is_not_passed_over():
     with pytest.raises(ValueError, match="block of toml"):
         found("```toml\na = 1\n```")
-
-
-def test_wrong_python_is_reported(tmp_path):
-    commands = found("```python\nimport json\njson.loads('')\n```")
-    assert walk(commands, Place(tmp_path)) == commands[0]
 
 
 def test_commands_are_found_in_blocks_and_text_in_their_order():
@@ -58,34 +51,3 @@ def test_other_commands_do_not_reach_the_network(tmp_path):
     log = tmp_path / "log"
     assert walk([f"{sys.executable} fetch.py"], Place(tmp_path, log=log)) is not None
     assert "refused" in log.read_text()
-
-
-@pytest.mark.parametrize(("command", "code", "say"), [("echo done", 1, ""), ("false", 0, ""), ("echo done", 0, "more")])
-def test_a_step_that_ends_otherwise_is_a_wrong_turn(tmp_path, command, code, say):
-    with pytest.raises(WrongTurnError, match=rf"(?s){command}\nended with .*instead of {code}, or without '{say}'"):
-        Shell(tmp_path, os.environ)(command, code, say)
-
-
-def test_a_file_is_changed_only_where_it_has_the_text(tmp_path):
-    (tmp_path / "a.py").write_text("one two")
-    shell = Shell(tmp_path, os.environ)
-    shell.change("a.py", "two", "three")
-    assert (tmp_path / "a.py").read_text() == "one three"
-    with pytest.raises(WrongTurnError, match="has no 'two'"):
-        shell.change("a.py", "two", "four")
-
-
-def test_journeys_end_at_the_first_that_goes_wrong(tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(JOURNEYS, "reader", lambda shell: shell("echo lost", say="found"))
-    monkeypatch.setitem(JOURNEYS, "author", lambda shell: shell("touch here"))
-    assert travel(["author"], tmp_path, os.environ) == 0
-    assert (tmp_path / "author" / "here").exists()
-    assert travel(["reader", "practitioner"], tmp_path, os.environ) == 1
-    assert "failed: echo lost\nended with 0" in capsys.readouterr().out
-    assert not (tmp_path / "practitioner").exists()
-
-
-def test_no_such_journey(capsys):
-    with pytest.raises(SystemExit, match="2"):
-        first_steps.main(["--here", "writer"])
-    assert "no journey writer; there are reader, author, practitioner" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from torch.utils._pytree import tree_leaves
 
 from bdl.methods import METHODS
 from bdl.training import engine, traced
-from bdl.training.programs import compiler_found, programs
+from bdl.training.programs import programs
 from bdl.training.schedule import Schedule
 from bdl.training.traced import Repeated
 
@@ -95,13 +95,3 @@ def test_a_fit_by_traces_has_the_bits_of_one_without(monkeypatch, name):
         program = toy_program(method=METHODS.build(name, {}), schedule=schedule)
         fits.append(fitted(program, toy_trials(program, [43, 43, 47])))
     assert all(map(torch.equal, *(tree_leaves(fit.state) for fit in fits)))
-
-
-@pytest.mark.slow  # compiles
-def test_a_compiled_trace_computes_the_same_within_rounding():
-    if not compiler_found():
-        pytest.skip("needs a C++ compiler")
-    gradient = torch.func.vmap(torch.func.grad(lambda x: (x.sin() * x.exp()).sum()))
-    fast, x = Repeated(gradient, compile=True), torch.linspace(-3, 3, 90).reshape(2, 45)
-    for call in range(3):
-        torch.testing.assert_close(fast(x + call), gradient(x + call), rtol=1e-5, atol=1e-6)
