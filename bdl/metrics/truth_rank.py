@@ -11,7 +11,7 @@ from bdl.errors import InputError
 from bdl.metrics.base import MetricInfo
 from bdl.metrics.evaluation import Draws, Evaluation
 from bdl.metrics.predictions import sampled
-from bdl.posteriors.point import Point
+from bdl.posteriors.empirical import Point
 from bdl.posteriors.tensors import as_type
 
 _STEP = 5
