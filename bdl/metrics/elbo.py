@@ -13,7 +13,7 @@ from bdl.metrics.base import MetricInfo
 from bdl.metrics.evaluation import Draws, Evaluation
 from bdl.metrics.outputs import expected, gaussian
 from bdl.metrics.predictions import tensors_of
-from bdl.models.quadrature import is_glm
+from bdl.models.linear import is_glm
 from bdl.posteriors import DiagonalGaussian, Gaussian, kl_divergence
 
 _STEP = 1

@@ -12,7 +12,7 @@ from bdl.metrics.base import MetricInfo
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.outputs import expected, gaussian, law
 from bdl.models.likelihoods import Bernoulli
-from bdl.models.quadrature import is_glm
+from bdl.models.linear import is_glm
 
 _WIDTHS = (0.44, 0.41, 0.40, 0.39, 0.36)
 _SHARES = (

@@ -8,7 +8,7 @@ from torch import Tensor
 from bdl.errors import InputError
 from bdl.metrics.evaluation import Evaluation, Examples
 from bdl.metrics.predictions import tensors_of
-from bdl.models.quadrature import expectation, outputs
+from bdl.models.linear import expectation, outputs
 from bdl.posteriors import Gaussian
 from bdl.posteriors.tensors import as_type
 

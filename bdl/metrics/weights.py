@@ -12,9 +12,8 @@ from bdl.errors import InputError
 from bdl.metrics.base import MetricInfo
 from bdl.metrics.evaluation import Evaluation, Examples
 from bdl.metrics.predictions import Draws, sampled, tensors_of, vectors
-from bdl.models.joint import log_joint, whole
 from bdl.models.priors import PrecisionPrior
-from bdl.models.problem import Hyper, Problem
+from bdl.models.problem import Hyper, Problem, log_joint, whole
 from bdl.posteriors import Weighted
 from bdl.posteriors.base import Gaussian
 from bdl.posteriors.tensors import as_type

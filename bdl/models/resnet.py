@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from bdl.errors import InputError
-from bdl.models.pretrained import read_weights, with_weights
+from bdl.models.torch_modules import read_weights, with_weights
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 

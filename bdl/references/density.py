@@ -10,10 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bdl.models.joint import log_joint, whole
 from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.networks import Mlp
-from bdl.models.problem import Hyper, Problem
+from bdl.models.problem import Hyper, Problem, log_joint, whole
 from bdl.references.mcmc import optional
 
 Vector = NDArray[np.float64]

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.models.joint import log_joint, whole
 from bdl.models.mode import LogDensity, laplace
-from bdl.models.problem import Hyper, Problem
+from bdl.models.problem import Hyper, Problem, log_joint, whole
 from bdl.references.base import Truth
 
 REACH, STEP = 8.0, 0.4

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from bdl.models.joint import log_joint, whole
 from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.priors import GaussianPrior
-from bdl.models.problem import Problem
+from bdl.models.problem import Problem, log_joint, whole
 from bdl.references import density
 
 pytest.importorskip("numba")

@@ -96,8 +96,8 @@ def test_a_coarse_rule_shows_in_the_certificate(monkeypatch):
     """With steps of 1.2 spreads of 6 for the outputs, halving them moves the ELBO."""
     wide = PROBLEM, ExactGaussian().fit(PROBLEM, 3 * X, Y, HYPER)._replace(scale_tril=2 * torch.eye(DIM + 1).double())
     fine = certify_optimum(*wide, 3 * X, Y, HYPER)
-    monkeypatch.setattr("bdl.models.quadrature.STEP", 1.2)
-    monkeypatch.setattr("bdl.models.quadrature.STEP_TIMES_SPREAD", 20.0)
+    monkeypatch.setattr("bdl.models.linear.STEP", 1.2)
+    monkeypatch.setattr("bdl.models.linear.STEP_TIMES_SPREAD", 20.0)
     coarse = certify_optimum(*wide, 3 * X, Y, HYPER)
     assert fine.quadrature < 1e-12 < LIMITS["quadrature"] < coarse.quadrature
 

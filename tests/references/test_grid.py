@@ -10,7 +10,6 @@ from scipy.integrate import quad
 from scipy.special import digamma, polygamma
 
 from bdl.errors import InputError
-from bdl.models import joint
 from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.mode import laplace
 from bdl.models.networks import Linear
@@ -164,7 +163,7 @@ def test_half_the_step_changes_nothing(monkeypatch):
     values = hyper(prior_precision=0.1)
     one = GridReference().fit(LOGISTIC, FEW_X, FEW_Y, values)
     monkeypatch.setattr(grid, "STEP", grid.STEP / 8)
-    monkeypatch.setattr(joint, "CHUNK", 2**14)
+    monkeypatch.setattr("bdl.models.problem.CHUNK", 2**14)
     other = GridReference().fit(LOGISTIC, FEW_X, FEW_Y, values)
     torch.testing.assert_close(one.mean, other.mean, rtol=1e-10, atol=0)
     torch.testing.assert_close(one.covariance, other.covariance, rtol=1e-9, atol=0)

@@ -1,4 +1,4 @@
-"""Expectations under the Gaussian law of a linear model's outputs, exact to rounding.
+"""Generalised linear models: expectations under the Gaussian law of their outputs, the ELBO, and the evidence.
 
 Under theta ~ N(m, S) the output of a linear model for the row x of its design matrix is N(x m, x S x^T), so the
 expectation of anything that is a sum over rows needs one-dimensional integrals only.
@@ -15,13 +15,17 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.models.networks import Linear
 from bdl.models.problem import Hyper, Problem
-from bdl.posteriors import Gaussian
+from bdl.posteriors import DiagonalGaussian, Gaussian, kl_divergence
+
+Array = NDArray[np.float64]
 
 REACH = 9.0
 """Largest |z|: beyond it lies 2e-19 of the mass."""
@@ -146,3 +150,142 @@ def _rule(spread: Tensor, finer: int) -> tuple[Tensor, Tensor]:
     steps = finer * (math.ceil(min(needed, MOST_STEPS)) if math.isfinite(needed) else MOST_STEPS)
     nodes = torch.linspace(-REACH, REACH, 2 * steps + 1, dtype=torch.float64)
     return nodes, torch.softmax(-0.5 * nodes.square(), 0)
+
+
+class Elbo(NamedTuple):
+    """ELBO(q) = E_q[log p(D | theta)] - KL(q || prior), and expectations under q that its derivatives are made of."""
+
+    value: Tensor
+    """Nats, a scalar."""
+    slope: Tensor
+    """E_q[d log p(D, theta) / d theta], (D,): the derivative by the mean of q."""
+    curvature: Tensor
+    """H = -E_q[d^2 log p(D, theta) / d theta^2], (D, D): that by the covariance S is (S^{-1} - H) / 2."""
+
+
+def elbo(problem: Problem, q: Gaussian, x: Tensor, y: Tensor, hyper: Hyper, finer: int = 1) -> Elbo:
+    """Evaluate the bound; not differentiable.
+
+    Parameters
+    ----------
+    problem
+        A generalised linear model (`bdl.models.linear.is_glm`) with a Gaussian prior.
+    q
+        Distribution of the parameters, float64.
+    x, y
+        Training rows as the model sees them, float64, (n, d_in) and (n,).
+    hyper
+        Hyper-parameters in the unit of `y`.
+    finer
+        Divides the step of the quadrature.
+
+    Raises
+    ------
+    InputError
+        If the prior has no precision.
+    """
+    design, precision = cast(Linear, problem.model).design(x), prior_precision(problem, hyper)
+    centre, spread = outputs(problem, q, x)
+    found = expected_derivatives(lambda f: problem_log_prob(problem, f, y, hyper), centre, spread, finer)
+    prior = DiagonalGaussian(torch.zeros_like(precision), precision.reciprocal())
+    return Elbo(
+        found.value.sum() - kl_divergence(q, prior),
+        design.T @ found.first - precision * q.mean(),
+        precision.diag() - (design.T * found.second) @ design,
+    )
+
+
+def prior_precision(problem: Problem, hyper: Hyper) -> Tensor:
+    """Prior precision of each parameter, (D,)."""
+    return problem.prior_precision(hyper).expand(problem.dim)
+
+
+_PRIOR, _NOISE = (1e-6, 1e6), (1e-2, 1e8)
+"""Ranges of the precisions, in the units of the rows: prior standard deviations from 0.001 to 1000."""
+_GRID = 25
+"""Values of each precision that the maximisation starts from the best of."""
+
+
+class Spectrum(NamedTuple):
+    """What the evidence needs of the rows."""
+
+    values: Array
+    """Singular values of the design matrix, (k,)."""
+    along: Array
+    """Targets along its left singular vectors, (k,)."""
+    beyond: float
+    """Squared length of what is left of the targets."""
+    rows: int
+    """Number of rows, n."""
+
+    @classmethod
+    def of(cls, design: Array, y: Array) -> "Spectrum":
+        """Decompose a design matrix (n, D) with its targets (n,)."""
+        left, values, _ = np.linalg.svd(design, full_matrices=False)
+        along = left.T @ y
+        return cls(values, along, float(np.square(y - left @ along).sum()), len(y))
+
+
+def log_evidence(found: Spectrum, prior_precision: float, noise_precision: float) -> float:
+    """Return log N(y; 0, X X^T / alpha + I / beta), nats (Bishop 2006, section 3.5.1).
+
+    Parameters
+    ----------
+    found
+        The rows.
+    prior_precision, noise_precision
+        alpha and beta, above 0.
+    """
+    joint = prior_precision + noise_precision * found.values**2
+    misfit = found.beyond + float((found.along**2 * prior_precision / joint).sum())
+    volume = found.rows * math.log(noise_precision / (2 * math.pi)) + float(np.log(prior_precision / joint).sum())
+    return 0.5 * (volume - noise_precision * misfit)
+
+
+def best_precisions(
+    design: Array, y: Array, prior_precision: float | None = None, noise_precision: float | None = None
+) -> tuple[float, float]:
+    """Return the prior precision and the noise precision with the highest evidence.
+
+    Parameters
+    ----------
+    design
+        Design matrix, float64, (n, D).
+    y
+        Targets, float64, (n,).
+    prior_precision, noise_precision
+        Values that are given and stay; None for those that are chosen, within limits that are relative to the scales of
+        design matrix and targets.
+    """
+    from scipy.optimize import minimize
+
+    found = Spectrum.of(design, y)
+    spread = float(np.var(y)) or 1.0
+    size = float(np.square(design).mean()) or 1.0
+    ranges = [_range(prior_precision, _PRIOR, size / spread), _range(noise_precision, _NOISE, 1 / spread)]
+
+    def cost(logs: Array) -> float:
+        return -log_evidence(found, math.exp(logs[0]), math.exp(logs[1]))
+
+    axes = [np.unique(np.linspace(low, high, _GRID)) for low, high in ranges]
+    start = min((np.array([a, b]) for a in axes[0] for b in axes[1]), key=cost)
+    free = [low < high for low, high in ranges]
+    if not any(free):
+        return math.exp(start[0]), math.exp(start[1])
+
+    def placed(logs: Array) -> Array:
+        point = start.copy()
+        point[free] = logs
+        return point
+
+    bounds = [own for own, moves in zip(ranges, free, strict=True) if moves]
+    options = {"xatol": 1e-6, "fatol": 1e-9}
+    end = minimize(lambda logs: cost(placed(logs)), start[free], method="Nelder-Mead", bounds=bounds, options=options)  # type: ignore[call-overload]
+    alpha, beta = np.exp(placed(end.x))
+    return float(alpha), float(beta)
+
+
+def _range(given: float | None, limits: tuple[float, float], unit: float) -> tuple[float, float]:
+    """Return the limits of a precision's logarithm, which are equal where it is given."""
+    low, high = (given, given) if given is not None else (limits[0] * unit, limits[1] * unit)
+    return math.log(low), math.log(high)
