@@ -20,10 +20,9 @@ from bdl.api.checking import checked
 from bdl.data.conversion import in_order, inputs, numbers
 from bdl.errors import InputError
 from bdl.execution.scoring import evaluation, examples
-from bdl.metrics.evaluation import Draws, Evaluation, Examples
-from bdl.metrics.mixtures import Mixture
-from bdl.metrics.predictions import tensors_of
-from bdl.metrics.targets import at_outputs
+from bdl.metrics.evaluation import Evaluation
+from bdl.metrics.predictions import Draws, tensors_of
+from bdl.metrics.targets import Examples, Mixture, at_outputs
 from bdl.models.problem import Problem
 from bdl.plan.cell import Cell
 from bdl.posteriors import Empirical, Posterior

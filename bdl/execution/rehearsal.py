@@ -15,7 +15,8 @@ from bdl.errors import InputError, in_one_line
 from bdl.execution.groups import estimated
 from bdl.execution.scoring import Buffers, computed, evaluation, score
 from bdl.metrics import METRICS
-from bdl.metrics.evaluation import Evaluation, Examples
+from bdl.metrics.evaluation import Evaluation
+from bdl.metrics.targets import Examples
 from bdl.plan.cell import Cell
 from bdl.plan.fingerprint import outside_files
 from bdl.plan.initial_check import ends, rows_at_once

@@ -15,7 +15,8 @@ from torch import Tensor
 from bdl.data.conversion import Inputs
 from bdl.errors import in_one_line
 from bdl.execution.limits import is_full_disk
-from bdl.metrics.evaluation import Evaluation, Examples
+from bdl.metrics.evaluation import Evaluation
+from bdl.metrics.targets import Examples
 from bdl.plan.cell import Cell
 from bdl.plan.fingerprint import score_hash
 from bdl.plan.reference import truth

@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+
+from bdl.errors import InputError
+from bdl.metrics.evaluation import Evaluation
 
 if TYPE_CHECKING:
     from bdl.data import Task
     from bdl.metrics.evaluation import Evaluation
+
 
 RELATIVE = 0.1
 """Share of the printed number by which errors, distances and counts may differ and still match it."""
@@ -64,3 +68,14 @@ class Score(Protocol):
             ``"mcse"``, by the suffix that the metric's name gets.
         """
         ...
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Wall time of a split, search included, in minutes; a share where splits are fitted together."""
+
+    info: ClassVar = MetricInfo("Runtime", "minutes per split", "ratio", "time")
+
+    def __call__(self, evaluation: Evaluation) -> float:
+        """Raise `InputError`: a fit that is over cannot be timed."""
+        raise InputError("runtime is measured while a fit runs: leave it out here")

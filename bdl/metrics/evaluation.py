@@ -236,6 +236,3 @@ class Evaluation:
 
     def _seen(self) -> Tensor:
         return self.trained.x
-
-
-__all__ = ["At", "Draws", "Evaluation", "Examples", "Moments", "Predictions"]

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.metrics.base import MetricInfo
-from bdl.metrics.evaluation import Evaluation, Examples
+from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import Draws, sampled, tensors_of, vectors
+from bdl.metrics.targets import Examples
 from bdl.models.priors import PrecisionPrior
 from bdl.models.problem import Hyper, Problem, log_joint, whole
 from bdl.posteriors import Weighted

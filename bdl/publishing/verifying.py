@@ -16,8 +16,9 @@ from torch import Tensor
 
 from bdl.errors import InputError, short
 from bdl.execution.scoring import Scored, computed, evaluation, scores
-from bdl.metrics.evaluation import Draws, Evaluation, Examples
-from bdl.metrics.targets import answer
+from bdl.metrics.evaluation import Evaluation
+from bdl.metrics.predictions import Draws
+from bdl.metrics.targets import Examples, answer
 from bdl.plan.cell import Cell
 from bdl.plan.fingerprint import data_checksum, fit_hash
 from bdl.posteriors.base import Posterior

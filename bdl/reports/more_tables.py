@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from bdl.metrics import info
-from bdl.metrics.calibrated import FIRST
+from bdl.metrics.likelihoods import FIRST
 from bdl.references.judging import Judged, told
 from bdl.reports.axes import by_split, short
 from bdl.reports.compare import Cell

@@ -14,7 +14,9 @@ from bdl.data.splits import Rows, Split
 from bdl.errors import in_one_line
 from bdl.methods.base import ExternalMethod
 from bdl.metrics import Score
-from bdl.metrics.evaluation import Evaluation, Examples, Predictions
+from bdl.metrics.evaluation import Evaluation
+from bdl.metrics.predictions import Predictions
+from bdl.metrics.targets import Examples
 from bdl.rng import trial_keys
 from bdl.runtime import OverLimit
 from bdl.search.study import Setting

@@ -12,8 +12,7 @@ from bdl.execution.scoring import evaluation
 from bdl.methods.base import Noise
 from bdl.methods.slang import Slang, SlangState
 from bdl.metrics.distances import Moments, forward_kl, reverse_kl, sym_kl
-from bdl.metrics.elbo import NegElbo, NegElboPrinted
-from bdl.metrics.logistic import NllPrinted
+from bdl.metrics.elbo import NegElbo, NegElboPrinted, NllPrinted
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.models.products import ExampleGradients
 from bdl.plan.cell import Cell

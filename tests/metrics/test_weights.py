@@ -8,8 +8,7 @@ import torch
 from scipy import stats
 
 from bdl.errors import InputError
-from bdl.metrics.evaluation import Draws
-from bdl.metrics.predictions import sampled
+from bdl.metrics.predictions import Draws, sampled
 from bdl.metrics.weights import Ess, KHat, LogEvidence, NegLogJoint
 from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.networks import Linear

@@ -11,7 +11,8 @@ from sklearn.model_selection import KFold
 from bdl.data import Dataset, Split
 from bdl.methods.vifa import Vifa
 from bdl.metrics import METRICS
-from bdl.metrics.evaluation import Evaluation, Examples
+from bdl.metrics.evaluation import Evaluation
+from bdl.metrics.targets import Examples
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear
 from bdl.models.problem import Problem
