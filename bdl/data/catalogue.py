@@ -6,8 +6,7 @@ from inspect import getdoc
 from typing import NamedTuple
 
 from bdl.data.dataset import Dataset
-from bdl.data.files import RemoteFile, State
-from bdl.data.fileset import FileSet
+from bdl.data.files import FileSet, RemoteFile, State
 from bdl.data.streams import Stream
 from bdl.errors import InputError
 from bdl.registry import Label, Registry
@@ -24,28 +23,28 @@ DATASETS = Registry(
         "protein": "bdl.data.uci:protein",
         "wine": "bdl.data.uci:wine",
         "yacht": "bdl.data.uci:yacht",
-        "diabetes": "bdl.data.bundled:diabetes",
-        "synthetic": "bdl.data.synthetic:synthetic",
-        "australian": "bdl.data.libsvm:australian",
-        "breast_cancer": "bdl.data.libsvm:breast_cancer",
-        "a1a": "bdl.data.libsvm:a1a",
-        "usps_3v5": "bdl.data.usps:usps_3v5",
-        "usps_3v5_smoothed": "bdl.data.usps:usps_3v5_smoothed",
-        "mnist": "bdl.data.mnist:mnist",
-        "mnist_validated": "bdl.data.mnist:mnist_validated",
-        "retinamnist": "bdl.data.retina:RetinaMnist",
-        "aptos2019": "bdl.data.aptos:Aptos2019",
-        "synthetic_logistic": "bdl.data.synthetic:synthetic_logistic",
-        "cubic": "bdl.data.synthetic:Cubic",
+        "diabetes": "bdl.data.uci:diabetes",
+        "synthetic": "bdl.data.simulations:synthetic",
+        "australian": "bdl.data.uci:australian",
+        "breast_cancer": "bdl.data.uci:breast_cancer",
+        "a1a": "bdl.data.uci:a1a",
+        "usps_3v5": "bdl.data.digits:usps_3v5",
+        "usps_3v5_smoothed": "bdl.data.digits:usps_3v5_smoothed",
+        "mnist": "bdl.data.digits:mnist",
+        "mnist_validated": "bdl.data.digits:mnist_validated",
+        "retinamnist": "bdl.data.fundus:RetinaMnist",
+        "aptos2019": "bdl.data.fundus:Aptos2019",
+        "synthetic_logistic": "bdl.data.simulations:synthetic_logistic",
+        "cubic": "bdl.data.simulations:Cubic",
         "sparse_linear": "bdl.data.teachers:SparseLinear",
         "sparse_network": "bdl.data.teachers:SparseNetwork",
         "teacher_unit": "bdl.data.simulations:UnitTeacher",
         "teacher_network": "bdl.data.simulations:NetworkTeacher",
         "waves": "bdl.data.simulations:Waves",
         "overlapping_classes": "bdl.data.simulations:OverlappingClasses",
-        "prior_draws": "bdl.data.prior_draws:PriorDraws",
-        "gap_curve": "bdl.data.gaps:gap_curve",
-        "two_moons": "bdl.data.gaps:two_moons",
+        "prior_draws": "bdl.data.teachers:PriorDraws",
+        "gap_curve": "bdl.data.simulations:gap_curve",
+        "two_moons": "bdl.data.simulations:two_moons",
         "fa": "bdl.data.streams:Stream",
         "csv": "bdl.data.local:Csv",
         "parquet": "bdl.data.local:Parquet",

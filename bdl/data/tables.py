@@ -11,11 +11,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bdl.data import notation
 from bdl.data.conversion import short
 from bdl.data.dataset import Dataset, Task
 from bdl.data.splits import Rows, group_split, part_split
-from bdl.data.table_files import first_line
+from bdl.data.table_files import first_line, is_plain, kind_of, settings_for
 from bdl.data.table_settings import TableSettings
 from bdl.errors import InputError, unknown
 
@@ -209,19 +208,19 @@ def _numbers(how: TableSettings, column: Column) -> Array | None:
     if pd.api.types.is_numeric_dtype(column):
         return column.to_numpy(np.float64)
     decimal, texts = getattr(how, "decimal", None), column.unique()
-    if decimal and all(notation.is_plain(text, decimal) for text in texts):  # the rows with other texts were dropped
+    if decimal and all(is_plain(text, decimal) for text in texts):  # the rows with other texts were dropped
         return column.str.replace(decimal, ".").to_numpy(np.float64)
-    kinds = pd.Series({text: notation.kind_of(text) for text in texts[:_SAMPLE]}, dtype=object)
+    kinds = pd.Series({text: kind_of(text) for text in texts[:_SAMPLE]}, dtype=object)
     if max(kinds.notna().mean(), column.map(kinds).notna().mean()) < 0.5:
         return None
-    _refuse(how, column, column.map({text: notation.kind_of(text) for text in texts}), decimal)
+    _refuse(how, column, column.map({text: kind_of(text) for text in texts}), decimal)
 
 
 def _refuse(how: TableSettings, column: Column, kinds: Column, decimal: str | None) -> NoReturn:
     """Refuse a column whose texts are numbers, dates or times, and say how it can be read."""
     name, kind = column.name, kinds.mode().iloc[0]
     texts = column[kinds == kind]
-    odd = texts[[decimal is None or not notation.is_plain(text, decimal) for text in texts]]
+    odd = texts[[decimal is None or not is_plain(text, decimal) for text in texts]]
     categories = f'say categories: ["{name}"]'
     if kind != "a number":
         cure = f'split by it (time: {name}), leave it out (leave_out: ["{name}"]), write a number, or {categories}'
@@ -229,7 +228,7 @@ def _refuse(how: TableSettings, column: Column, kinds: Column, decimal: str | No
     elif decimal is None:
         cure = f"store it as numbers, leave it out, or {categories}"
     else:
-        settings = notation.settings_for(list(texts), decimal)
+        settings = settings_for(list(texts), decimal)
         cure = f"say {settings}" if settings else f"write plain numbers, without signs, or {categories}"
     if len(odd):
         raise InputError(

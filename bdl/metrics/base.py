@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 from bdl.errors import InputError
-from bdl.metrics.evaluation import Evaluation
 
 if TYPE_CHECKING:
     from bdl.data import Task
@@ -76,6 +75,6 @@ class Runtime:
 
     info: ClassVar = MetricInfo("Runtime", "minutes per split", "ratio", "time")
 
-    def __call__(self, evaluation: Evaluation) -> float:
+    def __call__(self, evaluation: "Evaluation") -> float:
         """Raise `InputError`: a fit that is over cannot be timed."""
         raise InputError("runtime is measured while a fit runs: leave it out here")

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from bdl.data.prior_draws import PriorDraws
+from bdl.data.teachers import PriorDraws
 from bdl.errors import InputError
 from bdl.methods.conjugate import Conjugate
 from bdl.methods.exact_gaussian import ExactGaussian

@@ -173,7 +173,7 @@ EDITS = {
         "raise InputError(",
         "raise InputError('Sorry: ' + ",
     ),
-    "a private name is changed": ("bdl/data/synthetic.py", "_labelled", "_with_labels"),
+    "a private name is changed": ("bdl/data/simulations.py", "_labelled", "_with_labels"),
     "a function is added": ("bdl/training/checkpoint.py", "import ", "def unused() -> None:\n    pass\n\n\nimport "),
 }
 IDENTITIES = """
