@@ -28,7 +28,7 @@ from bdl.plan.planning import cells_of
 from bdl.plan.slot_batches import slot_batch
 from bdl.search import per_round
 from bdl.spec import load_benchmark
-from bdl.spec.training import Limits
+from bdl.spec.sections import Limits
 
 Stages = list[list[float]]
 """Seconds of the groups of each stage of a cell."""

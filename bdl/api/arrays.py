@@ -31,7 +31,7 @@ from bdl.plan.programs import final_fitting
 from bdl.search.crossval import failure
 from bdl.spec import Benchmark
 from bdl.spec.components import LikelihoodComponent, MethodComponent, PriorComponent
-from bdl.spec.explain import explain
+from bdl.spec.fields import explain
 from bdl.spec.labels import DatasetName
 from bdl.training.fitting import finished
 

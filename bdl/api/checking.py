@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from bdl.errors import InputError
-from bdl.spec.explain import explain
+from bdl.spec.fields import explain
 
 P = ParamSpec("P")
 R = TypeVar("R")

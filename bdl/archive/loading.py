@@ -16,7 +16,7 @@ from bdl.execution.estimate import Measured
 from bdl.plan.cell import Cell
 from bdl.plan.planning import cells_of
 from bdl.spec import Benchmark, Variant, differences, list_benchmarks, load_benchmark, load_variant
-from bdl.spec.splits import listed
+from bdl.spec.parts import listed
 from bdl.spec.variant import GONE, plain
 from bdl.store.folder import STORE, folder, siblings
 

@@ -13,9 +13,8 @@ import numpy as np
 from annotated_types import Ge
 
 from bdl.data.dataset import Dataset
-from bdl.data.features import Network, features
 from bdl.data.files import Array, RemoteFile, data_directory
-from bdl.data.images import decoded, same_pictures
+from bdl.data.images import Network, decoded, features, same_pictures
 from bdl.data.splits import Split, three_way_split
 from bdl.errors import InputError
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bdl.runtime import OverLimit, in_time
-from bdl.spec.training import Limits
+from bdl.spec.sections import Limits
 
 _GRACE = 60.0
 """Seconds after the alarm in which a group may end by itself, before its process is ended."""

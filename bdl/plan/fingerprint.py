@@ -6,7 +6,6 @@ score that steers it. A score is identified by its own settings and version, and
 evaluated. No source is hashed: golden trials see to it that numbers do not move under one version.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, get_args, get_type_hints
 
@@ -14,7 +13,7 @@ from bdl.methods.base import Direct, Method, MinibatchMethod, StreamMethod
 from bdl.metrics import METRICS
 from bdl.plan.cell import Cell
 from bdl.registry import outside_file
-from bdl.spec import canonical
+from bdl.spec import sha256
 from bdl.spec.labels import MetricName
 from bdl.versions import ENGINE_VERSION, PREPARATION_VERSION, SCORING_VERSION, SEARCH_VERSION, version_of
 
@@ -22,7 +21,7 @@ from bdl.versions import ENGINE_VERSION, PREPARATION_VERSION, SCORING_VERSION, S
 def fit_hash(cell: Cell, versions: Mapping[str, Any] | None = None) -> str:
     """Hash what identifies the cell's fits: spec, data and versions, SHA-256 (hex); today's versions by default."""
     spec = cell.benchmark.fit_part(cell.dataset, cell.entry)
-    return _sha256([spec, data_checksum(cell), fit_versions(cell) if versions is None else versions])
+    return sha256([spec, data_checksum(cell), fit_versions(cell) if versions is None else versions])
 
 
 def fit_versions(cell: Cell) -> dict[str, Any]:
@@ -51,7 +50,7 @@ def score_hash(cell: Cell, metric: MetricName) -> str:
     spec = cell.benchmark.score_part(cell.dataset, cell.entry)
     outside = outside_file(METRICS.get(metric.name))  # a score is soon computed again: its file decides as well
     digest = list(outside[1:]) if outside else []
-    return _sha256([spec, metric.name, metric.given, score_versions(cell, metric), *digest])
+    return sha256([spec, metric.name, metric.given, score_versions(cell, metric), *digest])
 
 
 def score_versions(cell: Cell, metric: MetricName) -> dict[str, Any]:
@@ -82,7 +81,7 @@ def outside_files(cell: Cell) -> dict[str, str]:
 
 def joint_hash(hashes: Iterable[str]) -> str:
     """Hash a set of hashes, SHA-256 (hex)."""
-    return _sha256(sorted(set(hashes)))
+    return sha256(sorted(set(hashes)))
 
 
 def data_checksum(cell: Cell) -> str:
@@ -105,7 +104,3 @@ def _families(method: Method) -> list[type]:
     returned = get_type_hints(maker).get("return")
     found = get_args(returned) or (returned,)
     return sorted((kind for kind in found if isinstance(kind, type)), key=lambda kind: kind.__name__)
-
-
-def _sha256(content: Any) -> str:
-    return hashlib.sha256(canonical(content).encode()).hexdigest()

@@ -7,7 +7,7 @@ import pandas as pd
 
 from bdl.reports.axes import by_cell
 from bdl.spec import Benchmark
-from bdl.spec.search import Search
+from bdl.spec.sections import Search
 from bdl.spec.tables import Note
 from bdl.store.rows import HYPER
 

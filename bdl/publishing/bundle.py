@@ -19,9 +19,7 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.posteriors.predictive import Answer, MeanVariance, Outputs, Probabilities
-from bdl.spec.canonical import canonical
-from bdl.spec.explain import explain
-from bdl.spec.fields import Index, Items, Settings
+from bdl.spec.fields import Index, Items, Settings, canonical, explain
 from bdl.store.folder import replacing
 
 MANIFEST, RUN = "manifest.json", "run.json"

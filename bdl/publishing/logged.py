@@ -15,7 +15,7 @@ import numpy as np
 from bdl.errors import InputError
 from bdl.plan.cell import Cell
 from bdl.reports.layout import heading, quantity
-from bdl.spec.canonical import sha256
+from bdl.spec.fields import sha256
 from bdl.spec.labels import DatasetName
 from bdl.store.rows import Reading, Row
 

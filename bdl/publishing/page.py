@@ -26,7 +26,7 @@ from bdl.reports.paired import paired_sections, tally
 from bdl.reports.pictures import data_uri
 from bdl.reports.render import STYLES
 from bdl.spec import Benchmark, Variant
-from bdl.spec.splits import listed
+from bdl.spec.parts import listed
 from bdl.store.folder import folder
 from bdl.store.rows import HYPER
 

@@ -10,9 +10,8 @@ from bdl.publishing.bundle import Bundle
 from bdl.publishing.foreign import Readable, readable
 from bdl.publishing.provenance import git
 from bdl.publishing.submitting import public
-from bdl.spec.merging import overlay
-from bdl.spec.overrides import fields_of
-from bdl.spec.yaml_text import parse_yaml
+from bdl.spec.loading import fields_of
+from bdl.spec.values import overlay, parse_yaml
 
 _PARTS = ("model", "prior", "method", "training", "record")
 """Fields of an entry that `readable` leaves out where a part is from outside."""

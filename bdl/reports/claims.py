@@ -9,7 +9,7 @@ from bdl.reports.axes import by_split, named, short
 from bdl.reports.layout import Section, measure, quantity
 from bdl.reports.paired import PairedDifference, numbers, paired, scores
 from bdl.reports.verdicts import FEWEST
-from bdl.spec.canonical import canonical
+from bdl.spec.fields import canonical
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -21,9 +21,8 @@ from bdl.methods import METHODS
 from bdl.models import LIKELIHOODS, MODELS, PRIORS
 from bdl.references import REFERENCES
 from bdl.registry import Registry
-from bdl.spec.explain import unknown_field, within
-from bdl.spec.fields import check_size
-from bdl.spec.merging import leaves
+from bdl.spec.fields import check_size, unknown_field, within
+from bdl.spec.values import leaves
 from bdl.training.schedule import RATES
 
 if TYPE_CHECKING:

@@ -13,12 +13,10 @@ from bdl.spec.components import (
     PriorComponent,
     ReferenceComponent,
 )
-from bdl.spec.explain import unknown_field
-from bdl.spec.fields import Count, Items, NonNegative, Settings, Text
+from bdl.spec.fields import Count, Items, NonNegative, Settings, Text, unknown_field
 from bdl.spec.labels import DatasetLabel
-from bdl.spec.merging import applicable, overlay
-from bdl.spec.search import Search
-from bdl.spec.training import Record, Training
+from bdl.spec.sections import Record, Search, Training
+from bdl.spec.values import applicable, overlay
 
 if TYPE_CHECKING:
     from bdl.methods.base import ExternalMethod, MinibatchMethod

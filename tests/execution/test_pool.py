@@ -12,7 +12,7 @@ import torch
 from bdl.execution import limits, queue, scheduler
 from bdl.execution.executors import worker_pool
 from bdl.execution.groups import attempt
-from bdl.spec.training import Limits
+from bdl.spec.sections import Limits
 from bdl.store.store import Store
 
 from .listeners import Ear, outcomes, run_here

@@ -11,7 +11,7 @@ from scipy.stats import sem
 
 from bdl.reports import Shown, curves, draw_figures, paper_values
 from bdl.reports.curves import BATCH, ONLINE, curve_drawings, curve_figure
-from bdl.spec.preparation import Preparation
+from bdl.spec.sections import Preparation
 
 CHECKPOINTS = (100, 200, 10_000)
 SCORES = {"rel_cov_dist": 1.0, "scaled_w2": 0.1}
