@@ -28,7 +28,7 @@ from bdl.guests.jax_density import density
 from bdl.methods.guest import Train
 from bdl.metrics.distances import wasserstein2
 from bdl.plan.planning import cells_of
-from bdl.plan.reference import recipe
+from bdl.plan.truths import recipe
 from bdl.references.certificate import certify, monte_carlo_errors
 from bdl.references.chains import Chains, ChainSettings, Start, run, starts
 from bdl.references.density import Vector, slope

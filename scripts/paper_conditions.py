@@ -31,7 +31,7 @@ from bdl.metrics.distances import rel_cov_dist, rel_mean_dist, scaled_w2
 from bdl.plan.cell import Cell
 from bdl.plan.planning import cells_of, together
 from bdl.plan.programs import final_fitting
-from bdl.plan.reference import truth
+from bdl.plan.truths import truth
 from bdl.posteriors import Posterior
 from bdl.references.base import Truth
 from bdl.spec import Variant, load_benchmark

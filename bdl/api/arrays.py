@@ -24,10 +24,9 @@ from bdl.models.likelihoods import Likelihood
 from bdl.models.modules import GivenModule
 from bdl.models.problem import Problem
 from bdl.plan.cell import Cell
-from bdl.plan.checks import check, check_device
-from bdl.plan.cost import compiles
 from bdl.plan.initial_check import check as check_start
-from bdl.plan.programs import final_fitting
+from bdl.plan.planning import check, check_device
+from bdl.plan.programs import compiles, final_fitting
 from bdl.search.crossval import failure
 from bdl.spec import Benchmark
 from bdl.spec.components import LikelihoodComponent, MethodComponent, PriorComponent

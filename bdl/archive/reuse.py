@@ -15,8 +15,7 @@ from bdl.archive.frames import COLUMNS
 from bdl.archive.posteriors import Contents, read_posteriors
 from bdl.errors import InputError
 from bdl.execution.scoring import codes, computed
-from bdl.plan.cell import Cell
-from bdl.plan.fingerprint import fit_hash, joint_hash, score_hash
+from bdl.plan.cell import Cell, fit_hash, joint_hash, score_hash
 from bdl.plan.programs import evaluations
 from bdl.spec.labels import MetricName
 from bdl.store import artefacts

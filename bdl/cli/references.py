@@ -89,8 +89,7 @@ def _references(name: str, profile: str, datasets: list[str]) -> "list[Reference
 
 def _cells(name: str, profile: str, datasets: list[str]) -> "list[Cell]":
     """List the cells that name a reference; streams, whose distribution has to be drawn, name none."""
-    from bdl.plan.checks import check
-    from bdl.plan.planning import cells_of
+    from bdl.plan.planning import cells_of, check
     from bdl.spec import load_variant
 
     cells = cells_of(load_variant(name, profile, datasets=datasets).chosen)

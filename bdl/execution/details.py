@@ -7,8 +7,7 @@ from torch.utils._pytree import tree_leaves
 
 from bdl.methods.base import ExternalMethod
 from bdl.methods.guest import Guest
-from bdl.plan.cell import Cell
-from bdl.plan.fingerprint import outside_files
+from bdl.plan.cell import Cell, outside_files
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import Answer, is_predictive
 from bdl.store.rows import CERTIFICATE, KEPT

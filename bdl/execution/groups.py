@@ -21,12 +21,9 @@ from bdl.execution.limits import is_full_disk, limited
 from bdl.execution.log import Log
 from bdl.execution.scoring import Buffers, Scored, codes, computed, evaluation, scores
 from bdl.execution.stopwatch import Stopwatch
-from bdl.plan.cell import Cell
-from bdl.plan.cost import compiles, unit, width
-from bdl.plan.fingerprint import fit_hash
-from bdl.plan.programs import Member, evaluations, final_fitting, program
-from bdl.plan.reference import truth
-from bdl.plan.slot_batches import slot_batch, slot_rows
+from bdl.plan.cell import Cell, fit_hash
+from bdl.plan.programs import Member, compiles, evaluations, final_fitting, program, slot_batch, slot_rows, unit, width
+from bdl.plan.truths import truth
 from bdl.posteriors.base import Posterior
 from bdl.search import FoldScore, cross_validate, propose, told
 from bdl.search.crossval import failure

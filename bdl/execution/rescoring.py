@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from bdl.execution.scoring import codes, computed, evaluation, scores
-from bdl.plan.cell import Cell
-from bdl.plan.fingerprint import score_hash
+from bdl.plan.cell import Cell, score_hash
 from bdl.spec.labels import MetricName
 from bdl.store import artefacts
 from bdl.store.anew import Damaged

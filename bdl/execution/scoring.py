@@ -17,9 +17,8 @@ from bdl.errors import in_one_line
 from bdl.execution.limits import is_full_disk
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.targets import Examples
-from bdl.plan.cell import Cell
-from bdl.plan.fingerprint import score_hash
-from bdl.plan.reference import truth
+from bdl.plan.cell import Cell, score_hash
+from bdl.plan.truths import truth
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import is_predictive
 from bdl.registry import outside_place

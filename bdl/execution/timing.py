@@ -9,9 +9,8 @@ import torch
 
 from bdl.execution.estimate import Left, Measured
 from bdl.plan.cell import Cell
-from bdl.plan.cost import rough_seconds, updates_of, width
 from bdl.plan.initial_check import ends
-from bdl.plan.programs import final_fitting
+from bdl.plan.programs import final_fitting, rough_seconds, updates_of, width
 from bdl.training.fitting import EvaluationSchedule
 from bdl.training.traced import at_once
 

@@ -13,15 +13,13 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from bdl import runtime
 from bdl.errors import InputError
 from bdl.methods.base import ExternalMethod
 from bdl.models.base import LayeredModel
 from bdl.models.problem import Problem
-from bdl.plan import machine
 from bdl.plan.cell import Cell
-from bdl.plan.cost import fits, scoring_seconds, updates_of, width
-from bdl.plan.programs import schedule
-from bdl.plan.slot_batches import batches_per_step, load
+from bdl.plan.programs import batches_per_step, fits, load, schedule, scoring_seconds, updates_of, width
 from bdl.store.rows import Stage
 
 Counted = tuple[Cell, int]
@@ -49,19 +47,19 @@ def check_sizes(plan: Sequence[Counted], jobs: int) -> None:
     InputError
         If it does; the message has the number.
     """
-    there = machine.memory()
+    there = runtime.available_memory()
     for cell, count in plan:
         need = _BASE + group_memory(cell, count)
         if cell.device == "cpu" and need > there:
             raise InputError(
                 f"entries.{cell.entry}: on {cell.dataset} {count:,} splits, with {_most(cell, count):,} fits side by "
-                f"side of {_dim(cell):,} parameters, need about {machine.amount(need)} of memory, and "
-                f"{machine.amount(there)} are available; make the model, the settings or the splits smaller"
+                f"side of {_dim(cell):,} parameters, need about {runtime.amount(need)} of memory, and "
+                f"{runtime.amount(there)} are available; make the model, the settings or the splits smaller"
             )
     if (need := memory(plan, jobs)) > there and jobs > 1:
         raise InputError(
-            f"--jobs {jobs}: so many processes need about {machine.amount(need)} of memory, and "
-            f"{machine.amount(there)} are available; choose fewer"
+            f"--jobs {jobs}: so many processes need about {runtime.amount(need)} of memory, and "
+            f"{runtime.amount(there)} are available; choose fewer"
         )
     years = {f"{cell.dataset}/{cell.entry}": least_seconds(cell, count) / YEAR for cell, count in plan}
     if (total := sum(years.values())) > 1:
@@ -81,7 +79,7 @@ def memory(plan: Iterable[Counted], jobs: int) -> int:
 def most_jobs(plan: Sequence[Counted]) -> int:
     """Count the processes that cores and memory allow, one at least."""
     largest = max((group_memory(cell, count) for cell, count in plan), default=0)
-    return max(1, min(machine.cores(), (machine.memory() - _BASE) // (_BASE + largest)))
+    return max(1, min(runtime.available_cores(), (runtime.available_memory() - _BASE) // (_BASE + largest)))
 
 
 def group_memory(cell: Cell, splits: int) -> int:
@@ -104,7 +102,7 @@ def least_seconds(cell: Cell, splits: int) -> float:
             updates = 0 if _one_by_one(cell) else updates_of(cell, stage)
             per_fit = _number(updates) * (_GROUP / width(cell, stage) + _NUMBER * load(cell))
             total += _number(count) * (per_fit + scoring_seconds(cell, stage) / _FASTER)
-    return total / machine.cores()
+    return total / runtime.available_cores()
 
 
 def _one_by_one(cell: Cell) -> bool:

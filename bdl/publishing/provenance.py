@@ -16,8 +16,7 @@ import torch
 
 from bdl.archive.folder import ResultsFolder
 from bdl.execution.scoring import computed
-from bdl.plan.cell import Cell
-from bdl.plan.fingerprint import joint_hash
+from bdl.plan.cell import Cell, joint_hash
 from bdl.plan.planning import cells_of
 from bdl.spec import Benchmark, Variant
 from bdl.store.folder import replacing

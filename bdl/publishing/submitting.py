@@ -11,8 +11,7 @@ from bdl.archive.folder import ResultsFolder
 from bdl.archive.loading import open_results
 from bdl.errors import InputError
 from bdl.execution.scoring import codes, computed, evaluation
-from bdl.plan.cell import Cell
-from bdl.plan.fingerprint import data_checksum, fit_hash, fit_versions
+from bdl.plan.cell import Cell, data_checksum, fit_hash, fit_versions
 from bdl.publishing.bundle import RUN, RUNTIME, BundledCell, BundledRow, BundledRun, dumped, encode, member, write
 from bdl.publishing.foreign import part, readable
 from bdl.publishing.provenance import provenance

@@ -18,7 +18,7 @@ from bdl.models.products import ExampleGradients
 from bdl.plan.cell import Cell
 from bdl.plan.planning import cells_of
 from bdl.plan.programs import program
-from bdl.plan.reference import truth
+from bdl.plan.truths import truth
 from bdl.posteriors import FullGaussian
 from bdl.reports.papers import paper_values
 from bdl.spec import Benchmark, load_benchmark

@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from bdl.execution.estimate import Measured, estimate, left_of
-from bdl.plan import machine, sizes
-from bdl.plan.cost import scoring_seconds, updates_of
+from bdl.plan import sizes
 from bdl.plan.planning import cells_of, plan
+from bdl.plan.programs import scoring_seconds, updates_of
 from bdl.spec import load_benchmark
 from bdl.store.folder import empty
 from bdl.store.rows import Outcome, Row
@@ -158,7 +158,7 @@ def test_compiled_updates_are_faster_than_timed_ones_and_take_a_compilation(cell
 
 def test_jobs_share_the_work_of_cells_but_not_the_rounds_of_one(cells, monkeypatch):
     """Two cells of 5 s each: two jobs need 5 s, and one cell alone needs them with any number of jobs."""
-    monkeypatch.setattr(machine, "cores", lambda: 2)
+    monkeypatch.setattr("bdl.runtime.available_cores", lambda: 2)
     one, other = cells[1], cells_of(cells[1].benchmark.model_copy(update={"name": "other"}))[1]
     rows = [measured(one, "final", 1, 5)]
     assert estimate(left([one]), 2, rows).seconds == pytest.approx(5, rel=1e-3)
@@ -172,7 +172,7 @@ def test_memory_grows_with_the_jobs(cells):
 
 
 def test_memory_that_there_is_not_is_refused(benchmark, monkeypatch):
-    monkeypatch.setattr(machine, "memory", lambda: 10**6)
+    monkeypatch.setattr("bdl.runtime.available_memory", lambda: 10**6)
     with pytest.raises(Exception, match=r"need about 4.. MB of memory, and 1\.0 MB are available"):
         plan(benchmark, splits=range(5))
 

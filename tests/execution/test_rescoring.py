@@ -12,7 +12,7 @@ from bdl.execution.groups import FinalGroup
 from bdl.execution.limits import OverLimit
 from bdl.execution.rescoring import rescore
 from bdl.metrics.regression import Rmse
-from bdl.plan.fingerprint import score_hash
+from bdl.plan.cell import score_hash
 from bdl.plan.planning import plan
 from bdl.posteriors import DiagonalGaussian
 from bdl.spec import load_benchmark

@@ -13,11 +13,10 @@ from bdl import registry
 from bdl.data.streams import Stream
 from bdl.errors import InputError
 from bdl.plan import initial_check, sizes
-from bdl.plan.cost import compiles, minibatches, remaining_work, unit, updates, width
-from bdl.plan.fingerprint import fit_hash
+from bdl.plan.cell import fit_hash
 from bdl.plan.planning import cells_of, first_of, plan
-from bdl.plan.programs import final_fitting
-from bdl.plan.reference import truth
+from bdl.plan.programs import compiles, final_fitting, minibatches, remaining_work, unit, updates, width
+from bdl.plan.truths import truth
 from bdl.spec import Point, load_benchmark
 
 PARTS = """

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bdl.plan.fingerprint import joint_hash
+from bdl.plan.cell import joint_hash
 from bdl.plan.planning import cells_of
 from bdl.publishing import provenance
 from bdl.spec import load_benchmark
