@@ -8,7 +8,7 @@ from bdl import runtime
 from bdl.archive.loading import timings
 from bdl.data import status
 from bdl.execution.estimate import Estimate, estimate, left_of
-from bdl.execution.timing import time_updates
+from bdl.execution.rehearsal import time_updates
 from bdl.plan.cell import Cell
 from bdl.plan.planning import first_of
 from bdl.plan.sizes import most_jobs

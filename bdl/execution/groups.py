@@ -15,12 +15,9 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from bdl.execution.details import allowed, details_of, is_finite, kept
+from bdl.execution.details import Log, Stopwatch, allowed, details_of, is_finite, is_full_disk, kept, limited
 from bdl.execution.executors import Report
-from bdl.execution.limits import is_full_disk, limited
-from bdl.execution.log import Log
 from bdl.execution.scoring import Buffers, Scored, codes, computed, evaluation, scores
-from bdl.execution.stopwatch import Stopwatch
 from bdl.plan.cell import Cell, fit_hash
 from bdl.plan.programs import Member, compiles, evaluations, final_fitting, program, slot_batch, slot_rows, unit, width
 from bdl.plan.truths import truth

@@ -13,8 +13,8 @@ from typing import Protocol
 
 from bdl.execution.executors import WorkerPool
 from bdl.execution.groups import Chosen, Group, SearchGroup, failed_row, final_groups
-from bdl.execution.rescoring import beyond, rescore
 from bdl.execution.scheduler import JobChain, run_chains
+from bdl.execution.scoring import beyond, rescore
 from bdl.plan.cell import Cell, fit_hash, outside_files
 from bdl.plan.planning import together
 from bdl.plan.programs import fits, remaining_work, slot_batch

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from bdl.execution import groups
+from bdl.execution.details import Log
 from bdl.execution.groups import Chosen, FinalGroup, SearchGroup
-from bdl.execution.log import Log
 from bdl.plan import programs
 from bdl.store.rows import Reading
 from bdl.store.store import Store
