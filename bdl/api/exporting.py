@@ -14,7 +14,7 @@ from bdl.errors import InputError
 from bdl.execution.scoring import computed, scores
 from bdl.plan import truths
 from bdl.posteriors import FullGaussian
-from bdl.references import cache
+from bdl.references import base
 from bdl.references.base import Truth
 
 
@@ -110,7 +110,7 @@ def _reference(fitted: Fitted, draws: int, seed: int) -> Written:
     recipe = truths.recipe(cell, split)
     quality: dict[str, Any] = {"evidence": truths.evidence(cell, split)}
     if recipe is not None:
-        quality = {"certificate": vars(cache.obtain(recipe).certificate)}
+        quality = {"certificate": vars(base.obtain(recipe).certificate)}
     return _chains(truth, draws, seed), info, quality
 
 

@@ -13,7 +13,7 @@ from bdl.plan.cell import Cell
 from bdl.plan.planning import first_of
 from bdl.plan.sizes import most_jobs
 from bdl.plan.truths import sampled
-from bdl.references.cache import state
+from bdl.references.base import state
 from bdl.runtime import amount
 from bdl.spec import Variant, list_profiles
 from bdl.spec.variant import there

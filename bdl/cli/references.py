@@ -23,7 +23,7 @@ def list_(
 ) -> None:
     """List the references that are sampled, and whether they are here."""
     from bdl.plan.truths import sampled
-    from bdl.references.cache import read, state
+    from bdl.references.base import read, state
     from bdl.spec import list_benchmarks
 
     lines, without = [], []
@@ -50,7 +50,7 @@ def list_(
 def show(name: Name, profile: Profile = "paper", dataset: Datasets = []) -> None:
     """Show the certificates of a benchmark's references."""
     from bdl.plan.truths import computed, details, sampled
-    from bdl.references.cache import state
+    from bdl.references.base import state
 
     if not (cells := _cells(name, profile, dataset)):
         raise InputError(f"{name} names no reference: there is nothing to show")

@@ -8,11 +8,19 @@ from typing import Any, NamedTuple
 
 from bdl.errors import InputError
 from bdl.plan.cell import Cell
-from bdl.references.base import CertifiedReference, FunctionReference, SampledReference, Truth
-from bdl.references.cache import Recipe, files, read, state, write
-from bdl.references.certificate import Certificate
+from bdl.references.base import (
+    CertifiedReference,
+    FunctionReference,
+    Recipe,
+    SampledReference,
+    Truth,
+    files,
+    read,
+    state,
+    write,
+)
+from bdl.references.certificate import Certificate, Judged
 from bdl.references.function_certificate import FunctionCertificate
-from bdl.references.judging import Judged
 from bdl.runtime import one_thread
 from bdl.training.direct import TrainingData
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bdl.metrics import MetricInfo, info
-from bdl.references.judging import CERTIFIED
+from bdl.references.certificate import CERTIFIED
 from bdl.reports.axes import by_cell
 from bdl.reports.papers import Key, PaperValue, paper_values
 from bdl.reports.statistics import STATISTICS, Values, finite

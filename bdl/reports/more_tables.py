@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bdl.metrics import info
 from bdl.metrics.likelihoods import FIRST
-from bdl.references.judging import Judged, told
+from bdl.references.certificate import Judged, told
 from bdl.reports.axes import by_split, short
 from bdl.reports.compare import Cell
 from bdl.reports.layout import Section, heading, measure, ours, quantity

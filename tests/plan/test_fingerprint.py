@@ -167,7 +167,7 @@ EDITS = {
     ),
     "a message is reworded": ("bdl/methods/base.py", "exceeds the", "is more than the"),
     "a message of a reference is reworded": (
-        "bdl/references/linear.py",
+        "bdl/references/exact.py",
         "raise InputError(",
         "raise InputError('Sorry: ' + ",
     ),

@@ -11,13 +11,13 @@ from bdl.models.networks import Linear, Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.references import exact_gaussian
+from bdl.references.exact import ConjugateReference
 from bdl.references.exact_gaussian import (
     LIMITS,
     ExactGaussianReference,
     OptimumCertificate,
     certify_optimum,
 )
-from bdl.references.linear import ConjugateReference
 
 RNG = np.random.default_rng(0)
 ROWS, DIM = 50, 3
