@@ -20,7 +20,7 @@ from bdl.reports.layout import heading
 from bdl.reports.more_tables import as_printed
 from bdl.reports.paired import scores
 from bdl.reports.papers import OTHERS, load_paper
-from bdl.reports.ranks import Ranks, ranks
+from bdl.reports.standings import Ranks, ranks
 from bdl.reports.verdicts import FEWEST, LEVEL
 from bdl.spec import Benchmark, list_benchmarks
 

@@ -24,8 +24,8 @@ from bdl.models.base import Layout
 from bdl.models.networks import Linear
 from bdl.models.priors import GaussianPrior, HorseshoePrior, Prior, SpikeSlabPrior, StudentTPrior
 from bdl.reports import drawing
+from bdl.reports.figures import drawn, reduce_colours
 from bdl.reports.layout import measure
-from bdl.reports.pictures import drawn, reduce_colours
 
 Array = NDArray[np.float64]
 

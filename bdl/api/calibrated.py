@@ -15,7 +15,7 @@ from bdl.api.estimators import Classifier, Regressor
 from bdl.api.fitted import Fitted
 from bdl.errors import InputError
 from bdl.reports.certainty import calibration_figure, coverage, reliability
-from bdl.reports.pictures import Figures, drawn
+from bdl.reports.figures import Figures, drawn
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,9 +16,8 @@ from bdl.errors import unknown
 from bdl.plan.cell import Cell
 from bdl.plan.planning import cells_of
 from bdl.publishing.outcome import claimed, compared, gathered, stored_pictures
-from bdl.reports.figures import drawings_of
+from bdl.reports.figures import Figures, drawings_of, drawn, remarked, tables_html
 from bdl.reports.layout import sections
-from bdl.reports.pictures import Figures, drawn, remarked, tables_html
 from bdl.spec import Point, Variant, load_variant
 
 Names = str | Sequence[str]

@@ -28,7 +28,7 @@ from bdl.publishing.outcome import mirror_run, publish, tables
 from bdl.reports.papers import paper_values
 from bdl.spec import Variant
 from bdl.spec.variant import there
-from bdl.store.anew import Damaged
+from bdl.store.artefacts import Damaged
 from bdl.store.folder import empty, folder, looked_at, opened, siblings, start_afresh
 from bdl.store.rows import CellKey, Row
 from bdl.store.store import Store

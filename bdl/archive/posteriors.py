@@ -19,7 +19,7 @@ from bdl.errors import InputError
 from bdl.plan.cell import Cell
 from bdl.posteriors.tensors import as_type
 from bdl.store import artefacts
-from bdl.store.anew import Damaged
+from bdl.store.artefacts import Damaged
 from bdl.store.folder import replacing
 from bdl.store.store import Store
 

@@ -19,7 +19,7 @@ from bdl.plan.cell import Cell, fit_hash, joint_hash, score_hash
 from bdl.plan.programs import evaluations
 from bdl.spec.labels import MetricName
 from bdl.store import artefacts
-from bdl.store.anew import Damaged
+from bdl.store.artefacts import Damaged
 from bdl.store.rows import CERTIFICATE, HYPER, KEPT, STAGES, CellKey, Outcome, Reading, Row
 from bdl.store.store import Store
 

@@ -194,9 +194,9 @@ def ui(
     tracking: Tracking = "",
 ) -> None:
     """Open the MLflow UI on this machine."""
+    from bdl.publishing.logged import open_ui
     from bdl.publishing.outcome import ARTIFACTS, tracking_uri
     from bdl.publishing.tracking import bring_along
-    from bdl.publishing.ui import open_ui
 
     uri = tracking_uri(tracking, results)
     if uri is None:

@@ -32,7 +32,7 @@ def verify(bundles: Annotated[list[Path], typer.Argument(help="Files that bdl-be
     """Compute the scores of bundles again from their predictions, with our data; refuse what does not follow."""
     from rich.table import Table
 
-    from bdl.publishing.registered import registered
+    from bdl.publishing.submitting import registered
     from bdl.publishing.verifying import verify as check
 
     shown, foreign = Table("bundle", "cell", "splits", "failed", "recomputed", "self-reported"), False

@@ -20,7 +20,7 @@ from bdl.plan.planning import together
 from bdl.plan.programs import fits, remaining_work, slot_batch
 from bdl.search import FoldScore, best_setting
 from bdl.store import artefacts
-from bdl.store.anew import Unusable
+from bdl.store.artefacts import Unusable
 from bdl.store.rows import STAGES, Outcome, Row, Stage
 from bdl.store.store import Store
 

@@ -28,7 +28,7 @@ from bdl.runtime import OverLimit, one_thread
 from bdl.search.study import Setting
 from bdl.spec.labels import MetricName
 from bdl.store import artefacts
-from bdl.store.anew import Damaged
+from bdl.store.artefacts import Damaged
 from bdl.store.rows import Row
 from bdl.store.store import Store
 from bdl.training.trials import fitted_scaling

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from bdl.reports.axes import by_cell
+from bdl.reports.statistics import by_cell
 from bdl.spec import Benchmark
 from bdl.spec.sections import Search
 from bdl.spec.tables import Note

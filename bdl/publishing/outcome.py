@@ -26,12 +26,12 @@ from bdl.reports import Shown, compare, curves, draw_figures, paired_differences
 from bdl.reports.claims import Judged, claim_sections, judged_claims
 from bdl.reports.compare import refusals
 from bdl.reports.distributions import boxes, truth_ranks
+from bdl.reports.figures import remarked
 from bdl.reports.layout import Section
 from bdl.reports.more_tables import elsewhere_sections, ensemble_sections, reference_sections
-from bdl.reports.pictures import remarked
 from bdl.reports.render import SECTIONS, markdown, with_sections
 from bdl.spec import Benchmark, Variant, differences
-from bdl.store.anew import mended
+from bdl.store.artefacts import mended
 from bdl.store.folder import folder
 from bdl.store.store import Store
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bdl.metrics import info
-from bdl.reports.axes import by_split, grouped
 from bdl.reports.layout import Section, heading
 from bdl.reports.paired import PairedDifference, difference_section, paired, scores
+from bdl.reports.statistics import by_split, grouped
 from bdl.store.rows import HYPER
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bdl.reports.axes import by_split, named, short
 from bdl.reports.layout import Section, measure, quantity
 from bdl.reports.paired import PairedDifference, numbers, paired, scores
+from bdl.reports.statistics import by_split, named, short
 from bdl.reports.verdicts import FEWEST
 from bdl.spec.fields import canonical
 

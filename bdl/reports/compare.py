@@ -11,9 +11,8 @@ import numpy as np
 
 from bdl.metrics import MetricInfo, info
 from bdl.references.certificate import CERTIFIED
-from bdl.reports.axes import by_cell
 from bdl.reports.papers import Key, PaperValue, paper_values
-from bdl.reports.statistics import STATISTICS, Values, finite
+from bdl.reports.statistics import STATISTICS, Values, by_cell, finite
 from bdl.reports.verdicts import NO_PARAMETERS, SURVIVORS, Judgement, Ours, judge
 from bdl.store.rows import CERTIFICATE, KEPT, REFUSALS
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from bdl.metrics import info
 from bdl.metrics.likelihoods import FIRST
 from bdl.references.certificate import Judged, told
-from bdl.reports.axes import by_split, short
 from bdl.reports.compare import Cell
 from bdl.reports.layout import Section, heading, measure, ours, quantity
 from bdl.reports.papers import load_paper
+from bdl.reports.statistics import by_split, short
 
 if TYPE_CHECKING:
     import pandas as pd

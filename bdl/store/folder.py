@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 
 from bdl.errors import InputError
 from bdl.spec import Variant
-from bdl.store.anew import mended
+from bdl.store.artefacts import mended
 from bdl.store.rows import CellKey
 from bdl.store.store import Store
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from bdl.reports import compare, render
-from bdl.reports.latex import TEXT_WIDTH, _body, _width, best, escape
+from bdl.reports.render import TEXT_WIDTH, _body, _width, best, escape
 
 
 def three(centre):
