@@ -23,8 +23,8 @@ from bdl.execution.rehearsal import explained, rehearse
 from bdl.plan import initial_check, planning, truths
 from bdl.plan.cell import Cell
 from bdl.plan.truths import Reference
-from bdl.publishing.bounds import bound_notes
 from bdl.publishing.outcome import mirror_run, publish, tables
+from bdl.reports.more_tables import bound_notes
 from bdl.reports.papers import paper_values
 from bdl.spec import Variant
 from bdl.spec.variant import there

@@ -18,7 +18,6 @@ from bdl.archive.posteriors import is_published, stored_posteriors, write_poster
 from bdl.errors import InputError, unknown
 from bdl.plan.cell import Cell
 from bdl.plan.truths import publish_info, published_info, sampled
-from bdl.publishing.bounds import bound_notes
 from bdl.publishing.pictures import Pictures, of_whole_sets, pictures
 from bdl.publishing.provenance import overlaps, provenance, recorded_overlaps, write_provenance
 from bdl.reports import Cell as TableCell
@@ -28,7 +27,7 @@ from bdl.reports.compare import refusals
 from bdl.reports.distributions import boxes, truth_ranks
 from bdl.reports.figures import remarked
 from bdl.reports.layout import Section
-from bdl.reports.more_tables import elsewhere_sections, ensemble_sections, reference_sections
+from bdl.reports.more_tables import bound_notes, elsewhere_sections, ensemble_sections, reference_sections
 from bdl.reports.render import SECTIONS, markdown, with_sections
 from bdl.spec import Benchmark, Variant, differences
 from bdl.store.artefacts import mended

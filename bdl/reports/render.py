@@ -80,13 +80,11 @@ def best(cells: Sequence[Cell]) -> list[Cell]:
     fits failed; of metrics without a better and a worse, all.
     """
     direction = info(cells[0].metric).direction
-    sound = [cell for cell in cells if cell.ours is not None and not cell.n_failed]
-    spans = [(cell, *_interval(cell)) for cell in sound]
+    spans = [(cell, *_interval(cell)) for cell in cells if cell.ours is not None and not cell.n_failed]
     spans = [(cell, low, high) for cell, low, high in spans if low == high or not low <= 0 <= high]
     if not spans or direction == "none":
         return []
-    sign = -1 if direction == "higher" else 1
-    _, low, high = min(spans, key=lambda span: sign * (span[1] + span[2]))
+    _, low, high = min(spans, key=lambda span: (span[1] + span[2]) * (-1 if direction == "higher" else 1))
     return [cell for cell, bottom, top in spans if bottom <= high and low <= top]
 
 
@@ -163,8 +161,7 @@ def _body(lines: Sequence[Sequence[Sized]]) -> list[str]:
 def _width(lines: Sequence[Sequence[Sized]], across: int) -> float:
     """Return the width of a table of so many columns beside that of the methods, in points."""
     letters = max(line[0][1] for line in lines)
-    for place in range(across):
-        letters += max(length for line in lines for _, length in line[1 + place :: across])
+    letters += sum(max(own for line in lines for _, own in line[1 + place :: across]) for place in range(across))
     return letters * LETTER + across * GAP
 
 
@@ -181,8 +178,6 @@ STYLES = {
     "differs": "bold yellow",
     "print in error": "cyan",
 }
-GROUPED = ("Dataset", "Metric")
-"""First columns whose texts have lines of their own in the terminal."""
 
 
 def render(cells: Sequence[Cell], format: str) -> RenderableType:
@@ -236,12 +231,12 @@ def to_json(cells: Sequence[Cell]) -> str:
 
     Numbers have ten digits: processors differ in the last of those that a float has, and a table is the same on all.
     """
-    table = [{name: _ten_digits(value) for name, value in asdict(cell).items()} for cell in cells]
+
+    def shorter(value: object) -> object:
+        return float(f"{value:.10g}") if isinstance(value, float) else value
+
+    table = [{name: shorter(value) for name, value in asdict(cell).items()} for cell in cells]
     return json.dumps(table, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-
-
-def _ten_digits(value: object) -> object:
-    return float(f"{value:.10g}") if isinstance(value, float) else value
 
 
 def with_sections(shown: RenderableType, own: Sequence[Section], format: str) -> RenderableType:
@@ -270,17 +265,15 @@ def rich_table(section: Section) -> Table:
     """Build a table that gives each dataset of several rows a line of its own, which saves a column."""
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     table.title, table.title_style, table.title_justify = Text(section.title), "bold", "left"
-    start = int(section.table.columns[0] in GROUPED)
+    start = int(section.table.columns[0] in ("Dataset", "Metric"))  # texts that have lines of their own
     for title, side in section.columns[start:]:
         wraps = title in ("Verdict", FAILED_AS_WORST, "Told from") or "±" in title
         justify: JustifyMethod = "left" if side == "left" else "right"
         table.add_column(Text(title), justify=justify, no_wrap=not wraps, overflow="fold")
-    rows = section.rows
-    firsts = list(dict.fromkeys(row[0] for row in rows)) if start else [None]
-    for first in firsts:
+    for first in list(dict.fromkeys(row[0] for row in section.rows)) if start else [None]:
         if first is not None:
             table.add_row(Text(first, "bold"))
-        for row in (row for row in rows if first in (None, row[0])):
+        for row in (row for row in section.rows if first in (None, row[0])):
             table.add_row(*_texts(section, row)[start:])
         table.add_section()
     return table
@@ -288,15 +281,11 @@ def rich_table(section: Section) -> Table:
 
 def _texts(section: Section, row: Sequence[str]) -> list[Text]:
     quiet = {} if section.judged else {"Paper ± SE": "dim", "Paper": "dim"}
-    styles = [
-        _style(text) if title == "Verdict" else quiet.get(title, "")
-        for title, text in zip(section.table.columns, row, strict=True)
-    ]
-    return [Text(text, style) for text, style in zip(row, styles, strict=True)]
-
-
-def _style(verdict: str) -> str:
-    return next((style for word, style in STYLES.items() if word in verdict), "dim")
+    texts = []
+    for title, text in zip(section.table.columns, row, strict=True):
+        verdict = next((style for word, style in STYLES.items() if word in text), "dim")
+        texts.append(Text(text, verdict if title == "Verdict" else quiet.get(title, "")))
+    return texts
 
 
 def markdown_table(section: Section) -> str:

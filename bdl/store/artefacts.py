@@ -1,6 +1,4 @@
-"""Posteriors on disk, addressed by the SHA-256 of their file, and what is said of stored fits that have to be made
-again.
-"""
+"""Posteriors on disk, addressed by the SHA-256 of their file, and errors of stored fits that have to be made again."""
 
 import json
 import os
