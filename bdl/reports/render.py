@@ -50,8 +50,7 @@ TEXT_WIDTH, LETTER, GAP = 345.0, 4.6, 8.0
 SIGNS = {"match": "=", "better": "+", "worse": "$-$", "differs": r"$\neq$", "print in error": "!"}
 """What stands for a verdict beside a printed number."""
 
-Sized = tuple[str, int]
-"""LaTeX, and how many letters wide it is."""
+Sized = tuple[str, int]  # LaTeX, and how many letters wide it is
 
 
 def to_latex(cells: Sequence[Cell]) -> str:
