@@ -26,6 +26,7 @@ import torch
 from numpy.typing import NDArray
 from peers import slang_release
 
+from bdl.archive.frames import folder
 from bdl.data import load_stream
 from bdl.metrics.distances import rel_cov_dist, rel_mean_dist, scaled_w2
 from bdl.plan.cell import Cell
@@ -36,7 +37,6 @@ from bdl.posteriors import Posterior
 from bdl.references.base import Truth
 from bdl.spec import Variant, load_benchmark
 from bdl.store import artefacts
-from bdl.store.folder import folder
 from bdl.store.store import Store
 
 CUT = 1.192e-4

@@ -13,7 +13,6 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from bdl.api import automatic
-from bdl.api.checking import checked
 from bdl.api.fitted import Fitted
 from bdl.data import Dataset, Split, Standardise
 from bdl.data.conversion import Array, Inputs, check_aligned, columns_of, inputs, targets
@@ -30,7 +29,7 @@ from bdl.plan.programs import compiles, final_fitting
 from bdl.search.crossval import failure
 from bdl.spec import Benchmark
 from bdl.spec.components import LikelihoodComponent, MethodComponent, PriorComponent
-from bdl.spec.fields import explain
+from bdl.spec.fields import checked, explain
 from bdl.spec.labels import DatasetName
 from bdl.training.fitting import finished
 

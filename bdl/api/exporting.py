@@ -8,7 +8,6 @@ from typing import Any, Literal
 from torch import Tensor
 
 import bdl
-from bdl.api.checking import checked
 from bdl.api.fitted import Count, Fitted, Seed, about, drawn, sample
 from bdl.errors import InputError
 from bdl.execution.scoring import computed, scores
@@ -16,6 +15,7 @@ from bdl.plan import truths
 from bdl.posteriors import FullGaussian
 from bdl.references import base
 from bdl.references.base import Truth
+from bdl.spec.fields import checked
 
 
 @checked

@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.distributions import Categorical, Distribution
 
 import bdl
-from bdl.api.checking import checked
 from bdl.data.conversion import in_order, inputs, numbers
 from bdl.errors import InputError
 from bdl.execution.scoring import evaluation, examples
@@ -28,6 +27,7 @@ from bdl.plan.cell import Cell
 from bdl.posteriors import Empirical, Posterior
 from bdl.posteriors.predictive import is_predictive
 from bdl.posteriors.tensors import as_type
+from bdl.spec.fields import checked
 
 Array = NDArray[np.float64]
 Count = Annotated[int, Ge(1), Le(10**6)]

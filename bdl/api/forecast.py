@@ -10,8 +10,8 @@ from bdl.data import status
 from bdl.execution.estimate import Estimate, estimate, left_of
 from bdl.execution.rehearsal import time_updates
 from bdl.plan.cell import Cell
+from bdl.plan.initial_check import most_jobs
 from bdl.plan.planning import first_of
-from bdl.plan.sizes import most_jobs
 from bdl.plan.truths import sampled
 from bdl.references.base import state
 from bdl.runtime import amount

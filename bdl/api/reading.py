@@ -8,7 +8,6 @@ from typing import Any
 
 import pandas as pd
 
-from bdl.api.checking import checked
 from bdl.api.fitted import Fitted
 from bdl.archive.folder import ResultsFolder
 from bdl.archive.loading import LoadedResults, load, load_results
@@ -19,6 +18,7 @@ from bdl.publishing.outcome import claimed, compared, gathered, stored_pictures
 from bdl.reports.figures import Figures, drawings_of, drawn, remarked, tables_html
 from bdl.reports.layout import sections
 from bdl.spec import Point, Variant, load_variant
+from bdl.spec.fields import checked
 
 Names = str | Sequence[str]
 """One name, or several."""

@@ -13,6 +13,7 @@ from typer import Exit
 
 from bdl.api import forecast as forecasts
 from bdl.api.progress import Bar, Display, Voice, aside
+from bdl.archive.frames import empty, folder, looked_at, opened, siblings, start_afresh
 from bdl.archive.loading import check_overwrite
 from bdl.archive.reuse import PublishedFits, copy_fits, published_fits, reusable, reuse_fits
 from bdl.errors import InputError
@@ -29,7 +30,6 @@ from bdl.reports.papers import paper_values
 from bdl.spec import Variant
 from bdl.spec.variant import there
 from bdl.store.artefacts import Damaged
-from bdl.store.folder import empty, folder, looked_at, opened, siblings, start_afresh
 from bdl.store.rows import CellKey, Row
 from bdl.store.store import Store
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 import pandas as pd
 from torch import Tensor
 
-from bdl.archive.frames import TRIALS, Frames, cell_keys, final_frame, frame, points_frame, read_frames
+from bdl.archive.frames import STORE, TRIALS, Frames, cell_keys, final_frame, frame, points_frame, read_frames
 from bdl.archive.posteriors import POSTERIORS
 from bdl.errors import InputError
 from bdl.execution.estimate import Basis, Measured
@@ -26,7 +26,6 @@ from bdl.posteriors import Posterior
 from bdl.spec import Benchmark, Variant, load_variant
 from bdl.spec.tables import Note
 from bdl.store import artefacts
-from bdl.store.folder import STORE
 from bdl.store.rows import STAGES, Row
 from bdl.store.store import Store
 

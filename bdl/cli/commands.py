@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import bdl
-from bdl.cli import data, listing, results, terminal
+from bdl.cli import listing, results, terminal
 from bdl.cli.options import AsJson, Results, Selection, count, selecting
 from bdl.errors import InputError
 from bdl.runtime import importing
@@ -20,8 +20,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(data.data_app, name="data")
-app.add_typer(data.references_app, name="references")
+app.add_typer(listing.data_app, name="data")
+app.add_typer(listing.references_app, name="references")
 app.add_typer(results.app)
 app.add_typer(listing.app)
 

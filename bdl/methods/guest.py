@@ -1,7 +1,7 @@
 """The contract of guests: methods of other libraries, which are one function from training data to a fit."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import packages_distributions, version
@@ -176,3 +176,26 @@ def _seeded(seed: int) -> Iterator[None]:
             yield
         finally:
             np.random.set_state(before)  # noqa: NPY002
+
+
+def descend(parameters: Iterable[nn.Parameter], cost: Callable[[], Tensor], steps: int, rate: float) -> None:
+    """Minimise a cost by Adam, with a rate that falls to 0 along a half cosine.
+
+    Parameters
+    ----------
+    parameters
+        What is changed.
+    cost
+        Evaluates the cost, a scalar.
+    steps
+        Number of updates.
+    rate
+        First learning rate.
+    """
+    optimizer = torch.optim.Adam(parameters, lr=rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        cost().backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        schedule.step()

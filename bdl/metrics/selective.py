@@ -18,8 +18,8 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.metrics.base import MetricInfo
+from bdl.metrics.classification import counts, groups
 from bdl.metrics.evaluation import Evaluation
-from bdl.metrics.ties import counts, groups
 
 Uncertainty = Literal["entropy", "disagreement"]
 

@@ -13,8 +13,8 @@ from bdl.errors import InputError
 from bdl.methods.base import MinibatchMethod, StreamMethod
 from bdl.models import LIKELIHOODS
 from bdl.plan.cell import Cell
+from bdl.plan.initial_check import check_sizes
 from bdl.plan.programs import updates
-from bdl.plan.sizes import check_sizes
 from bdl.spec import Benchmark
 
 

@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from bdl.archive.folder import ResultsFolder, stored_cells
-from bdl.archive.frames import final_frame, points_frame, write_frames
+from bdl.archive.frames import final_frame, folder, points_frame, write_frames
 from bdl.archive.loading import LoadedResults, load, load_results, open_results
 from bdl.archive.posteriors import is_published, stored_posteriors, write_posteriors
 from bdl.errors import InputError, unknown
@@ -31,7 +31,6 @@ from bdl.reports.more_tables import bound_notes, elsewhere_sections, ensemble_se
 from bdl.reports.render import SECTIONS, markdown, with_sections
 from bdl.spec import Benchmark, Variant, differences
 from bdl.store.artefacts import mended
-from bdl.store.folder import folder
 from bdl.store.store import Store
 
 ARTIFACTS = "mlartifacts"

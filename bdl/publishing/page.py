@@ -13,6 +13,7 @@ import pandas as pd
 import yaml
 
 from bdl.archive.folder import ResultsFolder
+from bdl.archive.frames import folder
 from bdl.archive.loading import LoadedResults, load_results
 from bdl.errors import InputError
 from bdl.metrics import info
@@ -26,7 +27,6 @@ from bdl.reports.paired import paired_sections, tally
 from bdl.reports.render import STYLES
 from bdl.spec import Benchmark, Variant
 from bdl.spec.parts import listed
-from bdl.store.folder import folder
 from bdl.store.rows import HYPER
 
 HIDDEN = ("spec", "fit_hashes", "score_hashes", "fingerprints", "published", "posteriors", "overlap")

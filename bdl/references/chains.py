@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from torch import Tensor
 
 from bdl.models.likelihoods import Bernoulli, Gaussian
@@ -231,6 +230,7 @@ def starts(problem: Problem, hyper: Hyper, slope: Slope, settings: ChainSettings
 
 def climb(start: Vector, slope: Slope) -> Vector:
     """Climb from a start towards a mode of the posterior by L-BFGS."""
+    from scipy.optimize import minimize
 
     def descent(theta: Vector) -> tuple[float, Vector]:
         value, gradient = slope(theta)

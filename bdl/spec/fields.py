@@ -2,15 +2,27 @@
 
 import hashlib
 import json
-from collections.abc import Hashable, Iterable, Iterator
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from difflib import get_close_matches
-from typing import Annotated, Any, TypeVar
+from functools import wraps
+from inspect import signature
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 from annotated_types import Ge, Le
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+    validate_call,
+)
 from pydantic_core import InitErrorDetails
 
-from bdl.errors import short
+from bdl.errors import InputError, short
 
 
 def canonical(content: Any) -> str:
@@ -133,3 +145,26 @@ Real = Annotated[float, AfterValidator(check_size)]
 NonNegative = Annotated[Real, Ge(0)]
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 Text = Annotated[str, Field(min_length=1)]
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def checked(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function that raises `InputError` for arguments that its annotations do not allow, and for files."""
+    validated = validate_call(config=ConfigDict(arbitrary_types_allowed=True))(function)
+    names = dict(enumerate(signature(function).parameters))
+
+    @wraps(function)
+    def called(*given: P.args, **named: P.kwargs) -> R:
+        try:
+            return validated(*given, **named)
+        except ValidationError as error:
+            # an argument that is given by its place is called by its name
+            told = re.sub(r"^\d+", lambda place: names.get(int(place[0]), place[0]), explain(error))
+            raise InputError(f"{function.__name__}: {told}") from None
+        except OSError as error:
+            raise InputError(f"{function.__name__}: {error}") from error
+
+    return called

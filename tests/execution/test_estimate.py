@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from bdl.archive.frames import empty
 from bdl.execution.estimate import Measured, estimate, left_of
-from bdl.plan import sizes
+from bdl.plan import initial_check
 from bdl.plan.planning import cells_of, plan
 from bdl.plan.programs import scoring_seconds, updates_of
 from bdl.spec import load_benchmark
-from bdl.store.folder import empty
 from bdl.store.rows import Outcome, Row
 from bdl.training.programs import COMPILATION
 
@@ -179,4 +179,4 @@ def test_memory_that_there_is_not_is_refused(benchmark, monkeypatch):
 
 def test_a_state_is_measured_by_the_shapes_of_its_tensors(cells):
     """VIFA with one factor keeps a few vectors of its 11 parameters, 4 bytes a number."""
-    assert 3 * 11 * 4 <= sizes.posterior_size(cells[0].with_splits((0,))) <= 40 * 11 * 4
+    assert 3 * 11 * 4 <= initial_check.posterior_size(cells[0].with_splits((0,))) <= 40 * 11 * 4

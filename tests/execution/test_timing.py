@@ -6,12 +6,12 @@ from contextlib import nullcontext
 import pytest
 import yaml
 
+from bdl.archive.frames import empty
 from bdl.execution import rehearsal
 from bdl.execution.estimate import left_of
 from bdl.execution.rehearsal import time_updates
 from bdl.plan.planning import cells_of
 from bdl.spec import load_benchmark
-from bdl.store.folder import empty
 
 HYPER = {"prior_precision": 1, "noise_precision": 0.001}
 LINEAR = {"model": {"name": "linear"}, "likelihood": {"name": "gaussian"}}
