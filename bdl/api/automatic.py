@@ -22,7 +22,7 @@ from bdl.plan.programs import program
 from bdl.runtime import one_thread
 from bdl.search.crossval import best_setting, cross_validate
 from bdl.search.study import Setting, propose
-from bdl.spec.sections import Search
+from bdl.spec.entry import Search
 from bdl.training.direct import TrainingData
 from bdl.training.fitting import silent
 

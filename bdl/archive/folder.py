@@ -24,7 +24,7 @@ from bdl.plan.cell import Cell
 from bdl.plan.planning import cells_of
 from bdl.posteriors import Posterior
 from bdl.spec import Benchmark, Variant, load_variant
-from bdl.spec.tables import Note
+from bdl.spec.sections import Note
 from bdl.store import artefacts
 from bdl.store.rows import STAGES, Row
 from bdl.store.store import Store

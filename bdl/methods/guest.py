@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from bdl.errors import InputError, in_one_line
 from bdl.methods.base import ExternalMethod
 from bdl.models.base import NoModel
+from bdl.models.modules import torch_module
 from bdl.models.problem import Hyper, Problem, whole
-from bdl.models.torch_modules import torch_module
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import Predictive, check_fit, is_predictive
 from bdl.runtime import in_time

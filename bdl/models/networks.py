@@ -78,7 +78,6 @@ class Mlp:
     activation: Literal["relu", "tanh", "sigmoid", "softplus", "gelu", "silu"] = "relu"
 
     def widths(self, d_in: int, d_out: int) -> tuple[int, ...]:
-        """Count the inputs, the units of each hidden layer and the outputs."""
         return (d_in, *self.hidden, d_out)
 
     def dim(self, d_in: int, d_out: int) -> int:
@@ -86,7 +85,6 @@ class Mlp:
         return sum(n_out * (n_in + 1) for n_in, n_out in pairwise(self.widths(d_in, d_out)))
 
     def bias_mask(self, d_in: int, d_out: int) -> Tensor:
-        """Mark the biases: a boolean vector of shape (D,)."""
         layers = [
             torch.arange(n_out * (n_in + 1)) >= n_out * n_in for n_in, n_out in pairwise(self.widths(d_in, d_out))
         ]
@@ -98,15 +96,12 @@ class Mlp:
 
     @property
     def bias(self) -> bool:
-        """Whether the layers have biases: they do."""
         return True
 
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
-        """Map parameters (D,) and inputs (M, d_in) to outputs (M, d_out)."""
         return self._forward(theta, x, d_out).f
 
     def backpropagate(self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]) -> Layers:
-        """Return each layer's inputs and errors; see `LayeredModel`."""
         derivative = ACTIVATIONS[self.activation].derivative
         weights, inputs, kept, f = self._forward(theta, x, d_out)
         errors = [error(f)]
@@ -144,7 +139,6 @@ class Linear:
     bias: bool = True
 
     def widths(self, d_in: int, d_out: int) -> tuple[int, ...]:
-        """Count the inputs and the outputs."""
         return (d_in, d_out)
 
     def dim(self, d_in: int, d_out: int) -> int:
@@ -152,7 +146,6 @@ class Linear:
         return d_out * (d_in + self.bias)
 
     def bias_mask(self, d_in: int, d_out: int) -> Tensor:
-        """Mark the biases: a boolean vector of shape (D,)."""
         return torch.arange(self.dim(d_in, d_out)) >= d_out * d_in
 
     def initial(self, noise: Tensor, d_in: int, d_out: int) -> Tensor:
@@ -164,14 +157,12 @@ class Linear:
         return torch.cat([x, torch.ones_like(x[:, : int(self.bias)])], dim=1)
 
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
-        """Map parameters (D,) and inputs (M, d_in) to outputs (M, d_out)."""
         size = d_out * x.shape[-1]
         weight, bias = torch.split(theta, [size, theta.shape[-1] - size])
         output = x @ weight.view(d_out, -1).T
         return output + bias if self.bias else output
 
     def backpropagate(self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]) -> Layers:
-        """Return the layer's inputs and errors; see `LayeredModel`."""
         return ((x, error(self(theta, x, d_out))),)
 
 
@@ -201,11 +192,9 @@ class Unit:
 
     @property
     def bias(self) -> bool:
-        """Whether there is a bias: there is none."""
         return False
 
     def widths(self, d_in: int, d_out: int) -> tuple[int, ...]:
-        """Count the inputs and the outputs."""
         return (d_in, d_out)
 
     def dim(self, d_in: int, d_out: int) -> int:
@@ -213,7 +202,6 @@ class Unit:
         return d_out * d_in
 
     def bias_mask(self, d_in: int, d_out: int) -> Tensor:
-        """Mark no parameter: a boolean vector of shape (D,)."""
         return self._linear.bias_mask(d_in, d_out)
 
     def initial(self, noise: Tensor, d_in: int, d_out: int) -> Tensor:
@@ -221,11 +209,9 @@ class Unit:
         return self._linear.initial(noise, d_in, d_out)
 
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
-        """Map parameters (D,) and inputs (M, d_in) to outputs (M, d_out)."""
         return ACTIVATIONS[self.activation].function(self._linear(theta, x, d_out))
 
     def backpropagate(self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]) -> Layers:
-        """Return the layer's inputs and errors; see `LayeredModel`."""
         activation, before = ACTIVATIONS[self.activation], self._linear(theta, x, d_out)
         f = activation.function(before)
         return ((x, error(f) * activation.derivative(f if activation.of_output else before)),)

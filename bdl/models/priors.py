@@ -3,6 +3,21 @@
 A Gaussian prior has phi = theta and a precision, which methods for Gaussians use directly. Any other prior says how to
 draw phi, what its density is, and how to push it to theta: with scales among the latent variables, for example, the
 parameters are scale times standard normal, and methods need no case for it.
+
+The horseshoe prior (Carvalho et al. 2010; Louizos et al. 2017): a weight of unit u in layer l is theta = w tau_l
+lambda_u with w ~ N(0, 1), tau_l ~ C+(0, kappa) and lambda_u ~ C+(0, 1). A half-Cauchy variable is the root of a product
+(Mata 2018, eq. 3.12):
+
+    tau^2 = a b,  a ~ Gamma(1/2, scale kappa^2),  b ~ inverse Gamma(1/2, scale 1),
+
+and lambda^2 likewise with kappa = 1. The latent variables are the w and the logarithms ell of the roots of all a
+and b: with e = 1 for a and -1 for b (whose kappa is 1) their density is
+
+    log p(ell) = log 2 - log(pi) / 2 - log kappa + e ell - exp(2 e ell) / kappa^2,
+
+whose mean under N(m, s^2) replaces exp(2 e ell) by exp(2 e m + 2 s^2). Log-normal distributions of the a and b, as
+the thesis has them, are Gaussian ones of the ell: the divergences are those of its (3.23) to (3.27), of which
+(3.23) prints + log kappa - exp(..) / kappa and (3.26) copies (3.25).
 """
 
 import math
@@ -79,11 +94,9 @@ class _OfParameters:
     """What priors share whose latent variables are the parameters."""
 
     def latent_dim(self, layout: Layout) -> int:
-        """Count the latent variables: they are the parameters."""
         return layout.dim
 
     def push(self, phi: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
-        """Return the parameters, which are the latent variables: (D,) -> (D,)."""
         return phi
 
 
@@ -101,7 +114,6 @@ class GaussianPrior(_OfParameters):
 
     @property
     def hyper(self) -> tuple[str, ...]:
-        """Names of the per-trial hyper-parameters it needs."""
         return ("prior_precision",)
 
     def precision(self, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
@@ -112,12 +124,10 @@ class GaussianPrior(_OfParameters):
         return torch.where(layout.biases.to(alpha.device), self.bias_precision, alpha)
 
     def log_prob(self, phi: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
-        """Log-density of the parameters, normalised: (..., D) -> (...), nats."""
         alpha = self.precision(hyper, layout)
         return 0.5 * (alpha.log() - math.log(2 * math.pi) - alpha * phi.square()).sum(-1)
 
     def sample(self, noise: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
-        """Map standard-normal noise to draws of the parameters: (..., D) -> (..., D)."""
         return noise * self.precision(hyper, layout).rsqrt()
 
 
@@ -138,7 +148,6 @@ class StudentTPrior(_OfParameters):
 
     @property
     def hyper(self) -> tuple[str, ...]:
-        """Names of the per-trial hyper-parameters it needs."""
         return ("prior_scale",)
 
     @property
@@ -147,7 +156,6 @@ class StudentTPrior(_OfParameters):
         return {"prior_scale": 0.0}
 
     def log_prob(self, phi: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
-        """Log-density of the parameters, normalised: (..., D) -> (...), nats."""
         return student_t_log_prob(phi, hyper["prior_scale"], self.degrees).sum(-1)
 
     def sample(self, noise: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
@@ -168,7 +176,6 @@ class SpikeSlabPrior(_OfParameters):
 
     @property
     def hyper(self) -> tuple[str, ...]:
-        """Names of the per-trial hyper-parameters it needs."""
         return ("slab_share", "slab_scale", "spike_scale")
 
     @property
@@ -182,7 +189,6 @@ class SpikeSlabPrior(_OfParameters):
         return {"slab_share": 1.0}
 
     def log_prob(self, phi: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
-        """Log-density of the parameters, normalised: (..., D) -> (...), nats."""
         share = hyper["slab_share"]
         slab = share.log() + _normal_log_prob(phi, hyper["slab_scale"])
         spike = torch.log1p(-share) + _normal_log_prob(phi, hyper["spike_scale"])
@@ -216,21 +222,7 @@ def _normal_log_prob(theta: Tensor, scale: Tensor) -> Tensor:
 class HorseshoePrior:
     """A scale for each layer and each unit; kappa is the hyper-parameter ``global_scale``.
 
-    Biases have no scales: they are N(0, 1). The prior is that of Carvalho et al. (2010) and Louizos et al. (2017).
-
-    A weight of unit u in layer l is theta = w tau_l lambda_u with w ~ N(0, 1), tau_l ~ C+(0, kappa) and
-    lambda_u ~ C+(0, 1). A half-Cauchy variable is the root of a product (Mata 2018, eq. 3.12):
-
-        tau^2 = a b,  a ~ Gamma(1/2, scale kappa^2),  b ~ inverse Gamma(1/2, scale 1),
-
-    and lambda^2 likewise with kappa = 1. The latent variables are the w and the logarithms ell of the roots of all a
-    and b: with e = 1 for a and -1 for b (whose kappa is 1) their density is
-
-        log p(ell) = log 2 - log(pi) / 2 - log kappa + e ell - exp(2 e ell) / kappa^2,
-
-    whose mean under N(m, s^2) replaces exp(2 e ell) by exp(2 e m + 2 s^2). Log-normal distributions of the a and b, as
-    the thesis has them, are Gaussian ones of the ell: the divergences are those of its (3.23) to (3.27), of which
-    (3.23) prints + log kappa - exp(..) / kappa and (3.26) copies (3.25).
+    Biases have no scales: they are N(0, 1).
 
     Parameters
     ----------
@@ -243,7 +235,6 @@ class HorseshoePrior:
 
     @property
     def hyper(self) -> tuple[str, ...]:
-        """Names of the per-trial hyper-parameters it needs."""
         return ("global_scale",)
 
     def latent_dim(self, layout: Layout) -> int:
@@ -264,7 +255,6 @@ class HorseshoePrior:
         return w * torch.cat([ell, torch.zeros_like(ell[:1])])[source].sum(0).exp()
 
     def log_prob(self, phi: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
-        """Log-density of the latent variables, normalised: (..., P) -> (...), nats."""
         return self.expected_log_prob(phi, torch.zeros_like(phi), hyper, layout)
 
     def expected_log_prob(self, mu: Tensor, var: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:

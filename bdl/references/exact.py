@@ -25,7 +25,6 @@ class ConjugateReference:
 
     @property
     def estimates(self) -> tuple[str, ...]:
-        """Names of the hyper-parameters that it estimates: none."""
         return ()
 
     def check(self, problem: Problem) -> None:
@@ -107,7 +106,6 @@ class GridReference:
 
     @property
     def estimates(self) -> tuple[str, ...]:
-        """Names of the hyper-parameters that it estimates: none."""
         return ()
 
     def check(self, problem: Problem) -> None:

@@ -94,7 +94,6 @@ class ExactGaussianReference:
 
     @property
     def estimates(self) -> tuple[str, ...]:
-        """Names of the hyper-parameters that it estimates: none."""
         return ()
 
     def check(self, problem: Problem) -> None:

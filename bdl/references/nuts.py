@@ -45,7 +45,6 @@ class LinearRecipe:
         return content.hexdigest()
 
     def about(self) -> dict[str, Any]:
-        """Describe the problem: what the info file says of it."""
         rows, dim = self.regression.x.shape
         precisions = sorted(set(self.regression.prior_precision.tolist()))
         return {
@@ -73,7 +72,6 @@ class NutsReference(Settings):
 
     @property
     def estimates(self) -> tuple[str, ...]:
-        """Names of the hyper-parameters that it estimates: none."""
         return ()
 
     def check(self, problem: Problem) -> None:
@@ -83,7 +81,6 @@ class NutsReference(Settings):
             raise InputError("nuts samples linear models with a gaussian or bernoulli likelihood only: give one")
 
     def recipe(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> LinearRecipe:
-        """Describe what is sampled; arguments as in `fit`."""
         noise = hyper.get("noise_precision")
         regression = Regression(
             cast(Linear, problem.model).design(x).numpy(),
@@ -133,7 +130,6 @@ class NetworkRecipe:
         return content.hexdigest()
 
     def about(self) -> dict[str, Any]:
-        """Describe the problem: what the info file says of it."""
         return {
             "model": str(self.problem.model),
             "likelihood": str(self.problem.likelihood),
@@ -170,7 +166,6 @@ class NetworkMcmc(ChainSettings):
 
     @property
     def estimates(self) -> tuple[str, ...]:
-        """Names of the hyper-parameters that it estimates: none."""
         return ()
 
     def check(self, problem: Problem) -> None:
@@ -199,7 +194,6 @@ class NetworkTruth:
     test_y: Tensor
 
     def recipe(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> NetworkRecipe:
-        """Describe what is sampled; arguments as in `fit`."""
         settings = ChainSettings(*astuple(self.reference)[:-1])
         return NetworkRecipe(problem, x, y, self.test_x, self.test_y, hyper, settings)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bdl.spec import Benchmark
-    from bdl.spec.tables import Claim
+    from bdl.spec.sections import Claim
 
 CONFIRMED, CONTRADICTED, NOT_SHOWN = "confirmed", "contradicted", "not shown"
 

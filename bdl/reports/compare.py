@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bdl.spec import Benchmark
-    from bdl.spec.tables import Note
+    from bdl.spec.sections import Note
 
 SAMPLED_TRUTH = (
     "Draws stand for the truth. MC error: standard error of the distance from them. Floor: distance from them that "

@@ -17,8 +17,8 @@ from bdl.reports.layout import Section, heading, measure, ours, quantity
 from bdl.reports.papers import load_paper
 from bdl.reports.statistics import by_cell, by_split, short
 from bdl.spec import Benchmark
-from bdl.spec.sections import Search
-from bdl.spec.tables import Note
+from bdl.spec.entry import Search
+from bdl.spec.sections import Note
 from bdl.store.rows import HYPER
 
 if TYPE_CHECKING:

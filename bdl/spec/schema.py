@@ -13,8 +13,7 @@ from bdl.spec.entry import Entry, Evaluation
 from bdl.spec.fields import Count, Index, Items, NonEmpty, Settings, Slug, Text, Unique, within
 from bdl.spec.labels import DatasetLabel, DatasetName, MetricName
 from bdl.spec.parts import Point, points
-from bdl.spec.sections import STREAM_RECORD, Limits, Preparation, Record
-from bdl.spec.tables import Claim, Note, PaperTables
+from bdl.spec.sections import STREAM_RECORD, Claim, Limits, Note, PaperTables, Preparation, Record
 
 PART = {"part": True}
 """Context of the validation of a part, or of a point, of a benchmark that was checked as a whole."""

@@ -1,15 +1,14 @@
-"""Sections of a benchmark file: preparation of data, training and when it is scored, search of settings."""
+"""Sections of a benchmark file: preparation of data, training, when it is scored, and the tables of its numbers."""
 
-from collections.abc import Mapping, Sequence
-from math import prod
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from annotated_types import Gt, Le
 from pydantic import Field, TypeAdapter, WrapValidator, model_validator
 
 from bdl.spec.components import RateComponent
-from bdl.spec.fields import MOST, Count, NonEmpty, NonNegative, Real, Settings
-from bdl.spec.labels import DatasetLabel, ScoreName
+from bdl.spec.fields import MOST, Count, Index, Items, NonEmpty, Real, Settings, Text
+from bdl.spec.labels import DatasetLabel, MetricLabel
 from bdl.training.schedule import Incomplete, Precision, Sampling, Schedule
 
 _ALL: TypeAdapter[Any] = TypeAdapter(Count)
@@ -132,93 +131,92 @@ STREAM_RECORD = Record(unit="observations", log=True, first=100)
 """When a stream is looked at, unless a benchmark says otherwise."""
 
 
-class Range(Settings):
-    """Where a hyper-parameter is searched."""
+class PaperTables(Settings):
+    """Printed tables that the benchmark reproduces."""
 
-    low: NonNegative
-    """Smallest value; above 0 if `scale` is log."""
-    high: NonNegative
-    """Largest value."""
-    scale: Literal["linear", "log"] = "linear"
-    """Uniform in the value, or in its logarithm."""
+    paper: Text
+    """Identifier of the paper."""
+    tables: NonEmpty[Text]
+    """Tables, the preferred first."""
+    task: Text
+    """The paper's experiment."""
+    methods: Mapping[str, Text]
+    """Entry to the paper's method; with a space and its setting where the paper has several: `vifa latent_dim=1`."""
+    datasets: Mapping[DatasetLabel, Text] = {}
+    """Our data set to the paper's and its setting, `synthetic obs_dim=100`, those listed alone; empty where the names
+    are the same."""
+    metrics: Mapping[MetricLabel, Text] = {}
+    """Our metric to the paper's, with a leading `-` for one of opposite sign, those listed alone; empty for all
+    metrics that have the same name."""
+    split: Index | None = None
+    """The split whose values are printed, if it is one alone; null where they are statistics over splits, or a single
+    run that is held against all of ours."""
+
+
+class Note(Settings):
+    """A remark shown with the cells it names; null stands for any."""
+
+    dataset: DatasetLabel | None = None
+    """Data set of the cells."""
+    entry: str | None = None
+    """Entry of the cells."""
+    metric: MetricLabel | None = None
+    """Metric of the cells."""
+    statistic: Literal["mean", "median", "max"] | None = None
+    """Statistic of the cells."""
+    text: Text
+    """The remark."""
+    verdict: Literal["print in error"] | None = None
+    """What a difference of these cells from the printed numbers is to be called; the text must name the errata, which
+    say how the printed numbers come about."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.low >= self.high:
-            word = "empty" if self.low == self.high else "reversed"
-            raise ValueError(f"range {word}: low {self.low:g} must be below high {self.high:g}")
-        if self.scale == "log" and self.low == 0:
-            raise ValueError("a log range needs low above 0")
+    def _verdict_has_a_ground(self) -> Self:
+        if self.verdict and "errata" not in self.text:
+            raise ValueError(f"verdict: '{self.verdict}' needs a text that names docs/errata.md, where the ground is")
         return self
 
 
-class Search(Settings):
-    """Choice of hyper-parameters by cross-validation on the training rows."""
+class Side(Settings):
+    """What a claim says of one entry."""
 
-    sampler: Literal["random", "bayesian", "grid"] = "random"
-    """How configurations are chosen."""
-    trials: Count = 30
-    """Number of configurations, except for a grid."""
-    startup: Count = 5
-    """Random configurations at the start of a Bayesian search."""
-    penalty: Real | None = None
-    """Score of a failed fold in a Bayesian search; null for the worst of the split so far."""
-    folds: Count
-    """Folds of the cross-validation on training rows; 1 uses the data set's validation rows, or all training rows for
-    a score of the posterior."""
-    refit: bool = False
-    """With `folds: 1`, whether the final fit trains on the validation rows as well."""
-    metric: ScoreName
-    """Score whose lowest mean over the folds wins: of predictions, or of the posterior on the rows of the fit, such as
-    `neg_elbo`."""
-    space: Mapping[str, Range] = {}
-    """Range by hyper-parameter, except for a grid. Values are drawn in this order."""
-    grid: Mapping[str, NonEmpty[NonNegative]] = {}
-    """Values by hyper-parameter; a grid scores every combination."""
+    entry: Text
+    """The entry."""
+    at: Mapping[Text, Any] = {}
+    """Values of axes of the sweep, beside those of the claim."""
+    metric: MetricLabel | None = None
+    """Its metric; null for that of the claim."""
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Hyper-parameters that are searched."""
-        return (*self.space, *self.grid)
 
-    @property
-    def idle(self) -> set[str]:
-        """Fields that the sampler does not heed."""
-        idle = {"random": {"startup", "penalty", "grid"}, "bayesian": {"grid"}, "grid": {"startup", "penalty"}}
-        return idle[self.sampler] | (set() if self.folds == 1 else {"refit"})
+class Claim(Settings):
+    """A sentence of a paper that compares: one entry has less than another, split by split."""
 
-    @property
-    def refits(self) -> bool:
-        """Whether final fits train on validation rows."""
-        return self.refit and self.folds == 1
-
-    def training_rows(self, rows: int) -> int:
-        """Count the rows that a fold trains on, of so many training rows."""
-        return rows if self.folds == 1 else rows - -(-rows // self.folds)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _count_grid(cls, raw: Any) -> Any:
-        """A grid has as many trials as the product of its sizes."""
-        grid = raw.get("grid") if isinstance(raw, Mapping) and raw.get("sampler") == "grid" else None
-        if isinstance(grid, Mapping) and all(isinstance(values, Sequence) and values for values in grid.values()):
-            return {**raw, "trials": prod(map(len, grid.values()))}
-        return raw
+    text: Text
+    """The sentence."""
+    source: Text
+    """Paper, and section, table or figure."""
+    metric: MetricLabel
+    """Metric that is compared."""
+    less: Side
+    """Side with the lower value."""
+    than: Side
+    """Side with the higher value."""
+    times: Annotated[Real, Field(gt=0)] = 1.0
+    """Factor of the higher value: 0.5 for "less than half"."""
+    datasets: Items[DatasetLabel] = ()
+    """Data sets; empty for all on which both sides run."""
+    at: Mapping[Text, Any] = {}
+    """Values of sweep axes on both sides; along other axes, points with equal values are compared."""
 
     @model_validator(mode="after")
-    def _either_space_or_grid(self) -> Self:
-        wanted, other = ("grid", "space") if self.sampler == "grid" else ("space", "grid")
-        if not getattr(self, wanted):
-            raise ValueError(f"{wanted}: should not be empty, a {self.sampler} search needs it")
-        if getattr(self, other):
-            raise ValueError(f"{other}: a {self.sampler} search does not use it; remove it")
+    def _both_sides_have_a_place(self) -> Self:
+        for name in set(self.less.at) ^ set(self.than.at):
+            if name not in self.at:
+                raise ValueError(f"at: only one side has '{name}': give its value on the other, or for both")
         return self
 
-    @model_validator(mode="after")
-    def _startup_within_trials(self) -> Self:
-        if "startup" not in self.idle and self.startup > self.trials:
-            raise ValueError(
-                f"startup: {self.startup} evaluations at random are more than the {self.trials} trials; "
-                "lower startup or raise trials"
-            )
-        return self
+    def sides(self) -> tuple[tuple[str, Mapping[str, Any], str], ...]:
+        """Return entry, values of axes and metric of each side, that with less first."""
+        return tuple(
+            (side.entry, {**self.at, **side.at}, side.metric or self.metric) for side in (self.less, self.than)
+        )

@@ -22,7 +22,7 @@ from bdl.plan.truths import truth
 from bdl.posteriors import FullGaussian
 from bdl.reports.papers import paper_values
 from bdl.spec import Benchmark, load_benchmark
-from bdl.spec.tables import PaperTables
+from bdl.spec.sections import PaperTables
 from bdl.training.fitting import finished
 from bdl.training.schedule import Schedule
 
