@@ -7,7 +7,7 @@ from bdl.methods import METHODS
 from bdl.metrics import METRICS
 from bdl.models import LIKELIHOODS, MODELS, PRIORS
 from bdl.references import REFERENCES
-from bdl.shipped import shipped
+from bdl.registry import shipped
 from bdl.spec import load_benchmark
 from bdl.training.schedule import RATES
 

@@ -11,8 +11,8 @@ import bdl
 from bdl.cli import listing, results, terminal
 from bdl.cli.options import AsJson, Results, Selection, count, selecting
 from bdl.errors import InputError
+from bdl.registry import shipped
 from bdl.runtime import importing
-from bdl.shipped import shipped
 
 app = typer.Typer(
     help="Benchmarks for Bayesian deep learning: every number beside the one printed in the paper.",

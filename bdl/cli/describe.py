@@ -13,8 +13,7 @@ from bdl.methods import METHODS
 from bdl.metrics import METRICS
 from bdl.models import LIKELIHOODS, MODELS, PRIORS
 from bdl.references import REFERENCES
-from bdl.registry import Registry
-from bdl.shipped import shipped
+from bdl.registry import Registry, shipped
 from bdl.spec import Entry, list_profiles, load_benchmark
 from bdl.spec.components import Component
 from bdl.spec.fields import canonical

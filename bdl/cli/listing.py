@@ -14,7 +14,6 @@ from bdl.errors import InputError, unknown
 
 if TYPE_CHECKING:
     from bdl.plan.cell import Cell
-    from bdl.plan.truths import Reference
 
 
 app = typer.Typer()
@@ -241,18 +240,14 @@ def build(
     fresh: Annotated[bool, typer.Option("--fresh", help="Sample again what is here.")] = False,
 ) -> None:
     """Sample the references of a benchmark that are missing."""
-    references = _references(name, profile, dataset)
+    from bdl.plan.truths import sampled
+
+    references = sampled(_cells(name, profile, dataset))
     if not references:
         raise InputError(f"no reference of {name} is sampled: each is computed when it is needed")
     from bdl.api.running import sample_references
 
     sample_references(references, terminal.console(), again=fresh)
-
-
-def _references(name: str, profile: str, datasets: list[str]) -> "list[Reference]":
-    from bdl.plan.truths import sampled
-
-    return sampled(_cells(name, profile, datasets))
 
 
 def _cells(name: str, profile: str, datasets: list[str]) -> "list[Cell]":

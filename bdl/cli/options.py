@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from bdl.errors import InputError, short
-from bdl.shipped import shipped
+from bdl.registry import shipped
 
 if TYPE_CHECKING:
     from bdl.spec import Variant

@@ -13,8 +13,6 @@ from math import isfinite, nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torch import Tensor
-
 from bdl.execution.details import Log, Stopwatch, allowed, details_of, is_finite, is_full_disk, kept, limited
 from bdl.execution.executors import Report
 from bdl.execution.scoring import Buffers, Scored, codes, computed, evaluation, scores
@@ -142,7 +140,8 @@ class FinalGroup:
                 else when.due(snapshot.counters)
             )
             for place, position in enumerate(snapshot.index) if snapshot.last or at is not None else ():
-                posterior, buffers = work.posterior(snapshot, place), _of(snapshot.buffers, place)
+                posterior = work.posterior(snapshot, place)
+                buffers = {name: value[place] for name, value in snapshot.buffers.items()}
                 scored = self._scores(posterior, buffers, position)
                 if when is not None and at is not None:
                     log.add(position, [Reading(when.unit, at, *score) for score in scored.values.items()])
@@ -275,10 +274,6 @@ def _timed(
         for snapshot in work.run(evaluations(cell), lambda minibatches: report(minibatches * cost), checkpoint):
             yield stopwatch.now() - start, snapshot
             start = stopwatch.now()
-
-
-def _of(buffers: Buffers, place: int) -> dict[str, Tensor]:
-    return {name: value[place] for name, value in buffers.items()}
 
 
 def _fold_row(cell: Cell, metric: str, found: FoldScore, seconds: float, details: dict[str, Any]) -> Row:

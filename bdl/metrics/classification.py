@@ -16,7 +16,7 @@ from annotated_types import Ge
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bdl.metrics.base import MetricInfo
+from bdl.metrics import MetricInfo
 from bdl.metrics.evaluation import At, Evaluation
 from bdl.metrics.likelihoods import Nll
 

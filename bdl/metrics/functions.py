@@ -14,7 +14,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from bdl.metrics.base import MetricInfo
+from bdl.metrics import MetricInfo
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import summarise, tensors_of
 from bdl.posteriors import FullGaussian, kl_divergence

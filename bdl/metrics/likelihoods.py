@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from torch import Tensor
 from torch.distributions import Distribution
 
-from bdl.metrics.base import MetricInfo
+from bdl.metrics import MetricInfo
 from bdl.metrics.evaluation import At, Evaluation
 from bdl.metrics.targets import row_order
 from bdl.posteriors import Empirical

@@ -14,8 +14,7 @@ from annotated_types import Ge, Gt
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.metrics import distances
-from bdl.metrics.base import MetricInfo
+from bdl.metrics import MetricInfo, distances
 from bdl.metrics.elbo import gaussian
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import Draws, sampled

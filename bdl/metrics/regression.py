@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions import Normal
 
 from bdl.errors import InputError
-from bdl.metrics.base import MetricInfo
+from bdl.metrics import MetricInfo
 from bdl.metrics.evaluation import At, Evaluation
 from bdl.metrics.predictions import Draws, tensors_of
 from bdl.metrics.targets import Mixture, crps

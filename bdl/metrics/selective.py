@@ -17,7 +17,7 @@ from annotated_types import Gt, Le
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.metrics.base import MetricInfo
+from bdl.metrics import MetricInfo
 from bdl.metrics.classification import counts, groups
 from bdl.metrics.evaluation import Evaluation
 

@@ -9,7 +9,7 @@ from annotated_types import Ge
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.metrics.base import MetricInfo
+from bdl.metrics import MetricInfo
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import Draws, sampled, tensors_of, vectors
 from bdl.metrics.targets import Examples

@@ -34,7 +34,6 @@ from bdl.spec import Variant
 from bdl.spec.loading import fields_of
 from bdl.spec.values import overlay, parse_yaml
 from bdl.store.artefacts import mended
-from bdl.store.rows import Row
 from bdl.store.store import Store
 
 Member = tuple[str, bytes]
@@ -115,7 +114,8 @@ def _members(
             if lacking := [metric for metric in computed(cell) if row.status == "ok" and str(metric) not in values]:
                 raise InputError(f"{cell.label}, split {row.split} has no {lacking[0]} yet; go on with: {again}")
             reason = row.problem and _anonymous(row.problem)
-            rows.append(BundledRow(**_of(row), reason=reason, scores=values))
+            own = {name: getattr(row, name) for name in ("split", "status", "hyper", "seconds")}
+            rows.append(BundledRow(**own, reason=reason, scores=values))
         dataset, entry, point = cell.key
         identity: dict[str, Any] = {"fit_hash": fit_hash(cell), "versions": fit_versions(cell)}
         identity["data"] = data_checksum(cell)
@@ -123,10 +123,6 @@ def _members(
     origin = provenance(here.made, cells, store, 0.0)
     environment = {name: origin[name] for name in _ENVIRONMENT}
     yield RUN, dumped(BundledRun(made=made, environment=environment, cells=tuple(bundled)))
-
-
-def _of(row: Row) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in ("split", "status", "hyper", "seconds")}
 
 
 def _anonymous(text: str) -> str:

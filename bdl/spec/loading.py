@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from bdl.errors import InputError, short, unknown
-from bdl.shipped import shipped
+from bdl.registry import shipped
 from bdl.spec.entry import Entry, Evaluation
 from bdl.spec.fields import Settings, Slug, explain
 from bdl.spec.schema import Benchmark
@@ -42,14 +42,11 @@ def uncertified(benchmark: Benchmark) -> list[str]:
     InputError
         If no entry has such a reference.
     """
-    entries = [name for name, entry in benchmark.entries.items() if "uncertified" in _settings(entry)]
+    references = {name: entry.reference for name, entry in benchmark.entries.items()}
+    entries = [name for name, own in references.items() if own and "uncertified" in own.settings]
     if not entries:
         raise InputError(f"--uncertified: {benchmark.name} has no reference that may break a rule: leave it out")
     return [f"entries.{name}.reference.uncertified=true" for name in entries]
-
-
-def _settings(entry: Entry) -> Mapping[str, Any]:
-    return entry.reference.settings if entry.reference else {}
 
 
 def fields_of(benchmark: Benchmark) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from bdl.errors import InputError
-from bdl.metrics.base import MetricInfo
+from bdl.metrics import MetricInfo
 from bdl.reports.compare import ONE_SPLIT, SAMPLED_TRUTH, certified, compare, failed_as_worst
 from bdl.reports.layout import sections
 from bdl.reports.statistics import median_se
