@@ -20,8 +20,8 @@ from bdl.models.problem import Problem, log_joint, whole
 from bdl.plan.cell import Cell
 from bdl.plan.programs import program
 from bdl.runtime import one_thread
+from bdl.search import Setting, propose
 from bdl.search.crossval import best_setting, cross_validate
-from bdl.search.study import Setting, propose
 from bdl.spec.entry import Search
 from bdl.training.direct import TrainingData
 from bdl.training.fitting import silent

@@ -20,9 +20,8 @@ from bdl.plan.cell import Cell, fit_hash
 from bdl.plan.programs import Member, compiles, evaluations, final_fitting, program, slot_batch, slot_rows, unit, width
 from bdl.plan.truths import truth
 from bdl.posteriors.base import Posterior
-from bdl.search import FoldScore, cross_validate, propose, told
-from bdl.search.crossval import failure
-from bdl.search.study import Setting
+from bdl.search import Setting, propose
+from bdl.search.crossval import FoldScore, cross_validate, failure, told
 from bdl.spec import Search
 from bdl.store import artefacts
 from bdl.store.rows import Outcome, Reading, Row, Stage

@@ -18,7 +18,7 @@ from bdl.execution.scoring import beyond, rescore
 from bdl.plan.cell import Cell, fit_hash, outside_files
 from bdl.plan.planning import together
 from bdl.plan.programs import fits, remaining_work, slot_batch
-from bdl.search import FoldScore, best_setting
+from bdl.search.crossval import FoldScore, best_setting
 from bdl.store import artefacts
 from bdl.store.artefacts import Unusable
 from bdl.store.rows import STAGES, Outcome, Row, Stage

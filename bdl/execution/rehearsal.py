@@ -26,7 +26,7 @@ from bdl.plan.initial_check import ends, rows_at_once
 from bdl.plan.programs import final_fitting, program, rough_seconds, updates_of, width
 from bdl.posteriors.base import Posterior
 from bdl.registry import outside_file, outside_place
-from bdl.search.study import Setting
+from bdl.search import Setting
 from bdl.spec.labels import MetricName
 from bdl.training.fitting import EvaluationSchedule, Fitting
 from bdl.training.traced import at_once

@@ -25,7 +25,7 @@ from bdl.posteriors.predictive import is_predictive
 from bdl.registry import outside_place
 from bdl.rng import trial_keys
 from bdl.runtime import OverLimit, one_thread
-from bdl.search.study import Setting
+from bdl.search import Setting
 from bdl.spec.labels import MetricName
 from bdl.store import artefacts
 from bdl.store.artefacts import Damaged

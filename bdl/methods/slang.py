@@ -23,9 +23,8 @@ from torch import Tensor
 
 from bdl.methods.base import Noise, check_rank
 from bdl.methods.natural import NaturalGradientMethod
-from bdl.models.gradients import example_gradients
+from bdl.models.gradients import ExampleGradients, example_gradients
 from bdl.models.problem import Batch, Hyper, Problem
-from bdl.models.products import ExampleGradients
 from bdl.posteriors import LowRankPrecision
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.methods.slang import Slang, top_eigenvectors
-from bdl.models.products import ExampleGradients
+from bdl.models.gradients import ExampleGradients
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import Outputs, is_predictive
 from bdl.publishing.bundle import RUN, RUNTIME, Bundle, BundledCell, BundledRow, Given, decode, member
 from bdl.publishing.foreign import part, readable
-from bdl.search.study import Setting
+from bdl.search import Setting
 from bdl.spec import Entry
 from bdl.spec.labels import MetricName
 

@@ -19,7 +19,7 @@ from bdl.metrics.predictions import Predictions
 from bdl.metrics.targets import Examples
 from bdl.rng import trial_keys
 from bdl.runtime import OverLimit
-from bdl.search.study import Setting
+from bdl.search import Setting
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.direct import TrainingData
 from bdl.training.fitting import Progress, Snapshot, finished

@@ -13,8 +13,8 @@ from bdl.methods.base import Noise
 from bdl.methods.slang import Slang, SlangState
 from bdl.metrics.distances import Moments, forward_kl, reverse_kl, sym_kl
 from bdl.metrics.elbo import NegElbo, NegElboPrinted, NllPrinted
+from bdl.models.gradients import ExampleGradients
 from bdl.models.problem import Batch, Hyper, Problem
-from bdl.models.products import ExampleGradients
 from bdl.plan.cell import Cell
 from bdl.plan.planning import cells_of
 from bdl.plan.programs import program

@@ -11,7 +11,8 @@ from bdl.execution.groups import SearchGroup
 from bdl.execution.queue import remaining
 from bdl.plan.planning import plan
 from bdl.plan.programs import unit
-from bdl.search import cross_validate, propose
+from bdl.search import propose
+from bdl.search.crossval import cross_validate
 from bdl.spec import Benchmark, load_benchmark
 from bdl.store.rows import Outcome, Row
 from bdl.store.store import Store

@@ -17,8 +17,7 @@ from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear
 from bdl.models.problem import Problem
 from bdl.rng import random_normals, trial_keys
-from bdl.search import FoldScore, best_setting, cross_validate, told
-from bdl.search.crossval import failure, mean_score
+from bdl.search.crossval import FoldScore, best_setting, cross_validate, failure, mean_score, told
 from bdl.training.direct import TrainingData
 from bdl.training.fitting import finished
 from bdl.training.program import Program
