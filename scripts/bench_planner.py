@@ -21,7 +21,7 @@ from bdl.archive.frames import read_frames
 from bdl.errors import InputError
 from bdl.execution.estimate import Left
 from bdl.execution.rehearsal import time_updates
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.plan.planning import cells_of
 from bdl.plan.programs import rough_seconds
 from bdl.spec import Variant

@@ -29,7 +29,7 @@ from peers import slang_release
 from bdl.archive.frames import folder
 from bdl.data import load_stream
 from bdl.metrics.distances import rel_cov_dist, rel_mean_dist, scaled_w2
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.plan.planning import cells_of, together
 from bdl.plan.programs import final_fitting
 from bdl.plan.truths import truth

@@ -26,7 +26,7 @@ import torch
 from bdl.archive.frames import read_frames
 from bdl.execution.groups import Chosen, FinalGroup
 from bdl.execution.scoring import computed, evaluation, scores
-from bdl.plan.cell import Cell, fit_hash, joint_hash, score_hash
+from bdl.plan import Cell, fit_hash, joint_hash, score_hash
 from bdl.plan.planning import cells_of
 from bdl.plan.programs import compiles, evaluations, final_fitting
 from bdl.publishing.provenance import write_provenance

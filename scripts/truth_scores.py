@@ -18,7 +18,7 @@ from scipy.stats import spearmanr
 
 from bdl.archive.loading import load_results
 from bdl.metrics import METRICS
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.plan.planning import cells_of
 from bdl.plan.truths import recipe, training_data
 from bdl.references.base import obtain

@@ -22,7 +22,7 @@ from bdl.models.base import Model
 from bdl.models.likelihoods import Likelihood
 from bdl.models.modules import GivenModule
 from bdl.models.problem import Problem
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.plan.initial_check import check as check_start
 from bdl.plan.planning import check, check_device
 from bdl.plan.programs import compiles, final_fitting

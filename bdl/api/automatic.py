@@ -17,7 +17,7 @@ from bdl.models.linear import best_precisions
 from bdl.models.networks import Linear
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem, log_joint, whole
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.plan.programs import program
 from bdl.runtime import one_thread
 from bdl.search import Setting, propose

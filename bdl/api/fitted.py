@@ -23,7 +23,7 @@ from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import Draws, tensors_of
 from bdl.metrics.targets import Examples, Mixture, at_outputs
 from bdl.models.problem import Problem
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.posteriors import Empirical, Posterior
 from bdl.posteriors.predictive import is_predictive
 from bdl.posteriors.tensors import as_type

@@ -9,7 +9,7 @@ from bdl.archive.loading import timings
 from bdl.data import status
 from bdl.execution.estimate import Estimate, estimate, left_of
 from bdl.execution.rehearsal import time_updates
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.plan.initial_check import most_jobs
 from bdl.plan.planning import first_of
 from bdl.plan.truths import sampled
@@ -17,7 +17,7 @@ from bdl.references.base import state
 from bdl.runtime import amount
 from bdl.spec import Variant, list_profiles
 from bdl.spec.variant import there
-from bdl.store.rows import CellKey
+from bdl.store import CellKey
 from bdl.store.store import Store
 
 SHORT, LONG = 60.0, 30 * 60.0

@@ -14,8 +14,8 @@ from rich.table import Table
 from tqdm import tqdm
 
 from bdl.errors import InputError
-from bdl.plan.cell import Cell
-from bdl.store.rows import STAGES, Row
+from bdl.plan import Cell
+from bdl.store import STAGES, Row
 from bdl.store.store import Store
 
 

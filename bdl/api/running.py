@@ -21,16 +21,15 @@ from bdl.execution.cluster import worker_pool_for
 from bdl.execution.queue import changed, check, forget_failed, prepare
 from bdl.execution.queue import run as run_cells
 from bdl.execution.rehearsal import explained, rehearse
-from bdl.plan import initial_check, planning, truths
-from bdl.plan.cell import Cell
+from bdl.plan import Cell, initial_check, planning, truths
 from bdl.plan.truths import Reference
 from bdl.publishing.outcome import mirror_run, publish, tables
 from bdl.reports.more_tables import bound_notes
 from bdl.reports.papers import paper_values
 from bdl.spec import Variant
 from bdl.spec.variant import there
+from bdl.store import CellKey, Row
 from bdl.store.artefacts import Damaged
-from bdl.store.rows import CellKey, Row
 from bdl.store.store import Store
 
 

@@ -18,10 +18,10 @@ import pandas as pd
 from filelock import FileLock, Timeout
 
 from bdl.errors import InputError
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.spec import Point, Variant
+from bdl.store import HYPER, STAGES, CellKey, Stage
 from bdl.store.artefacts import mended
-from bdl.store.rows import HYPER, STAGES, CellKey, Stage
 from bdl.store.store import Store
 
 STORE = "store.sqlite"

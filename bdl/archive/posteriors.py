@@ -17,7 +17,7 @@ import torch
 
 from bdl.archive.frames import replacing
 from bdl.errors import InputError
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.posteriors.tensors import as_type
 from bdl.store import artefacts
 from bdl.store.artefacts import Damaged

@@ -13,7 +13,7 @@ from bdl.cli.options import AsJson, Datasets, Name, Profile
 from bdl.errors import InputError, unknown
 
 if TYPE_CHECKING:
-    from bdl.plan.cell import Cell
+    from bdl.plan import Cell
 
 
 app = typer.Typer()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from bdl.errors import InputError
 from bdl.execution.executors import LostWorker, Report, Task, WorkerPool, worker_pool
 from bdl.execution.groups import Group
-from bdl.plan.cell import Cell, fit_hash
+from bdl.plan import Cell, fit_hash
 
 if TYPE_CHECKING:
     from distributed import Client

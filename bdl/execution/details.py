@@ -12,12 +12,12 @@ from torch.utils._pytree import tree_leaves
 
 from bdl.methods.base import ExternalMethod
 from bdl.methods.guest import Guest
-from bdl.plan.cell import Cell, outside_files
+from bdl.plan import Cell, outside_files
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import Answer, is_predictive
 from bdl.runtime import OverLimit, in_time
 from bdl.spec.sections import Limits
-from bdl.store.rows import CERTIFICATE, KEPT, Reading
+from bdl.store import CERTIFICATE, KEPT, Reading
 
 
 def details_of(cell: Cell, at_once: int, compile: bool) -> dict[str, Any]:

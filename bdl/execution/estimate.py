@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from bdl import runtime
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.plan.initial_check import ROW_BYTES, memory, posterior_size
 from bdl.plan.programs import compiles, fits, rough_seconds, scoring_seconds, side_by_side, updates_of, width
-from bdl.store.rows import CellKey, Stage
+from bdl.store import CellKey, Stage
 from bdl.store.store import Store
 from bdl.training.programs import COMPILATION
 

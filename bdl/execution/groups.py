@@ -16,15 +16,14 @@ from typing import Any, NamedTuple
 from bdl.execution.details import Log, Stopwatch, allowed, details_of, is_finite, is_full_disk, kept, limited
 from bdl.execution.executors import Report
 from bdl.execution.scoring import Buffers, Scored, codes, computed, evaluation, scores
-from bdl.plan.cell import Cell, fit_hash
+from bdl.plan import Cell, fit_hash
 from bdl.plan.programs import Member, compiles, evaluations, final_fitting, program, slot_batch, slot_rows, unit, width
 from bdl.plan.truths import truth
 from bdl.posteriors.base import Posterior
 from bdl.search import Setting, propose
 from bdl.search.crossval import FoldScore, cross_validate, failure, told
 from bdl.spec import Search
-from bdl.store import artefacts
-from bdl.store.rows import Outcome, Reading, Row, Stage
+from bdl.store import Outcome, Reading, Row, Stage, artefacts
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.fitting import Fitting, Snapshot
 

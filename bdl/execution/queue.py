@@ -15,13 +15,12 @@ from bdl.execution.executors import WorkerPool
 from bdl.execution.groups import Chosen, Group, SearchGroup, failed_row, final_groups
 from bdl.execution.scheduler import JobChain, run_chains
 from bdl.execution.scoring import beyond, rescore
-from bdl.plan.cell import Cell, fit_hash, outside_files
+from bdl.plan import Cell, fit_hash, outside_files
 from bdl.plan.planning import together
 from bdl.plan.programs import fits, remaining_work, slot_batch
 from bdl.search.crossval import FoldScore, best_setting
-from bdl.store import artefacts
+from bdl.store import STAGES, Outcome, Row, Stage, artefacts
 from bdl.store.artefacts import Unusable
-from bdl.store.rows import STAGES, Outcome, Row, Stage
 from bdl.store.store import Store
 
 

@@ -21,7 +21,7 @@ from bdl.execution.scoring import Buffers, computed, evaluation, score
 from bdl.metrics import METRICS
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.targets import Examples
-from bdl.plan.cell import Cell, outside_files
+from bdl.plan import Cell, outside_files
 from bdl.plan.initial_check import ends, rows_at_once
 from bdl.plan.programs import final_fitting, program, rough_seconds, updates_of, width
 from bdl.posteriors.base import Posterior

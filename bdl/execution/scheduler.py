@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from bdl.execution.details import hard
 from bdl.execution.executors import LostWorker, OverTime, Report, WorkerPool
 from bdl.execution.groups import Group, attempt, failed
-from bdl.store.rows import Outcome
+from bdl.store import Outcome
 
 
 @dataclass(eq=False)

@@ -18,7 +18,7 @@ from bdl.errors import in_one_line
 from bdl.execution.details import is_full_disk
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.targets import Examples
-from bdl.plan.cell import Cell, score_hash
+from bdl.plan import Cell, score_hash
 from bdl.plan.truths import truth
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import is_predictive
@@ -27,9 +27,8 @@ from bdl.rng import trial_keys
 from bdl.runtime import OverLimit, one_thread
 from bdl.search import Setting
 from bdl.spec.labels import MetricName
-from bdl.store import artefacts
+from bdl.store import Row, artefacts
 from bdl.store.artefacts import Damaged
-from bdl.store.rows import Row
 from bdl.store.store import Store
 from bdl.training.trials import fitted_scaling
 

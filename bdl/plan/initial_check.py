@@ -20,12 +20,12 @@ from bdl.methods.base import ExternalMethod, MinibatchMethod
 from bdl.metrics.predictions import SHARED_STATISTICS
 from bdl.models.base import LayeredModel
 from bdl.models.problem import Hyper, Problem
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.plan.programs import batches_per_step, fits, load, program, schedule, scoring_seconds, updates_of, width
 from bdl.posteriors.base import multimodal
 from bdl.posteriors.tensors import as_type
 from bdl.spec import canonical
-from bdl.store.rows import Stage
+from bdl.store import Stage
 from bdl.training.states import initial_state
 from bdl.training.trials import Trials, View
 

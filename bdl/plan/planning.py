@@ -12,7 +12,7 @@ import torch
 from bdl.errors import InputError
 from bdl.methods.base import MinibatchMethod, StreamMethod
 from bdl.models import LIKELIHOODS
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.plan.initial_check import check_sizes
 from bdl.plan.programs import updates
 from bdl.spec import Benchmark

@@ -13,8 +13,8 @@ from bdl.methods.base import MinibatchMethod, StreamMethod
 from bdl.models.base import LayeredModel
 from bdl.models.modules import Module
 from bdl.models.problem import Problem
-from bdl.plan.cell import Cell
-from bdl.store.rows import Stage
+from bdl.plan import Cell
+from bdl.store import Stage
 from bdl.training.fitting import EvaluationSchedule, Fitting
 from bdl.training.program import Program
 from bdl.training.programs import update_seconds, worthwhile

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from bdl.errors import InputError
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.publishing.tracking import PRIVATE, address_of, database
 from bdl.reports.layout import heading, quantity
 from bdl.spec.fields import sha256
 from bdl.spec.labels import DatasetName
-from bdl.store.rows import Reading, Row
+from bdl.store import Reading, Row
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

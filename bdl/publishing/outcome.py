@@ -11,12 +11,12 @@ import pandas as pd
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from bdl.archive.folder import ResultsFolder, stored_cells
+from bdl.archive import ResultsFolder, stored_cells
 from bdl.archive.frames import final_frame, folder, points_frame, write_frames
 from bdl.archive.loading import LoadedResults, load, load_results, open_results
 from bdl.archive.posteriors import is_published, stored_posteriors, write_posteriors
 from bdl.errors import InputError, unknown
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.plan.truths import publish_info, published_info, sampled
 from bdl.publishing.pictures import Pictures, of_whole_sets, pictures
 from bdl.publishing.provenance import overlaps, provenance, recorded_overlaps, write_provenance

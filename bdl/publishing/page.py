@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from bdl.archive.folder import ResultsFolder
+from bdl.archive import ResultsFolder
 from bdl.archive.frames import folder
 from bdl.archive.loading import LoadedResults, load_results
 from bdl.errors import InputError
@@ -27,7 +27,7 @@ from bdl.reports.paired import paired_sections, tally
 from bdl.reports.render import STYLES
 from bdl.spec import Benchmark, Variant
 from bdl.spec.parts import listed
-from bdl.store.rows import HYPER
+from bdl.store import HYPER
 
 HIDDEN = ("spec", "fit_hashes", "score_hashes", "fingerprints", "published", "posteriors", "overlap")
 """Parts of the provenance that are not for people."""

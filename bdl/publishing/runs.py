@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from bdl.archive.folder import SHOWN, ResultsFolder
+from bdl.archive import SHOWN, ResultsFolder
 from bdl.archive.frames import axes_of
 from bdl.archive.loading import LoadedResults, brief
 from bdl.errors import InputError, unknown

@@ -10,11 +10,11 @@ from getpass import getuser
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bdl.archive.folder import ResultsFolder
+from bdl.archive import ResultsFolder
 from bdl.archive.loading import open_results
 from bdl.errors import InputError
 from bdl.execution.scoring import codes, computed, evaluation
-from bdl.plan.cell import Cell, data_checksum, fit_hash, fit_versions
+from bdl.plan import Cell, data_checksum, fit_hash, fit_versions
 from bdl.publishing.bundle import (
     RUN,
     RUNTIME,

@@ -19,7 +19,7 @@ from bdl.execution.scoring import Scored, computed, evaluation, scores
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import Draws
 from bdl.metrics.targets import Examples, answer
-from bdl.plan.cell import Cell, data_checksum, fit_hash
+from bdl.plan import Cell, data_checksum, fit_hash
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import Outputs, is_predictive
 from bdl.publishing.bundle import RUN, RUNTIME, Bundle, BundledCell, BundledRow, Given, decode, member

@@ -10,7 +10,7 @@ from bdl.metrics import info
 from bdl.reports.layout import Section, heading
 from bdl.reports.paired import PairedDifference, difference_section, paired, scores
 from bdl.reports.statistics import by_split, grouped
-from bdl.store.rows import HYPER
+from bdl.store import HYPER
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,7 +14,7 @@ from bdl.references.certificate import CERTIFIED
 from bdl.reports.papers import Key, PaperValue, paper_values
 from bdl.reports.statistics import STATISTICS, Values, by_cell, finite
 from bdl.reports.verdicts import NO_PARAMETERS, SURVIVORS, Judgement, Ours, judge
-from bdl.store.rows import CERTIFICATE, KEPT, REFUSALS
+from bdl.store import CERTIFICATE, KEPT, REFUSALS
 
 if TYPE_CHECKING:
     import pandas as pd

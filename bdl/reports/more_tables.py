@@ -19,7 +19,7 @@ from bdl.reports.statistics import by_cell, by_split, short
 from bdl.spec import Benchmark
 from bdl.spec.entry import Search
 from bdl.spec.sections import Note
-from bdl.store.rows import HYPER
+from bdl.store import HYPER
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,7 +15,7 @@ from bdl.metrics.distances import Moments, forward_kl, reverse_kl, sym_kl
 from bdl.metrics.elbo import NegElbo, NegElboPrinted, NllPrinted
 from bdl.models.gradients import ExampleGradients
 from bdl.models.problem import Batch, Hyper, Problem
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.plan.planning import cells_of
 from bdl.plan.programs import program
 from bdl.plan.truths import truth

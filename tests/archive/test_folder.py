@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 import bdl
-from bdl.archive.folder import ResultsFolder
+from bdl.archive import ResultsFolder
 from bdl.archive.frames import folder, write_frames
 from bdl.archive.loading import load_results, open_results
 from bdl.errors import InputError
 from bdl.plan.planning import cells_of
 from bdl.spec import load_variant
-from bdl.store.rows import Outcome, Reading, Row
+from bdl.store import Outcome, Reading, Row
 from bdl.store.store import Store
 
 PACKAGE = Path(bdl.__file__).parent

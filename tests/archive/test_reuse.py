@@ -13,7 +13,7 @@ from bdl.archive.loading import timings
 from bdl.archive.reuse import ORIGIN, PublishedFits, copy_fits, published_fits, reusable
 from bdl.errors import InputError
 from bdl.execution.queue import check
-from bdl.plan.cell import fit_hash
+from bdl.plan import fit_hash
 from bdl.plan.planning import cells_of
 from bdl.publishing import provenance
 from bdl.spec import load_variant

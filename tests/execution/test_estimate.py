@@ -11,7 +11,7 @@ from bdl.plan import initial_check
 from bdl.plan.planning import cells_of, plan
 from bdl.plan.programs import scoring_seconds, updates_of
 from bdl.spec import load_benchmark
-from bdl.store.rows import Outcome, Row
+from bdl.store import Outcome, Row
 from bdl.training.programs import COMPILATION
 
 LINEAR = {

@@ -10,7 +10,7 @@ from bdl.execution import groups
 from bdl.execution.details import Log
 from bdl.execution.groups import Chosen, FinalGroup, SearchGroup
 from bdl.plan import programs
-from bdl.store.rows import Reading
+from bdl.store import Reading
 from bdl.store.store import Store
 from bdl.training.checkpoint import Checkpoint
 

@@ -12,12 +12,11 @@ from bdl.execution.details import OverLimit
 from bdl.execution.groups import FinalGroup
 from bdl.execution.scoring import rescore
 from bdl.metrics.regression import Rmse
-from bdl.plan.cell import score_hash
+from bdl.plan import score_hash
 from bdl.plan.planning import plan
 from bdl.posteriors import DiagonalGaussian
 from bdl.spec import load_benchmark
-from bdl.store import artefacts
-from bdl.store.rows import Outcome, Row
+from bdl.store import Outcome, Row, artefacts
 from bdl.store.store import Store
 
 from .listeners import run_here

@@ -14,7 +14,7 @@ from bdl.plan.programs import unit
 from bdl.search import propose
 from bdl.search.crossval import cross_validate
 from bdl.spec import Benchmark, load_benchmark
-from bdl.store.rows import Outcome, Row
+from bdl.store import Outcome, Row
 from bdl.store.store import Store
 
 from .listeners import Ear, run_here

@@ -9,7 +9,7 @@ from bdl.execution.queue import claim
 from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm
 from bdl.metrics.distances import rel_cov_dist, scaled_w2
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.plan.planning import check, plan, together
 from bdl.plan.programs import minibatches, unit
 from bdl.posteriors import FactorAnalysis

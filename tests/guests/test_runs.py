@@ -15,8 +15,7 @@ from bdl.execution.executors import Alone, Processes, worker_pool
 from bdl.execution.groups import SearchGroup
 from bdl.posteriors.predictive import MeanVariance
 from bdl.reports import compare
-from bdl.store import artefacts
-from bdl.store.rows import KEPT
+from bdl.store import KEPT, artefacts
 
 from .conftest import CONJUGATE, GUESTS, line
 

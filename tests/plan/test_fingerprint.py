@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import bdl
-from bdl.plan.cell import Cell, fit_hash, fit_versions, score_hash, score_versions
+from bdl.plan import Cell, fit_hash, fit_versions, score_hash, score_versions
 from bdl.plan.planning import cells_of
 from bdl.spec import load_benchmark
 
@@ -124,7 +124,7 @@ def test_a_version_moves_what_rests_on_it(monkeypatch, component, what):
 )
 def test_versions_of_what_is_no_component(monkeypatch, constant, fits, scored):
     before = fit_hash(cell()), scores(cell())
-    monkeypatch.setattr(f"bdl.plan.cell.{constant}", 2)
+    monkeypatch.setattr(f"bdl.plan.{constant}", 2)
     after = fit_hash(cell()), scores(cell())
     assert (after[0] != before[0], after[1] != before[1]) == (fits, scored)
 
@@ -175,7 +175,7 @@ EDITS = {
     "a function is added": ("bdl/training/checkpoint.py", "import ", "def unused() -> None:\n    pass\n\n\nimport "),
 }
 IDENTITIES = """
-from bdl.plan.cell import fit_hash, score_hash
+from bdl.plan import fit_hash, score_hash
 from bdl.plan.planning import cells_of
 from bdl.spec import load_benchmark
 for name, profile in [("uci-regression", "quick"), ("vifa-synthetic", "paper"), ("online-fa", "paper")]:

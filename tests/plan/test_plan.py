@@ -12,8 +12,7 @@ import yaml
 from bdl import registry
 from bdl.data.streams import Stream
 from bdl.errors import InputError
-from bdl.plan import initial_check
-from bdl.plan.cell import fit_hash
+from bdl.plan import fit_hash, initial_check
 from bdl.plan.planning import cells_of, first_of, plan
 from bdl.plan.programs import compiles, final_fitting, minibatches, remaining_work, unit, updates, width
 from bdl.plan.truths import truth

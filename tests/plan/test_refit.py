@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from bdl.errors import InputError
-from bdl.plan.cell import fit_hash
+from bdl.plan import fit_hash
 from bdl.plan.planning import check, plan
 from bdl.plan.programs import final_fitting
 from bdl.spec import load_benchmark

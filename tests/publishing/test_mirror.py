@@ -23,7 +23,7 @@ from bdl.publishing.mirror import mirror, parameters
 from bdl.publishing.tracking import bring_along, connection, database
 from bdl.spec import load_benchmark
 from bdl.spec.labels import MetricName
-from bdl.store.rows import Outcome, Reading, Row
+from bdl.store import Outcome, Reading, Row
 
 NAN, INF = math.nan, math.inf
 
@@ -58,7 +58,7 @@ import sys
 from pathlib import Path
 from bdl.plan.planning import cells_of
 from bdl.publishing.mirror import mirror
-from bdl.store.rows import Outcome, Row
+from bdl.store import Outcome, Row
 from bdl.store.store import Store
 from bdl.spec import load_benchmark
 

@@ -12,7 +12,7 @@ from bdl.plan.planning import cells_of
 from bdl.publishing import outcome
 from bdl.publishing.outcome import narrowed
 from bdl.spec import load_benchmark, load_variant
-from bdl.store.rows import Outcome, Row
+from bdl.store import Outcome, Row
 from bdl.store.store import Store
 
 
