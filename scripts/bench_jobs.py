@@ -20,8 +20,8 @@ from time import perf_counter
 import torch
 from rich.console import Console
 
+from bdl.execution import WorkerPool
 from bdl.execution.cluster import worker_pool_for
-from bdl.execution.executors import WorkerPool
 from bdl.execution.queue import run
 from bdl.plan import Cell
 from bdl.plan.planning import plan

@@ -13,8 +13,8 @@ from math import isfinite, nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bdl.execution import Report
 from bdl.execution.details import Log, Stopwatch, allowed, details_of, is_finite, is_full_disk, kept, limited
-from bdl.execution.executors import Report
 from bdl.execution.scoring import Buffers, Scored, codes, computed, evaluation, scores
 from bdl.plan import Cell, fit_hash
 from bdl.plan.programs import Member, compiles, evaluations, final_fitting, program, slot_batch, slot_rows, unit, width

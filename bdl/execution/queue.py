@@ -11,7 +11,7 @@ from functools import partial
 from itertools import groupby
 from typing import Protocol
 
-from bdl.execution.executors import WorkerPool
+from bdl.execution import WorkerPool
 from bdl.execution.groups import Chosen, Group, SearchGroup, failed_row, final_groups
 from bdl.execution.scheduler import JobChain, run_chains
 from bdl.execution.scoring import beyond, rescore

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 
+from bdl.execution import LostWorker, OverTime, Report, WorkerPool
 from bdl.execution.details import hard
-from bdl.execution.executors import LostWorker, OverTime, Report, WorkerPool
 from bdl.execution.groups import Group, attempt, failed
 from bdl.store import Outcome
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bdl.execution.executors import worker_pool
+from bdl.execution import worker_pool
 from bdl.execution.queue import run
 from bdl.plan import Cell
 from bdl.store import Row

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bdl.execution import details, queue, scheduler
-from bdl.execution.executors import worker_pool
+from bdl.execution import details, queue, scheduler, worker_pool
 from bdl.execution.groups import attempt
 from bdl.spec.sections import Limits
 from bdl.store.store import Store

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.execution.executors import Alone, worker_pool
+from bdl.execution import Alone, worker_pool
 from bdl.execution.groups import FinalGroup, SearchGroup
 from bdl.execution.queue import remaining, run
 from bdl.execution.scoring import evaluation, scores

@@ -9,9 +9,8 @@ from execution.listeners import Ear
 
 from bdl.archive.frames import final_frame
 from bdl.data import load
-from bdl.execution import details, queue
+from bdl.execution import Alone, Processes, details, queue, worker_pool
 from bdl.execution.cluster import worker_pool_for
-from bdl.execution.executors import Alone, Processes, worker_pool
 from bdl.execution.groups import SearchGroup
 from bdl.posteriors.predictive import MeanVariance
 from bdl.reports import compare
