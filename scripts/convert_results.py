@@ -16,7 +16,8 @@ from rich.console import Console
 
 from bdl.archive.frames import POINT_COLUMNS
 from bdl.publishing.outcome import narrowed
-from bdl.reports import compare, render
+from bdl.reports import compare
+from bdl.reports.render import render
 from bdl.spec import load_benchmark
 
 RECORDED = re.compile(r"(?P<metric>\w+)_at_(?P<at>\d+)")

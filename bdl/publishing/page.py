@@ -18,9 +18,8 @@ from bdl.archive.loading import LoadedResults, load_results
 from bdl.errors import InputError
 from bdl.metrics import info
 from bdl.publishing.outcome import claimed, draw, shown_again
-from bdl.reports import Shown
 from bdl.reports.claims import claim_sections
-from bdl.reports.figures import KINDS, data_uri, heading_of
+from bdl.reports.figures import KINDS, Shown, data_uri, heading_of
 from bdl.reports.layout import UNPRINTED, Section, below, sections, shown
 from bdl.reports.more_tables import elsewhere_sections, ensemble_sections
 from bdl.reports.paired import paired_sections, tally

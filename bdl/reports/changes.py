@@ -83,7 +83,7 @@ def changes(
     axes
         Paths of the axes of the sweep.
     overlap
-        As `bdl.reports.paired_differences` takes it; the intervals are those.
+        As `bdl.reports.paired.paired_differences` takes it; the intervals are those.
     """
     found = []
     for metric in (name for name in metrics if info(name).direction != "ratio"):

@@ -90,7 +90,7 @@ def judged_claims(benchmark: "Benchmark", rows: "pd.DataFrame", overlap: Mapping
     Parameters
     ----------
     benchmark, rows, overlap
-        As `bdl.reports.paired_differences` takes them, whose intervals these are.
+        As `bdl.reports.paired.paired_differences` takes them, whose intervals these are.
 
     Returns
     -------

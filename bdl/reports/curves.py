@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bdl.reports import drawing
-from bdl.reports.compare import summary
+from bdl.reports import drawing, summary
 from bdl.reports.layout import heading, measure, on_training_rows, repeats
 from bdl.reports.papers import Key, PaperValue, paper_values
 from bdl.reports.scores import SEEN, TOLD_SEEN

@@ -12,8 +12,8 @@ from re import sub
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
+from bdl.reports import Cell
 from bdl.reports.certainty import Labelled, coverage_drawings, refusal_drawings, selective_drawings
-from bdl.reports.compare import Cell
 from bdl.reports.curves import Curve, curve_drawings
 from bdl.reports.distributions import Box, LayerWeights, RankedTruth, box_drawings, truth_rank_drawings, weight_drawings
 from bdl.reports.drawing import METADATA, STYLE, Drawings, title
@@ -136,9 +136,9 @@ class Shown:
     cells: Sequence[Cell] = ()
     """As `bdl.reports.compare` returns them."""
     differences: Sequence[PairedDifference] = ()
-    """As `bdl.reports.paired_differences` returns them."""
+    """As `bdl.reports.paired.paired_differences` returns them."""
     curves: Sequence[Curve] = ()
-    """As `bdl.reports.curves` returns them."""
+    """As `bdl.reports.curves.curves` returns them."""
     boxes: Sequence[Box] = ()
     """As `bdl.reports.boxes` returns them."""
     truths: Sequence[RankedTruth] = ()

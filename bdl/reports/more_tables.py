@@ -12,7 +12,7 @@ import pandas as pd
 from bdl.metrics import info
 from bdl.metrics.likelihoods import FIRST
 from bdl.references.certificate import Judged, told
-from bdl.reports.compare import Cell
+from bdl.reports import Cell
 from bdl.reports.layout import Section, heading, measure, ours, quantity
 from bdl.reports.papers import load_paper
 from bdl.reports.statistics import by_cell, by_split, short

@@ -144,7 +144,7 @@ def paired_sections(benchmark: "Benchmark", differences: Sequence[PairedDifferen
     benchmark
         Gives the baseline.
     differences
-        As `bdl.reports.paired_differences` returns them.
+        As `bdl.reports.paired.paired_differences` returns them.
     """
     return [
         difference_section(

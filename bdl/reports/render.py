@@ -13,7 +13,7 @@ from rich.text import Text
 
 from bdl.errors import unknown
 from bdl.metrics import info
-from bdl.reports.compare import Cell
+from bdl.reports import Cell
 from bdl.reports.layout import (
     FAILED_AS_WORST,
     Section,

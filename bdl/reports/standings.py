@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from bdl.errors import InputError
 from bdl.metrics import info
-from bdl.reports import drawing
-from bdl.reports.compare import Cell
+from bdl.reports import Cell, drawing
 from bdl.reports.drawing import Drawings, title
 from bdl.reports.layout import Section, heading, measure
 from bdl.reports.statistics import named, panel_heading

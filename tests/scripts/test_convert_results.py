@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bdl.reports import compare, render
+from bdl.reports import compare
+from bdl.reports.render import render
 from bdl.spec import load_benchmark
 
 

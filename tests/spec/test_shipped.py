@@ -9,7 +9,7 @@ import yaml
 
 from bdl.data import load, prepare
 from bdl.errors import InputError
-from bdl.reports import paper_values
+from bdl.reports.papers import paper_values
 from bdl.spec import json_schema, list_benchmarks, load_benchmark
 
 DOCS = Path(__file__).parents[2] / "docs" / "spec.md"
