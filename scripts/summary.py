@@ -15,6 +15,7 @@ import numpy as np
 
 import bdl
 from bdl.publishing.outcome import claimed
+from bdl.reports.claims import Judged
 from bdl.reports.verdicts import WITHHELD
 from bdl.spec import list_benchmarks, load_benchmark
 
@@ -51,11 +52,19 @@ def counts(cells: list[dict[str, Any]]) -> dict[str, Counter[str]]:
     return found
 
 
-def claims() -> list[str]:
-    """Return the claims of the papers, each as a row of the table."""
+def claims() -> list[tuple[str, Judged]]:
+    """Return the claims of the papers as the rows judge them, each after its benchmark."""
     runs = [bdl.results(name, results=ROOT / "results") for name, _ in list_benchmarks() if load_benchmark(name).claims]
-    judged = [(run.found.benchmark.name, each) for run in runs for each in claimed(run.found)]
-    return [f"| {each.claim.text} | {each.claim.source} | `{name}` | {each.verdict} |" for name, each in judged]
+    return [(run.found.benchmark.name, each) for run in runs for each in claimed(run.found)]
+
+
+def doubted(judged: list[tuple[str, Judged]]) -> list[str]:
+    """Return the claims that are not confirmed on every data set, each as a row of the table."""
+    return [
+        f"| {each.claim.text} | [`{name}`](../results/{name}/table.md) | {each.verdict} |"
+        for name, each in judged
+        if each.verdict != "confirmed"
+    ]
 
 
 def draw(cells: list[dict[str, Any]], target: Path) -> None:
@@ -102,7 +111,8 @@ def main() -> None:
     print(
         f"| all | {len(cells)} | " + " | ".join(f"{sum(c['group'] == group for c in cells)}" for group in GROUPS) + " |"
     )
-    print("\n".join(claims()))
+    judged = claims()
+    print("\n".join(doubted(judged)), f"of {len(judged)} claims", sep="\n")
 
 
 if __name__ == "__main__":

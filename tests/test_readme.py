@@ -42,15 +42,6 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in anchors(target), f"{path}#{anchor}"
 
 
-def test_results_are_the_published_ones():
-    """VIFA's rows of the first table of the main job, without footnotes."""
-    published = (ROOT / "results/uci-regression/table.md").read_text("utf-8").split("\n\n")[1].splitlines()
-    printed = re.search(r"<!-- results -->\n(.*?)\n<!-- /results -->", README, re.DOTALL)[1].splitlines()
-    vifa = [row for row in published if row.split("|")[2].strip().startswith("vifa-")]
-    assert len(vifa) == 8
-    assert printed == [re.sub("[¹²³⁴-⁹⁰]+", "", row) for row in [*published[:2], *vifa]]
-
-
 def test_verdicts_are_counted_by_source():
     """A row for each source: values, match, better, worse, differs, print in error, open; durations are left out."""
     words = ("match", "better", "worse", "differs", "print in error", "no difference shown", "undecided")
@@ -63,11 +54,3 @@ def test_verdicts_are_counted_by_source():
     rows = re.findall(r"^\|.*?((?: \| \d+){7}) \|$", README, re.MULTILINE)
     counted = sorted([int(number) for number in row.split(" | ")[1:]] for row in rows)
     assert counted == sorted([*numbers[:-2], sum(numbers[-2:])] for numbers in columns)
-
-
-def test_adding_a_component_touches_two_places_at_most():
-    page = (ROOT / "docs/architecture.md").read_text("utf-8").partition("## What adding touches")[2]
-    places = {kind: int(count) for kind, count in re.findall(r"^\| ([a-z ]+) \| (\d+) \|", page, re.MULTILINE)}
-    kinds = {"method", "model", "likelihood", "prior", "score", "data set", "reference", "executor"}
-    assert places.keys() == kinds
-    assert set(places.values()) <= {1, 2}

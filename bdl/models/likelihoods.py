@@ -148,7 +148,9 @@ class Bernoulli(_Labels):
         return 1
 
     def log_prob(self, f: Tensor, y: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor) -> Tensor:
-        return F.logsigmoid((2 * y - 1) * f.squeeze(-1))
+        margin = (2 * y - 1) * f.squeeze(-1)
+        # vmap cannot map the empty second result of logsigmoid on CUDA; beside exp(40) float64 has no 1
+        return -F.softplus(-margin, threshold=40) if margin.is_cuda else F.logsigmoid(margin)
 
     def predictive(self, f: Tensor, hyper: Mapping[str, Tensor]) -> distributions.Bernoulli:
         return distributions.Bernoulli(logits=f.squeeze(-1), validate_args=False)

@@ -39,9 +39,9 @@ class Benchmark(Settings):
     by_dataset: Mapping[DatasetLabel, Mapping[str, Any]] = {}
     """Changes of all entries on one data set, before their own `by_dataset`."""
     sweep: Mapping[Text, NonEmpty[Any]] = {}
-    """Values by path of a setting; every combination is run."""
+    """Values by path of a setting."""
     baseline: Slug | None = None
-    """Entry of paired differences; null for none."""
+    """Entry that paired differences compare with."""
     preparation: Preparation = Preparation()
     """How data are split and standardised."""
     evaluation: Evaluation = Evaluation()
@@ -55,11 +55,11 @@ class Benchmark(Settings):
     papers: Items[PaperTables] = ()
     """Printed tables that the benchmark reproduces, the preferred first."""
     elsewhere: Items[Literal["gal2018", "lakshminarayanan2017"]] = ()
-    """Papers whose numbers for the same data stand below the tables, without verdicts."""
+    """Papers whose numbers for the same data are shown below the tables, without verdicts."""
     notes: Items[Note] = ()
     """Remarks about cells."""
     claims: Items[Claim] = ()
-    """Comparisons that the papers claim, judged by the rows."""
+    """Comparisons that the papers claim, tested with the rows."""
     _at: dict[str, "Benchmark"] = PrivateAttr(default_factory=dict)
     """The benchmark at points of its sweep."""
 

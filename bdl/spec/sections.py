@@ -96,7 +96,7 @@ class Training(Settings):
 
 
 class Record(Settings):
-    """When a fit is looked at while it runs."""
+    """When a fit is evaluated while it runs."""
 
     unit: Literal["epochs", "updates", "observations"]
     """What is counted; observations are those of a stream."""
@@ -128,7 +128,7 @@ class Limits(Settings):
 
 
 STREAM_RECORD = Record(unit="observations", log=True, first=100)
-"""When a stream is looked at, unless a benchmark says otherwise."""
+"""When a stream is evaluated, unless a benchmark says otherwise."""
 
 
 class PaperTables(Settings):

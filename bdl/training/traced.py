@@ -3,8 +3,7 @@
 Of a small model's update, `vmap` and `grad` take most of the time: they find out anew which operations it is made of. A
 trace keeps the list, less what is computed twice, and makes the same operations on the same shapes and strides, which
 give the same bits. PyTorch's interpreter of recorded operations makes them without Python. The compiler fuses them:
-other bits, within rounding. On a GPU, where an update of a small model is a few hundred launches of kernels that are done
-sooner than launched, a CUDA graph of them is launched as one.
+other bits, within rounding.
 """
 
 import logging
@@ -12,7 +11,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from itertools import repeat
 from math import prod
 from typing import Any
@@ -90,12 +88,11 @@ class Repeated:
 
         try:
             graph = _recorded(flat, leaves)
+            _place_constants(graph, leaves)
         except Exception as error:  # of whatever kind, and the function itself works
             log.info("not traced: %s", _line(error))
             return None
         run = self._compiled(graph, leaves) if self._compile else _interpreted(graph, leaves)
-        if leaves and all(leaf.is_cuda for leaf in leaves):
-            run = _captured(run, leaves)
         made = _rebuilt(returned[0], repeat(None))  # less its tensors
 
         def call(leaves: Sequence[Tensor]) -> Any:
@@ -161,6 +158,20 @@ def _recorded(flat: Callable[..., list[Tensor]], leaves: Sequence[Tensor]) -> Gr
     return graph
 
 
+def _place_constants(graph: GraphModule, leaves: Sequence[Tensor]) -> None:
+    """Put constants on the device, and in the type, that they are used with, so that no call copies them."""
+    for number, node in enumerate(graph.graph.nodes):
+        if node.target is torch.ops.aten.scalar_tensor.default and leaves:
+            node.kwargs = {**node.kwargs, "device": leaves[0].device}
+        if node.target is torch.ops.aten._to_copy.default and node.args[0].op == "get_attr":
+            name = f"_placed_constant{number}"
+            graph.register_buffer(name, node.target(getattr(graph, node.args[0].target), **node.kwargs))
+            with graph.graph.inserting_before(node):
+                node.replace_all_uses_with(graph.graph.get_attr(name))
+    graph.graph.eliminate_dead_code()
+    graph.recompile()
+
+
 def _interpreted(graph: GraphModule, leaves: Sequence[Tensor]) -> Callable[..., Any]:
     """Return what makes the operations of a graph without Python, which takes longer for small tensors than they do.
 
@@ -176,49 +187,6 @@ def _interpreted(graph: GraphModule, leaves: Sequence[Tensor]) -> Callable[..., 
         log.info("operations are made by Python: %s", _line(error))
         return graph.forward
     return run
-
-
-def _captured(run: Callable[..., Any], leaves: Sequence[Tensor]) -> Callable[..., Any]:
-    """Return what launches the kernels of a function as one CUDA graph, which reads from and writes to fixed memory.
-
-    A function that waits for the GPU, as those with decompositions of matrices do, cannot be captured and stays as it is.
-    """
-    own = [torch.empty_like(leaf).copy_(leaf) for leaf in leaves]
-    # of one type and without gaps: copied by one kernel
-    plain = [i for i, leaf in enumerate(own) if leaf.dtype == torch.float32 and leaf.stride() == leaves[i].stride()]
-    others = [i for i in range(len(own)) if i not in {*plain}]
-    last: list[Tensor | None] = [None] * len(own)
-    side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
-    side.wait_stream(torch.cuda.current_stream())
-    try:
-        with torch.no_grad(), torch.cuda.stream(side):  # libraries set themselves up in the first calls
-            for _ in range(2):
-                run(*own)
-        torch.cuda.current_stream().wait_stream(side)
-        with torch.no_grad(), torch.cuda.graph(graph, pool=_graph_memory()):
-            made = [*run(*own)]
-    except Exception as error:  # of whatever kind, and the function itself works
-        log.info("no CUDA graph: %s", _line(error))
-        return run
-
-    def call(*leaves: Tensor) -> list[Tensor]:
-        fresh = [i for i in plain if leaves[i] is not last[i]]
-        if fresh:
-            torch._foreach_copy_([own[i] for i in fresh], [leaves[i] for i in fresh])
-        for i in others:
-            if leaves[i] is not last[i]:
-                own[i].copy_(leaves[i])
-        last[:] = leaves
-        graph.replay()
-        return [leaf.clone() for leaf in made]
-
-    return call
-
-
-@lru_cache(maxsize=1)
-def _graph_memory() -> Any:
-    """Return the memory that all graphs share for what they compute on the way; their results keep places of their own."""
-    return torch.cuda.graph_pool_handle()
 
 
 def compiled(function: Callable[..., Any], options: dict[str, Any] | None = None) -> Callable[..., Any]:

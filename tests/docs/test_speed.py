@@ -42,3 +42,12 @@ def test_larger_networks(networks, tables):
         assert torch == f"{networks[network]['torch Adam']['us'] / 1000:.2f} ms"
         costs = [networks[network].get(f"{method}, {how}") for method in methods]
         assert ratios == [f"{cost['ratio']:.2f}" if cost else "" for cost in costs]
+
+
+def test_on_a_gpu():
+    parts = json.loads((ROOT / "results/gpu_suite/h100.json").read_text("utf-8"))["parts"]
+    text = " ".join((ROOT / "docs/speed.md").read_text("utf-8").partition("## On a GPU")[2].split())
+    minutes = [part["minutes"] for name, part in parts.items() if name.startswith("uci-")]
+    assert f"{parts['engine']['model_minibatches_a_second']:,.0f}"[:4] + "000 model-minibatches" in text
+    assert f"take {60 * min(minutes):.1f} to {60 * max(minutes):.1f} s" in text
+    assert f"takes {1000 * parts['mnist-bbb']['seconds']:.1f} ms" in text

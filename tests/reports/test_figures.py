@@ -57,7 +57,7 @@ def test_the_documents_list_every_kind():
     """In the table of docs/spec.md: files, where and what of each, in their order."""
     text = (Path(__file__).parents[2] / "docs" / "spec.md").read_text(encoding="utf-8")
     rows = [f"| `<benchmark>-{kind.files}` | {kind.where} | {kind.what} |" for kind in KINDS]
-    assert "\n".join(["| File | Where | What |", "|---|---|---|", *rows, ""]) in text
+    assert "\n".join(["| File | For benchmarks with | Content |", "|---|---|---|", *rows, ""]) in text
 
 
 def test_the_page_knows_figures_by_their_names():
@@ -67,8 +67,8 @@ def test_the_page_knows_figures_by_their_names():
         "-nmll-curve-epochs": "Curves",
         "-sym_kl-cost": "What scores cost",
         "-selective-accuracy": "The most certain rows",
-        "-posterior-energy-vifa": "Posteriors beside the truth",
-        "-posteriors-energy": "Posteriors beside the truth",
+        "-posterior-energy-vifa": "Posteriors and the truth",
+        "-posteriors-energy": "Posteriors and the truth",
         "-bands-cubic": "Credible bands",
         "-refusal-risk": "Predictions that may be refused",
         "-nmll-ranks": "Ranks",

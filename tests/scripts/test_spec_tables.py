@@ -10,11 +10,15 @@ def test_the_page_has_the_tables_of_the_schema():
 
 
 def test_a_table_has_a_line_for_each_field():
-    head, *rows = spec_tables.filled("<!-- fields: Record -->\n\n| stale |\n\nText\n").split("\n\n")[1].split("\n")[1:]
+    head, *rows = (
+        spec_tables.filled("<!-- fields: Training -->\n\n| stale |\n\nText\n").split("\n\n")[1].split("\n")[1:]
+    )
     assert head == "|---|---|---|"
     assert [row.split(" | ")[:2] for row in rows] == [
-        ["| `unit`", "required"],
-        ["| `every`", "`null`"],
-        ["| `log`", "`false`"],
-        ["| `first`", "`1`"],
+        ["| `epochs`", "required"],
+        ["| `batch_size`", "required"],
+        ["| `schedule`", "`{name: constant}`"],
+        ["| `sampling`", "`without_replacement`"],
+        ["| `incomplete`", "`drop`"],
+        ["| `dtype`", "`float32`"],
     ]
