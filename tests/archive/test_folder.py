@@ -114,4 +114,4 @@ def test_no_other_package_knows_which_files_there_are():
         for path in PACKAGE.rglob("*.py")
         if any(name in path.read_text("utf-8") for name in names)
     }
-    assert knowing == {"archive", "store"}
+    assert knowing == {"archive"}
