@@ -194,7 +194,7 @@ def _component(name: str) -> Callable[[], Dataset | Stream]:
     return component
 
 
-SplitScheme = Literal["published", "first", "half", "other-half", "gap", "tail"]
+SplitScheme = Literal["published", "first", "other-first", "half", "other-half", "gap", "tail"]
 
 
 def prepare(dataset: Dataset, split: SplitScheme, standardise: Standardise, rows: int | None = None) -> Dataset:
@@ -207,9 +207,10 @@ def prepare(dataset: Dataset, split: SplitScheme, standardise: Standardise, rows
     split
         ``"published"`` keeps the set's own splits. ``"gap"`` are its published gap splits, one for each input, and
         ``"tail"`` those of `bdl.data.splits.tail_split`. The others make every split the same, so that split numbers
-        are replicates. ``"first"`` is the first of the set's own splits. ``"half"`` is half of the rows: permuted by
-        the legacy generator seeded with 1, the second half trains and the first, on which the settings were tuned by
-        hand, is left out (Brownlie 2022, section 5.2.2); it trains under ``"other-half"``.
+        are replicates. ``"first"`` is the first of the set's own splits, and under ``"other-first"`` the rows that it
+        tests train and the others are left out. ``"half"`` is half of the rows: permuted by the legacy generator
+        seeded with 1, the second half trains and the first, on which the settings were tuned by hand, is left out
+        (Brownlie 2022, section 5.2.2); it trains under ``"other-half"``.
     standardise
         What is scaled to mean 0 and standard deviation 1 on the training rows.
     rows
@@ -227,8 +228,7 @@ def prepare(dataset: Dataset, split: SplitScheme, standardise: Standardise, rows
     if split in ("gap", "tail"):
         changed = replace(changed, splits=dataset.d, published=_along_inputs(dataset, split))
     elif split != "published":
-        constant = dataset.split(0) if split == "first" else _half(len(dataset.y), second=split == "half")
-        changed = replace(changed, splits=None, published=partial(_same, constant))
+        changed = replace(changed, splits=None, published=partial(_same, _constant(dataset, split)))
     return changed if rows is None else replace(changed, published=partial(_shortened, changed, rows))
 
 
@@ -244,9 +244,14 @@ def _along_inputs(dataset: Dataset, split: SplitScheme) -> Callable[[int], Split
     )
 
 
-def _half(n: int, second: bool) -> Split:
+def _constant(dataset: Dataset, split: SplitScheme) -> Split:
+    """Return the split of which all splits are replicates."""
+    if split in ("first", "other-first"):
+        first = dataset.split(0)
+        return first if split == "first" else Split(first.test, first.test[:0])
+    n = len(dataset.y)
     order = np.random.RandomState(1).permutation(n).astype(np.int64)
-    return Split(order[n // 2 :] if second else order[: n // 2], order[:0])
+    return Split(order[n // 2 :] if split == "half" else order[: n // 2], order[:0])
 
 
 def _same(split: Split, index: int) -> Split:

@@ -23,9 +23,9 @@ def _all_or_each(raw: Any, handler: object) -> Any:
 class Preparation(Settings):
     """How data are split and standardised."""
 
-    split: Literal["published", "first", "half", "other-half", "gap", "tail"] = "published"
-    """The data set's own splits; or replicates of the first of them, or of one of two fixed halves of the rows; or, for
-    each input, what is tested lies between what trains, or beyond it."""
+    split: Literal["published", "first", "other-first", "half", "other-half", "gap", "tail"] = "published"
+    """The data set's own splits; or replicates of the first of them, of the rows that it tests, or of one of two fixed
+    halves of the rows; or, for each input, what is tested lies between what trains, or beyond it."""
     standardise: Literal["both", "inputs", "none"] = "both"
     """What is scaled by the training rows: inputs and targets (but not labels), inputs alone, or nothing."""
     rows: Annotated[Count | Mapping[DatasetLabel, Count], WrapValidator(_all_or_each)] = Field(default_factory=dict)
@@ -38,7 +38,7 @@ class Preparation(Settings):
     @property
     def repeats(self) -> bool:
         """Whether all splits are the same one."""
-        return self.split in ("first", "half", "other-half")
+        return self.split in ("first", "other-first", "half", "other-half")
 
     def rows_of(self, dataset: str) -> int | None:
         """Return the number of training rows that are kept of a data set; None for all."""

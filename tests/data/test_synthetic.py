@@ -103,6 +103,12 @@ def test_first_split_is_repeated():
     assert prepare(FIVE, "published", "none").split(1).train.tolist() == [0, 1]
 
 
+def test_what_the_first_split_tests_trains():
+    dataset = prepare(FIVE, "other-first", "none")
+    for index in (0, 1, 7):
+        assert [rows.tolist() for rows in dataset.split(index)] == [[0, 2], [], []]
+
+
 @pytest.mark.parametrize(("scheme", "train"), [("published", [3, 1]), ("first", [3, 1]), ("half", [4, 0])])
 def test_first_training_rows_are_kept(scheme, train):
     whole, short = prepare(FIVE, scheme, "none"), prepare(FIVE, scheme, "none", rows=2)

@@ -109,7 +109,7 @@ def test_too_small(load, content, path, value, low):
             "preparation.split",
             "last",
             "preparation.split",
-            "Input should be 'published', 'first', 'half', 'other-half', 'gap' or 'tail'",
+            "Input should be 'published', 'first', 'other-first', 'half', 'other-half', 'gap' or 'tail'",
         ),
         ("profiles", None, "profiles", "should be a mapping (got null)"),
         (f"{FIXED}.training", {"epochs": 1}, f"{FIXED}.training.batch_size", "is missing"),
