@@ -1,4 +1,4 @@
-"""Named components, imported only when they are used.
+"""Named components, imported only when they are used, and the benchmarks that come with the package.
 
 A registry maps names to ``"module:attribute"`` strings, so listing names costs nothing. Third parties
 add names through an entry-point group; a single file is named directly as ``path/to/file.py:attribute``.
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import is_dataclass
 from functools import cached_property, lru_cache
 from hashlib import sha256
+from importlib import resources
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -282,3 +283,12 @@ def _load_file(kind: str, path: Path) -> Any:
         del sys.modules[name]
         raise InputError(f"{kind}: {path} cannot be imported: {type(error).__name__}: {error}") from error
     return module
+
+
+def shipped() -> dict[str, Path]:
+    """Find the files of benchmarks by name, in the installed package or in the checkout that it runs from."""
+    package = Path(str(resources.files("bdl")))
+    folder = package / "benchmarks"
+    if not folder.is_dir():
+        folder = package.parent / "benchmarks"
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}

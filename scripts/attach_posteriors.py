@@ -21,14 +21,13 @@ from pathlib import Path
 import pandas as pd
 from stamp_published import SAME, cells_of_published, worst
 
-from bdl.archive.folder import ResultsFolder
+from bdl.archive import ResultsFolder
+from bdl.archive.frames import STORE
 from bdl.archive.posteriors import Contents, read_posteriors, write_posteriors
 from bdl.execution.scoring import computed
-from bdl.plan.cell import Cell
-from bdl.plan.fingerprint import fit_hash, joint_hash, score_hash
+from bdl.plan import Cell, fit_hash, joint_hash, score_hash
 from bdl.publishing.provenance import write_provenance
 from bdl.store import artefacts
-from bdl.store.folder import STORE
 from bdl.store.store import Store
 
 

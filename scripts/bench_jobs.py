@@ -20,13 +20,13 @@ from time import perf_counter
 import torch
 from rich.console import Console
 
+from bdl.execution import WorkerPool
 from bdl.execution.cluster import worker_pool_for
-from bdl.execution.executors import WorkerPool
 from bdl.execution.queue import run
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.plan.planning import plan
 from bdl.spec import load_benchmark
-from bdl.store.rows import Row
+from bdl.store import Row
 from bdl.store.store import Store
 
 OVERHEAD, GAIN = 0.050, 1.8

@@ -20,10 +20,10 @@ from rich.table import Table
 from bdl.archive.frames import read_frames
 from bdl.errors import InputError
 from bdl.execution.estimate import Left
-from bdl.execution.timing import time_updates
-from bdl.plan.cell import Cell
-from bdl.plan.cost import rough_seconds
+from bdl.execution.rehearsal import time_updates
+from bdl.plan import Cell
 from bdl.plan.planning import cells_of
+from bdl.plan.programs import rough_seconds
 from bdl.spec import Variant
 
 _QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)

@@ -28,14 +28,12 @@ from bdl.guests.jax_density import density
 from bdl.methods.guest import Train
 from bdl.metrics.distances import wasserstein2
 from bdl.plan.planning import cells_of
-from bdl.plan.reference import recipe
+from bdl.plan.truths import recipe
 from bdl.references.certificate import certify, monte_carlo_errors
-from bdl.references.chains import Chains, ChainSettings, Start, run, starts
-from bdl.references.density import Vector, slope
+from bdl.references.chains import Chains, ChainSettings, Start, Vector, run, slope, starts
 from bdl.references.function_certificate import agreement, certify_functions, functions, grid
 from bdl.references.mcmc import Draws, Origin, Regression, Sampler, Settings, sample
-from bdl.references.network_mcmc import NetworkRecipe
-from bdl.references.nuts import LinearRecipe
+from bdl.references.nuts import LinearRecipe, NetworkRecipe
 from bdl.runtime import one_thread
 from bdl.spec import load_benchmark, load_variant
 

@@ -24,7 +24,7 @@ import yaml
 from bdl.execution.queue import claim
 from bdl.plan.planning import cells_of
 from bdl.spec import load_variant
-from bdl.store.rows import Outcome, Row
+from bdl.store import Outcome, Row
 from bdl.store.store import Store
 
 ENTRY = {

@@ -24,7 +24,7 @@ import pandas as pd
 from rich.console import Console
 
 from bdl.execution.groups import Chosen, final_groups
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.plan.planning import cells_of, together
 from bdl.spec import load_benchmark
 

@@ -15,12 +15,13 @@ from leaderboard_runs import Run, handed_in, published_run, rows_by_split
 from scipy.special import stdtrit
 
 from bdl.metrics import info
-from bdl.reports import Cell, Shown, draw_figures
+from bdl.reports import Cell
+from bdl.reports.figures import Shown, draw_figures
 from bdl.reports.layout import heading
 from bdl.reports.more_tables import as_printed
 from bdl.reports.paired import scores
 from bdl.reports.papers import OTHERS, load_paper
-from bdl.reports.ranks import Ranks, ranks
+from bdl.reports.standings import Ranks, ranks
 from bdl.reports.verdicts import FEWEST, LEVEL
 from bdl.spec import Benchmark, list_benchmarks
 

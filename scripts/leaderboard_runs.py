@@ -16,11 +16,11 @@ from bdl.publishing.bundle import Bundle, BundledCell, BundledRun
 from bdl.publishing.foreign import readable
 from bdl.publishing.outcome import compared
 from bdl.publishing.provenance import overlaps, recorded_overlaps
-from bdl.publishing.registered import registered
+from bdl.publishing.submitting import registered
 from bdl.publishing.verifying import verify
+from bdl.registry import shipped
 from bdl.reports import Cell
 from bdl.reports.paired import PairedDifference, paired, scores
-from bdl.shipped import shipped
 from bdl.spec import load_variant
 
 ROOT = Path(__file__).parents[1]

@@ -25,10 +25,10 @@ from rich.table import Table
 from bdl.execution.groups import Group
 from bdl.execution.scheduler import JobChain, run_chains
 from bdl.plan.planning import cells_of
-from bdl.plan.slot_batches import slot_batch
+from bdl.plan.programs import slot_batch
 from bdl.search import per_round
 from bdl.spec import load_benchmark
-from bdl.spec.training import Limits
+from bdl.spec.sections import Limits
 
 Stages = list[list[float]]
 """Seconds of the groups of each stage of a cell."""

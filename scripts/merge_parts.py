@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 from rich.console import Console
 
-from bdl.archive.folder import ResultsFolder
+from bdl.archive import ResultsFolder
 from bdl.archive.frames import read_frames
 from bdl.archive.loading import load
 from bdl.archive.posteriors import Contents, read_posteriors, write_posteriors

@@ -26,17 +26,17 @@ import torch
 from numpy.typing import NDArray
 from peers import slang_release
 
+from bdl.archive.frames import folder
 from bdl.data import load_stream
 from bdl.metrics.distances import rel_cov_dist, rel_mean_dist, scaled_w2
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.plan.planning import cells_of, together
 from bdl.plan.programs import final_fitting
-from bdl.plan.reference import truth
+from bdl.plan.truths import truth
 from bdl.posteriors import Posterior
 from bdl.references.base import Truth
 from bdl.spec import Variant, load_benchmark
 from bdl.store import artefacts
-from bdl.store.folder import folder
 from bdl.store.store import Store
 
 CUT = 1.192e-4

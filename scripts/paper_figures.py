@@ -20,14 +20,12 @@ from matplotlib.figure import Figure
 from matplotlib.style import context
 from numpy.typing import NDArray
 
-from bdl.models.heavy_tails import SpikeSlabPrior, StudentTPrior
-from bdl.models.horseshoe import HorseshoePrior
-from bdl.models.layout import Layout
+from bdl.models.base import Layout
 from bdl.models.networks import Linear
-from bdl.models.priors import GaussianPrior, Prior
+from bdl.models.priors import GaussianPrior, HorseshoePrior, Prior, SpikeSlabPrior, StudentTPrior
 from bdl.reports import drawing
+from bdl.reports.figures import drawn, reduce_colours
 from bdl.reports.layout import measure
-from bdl.reports.pictures import drawn, reduce_colours
 
 Array = NDArray[np.float64]
 

@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from bdl.spec import Benchmark, Entry, Search
 from bdl.spec.components import Component
-from bdl.spec.training import Training
+from bdl.spec.sections import Training
 
 PAGE = Path(__file__).parents[1] / "docs" / "spec.md"
 TABLES: dict[str, type[BaseModel]] = {own.__name__: own for own in (Benchmark, Entry, Training, Search)}

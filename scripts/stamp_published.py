@@ -26,11 +26,9 @@ import torch
 from bdl.archive.frames import read_frames
 from bdl.execution.groups import Chosen, FinalGroup
 from bdl.execution.scoring import computed, evaluation, scores
-from bdl.plan.cell import Cell
-from bdl.plan.cost import compiles
-from bdl.plan.fingerprint import fit_hash, joint_hash, score_hash
+from bdl.plan import Cell, fit_hash, joint_hash, score_hash
 from bdl.plan.planning import cells_of
-from bdl.plan.programs import evaluations, final_fitting
+from bdl.plan.programs import compiles, evaluations, final_fitting
 from bdl.publishing.provenance import write_provenance
 from bdl.spec import Variant, load_variant
 

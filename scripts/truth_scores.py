@@ -18,12 +18,12 @@ from scipy.stats import spearmanr
 
 from bdl.archive.loading import load_results
 from bdl.metrics import METRICS
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.plan.planning import cells_of
-from bdl.plan.reference import recipe, training_data
-from bdl.references.cache import obtain
+from bdl.plan.truths import recipe, training_data
+from bdl.references.base import obtain
 from bdl.references.function_certificate import functions
-from bdl.references.network_mcmc import NetworkRecipe
+from bdl.references.nuts import NetworkRecipe
 from bdl.spec import load_variant
 
 RESULTS = Path(__file__).parents[1] / "results"

@@ -19,9 +19,9 @@ from filelock import FileLock
 
 from bdl.data import DATASETS
 from bdl.errors import InputError
-from bdl.plan.cell import _load
+from bdl.plan import _load
 from bdl.spec import load_variant
-from bdl.store.anew import Damaged, mended
+from bdl.store.artefacts import Damaged, mended
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
 

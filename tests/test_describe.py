@@ -7,7 +7,7 @@ from bdl.methods import METHODS
 from bdl.metrics import METRICS
 from bdl.models import LIKELIHOODS, MODELS, PRIORS
 from bdl.references import REFERENCES
-from bdl.shipped import shipped
+from bdl.registry import shipped
 from bdl.spec import load_benchmark
 from bdl.training.schedule import RATES
 
@@ -158,7 +158,7 @@ def test_a_sweep_and_changes_of_all_entries_are_told(tmp_path):
                 "settings:",
                 "  dim=(required): Parameters, D; more than the rank of the models, 10.",
                 "  top=(required): The squared scales s^2 of the factors are uniform on [1, top]; see "
-                "bdl.data.factor_model.factor_model.",
+                "bdl.data.teachers.factor_model.",
                 '  scaling=rows: "rows" as published, or "columns".',
                 "  length=100000: Observations that are used, the first of 100,000.",
                 "  splits=10: Number of streams.",

@@ -3,8 +3,6 @@
 import pytest
 import yaml
 
-from bdl.plan import machine
-
 ENTRY = {
     "model": {"name": "linear"},
     "likelihood": {"name": "gaussian"},
@@ -56,7 +54,7 @@ ABSURD = [
 @pytest.mark.parametrize("dry", [[], ["--dry-run"]], ids=["run", "dry"])
 @pytest.mark.parametrize(("words", "fragments"), ABSURD, ids=[words[-1][:60] for words, _ in ABSURD])
 def test_what_no_machine_can_do_is_refused_before_it_starts(run, tmp_path, monkeypatch, words, fragments, dry):
-    monkeypatch.setattr(machine, "memory", lambda: 16 * 10**9)
+    monkeypatch.setattr("bdl.runtime.available_memory", lambda: 16 * 10**9)
     before = contents(tmp_path)
     code, out, err = run(*words, *dry)
     assert (code, out, err.count("\n")) == (2, "", 1), out + err

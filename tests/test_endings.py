@@ -18,7 +18,7 @@ import pytest
 from bdl import __version__
 from bdl.execution.groups import attempt
 from bdl.publishing import tracking
-from bdl.spec.training import Limits
+from bdl.spec.sections import Limits
 
 TINY = """
 name: tiny

@@ -226,7 +226,7 @@ def test_a_raised_version_is_written_and_stored_again_beside_what_is_new_and_wha
     ("owner", "file", "line"),
     [
         ("posterior:full", "posteriors/full.py", "    version: ClassVar[int] = 2"),
-        ("dataset:synthetic", "data/synthetic.py", "synthetic.version = 2  # type: ignore[attr-defined]"),
+        ("dataset:synthetic", "data/simulations.py", "synthetic.version = 2  # type: ignore[attr-defined]"),
         ("method:slang", "methods/slang.py", "    version: ClassVar[int] = 2"),
         ("model:mlp", "models/networks.py", "    version: ClassVar[int] = 2"),
     ],

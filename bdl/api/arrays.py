@@ -13,7 +13,6 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from bdl.api import automatic
-from bdl.api.checking import checked
 from bdl.api.fitted import Fitted
 from bdl.data import Dataset, Split, Standardise
 from bdl.data.conversion import Array, Inputs, check_aligned, columns_of, inputs, targets
@@ -23,15 +22,14 @@ from bdl.models.base import Model
 from bdl.models.likelihoods import Likelihood
 from bdl.models.modules import GivenModule
 from bdl.models.problem import Problem
-from bdl.plan.cell import Cell
-from bdl.plan.checks import check, check_device
-from bdl.plan.cost import compiles
+from bdl.plan import Cell
 from bdl.plan.initial_check import check as check_start
-from bdl.plan.programs import final_fitting
+from bdl.plan.planning import check, check_device
+from bdl.plan.programs import compiles, final_fitting
 from bdl.search.crossval import failure
 from bdl.spec import Benchmark
 from bdl.spec.components import LikelihoodComponent, MethodComponent, PriorComponent
-from bdl.spec.explain import explain
+from bdl.spec.fields import checked, explain
 from bdl.spec.labels import DatasetName
 from bdl.training.fitting import finished
 

@@ -12,18 +12,17 @@ from bdl.data.splits import Rows, Split
 from bdl.errors import InputError
 from bdl.methods.laplace import Laplace
 from bdl.metrics.likelihoods import Nmll
-from bdl.models.evidence import best_precisions
-from bdl.models.joint import log_joint, whole
 from bdl.models.likelihoods import Gaussian
+from bdl.models.linear import best_precisions
 from bdl.models.networks import Linear
 from bdl.models.priors import GaussianPrior
-from bdl.models.problem import Problem
-from bdl.plan.cell import Cell
+from bdl.models.problem import Problem, log_joint, whole
+from bdl.plan import Cell
 from bdl.plan.programs import program
 from bdl.runtime import one_thread
+from bdl.search import Setting, propose
 from bdl.search.crossval import best_setting, cross_validate
-from bdl.search.study import Setting, propose
-from bdl.spec.search import Search
+from bdl.spec.entry import Search
 from bdl.training.direct import TrainingData
 from bdl.training.fitting import silent
 

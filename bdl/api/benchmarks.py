@@ -7,10 +7,10 @@ from rich.console import Console
 from typer import Exit
 
 from bdl.api import reading, running
-from bdl.api.checking import checked
 from bdl.api.reading import Names, Results, Splits, asked_for
 from bdl.spec import Benchmark as Spec
 from bdl.spec import load_variant
+from bdl.spec.fields import checked
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from annotated_types import Ge, Le
 from pydantic import SkipValidation
 from torch.distributions import Categorical
 
-from bdl.api.checking import checked
 from bdl.api.estimators import Classifier, Regressor
 from bdl.api.fitted import Fitted
 from bdl.errors import InputError
 from bdl.reports.certainty import calibration_figure, coverage, reliability
-from bdl.reports.pictures import Figures, drawn
+from bdl.reports.figures import Figures, drawn
+from bdl.spec.fields import checked
 
 
 @dataclass(frozen=True, eq=False)

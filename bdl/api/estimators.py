@@ -15,9 +15,9 @@ from torch import nn
 from torch.distributions import Distribution
 
 from bdl.api.arrays import Component, fit, hyper_names, likelihood_of
-from bdl.api.checking import checked
 from bdl.data.conversion import check_aligned, inputs, targets
 from bdl.errors import InputError
+from bdl.spec.fields import checked
 
 Array = NDArray[np.float64]
 

@@ -8,14 +8,14 @@ from typing import Any, Literal
 from torch import Tensor
 
 import bdl
-from bdl.api.checking import checked
 from bdl.api.fitted import Count, Fitted, Seed, about, drawn, sample
 from bdl.errors import InputError
 from bdl.execution.scoring import computed, scores
-from bdl.plan import reference
+from bdl.plan import truths
 from bdl.posteriors import FullGaussian
-from bdl.references import cache
+from bdl.references import base
 from bdl.references.base import Truth
+from bdl.spec.fields import checked
 
 
 @checked
@@ -102,15 +102,15 @@ def _posterior(fitted: Fitted, draws: int, seed: int) -> Written:
 
 def _reference(fitted: Fitted, draws: int, seed: int) -> Written:
     cell, split = fitted.cell, fitted.split
-    truth = reference.truth(cell, split)
+    truth = truths.truth(cell, split)
     if truth is None or cell.settings.reference is None:
         raise InputError(f"entry {cell.entry} has no reference: export the posterior")
     own = cell.settings.reference
     info = {"inference": {"method": own.name, "method_arguments": own.settings}, **about(fitted)}
-    recipe = reference.recipe(cell, split)
-    quality: dict[str, Any] = {"evidence": reference.evidence(cell, split)}
+    recipe = truths.recipe(cell, split)
+    quality: dict[str, Any] = {"evidence": truths.evidence(cell, split)}
     if recipe is not None:
-        quality = {"certificate": vars(cache.obtain(recipe).certificate)}
+        quality = {"certificate": vars(base.obtain(recipe).certificate)}
     return _chains(truth, draws, seed), info, quality
 
 

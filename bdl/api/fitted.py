@@ -16,19 +16,18 @@ from torch import Tensor
 from torch.distributions import Categorical, Distribution
 
 import bdl
-from bdl.api.checking import checked
 from bdl.data.conversion import in_order, inputs, numbers
 from bdl.errors import InputError
 from bdl.execution.scoring import evaluation, examples
-from bdl.metrics.evaluation import Draws, Evaluation, Examples
-from bdl.metrics.mixtures import Mixture
-from bdl.metrics.predictions import tensors_of
-from bdl.metrics.targets import at_outputs
+from bdl.metrics.evaluation import Evaluation
+from bdl.metrics.predictions import Draws, tensors_of
+from bdl.metrics.targets import Examples, Mixture, at_outputs
 from bdl.models.problem import Problem
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.posteriors import Empirical, Posterior
 from bdl.posteriors.predictive import is_predictive
 from bdl.posteriors.tensors import as_type
+from bdl.spec.fields import checked
 
 Array = NDArray[np.float64]
 Count = Annotated[int, Ge(1), Le(10**6)]

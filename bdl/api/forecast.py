@@ -4,19 +4,20 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from bdl import runtime
 from bdl.archive.loading import timings
 from bdl.data import status
 from bdl.execution.estimate import Estimate, estimate, left_of
-from bdl.execution.timing import time_updates
-from bdl.plan import machine
-from bdl.plan.cell import Cell
+from bdl.execution.rehearsal import time_updates
+from bdl.plan import Cell
+from bdl.plan.initial_check import most_jobs
 from bdl.plan.planning import first_of
-from bdl.plan.sizes import most_jobs
 from bdl.plan.truths import sampled
-from bdl.references.cache import state
+from bdl.references.base import state
+from bdl.runtime import amount
 from bdl.spec import Variant, list_profiles
 from bdl.spec.variant import there
-from bdl.store.rows import CellKey
+from bdl.store import CellKey
 from bdl.store.store import Store
 
 SHORT, LONG = 60.0, 30 * 60.0
@@ -119,8 +120,8 @@ def lines(found: Estimate, asked: Variant, place: Path) -> list[str]:
         return [*told, "everything is done: there is nothing left to train"]
     told += [
         f"time: {_time(found)}",
-        f"memory: about {machine.amount(found.memory)} at the peak, of {machine.amount(machine.memory())} available; "
-        f"disk: about {machine.amount(found.disk)}, of {machine.amount(machine.disk(place))} free",
+        f"memory: about {amount(found.memory)} at the peak, of {amount(runtime.available_memory())} available; "
+        f"disk: about {amount(found.disk)}, of {amount(runtime.free_disk(place))} free",
     ]
     return told + ([f"shorter: {way}"] if found.seconds > LONG and (way := narrower(asked, place)) else [])
 
@@ -159,7 +160,7 @@ def _time(found: Estimate) -> str:
     total, unknown = sum(found.basis.values()), found.basis["nothing"]
     if unknown == total:
         return "unknown; there are no earlier fits of these cells, and their methods make no updates that can be timed"
-    jobs = f"{counted(found.jobs, 'job')} on {machine.cores()} cores"
+    jobs = f"{counted(found.jobs, 'job')} on {runtime.available_cores()} cores"
     rests = [(basis, count) for basis, count in found.basis.most_common() if basis != "nothing"]
     ways = "; ".join(f"{basis} ({count / total:.0%} of the fits)" for basis, count in rests)
     beside = f"; that of the other {unknown / total:.0%} is unknown" if unknown else ""

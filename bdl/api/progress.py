@@ -14,8 +14,8 @@ from rich.table import Table
 from tqdm import tqdm
 
 from bdl.errors import InputError
-from bdl.plan.cell import Cell
-from bdl.store.rows import STAGES, Row, Stage
+from bdl.plan import Cell
+from bdl.store import STAGES, Row
 from bdl.store.store import Store
 
 
@@ -122,7 +122,10 @@ class Display:
     def __init__(self, console: Console, cells: Sequence[Cell], store: Store) -> None:
         self._console = console
         self._drawn = console.is_terminal and not console.is_dumb_terminal
-        self._rows = {cell: {stage: _kept(cell, stage, store) for stage in STAGES} for cell in cells}
+        self._rows = {
+            cell: {stage: [row for row in store.rows(stage, cell.key) if row.split in cell.splits] for stage in STAGES}
+            for cell in cells
+        }
         self._bar = Progress(
             TextColumn("[bold]training"),
             BarColumn(),
@@ -204,7 +207,3 @@ class Display:
     def _mean(rows: Sequence[Row], metric: str) -> str:
         values = [value for row in rows if (value := row.metrics.get(metric)) is not None]
         return f"{sum(values) / len(values):.3f}" if values else ""
-
-
-def _kept(cell: Cell, stage: Stage, store: Store) -> list[Row]:
-    return [row for row in store.rows(stage, cell.key) if row.split in cell.splits]

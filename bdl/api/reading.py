@@ -8,18 +8,17 @@ from typing import Any
 
 import pandas as pd
 
-from bdl.api.checking import checked
 from bdl.api.fitted import Fitted
-from bdl.archive.folder import ResultsFolder
+from bdl.archive import ResultsFolder
 from bdl.archive.loading import LoadedResults, load, load_results
 from bdl.errors import unknown
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.plan.planning import cells_of
 from bdl.publishing.outcome import claimed, compared, gathered, stored_pictures
-from bdl.reports.figures import drawings_of
+from bdl.reports.figures import Figures, drawings_of, drawn, remarked, tables_html
 from bdl.reports.layout import sections
-from bdl.reports.pictures import Figures, drawn, remarked, tables_html
 from bdl.spec import Point, Variant, load_variant
+from bdl.spec.fields import checked
 
 Names = str | Sequence[str]
 """One name, or several."""

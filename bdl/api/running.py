@@ -13,6 +13,7 @@ from typer import Exit
 
 from bdl.api import forecast as forecasts
 from bdl.api.progress import Bar, Display, Voice, aside
+from bdl.archive.frames import empty, folder, looked_at, opened, siblings, start_afresh
 from bdl.archive.loading import check_overwrite
 from bdl.archive.reuse import PublishedFits, copy_fits, published_fits, reusable, reuse_fits
 from bdl.errors import InputError
@@ -20,17 +21,15 @@ from bdl.execution.cluster import worker_pool_for
 from bdl.execution.queue import changed, check, forget_failed, prepare
 from bdl.execution.queue import run as run_cells
 from bdl.execution.rehearsal import explained, rehearse
-from bdl.plan import initial_check, planning, truths
-from bdl.plan.cell import Cell
+from bdl.plan import Cell, initial_check, planning, truths
 from bdl.plan.truths import Reference
-from bdl.publishing.bounds import bound_notes
 from bdl.publishing.outcome import mirror_run, publish, tables
+from bdl.reports.more_tables import bound_notes
 from bdl.reports.papers import paper_values
 from bdl.spec import Variant
 from bdl.spec.variant import there
-from bdl.store.anew import Damaged
-from bdl.store.folder import empty, folder, looked_at, opened, siblings, start_afresh
-from bdl.store.rows import CellKey, Row
+from bdl.store import CellKey, Row
+from bdl.store.artefacts import Damaged
 from bdl.store.store import Store
 
 

@@ -1,1 +1,275 @@
-"""Results on disk: the one place that knows which files a folder of results holds."""
+"""A folder of results, whichever of a store and published rows it holds.
+
+Published rows are what tables show, until a run publishes again. Failures, timings, posteriors and exports come from
+the store, where there is one.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import pandas as pd
+from torch import Tensor
+
+from bdl.archive.frames import STORE, TRIALS, Frames, cell_keys, final_frame, frame, points_frame, read_frames
+from bdl.archive.posteriors import POSTERIORS
+from bdl.errors import InputError
+from bdl.execution.estimate import Basis, Measured
+from bdl.execution.queue import check_hashes
+from bdl.plan import Cell
+from bdl.plan.planning import cells_of
+from bdl.posteriors import Posterior
+from bdl.spec import Benchmark, Variant, load_variant
+from bdl.spec.sections import Note
+from bdl.store import STAGES, Row, artefacts
+from bdl.store.store import Store
+
+HASHES = ("fit_hashes", "score_hashes")
+"""Identities of the published fits and scores of each cell, in the provenance."""
+
+SHOWN = ("title", "papers", "notes", "claims", "elsewhere", "baseline")
+"""Fields that decide no number: tables show what the file says now."""
+
+LEGACY = "Legacy code: made by an earlier version; today's code has not been seen to give the same numbers."
+"""Note of published cells without an identity."""
+
+
+class Failure(NamedTuple):
+    """Fits of one stage of one cell that failed for one reason, or of which a score could not be computed."""
+
+    cell: str
+    stage: str
+    splits: tuple[int, ...]
+    """Splits with such a fit."""
+    fits: int
+    reason: str
+    traceback: str
+    """Of the first such fit that has one; empty where a fit diverged, and for published rows."""
+
+
+class ResultsFolder:
+    """The data sets and entries that are asked for, in a folder of results; a ``with`` block closes the store.
+
+    Parameters
+    ----------
+    place
+        The folder.
+    asked
+        The benchmark as its file is now, with the overrides and the part of the run, or with a narrower part. None for
+        what the rows themselves say.
+    latest
+        Whether to read rows from the store where both are there: a run may have added some since it published.
+
+    Notes
+    -----
+    What reads a damaged file raises `InputError`.
+    """
+
+    def __init__(self, place: Path, asked: Variant | None = None, *, latest: bool = False) -> None:
+        self.place = place
+        self._tabled, self._stored = ((place / name).exists() for name in (TRIALS, STORE))
+        self.published = self._tabled and not (latest and self._stored)
+        self.path = place / (TRIALS if self.published else STORE)
+        self._asked, self._stack = asked, ExitStack()
+        self._chosen: tuple[Sequence[str], Sequence[str]] = (asked.datasets, asked.entries) if asked else ((), ())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the store."""
+        self._stack.close()
+
+    @cached_property
+    def store(self) -> Store | None:
+        """The store; None if there is none."""
+        return self._stack.enter_context(Store(self.place / STORE)) if self._stored else None
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether there is any row: a run that was stopped at once leaves an empty store."""
+        return self._tabled or bool(self.store and self.store.begun)
+
+    @cached_property
+    def spec(self) -> Variant | None:
+        """What the rows were made with; None if they do not say so, as those of earlier versions."""
+        text = self._frames.made if self.published else self._rows_of.made
+        return Variant.parse(text, str(self.path)) if text else None
+
+    @cached_property
+    def asked(self) -> Variant:
+        """What is asked for."""
+        if self._asked:
+            return self._asked
+        return replace(self.spec, source=self.spec.benchmark.name) if self.spec else load_variant(self.place.name)
+
+    @cached_property
+    def made(self) -> Variant:
+        """What the rows were made with, as tables show it; what is asked for if the rows do not say."""
+        made = _as_shown(self.spec, self.asked) if self.spec else self.asked
+        if self.published:
+            with suppress(InputError):  # a damaged provenance, without which the rows are shown
+                made = _with_legacy(made, self.provenance.get("fit_hashes", {}))
+        if self.asked.narrowed and not made.narrowed:  # to a part of the whole
+            return replace(made, datasets=self.asked.datasets, entries=self.asked.entries)
+        return made
+
+    @cached_property
+    def provenance(self) -> dict[str, Any]:
+        """Where the published rows came from; empty if nothing says so."""
+        path = self.place / "provenance.json"
+        if not path.exists():
+            return {}
+        try:
+            found = json.loads(path.read_text("utf-8"))
+            if not isinstance(found, dict) or not all(isinstance(found.get(name, {}), dict) for name in HASHES):
+                raise ValueError("it does not say what rows were made with")
+        except (OSError, ValueError) as error:
+            raise InputError(f"cannot read {path} ({error}); remove it and run again") from None
+        return found
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """Cells that have final rows in the store, with the splits that have them."""
+        cells = stored_cells(self.made.benchmark, self.store) if self.store else []
+        datasets, entries = self._chosen
+        return [cell for cell in cells if _among(str(cell.dataset), datasets) and _among(cell.entry, entries)]
+
+    @property
+    def finals(self) -> pd.DataFrame:
+        """Final rows."""
+        if not self.published:
+            return final_frame(self.cells, self._rows_of)
+        rows = self._frames.rows
+        return self._part(rows[rows.stage == "final"])
+
+    @property
+    def points(self) -> pd.DataFrame:
+        """Scores at recorded counts."""
+        return self._part(self._frames.points) if self.published else points_frame(self.cells, self._rows_of)
+
+    def rows(self, *details: str) -> pd.DataFrame:
+        """Return all rows, folds of the search as well, with these details of the store's rows as further columns."""
+        if self.published:
+            return self._part(self._frames.rows)
+        return self._part(frame(cells_of(self.made.benchmark), self._rows_of, STAGES, details))
+
+    @property
+    def problems(self) -> pd.DataFrame:
+        """Rows of fits that failed, or of which a score could not be computed, folds of the search as well."""
+        if self.published:
+            rows = self._part(self._frames.rows)
+            return rows[(rows.status != "ok") | rows.reason.notna()]
+        return self._part(frame(cells_of(self.made.benchmark), self._rows_of, STAGES, ["traceback"], problems=True))
+
+    def failures(self) -> list[Failure]:
+        """Return what failed, in the order of the cells."""
+        failed = self.problems
+        failed = failed[failed.reason.notna()]
+        labels = {cell.key: cell.label for cell in cells_of(self.made.benchmark)}
+        alike: dict[tuple[str, str, str], list[tuple[int, object]]] = {}
+        for key, row in zip(cell_keys(failed), failed.to_dict("records"), strict=True):
+            label = labels.get(key, f"{row['dataset']}/{row['entry']}")
+            same = alike.setdefault((label, row["stage"], row["reason"]), [])
+            same.append((row["split"], row.get("traceback")))
+        return [
+            Failure(
+                *(cell, stage, tuple(sorted({split for split, _ in fits})), len(fits), reason),
+                next((trace for _, trace in fits if isinstance(trace, str)), ""),
+            )
+            for (cell, stage, reason), fits in alike.items()
+        ]
+
+    def timings(self, own: bool) -> Iterator[Measured]:
+        """Yield what the fits took.
+
+        Parameters
+        ----------
+        own
+            Whether the folder is that of the run that goes on. Fits that were imported from published rows are not its
+            own: another machine may have made them.
+        """
+        rows = self.rows("origin")
+        columns = ["stage", "split", "seconds", "width", "updates", "device", "compiled", "origin"]
+        fits = list(zip(cell_keys(rows), rows.reindex(columns=columns).to_dict("records"), strict=True))
+        imported = {(key, row["split"]) for key, row in fits if isinstance(row["origin"], dict)}
+        for key, row in fits:
+            if row["seconds"] > 0 and row["width"] == row["width"]:  # one that failed before it began has no width
+                updates = row["updates"] if row["updates"] == row["updates"] else 0.0  # not counted
+                here = own and not self.published and (key, row["split"]) not in imported
+                how = int(row["width"]), row["device"], bool(row["compiled"])
+                basis: Basis = "the same cells" if here else "the same cells in other or published runs"
+                yield Measured(key, row["stage"], row["seconds"], updates, *how, basis)
+
+    def posterior(self, cell: Cell, split: int) -> tuple[Posterior, Mapping[str, Tensor], Row]:
+        """Load the posterior of a final fit, the buffers of its model, and its row.
+
+        Raises
+        ------
+        InputError
+            If there is no such fit, it failed or was imported from published rows, or spec, data or code have changed.
+        """
+        again = f"bdl-bench run {self.made.asked}"
+        if self.store is None:
+            again += " --published" if (self.place / POSTERIORS).exists() else ""
+            raise InputError(f"{self.place} has published rows alone, without posteriors; they come with: {again}")
+        check_hashes([cell], self.store)
+        rows = {row.split: row for row in self.store.rows("final", cell.key)}
+        if split not in rows:
+            there = f"there are {', '.join(map(str, rows))}" if rows else "there is none"
+            raise InputError(f"{cell.label} has no fit of split {split}; {there}")
+        row = rows[split]
+        if row.artefact is None:
+            imported = f"it was imported from published rows; make it by: {again} --fresh"
+            raise InputError(f"{cell.label}, split {split} has no posterior: {row.reason or imported}")
+        return *artefacts.read(self.store.posteriors, row.artefact), row
+
+    @cached_property
+    def _frames(self) -> Frames:
+        return read_frames(self.place)
+
+    def _part(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return the rows of the data sets and entries that are asked for."""
+        for column, names in zip(("dataset", "entry"), self._chosen, strict=True):
+            table = table[table[column].isin(names)] if names else table
+        return table
+
+    @property
+    def _rows_of(self) -> Store:
+        """The store, where rows are read from it."""
+        if self.store is None:
+            raise InputError(f"no results in {self.place}")
+        return self.store
+
+
+def stored_cells(benchmark: Benchmark, store: Store) -> list[Cell]:
+    """List the cells of a benchmark that have final rows in a store, with the splits that have them."""
+    found = ((cell, store.splits(cell.key)) for cell in cells_of(benchmark))
+    return [cell.with_splits(splits) for cell, splits in found if splits]
+
+
+def _among(name: str, chosen: Sequence[str]) -> bool:
+    """Return whether a name is chosen; all are if none is listed."""
+    return not chosen or name in chosen
+
+
+def _as_shown(made: Variant, asked: Variant) -> Variant:
+    """Return what rows were made with, but with the title, papers, notes, claims and baseline that the file has now."""
+    shown = {name: getattr(asked.benchmark, name) for name in SHOWN}
+    benchmark = made.benchmark.model_copy(update=shown).select()  # which leaves out a baseline that it lacks
+    return replace(made, benchmark=benchmark, source=asked.source)
+
+
+def _with_legacy(made: Variant, hashes: Mapping[str, str | None]) -> Variant:
+    """Add a note to the published cells without an identity: today's code has not been seen to give their numbers."""
+    cells = [cell for cell in cells_of(made.benchmark) if hashes.get(cell.label, "") is None]
+    pairs = dict.fromkeys((str(cell.dataset), cell.entry) for cell in cells)
+    notes = tuple(Note(dataset=dataset, entry=entry, text=LEGACY) for dataset, entry in pairs)
+    return replace(made, benchmark=made.benchmark.model_copy(update={"notes": (*made.benchmark.notes, *notes)}))

@@ -9,16 +9,15 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from bdl.archive.folder import SHOWN, ResultsFolder, stored_cells
-from bdl.archive.frames import TRIALS, cell_keys
+from bdl.archive import SHOWN, ResultsFolder, stored_cells
+from bdl.archive.frames import STORE, TRIALS, cell_keys, folder, siblings
 from bdl.errors import InputError
 from bdl.execution.estimate import Measured
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.plan.planning import cells_of
 from bdl.spec import Benchmark, Variant, differences, list_benchmarks, load_benchmark, load_variant
-from bdl.spec.splits import listed
+from bdl.spec.parts import listed
 from bdl.spec.variant import GONE, plain
-from bdl.store.folder import STORE, folder, siblings
 
 NO_VERDICTS = "The printed values are of the protocol: verdicts are withheld."
 

@@ -15,12 +15,12 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import torch
 
+from bdl.archive.frames import replacing
 from bdl.errors import InputError
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.posteriors.tensors import as_type
 from bdl.store import artefacts
-from bdl.store.anew import Damaged
-from bdl.store.folder import replacing
+from bdl.store.artefacts import Damaged
 from bdl.store.store import Store
 
 POSTERIORS = "posteriors.zip"

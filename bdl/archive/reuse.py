@@ -10,18 +10,16 @@ from typing import Any
 
 import pandas as pd
 
-from bdl.archive.folder import ResultsFolder
+from bdl.archive import ResultsFolder
 from bdl.archive.frames import COLUMNS
 from bdl.archive.posteriors import Contents, read_posteriors
 from bdl.errors import InputError
 from bdl.execution.scoring import codes, computed
-from bdl.plan.cell import Cell
-from bdl.plan.fingerprint import fit_hash, joint_hash, score_hash
+from bdl.plan import Cell, fit_hash, joint_hash, score_hash
 from bdl.plan.programs import evaluations
 from bdl.spec.labels import MetricName
-from bdl.store import artefacts
-from bdl.store.anew import Damaged
-from bdl.store.rows import CERTIFICATE, HYPER, KEPT, STAGES, CellKey, Outcome, Reading, Row
+from bdl.store import CERTIFICATE, HYPER, KEPT, STAGES, CellKey, Outcome, Reading, Row, artefacts
+from bdl.store.artefacts import Damaged
 from bdl.store.store import Store
 
 ORIGIN = ("written", "git_commit", "python", "packages", "machine")

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 import bdl
-from bdl.cli import data, listing, references, reports, starting, submissions, terminal
+from bdl.cli import listing, results, terminal
 from bdl.cli.options import AsJson, Results, Selection, count, selecting
 from bdl.errors import InputError
+from bdl.registry import shipped
 from bdl.runtime import importing
-from bdl.shipped import shipped
 
 app = typer.Typer(
     help="Benchmarks for Bayesian deep learning: every number beside the one printed in the paper.",
@@ -20,12 +20,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(data.app, name="data")
-app.add_typer(references.app, name="references")
-app.add_typer(reports.app)
-app.add_typer(submissions.app)
+app.add_typer(listing.data_app, name="data")
+app.add_typer(listing.references_app, name="references")
+app.add_typer(results.app)
 app.add_typer(listing.app)
-app.add_typer(starting.app)
 
 console = terminal.console()
 
@@ -194,9 +192,9 @@ def ui(
     tracking: Tracking = "",
 ) -> None:
     """Open the MLflow UI on this machine."""
+    from bdl.publishing.logged import open_ui
     from bdl.publishing.outcome import ARTIFACTS, tracking_uri
     from bdl.publishing.tracking import bring_along
-    from bdl.publishing.ui import open_ui
 
     uri = tracking_uri(tracking, results)
     if uri is None:

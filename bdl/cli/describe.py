@@ -13,13 +13,12 @@ from bdl.methods import METHODS
 from bdl.metrics import METRICS
 from bdl.models import LIKELIHOODS, MODELS, PRIORS
 from bdl.references import REFERENCES
-from bdl.registry import Registry
-from bdl.shipped import shipped
+from bdl.registry import Registry, shipped
 from bdl.spec import Entry, list_profiles, load_benchmark
-from bdl.spec.canonical import canonical
 from bdl.spec.components import Component
-from bdl.spec.merging import leaves
-from bdl.spec.training import Record, Training
+from bdl.spec.fields import canonical
+from bdl.spec.sections import Record, Training
+from bdl.spec.values import leaves
 from bdl.training.schedule import RATES
 
 _COMPONENTS = {"model": MODELS, "likelihood": LIKELIHOODS, "prior": PRIORS, "reference": REFERENCES, "rate": RATES}

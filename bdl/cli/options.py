@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from bdl.errors import InputError, short
-from bdl.shipped import shipped
+from bdl.registry import shipped
 
 if TYPE_CHECKING:
     from bdl.spec import Variant
@@ -111,7 +111,7 @@ class Selection(NamedTuple):
     def asked(self) -> "Variant":
         """What is selected; errors as in `bdl.spec.load_variant`."""
         from bdl.spec import load_benchmark, load_variant
-        from bdl.spec.overrides import uncertified
+        from bdl.spec.loading import uncertified
 
         also = uncertified(load_benchmark(self.name, self.profile)) if self.uncertified else []
         return load_variant(self.name, self.profile, [*self.set_, *also], self.dataset, self.method, self.splits)

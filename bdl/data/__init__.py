@@ -1,13 +1,10 @@
 """Data sets with checksums, published splits, and scaling fitted on training rows only."""
 
-from bdl.data.catalogue import DATASETS, FetchCount, about, fetch, load, load_stream, status
+from bdl.data.catalogue import DATASETS, FetchCount, SplitScheme, about, fetch, load, load_stream, prepare, status
 from bdl.data.conversion import Inputs
 from bdl.data.dataset import Dataset, Standardise, Task
-from bdl.data.files import RemoteFile, State
-from bdl.data.fileset import FileSet
-from bdl.data.preparation import SplitScheme, prepare
-from bdl.data.scaling import Scaling
-from bdl.data.splits import Split, folds, half_split, leading_split, recipe_split
+from bdl.data.files import FileSet, RemoteFile, State
+from bdl.data.splits import Scaling, Split, folds, half_split, leading_split, recipe_split
 from bdl.data.streams import Stream, draw
 
 __all__ = [

@@ -1,13 +1,17 @@
-"""The data sets by name: load one, download its files, tell the state of its files."""
+"""The data sets by name: load one, prepare it for an experiment, download its files, tell the state of its files."""
 
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from inspect import getdoc
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from bdl.data.dataset import Dataset
-from bdl.data.files import RemoteFile, State
-from bdl.data.fileset import FileSet
+import numpy as np
+
+from bdl.data.dataset import Dataset, Standardise
+from bdl.data.files import FileSet, RemoteFile, State
+from bdl.data.splits import Split, tail_split
 from bdl.data.streams import Stream
 from bdl.errors import InputError
 from bdl.registry import Label, Registry
@@ -24,28 +28,28 @@ DATASETS = Registry(
         "protein": "bdl.data.uci:protein",
         "wine": "bdl.data.uci:wine",
         "yacht": "bdl.data.uci:yacht",
-        "diabetes": "bdl.data.bundled:diabetes",
-        "synthetic": "bdl.data.synthetic:synthetic",
-        "australian": "bdl.data.libsvm:australian",
-        "breast_cancer": "bdl.data.libsvm:breast_cancer",
-        "a1a": "bdl.data.libsvm:a1a",
-        "usps_3v5": "bdl.data.usps:usps_3v5",
-        "usps_3v5_smoothed": "bdl.data.usps:usps_3v5_smoothed",
-        "mnist": "bdl.data.mnist:mnist",
-        "mnist_validated": "bdl.data.mnist:mnist_validated",
-        "retinamnist": "bdl.data.retina:RetinaMnist",
-        "aptos2019": "bdl.data.aptos:Aptos2019",
-        "synthetic_logistic": "bdl.data.synthetic:synthetic_logistic",
-        "cubic": "bdl.data.synthetic:Cubic",
+        "diabetes": "bdl.data.uci:diabetes",
+        "synthetic": "bdl.data.simulations:synthetic",
+        "australian": "bdl.data.uci:australian",
+        "breast_cancer": "bdl.data.uci:breast_cancer",
+        "a1a": "bdl.data.uci:a1a",
+        "usps_3v5": "bdl.data.images:usps_3v5",
+        "usps_3v5_smoothed": "bdl.data.images:usps_3v5_smoothed",
+        "mnist": "bdl.data.images:mnist",
+        "mnist_validated": "bdl.data.images:mnist_validated",
+        "retinamnist": "bdl.data.fundus:RetinaMnist",
+        "aptos2019": "bdl.data.fundus:Aptos2019",
+        "synthetic_logistic": "bdl.data.simulations:synthetic_logistic",
+        "cubic": "bdl.data.simulations:Cubic",
         "sparse_linear": "bdl.data.teachers:SparseLinear",
         "sparse_network": "bdl.data.teachers:SparseNetwork",
         "teacher_unit": "bdl.data.simulations:UnitTeacher",
         "teacher_network": "bdl.data.simulations:NetworkTeacher",
         "waves": "bdl.data.simulations:Waves",
         "overlapping_classes": "bdl.data.simulations:OverlappingClasses",
-        "prior_draws": "bdl.data.prior_draws:PriorDraws",
-        "gap_curve": "bdl.data.gaps:gap_curve",
-        "two_moons": "bdl.data.gaps:two_moons",
+        "prior_draws": "bdl.data.teachers:PriorDraws",
+        "gap_curve": "bdl.data.simulations:gap_curve",
+        "two_moons": "bdl.data.simulations:two_moons",
         "fa": "bdl.data.streams:Stream",
         "csv": "bdl.data.local:Csv",
         "parquet": "bdl.data.local:Parquet",
@@ -188,3 +192,78 @@ def _component(name: str) -> Callable[[], Dataset | Stream]:
     plain = (name.name, name.settings) if isinstance(name, Label) else (name, {})
     component: Callable[[], Dataset | Stream] = DATASETS.build(*plain)
     return component
+
+
+SplitScheme = Literal["published", "first", "other-first", "half", "other-half", "gap", "tail"]
+
+
+def prepare(dataset: Dataset, split: SplitScheme, standardise: Standardise, rows: int | None = None) -> Dataset:
+    """Return a data set the splits and the standardisation of an experiment.
+
+    Parameters
+    ----------
+    dataset
+        As loaded.
+    split
+        ``"published"`` keeps the set's own splits. ``"gap"`` are its published gap splits, one for each input, and
+        ``"tail"`` those of `bdl.data.splits.tail_split`. The others make every split the same, so that split numbers
+        are replicates. ``"first"`` is the first of the set's own splits, and under ``"other-first"`` the rows that it
+        tests train and the others are left out. ``"half"`` is half of the rows: permuted by the legacy generator
+        seeded with 1, the second half trains and the first, on which the settings were tuned by hand, is left out
+        (Brownlie 2022, section 5.2.2); it trains under ``"other-half"``.
+    standardise
+        What is scaled to mean 0 and standard deviation 1 on the training rows.
+    rows
+        Training rows that are kept, the first so many in the order of the split; None keeps all.
+
+    Raises
+    ------
+    InputError
+        If the data set has no gap splits, or is of images and so has no tails; from the `split` of the result, if the
+        split has fewer training rows.
+    """
+    # each split's own parameters, which mean something for its rows as they are
+    own = split == "published" and standardise == "none"
+    changed = replace(dataset, standardise=standardise, generating=dataset.generating if own else None)
+    if split in ("gap", "tail"):
+        changed = replace(changed, splits=dataset.d, published=_along_inputs(dataset, split))
+    elif split != "published":
+        changed = replace(changed, splits=None, published=partial(_same, _constant(dataset, split)))
+    return changed if rows is None else replace(changed, published=partial(_shortened, changed, rows))
+
+
+def _along_inputs(dataset: Dataset, split: SplitScheme) -> Callable[[int], Split]:
+    """Return what makes the splits that follow one input each."""
+    if split == "gap" and dataset.gap is not None:
+        return dataset.gap
+    if split == "tail" and not dataset.images:
+        return partial(tail_split, dataset.x)
+    have = "the UCI regressions" if split == "gap" else "tables"
+    raise InputError(
+        f"preparation.split: dataset '{dataset.name}' has no {split} splits, which {have} have; choose published"
+    )
+
+
+def _constant(dataset: Dataset, split: SplitScheme) -> Split:
+    """Return the split of which all splits are replicates."""
+    if split in ("first", "other-first"):
+        first = dataset.split(0)
+        return first if split == "first" else Split(first.test, first.test[:0])
+    n = len(dataset.y)
+    order = np.random.RandomState(1).permutation(n).astype(np.int64)
+    return Split(order[n // 2 :] if split == "half" else order[: n // 2], order[:0])
+
+
+def _same(split: Split, index: int) -> Split:
+    return split
+
+
+def _shortened(dataset: Dataset, rows: int, index: int) -> Split:
+    split = dataset.split(index)
+    train = split.train
+    if rows > len(train):
+        raise InputError(
+            f"preparation.rows: split {index} of dataset '{dataset.name}' has {len(train)} training rows, so {rows} "
+            f"cannot be kept; choose at most {len(train)}"
+        )
+    return split._replace(train=train[:rows])

@@ -1,20 +1,115 @@
-"""Data of one's own, in files of rows and columns: CSV, Parquet, and the sets of OpenML by number."""
+"""Data of one's own, in files of rows and columns or from OpenML, and what the user says of them."""
 
 import warnings
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from annotated_types import Ge
+from annotated_types import Ge, Gt, Len, Lt
 
-from bdl.data.dataset import Dataset
+from bdl.data.dataset import Dataset, Task
 from bdl.data.files import data_directory
-from bdl.data.table_settings import CsvSettings, TableSettings
 from bdl.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSettings(ABC):
+    """Rows and columns with names, one of which is the target; the others are inputs.
+
+    Columns of text become one column of 0 and 1 a category, in alphabetical order; text that is a number, a date or a
+    time is refused. Rows are counted from 1.
+
+    Parameters
+    ----------
+    task
+        ``regression`` or ``classification``; None for a classification if the target is text, else a regression. The
+        classes are numbered in alphabetical order, or that of the numbers.
+    missing
+        What becomes of rows with a gap or an infinite number: ``refuse`` names the first, ``drop`` leaves them out.
+    leave_out
+        Columns that are no inputs.
+    categories
+        Columns that are categories, whatever their values look like: codes, years, text with numbers.
+    split_column
+        Column that says which rows test: ``train`` or ``test``, which is one split; or names of parts, each of which
+        tests once. Like `group` and `time`, of which one at most is given, it is no input.
+    group
+        Column whose rows of one value stay together: split i draws at random which groups test.
+    time
+        Column by which rows are ordered, numbers or dates such as 2026-01-31: the last ones test, in the only split.
+    test_share
+        Share of the groups, or of the rows by time, that test.
+
+    Notes
+    -----
+    Without `split_column`, `group` and `time`, split i takes 90 % of the rows at random to train on, as
+    `bdl.data.splits.recipe_split` does.
+    """
+
+    task: Task | None = None
+    missing: Literal["refuse", "drop"] = "refuse"
+    leave_out: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    split_column: str | None = None
+    group: str | None = None
+    time: str | None = None
+    test_share: Annotated[float, Gt(0), Lt(1)] = 0.1
+    version: ClassVar[int] = 1
+    """Version of how a table is read; `bdl.versions` says when it goes up."""
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("split_column", "group", "time") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise InputError(f"{' and '.join(given)} are ways to split: keep one")
+
+    @property
+    @abstractmethod
+    def called(self) -> str:
+        """What tables and figures call it, unless a benchmark gives it a label."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CsvSettings(TableSettings):
+    """How a file of text with a line a row is read.
+
+    Parameters
+    ----------
+    path
+        The file, relative to the working directory.
+    target
+        Name of the column that is predicted.
+    separator
+        What stands between values; None for that of comma, semicolon, tab and bar that the first line has most of.
+    decimal
+        Decimal point.
+    thousands
+        What stands between groups of three digits: ``,`` in 1,234.5; None if nothing does.
+    gaps
+        Texts that stand for a gap, as ``NA``; None for those of `pandas.read_csv`, of which words such as ``NA`` and
+        ``None`` are refused among categories, as they may be one.
+    encoding
+        How the text is encoded, as Python names it: ``utf-8``, ``latin-1``, ``utf-16``.
+    header
+        Whether the first line has the names of the columns; without it they are called 0, 1, 2, ...
+    """
+
+    path: str
+    target: str
+    separator: Annotated[str, Len(1, 1)] | None = None
+    decimal: Literal[".", ","] = "."
+    thousands: Literal[",", ".", "'", " "] | None = None
+    gaps: tuple[str, ...] | None = None
+    encoding: str = "utf-8"
+    header: bool = True
+
+    @property
+    def called(self) -> str:
+        """The file's name without its ending."""
+        return Path(self.path).stem
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,20 +1,116 @@
-"""Simulated problems of the thesis on noisy optimisers (Mata 2018, section 4.1), a new draw for every split.
+"""Simulated problems, a new draw for every split: of a known model, of Mata (2018, section 4.1), and with gaps.
 
-A draw seeds NumPy's generator with its number and takes the teacher's weights, then row by row inputs and noise, the
-test rows first: draws of other sizes have the same teacher, the same test rows and the same first rows. The thesis
-prints neither numbers of test rows nor seeds; what is chosen here are defaults.
+A draw of the thesis, or with gaps, seeds NumPy's generator with its number. One of the thesis takes the teacher's
+weights, then row by row inputs and noise, the test rows first: draws of other sizes have the same teacher, the same
+test rows and the same first rows. The thesis prints neither numbers of test rows nor seeds; what is chosen here are
+defaults.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from functools import partial
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from annotated_types import Gt
 
 from bdl.data.dataset import Dataset, Task
+from bdl.data.splits import Split
 from bdl.data.teachers import Array, joined
 
-_DRAWS, _TESTED = 10, 1000
+_DRAWS = 10
+_TESTED = 1000
+_COVARIANCE = np.array([[1, 0.5], [0.5, 1]])
+"""Of the inputs."""
+_PRIOR_PRECISION, _NOISE_PRECISION = 0.01, 0.1
+
+
+class Draw(NamedTuple):
+    """Inputs, targets and the parameters that they were drawn with."""
+
+    x: Array
+    y: Array
+    theta: Array
+
+
+def synthetic() -> Dataset:
+    """Ten draws of a linear regression with two parameters and 1000 rows; split i is draw i.
+
+    x ~ N(0, [[1, 0.5], [0.5, 1]]), theta ~ N(0, I / 0.01), y ~ N(theta . x, 1 / 0.1), without a bias
+    (Brownlie 2022, sections 4.4.2 and 5.2.1). Draw i seeds PyTorch's generator with i and takes x, theta and the
+    noise in this order, single precision. All rows of a draw train; none test.
+    """
+    return _stacked("synthetic", "regression", [_linear(seed) for seed in range(_DRAWS)])
+
+
+def synthetic_logistic() -> Dataset:
+    """Ten draws of a logistic regression with two parameters and 3000 rows; split i is draw i.
+
+    x ~ N(0, [[1, 0.5], [0.5, 1]]), theta ~ N(0, I / 0.01), P(y = 1) = sigmoid(theta . x), without a bias. Draw i has
+    the seed i + 1: x and theta come as in `synthetic`, and NumPy's legacy generator gives the labels, so that the
+    first draw is that of the VIFA paper (2023, appendix B.2). All rows of a draw train; none test.
+    """
+    return _stacked("synthetic_logistic", "classification", [_logistic(seed) for seed in range(1, _DRAWS + 1)])
+
+
+@dataclass(frozen=True)
+class Cubic:
+    """Thirty rows of y = x^3 + noise, with x uniform on [-4, 4] and noise N(0, 9), both in original units.
+
+    The toy regression of the SLANG paper (2018, Figure 8), whose code draws x and then the noise by NumPy's legacy
+    generator with seed 1. All rows train; none test.
+
+    Parameters
+    ----------
+    variant
+        ``"plain"``, or ``"outlier"``, whose last x is 8.
+    """
+
+    variant: Literal["plain", "outlier"] = "plain"
+
+    def __call__(self) -> Dataset:
+        """Draw the rows."""
+        generator = np.random.RandomState(1)
+        x, noise = generator.uniform(-4, 4, 30), generator.normal(0, 3, 30)
+        if self.variant == "outlier":
+            x[-1] = 8
+        name = "cubic" + ("_outlier" if self.variant == "outlier" else "")
+        whole = partial(_block, len(x))
+        return Dataset(name, x[:, None], x**3 + noise, splits=1, published=whole, simulated=True)
+
+
+def _linear(seed: int) -> Draw:
+    x, theta, noise = _normals(seed, (1000, 2), (2,), (1000,))
+    return _labelled(x, theta, lambda f: f + noise * _NOISE_PRECISION**-0.5)
+
+
+def _logistic(seed: int) -> Draw:
+    x, theta = _normals(seed, (3000, 2), (2,))
+    labels = np.random.RandomState(seed).binomial
+    return _labelled(x, theta, lambda f: labels(1, 1 / (1 + np.exp(-f))).astype(np.float64))
+
+
+def _normals(seed: int, *shapes: tuple[int, ...]) -> list[Array]:
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(*shape, generator=generator).double().numpy() for shape in shapes]
+
+
+def _labelled(x: Array, theta: Array, targets: Callable[[Array], Array]) -> Draw:
+    """Return standard normals their covariances, and targets to f = x theta."""
+    x, theta = x @ np.linalg.cholesky(_COVARIANCE).T, theta * _PRIOR_PRECISION**-0.5
+    return Draw(x, targets(x @ theta), theta)
+
+
+def _stacked(name: str, task: Task, draws: Sequence[Draw]) -> Dataset:
+    """Stack draws with the same number of rows."""
+    x, y, _ = (np.concatenate(parts) for parts in zip(*draws, strict=True))
+    return Dataset(name, x, y, task, splits=len(draws), published=partial(_block, len(draws[0].y)), simulated=True)
+
+
+def _block(rows: int, index: int) -> Split:
+    return Split(np.arange(index * rows, (index + 1) * rows), np.arange(0))
 
 
 @dataclass(frozen=True)
@@ -117,3 +213,24 @@ def _joined(name: str, train: int, draws: list[tuple[Array, Array]], task: Task 
     """Put the test rows, which are drawn first, behind those that train."""
     rolled = [(np.roll(x, -_TESTED, axis=0), np.roll(y, -_TESTED)) for x, y in draws]
     return joined(name, train, rolled, task)
+
+
+def gap_curve() -> Dataset:
+    """Forty rows of y = sin(3 x) + N(0, 0.1^2), x uniform on [-2, -0.7] and [0.7, 2] alike; 101 test rows.
+
+    The test rows are evenly spaced on [-3, 3]: among the training rows, in the gap and beyond them.
+    """
+    draws = []
+    for index in range(_DRAWS):
+        generator = np.random.default_rng(index)
+        x = np.concatenate([generator.uniform(-2, -0.7, 20), generator.uniform(0.7, 2, 20), np.linspace(-3, 3, 101)])
+        draws.append((x[:, None], np.sin(3 * x) + 0.1 * generator.standard_normal(len(x))))
+    return joined("gap_curve", 40, draws)
+
+
+def two_moons() -> Dataset:
+    """Two half circles, 100 rows that train and 200 that test, by scikit-learn's `make_moons` with noise 0.2."""
+    from sklearn.datasets import make_moons
+
+    draws = [make_moons(300, noise=0.2, random_state=index) for index in range(_DRAWS)]
+    return joined("two_moons", 100, [(x, y.astype(np.float64)) for x, y in draws], "classification")

@@ -27,7 +27,7 @@ class Stream:
     dim
         Parameters, D; more than the rank of the models, 10.
     top
-        The squared scales s^2 of the factors are uniform on [1, top]; see `bdl.data.factor_model.factor_model`.
+        The squared scales s^2 of the factors are uniform on [1, top]; see `bdl.data.teachers.factor_model`.
     scaling
         ``"rows"`` as published, or ``"columns"``.
     length
@@ -73,7 +73,7 @@ class Stream:
         InputError
             If there is no such stream.
         """
-        from bdl.data.factor_model import factor_model
+        from bdl.data.teachers import factor_model
 
         self.check(index)
         return factor_model(index, self.dim, FACTORS, (1, self.top), self.scaling)
@@ -94,7 +94,7 @@ def draw(streams: "Sequence[Stream]", index: int, size: int) -> "Iterator[Tensor
     Tensor
         Observations, float32, shape (S, B, D) with B = `size`, or less at the end.
     """
-    from bdl.data.factor_model import observations
+    from bdl.data.teachers import observations
 
     left = streams[0].length
     for block in observations([stream.model(index) for stream in streams], index, LENGTH, size):

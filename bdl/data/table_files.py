@@ -1,26 +1,109 @@
-"""Files of rows and columns, CSV and Parquet, as frames; what a file leaves open is refused."""
+"""Files of rows and columns, CSV and Parquet, as frames, and the notations that their texts may have."""
 
 import codecs
 import csv
 import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 
-from bdl.data import notation
 from bdl.data.conversion import short
-from bdl.data.table_settings import CsvSettings
 from bdl.errors import InputError
+
+if TYPE_CHECKING:
+    from bdl.data.local import CsvSettings
+
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|"
+    r"nov(?:ember)?|dec(?:ember)?)\.?"
+)
+_DAY = r"(?:(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?\.?,? )?"
+_CLOCK = r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?: ?[ap]\.?m\.?)?(?: ?(?:z|utc|gmt|[+-]\d{2}:?\d{2}))?"
+_UNIT = r"(?:weeks?|w|days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s|ms|us|µs|ns)"
+_MONEY = r"(?:[$€£¥₹]|usd|eur|gbp|chf|jpy)"
+_SIGN = r"[+\-\u2212\u2013]?"
+_DIGITS = r"(?:\d{1,3}(?:[.,'\u2019 _]\d{2,3})+|\d+)"
+_NUMBER = rf"(?:{_DIGITS}(?:[.,]\d*)?|[.,]\d+)(?:[ed][+\-\u2212]?\d+)?"
+_PATTERNS = [
+    ("a date", rf"\d{{4}}([-/.])\d{{1,2}}(?:\1\d{{1,2}})?(?:[t ]{_CLOCK})?"),
+    ("a date", rf"\d{{1,2}}([-/.])\d{{1,2}}\1(?:\d{{4}}|\d{{2}})(?:[t ,]+{_CLOCK})?"),
+    ("a date", rf"{_DAY}\d{{1,2}}(?:st|nd|rd|th)?\.?[- ]?{_MONTH}(?:[- ,]+\d{{2,4}})?(?: {_CLOCK})?"),
+    ("a date", rf"{_DAY}{_MONTH}[- ]?\d{{1,2}}(?:st|nd|rd|th)?(?:, ?| )(?:{_CLOCK} )?\d{{4}}(?: {_CLOCK})?"),
+    ("a date", rf"{_MONTH}[- ]?\d{{2,4}}"),
+    ("a date", r"\d{4}[- ]?(?:q[1-4]|w\d{1,2}(?:-?\d)?)|q[1-4][- ]?\d{4}"),
+    ("a time", _CLOCK),
+    ("a time", r"\d{1,2} ?[ap]\.?m\.?|\d{1,2}h\d{2}"),
+    ("a time", rf"{_SIGN}(?:\d+ days?,? )?[+-]?\d+:\d{{2}}(?::\d{{2}}(?:[.,]\d+)?)?"),
+    ("a time", rf"{_SIGN}(?:\d+(?:[.,]\d+)? ?{_UNIT}[ ,]*)+"),
+    ("a time", r"-?p(?=.)(?:\d+[ymwd])*(?:t(?:\d+(?:\.\d+)?[hms])+)?"),
+    ("a number", rf"\(?{_SIGN} ?{_MONEY}? ?{_SIGN}{_NUMBER} ?(?:{_MONEY}|%|‰)?\)?"),
+    ("a number", r"[+-]?0(?:x[0-9a-f]+|b[01]+|o[0-7]+)|\d+ ?/ ?\d+"),
+]
+_KINDS = [(kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _PATTERNS]
+_BLANK = re.compile(r"[\s\u200b\ufeff]+")
+_GROUPS = {mark: re.compile(rf"[+-]?\d{{1,3}}(?:{re.escape(mark)}\d{{3}})+(?:[.,]\d*)?") for mark in ",.' "}
+
+
+def kind_of(text: str) -> str | None:
+    """Return ``"a number"``, ``"a date"`` or ``"a time"``; None for any other text."""
+    plain = trimmed(text)
+    if is_plain(plain):
+        return "a number"
+    return next((kind for kind, pattern in _KINDS if pattern.fullmatch(plain)), None)
+
+
+def is_plain(text: str, decimal: str = ".") -> bool:
+    """Return whether a text is a number as programs write it, with a decimal point or comma."""
+    if decimal == ",":
+        text = text.replace(".", "_").replace(",", ".")
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text and text.isascii() and any(map(str.isdigit, text))
+
+
+def trimmed(text: str) -> str:
+    """Return a text with single spaces for white space of any kind, and none around it."""
+    return _BLANK.sub(" ", text).strip()
+
+
+def is_grouped(text: str, mark: str) -> bool:
+    """Return whether a number has marks between groups of three digits, and nowhere else."""
+    return _GROUPS[mark].fullmatch(text) is not None
+
+
+def settings_for(texts: Sequence[str], decimal: str) -> str:
+    """Return the settings of a CSV file with which texts are numbers, ``thousands: ","``; empty if none are known.
+
+    Parameters
+    ----------
+    texts
+        Numbers in some notation.
+    decimal
+        Decimal point that was tried.
+    """
+    other = "." if decimal == "," else ","
+    odd = [text for text in map(str.strip, texts) if not is_plain(text, decimal)]
+    if not odd:
+        return ""
+    tried = [f'thousands: "{mark}"' for mark in ",.' " if mark != decimal and all(is_grouped(t, mark) for t in odd)]
+    if all(re.fullmatch(rf"[+-]?\d*{other}\d*(?:e[+-]?\d+)?", text, re.IGNORECASE) for text in odd):
+        tried.append(f'decimal: "{other}"')
+    elif not tried and all(re.fullmatch(rf"[+-]?[\d{decimal}]*(?:{other}\d*)?", text) for text in odd):
+        tried.append(f'decimal: "{other}" and thousands: "{decimal}"')
+    return " or ".join(tried)
+
 
 Frame = pd.DataFrame
 Column = pd.Series
 
 
-def read_csv(how: CsvSettings) -> Frame:
+def read_csv(how: "CsvSettings") -> Frame:
     """Read a file of text.
 
     Raises
@@ -111,7 +194,7 @@ def _encoding(name: str) -> str:
 def _separator(line: str, decimal: str) -> str:
     """Return the mark that a line has most of; commas of numbers are none."""
     others = [mark for mark in ";\t|" if mark in line]
-    numbers = [mark for mark in others if all(notation.kind_of(text) == "a number" for text in line.split(mark))]
+    numbers = [mark for mark in others if all(kind_of(text) == "a number" for text in line.split(mark))]
     return (numbers or [max(others if decimal == "," and others else ",;\t|", key=line.count)])[0]
 
 
@@ -121,7 +204,7 @@ def _header(path: Path, file: Iterable[str], separator: str) -> list[str]:
         raise InputError(f"{path} is empty: give a header and one line a row")
     if twice := [name for name in names if name and names.count(name) > 1]:
         raise InputError(f"{path}: the header has '{twice[0]}' twice: rename one")
-    if all(notation.kind_of(name) == "a number" for name in names):
+    if all(kind_of(name) == "a number" for name in names):
         raise InputError(f"{path}: the first line has numbers only: say header: false if it is no header")
     for i, name in enumerate(names):
         if not name:  # called as pandas does it
@@ -129,7 +212,7 @@ def _header(path: Path, file: Iterable[str], separator: str) -> list[str]:
     return names
 
 
-def _doubtful(how: CsvSettings, column: Column) -> bool:
+def _doubtful(how: "CsvSettings", column: Column) -> bool:
     """Return whether the text of a column in the file has to be looked at as well."""
     if column.name in how.leave_out:
         return False
@@ -138,13 +221,13 @@ def _doubtful(how: CsvSettings, column: Column) -> bool:
     return how.gaps is None and bool(column.isna().any()) and pd.api.types.infer_dtype(column, skipna=True) == "string"
 
 
-def _check_read(how: CsvSettings, column: Column, raw: Column) -> None:
+def _check_read(how: "CsvSettings", column: Column, raw: Column) -> None:
     """Refuse what pandas reads without a word: marks that do not stand between thousands, and words that are gaps."""
     raw = raw.str.strip()
     if pd.api.types.is_numeric_dtype(column):
         mark = str(how.thousands)
         wrong = raw[raw.str.contains(mark, regex=False)]
-        wrong = wrong[[not notation.is_grouped(text, mark) for text in wrong]]
+        wrong = wrong[[not is_grouped(text, mark) for text in wrong]]
         why = f'has no groups of three digits: say thousands: null, or decimal: "{mark}" if that is meant'
     else:
         wrong = raw[column.isna() & (raw != "")]

@@ -5,19 +5,20 @@ import re
 from collections.abc import Iterable
 from functools import partial
 from multiprocessing import parent_process
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bdl.data import notation
 from bdl.data.conversion import short
 from bdl.data.dataset import Dataset, Task
 from bdl.data.splits import Rows, group_split, part_split
-from bdl.data.table_files import first_line
-from bdl.data.table_settings import TableSettings
+from bdl.data.table_files import first_line, is_plain, kind_of, settings_for
 from bdl.errors import InputError, unknown
+
+if TYPE_CHECKING:
+    from bdl.data.local import TableSettings
 
 Array = NDArray[np.float64]
 Frame = pd.DataFrame
@@ -38,7 +39,7 @@ _PARTS = {"train", "training", "test", "testing", "val", "valid", "validation", 
 _LOG = logging.getLogger(__name__)
 
 
-def to_dataset(how: TableSettings, frame: Frame, target: str) -> Dataset:
+def to_dataset(how: "TableSettings", frame: Frame, target: str) -> Dataset:
     """Make a data set of columns.
 
     Parameters
@@ -155,7 +156,7 @@ class _Read(NamedTuple):
     """How it was read."""
 
 
-def _target(how: TableSettings, column: Column) -> tuple[Task, Array, str]:
+def _target(how: "TableSettings", column: Column) -> tuple[Task, Array, str]:
     """Return the task, the targets as numbers, or the numbers of their classes, and how they were read."""
     name, task = how.called, how.task
     declared = task == "classification" or (task is None and column.name in how.categories)
@@ -174,7 +175,7 @@ def _target(how: TableSettings, column: Column) -> tuple[Task, Array, str]:
     return "classification", codes.astype(np.float64), f"{len(classes)} classes, {shown}"
 
 
-def _input(how: TableSettings, column: Column) -> _Read:
+def _input(how: "TableSettings", column: Column) -> _Read:
     """Return a column of inputs as numbers, (n, 1), or as 0 and 1 for each of its categories, (n, categories)."""
     declared = column.name in how.categories
     numbers = None if declared or _is_category(column) else _numbers(how, column)
@@ -201,7 +202,7 @@ def _is_category(column: Column) -> bool:
     return isinstance(column.dtype, pd.CategoricalDtype) or pd.api.types.infer_dtype(column) == "boolean"
 
 
-def _numbers(how: TableSettings, column: Column) -> Array | None:
+def _numbers(how: "TableSettings", column: Column) -> Array | None:
     """Return numbers; None for text that is categories."""
     name = how.called
     if pd.api.types.infer_dtype(column) in ("datetime64", "datetime", "date"):
@@ -209,19 +210,19 @@ def _numbers(how: TableSettings, column: Column) -> Array | None:
     if pd.api.types.is_numeric_dtype(column):
         return column.to_numpy(np.float64)
     decimal, texts = getattr(how, "decimal", None), column.unique()
-    if decimal and all(notation.is_plain(text, decimal) for text in texts):  # the rows with other texts were dropped
+    if decimal and all(is_plain(text, decimal) for text in texts):  # the rows with other texts were dropped
         return column.str.replace(decimal, ".").to_numpy(np.float64)
-    kinds = pd.Series({text: notation.kind_of(text) for text in texts[:_SAMPLE]}, dtype=object)
+    kinds = pd.Series({text: kind_of(text) for text in texts[:_SAMPLE]}, dtype=object)
     if max(kinds.notna().mean(), column.map(kinds).notna().mean()) < 0.5:
         return None
-    _refuse(how, column, column.map({text: notation.kind_of(text) for text in texts}), decimal)
+    _refuse(how, column, column.map({text: kind_of(text) for text in texts}), decimal)
 
 
-def _refuse(how: TableSettings, column: Column, kinds: Column, decimal: str | None) -> NoReturn:
+def _refuse(how: "TableSettings", column: Column, kinds: Column, decimal: str | None) -> NoReturn:
     """Refuse a column whose texts are numbers, dates or times, and say how it can be read."""
     name, kind = column.name, kinds.mode().iloc[0]
     texts = column[kinds == kind]
-    odd = texts[[decimal is None or not notation.is_plain(text, decimal) for text in texts]]
+    odd = texts[[decimal is None or not is_plain(text, decimal) for text in texts]]
     categories = f'say categories: ["{name}"]'
     if kind != "a number":
         cure = f'split by it (time: {name}), leave it out (leave_out: ["{name}"]), write a number, or {categories}'
@@ -229,7 +230,7 @@ def _refuse(how: TableSettings, column: Column, kinds: Column, decimal: str | No
     elif decimal is None:
         cure = f"store it as numbers, leave it out, or {categories}"
     else:
-        settings = notation.settings_for(list(texts), decimal)
+        settings = settings_for(list(texts), decimal)
         cure = f"say {settings}" if settings else f"write plain numbers, without signs, or {categories}"
     if len(odd):
         raise InputError(
@@ -242,7 +243,7 @@ def _refuse(how: TableSettings, column: Column, kinds: Column, decimal: str | No
     )
 
 
-def _check_few(how: TableSettings, column: Column, count: int, declared: bool) -> None:
+def _check_few(how: "TableSettings", column: Column, count: int, declared: bool) -> None:
     most = _DECLARED if declared else _CATEGORIES
     if count > most:
         cure = "" if declared else f', or say categories: ["{column.name}"]'
@@ -257,7 +258,7 @@ def _check_few(how: TableSettings, column: Column, count: int, declared: bool) -
         )
 
 
-def _parts(name: str, how: TableSettings, column: Column) -> tuple[Rows, int | None]:
+def _parts(name: str, how: "TableSettings", column: Column) -> tuple[Rows, int | None]:
     """Number the parts of the rows, and say how many of them test, from 0 on; None for groups, of which some do."""
     if how.time:
         last = max(1, round(how.test_share * len(column)))

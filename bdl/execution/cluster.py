@@ -15,10 +15,9 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from bdl.errors import InputError
-from bdl.execution.executors import LostWorker, Report, Task, WorkerPool, worker_pool
+from bdl.execution import LostWorker, Report, Task, WorkerPool, worker_pool
 from bdl.execution.groups import Group
-from bdl.plan.cell import Cell
-from bdl.plan.fingerprint import fit_hash
+from bdl.plan import Cell, fit_hash
 
 if TYPE_CHECKING:
     from distributed import Client

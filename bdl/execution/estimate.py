@@ -1,7 +1,7 @@
 """What a run is going to take: fits that are left, time, memory and disk.
 
-Time comes from what earlier fits of a cell took, or from a few updates of it. `bdl.plan.cost.rough_seconds` carries it
-over to other numbers of updates and to groups of other sizes.
+Time comes from what earlier fits of a cell took, or from a few updates of it. `bdl.plan.programs.rough_seconds`
+carries it over to other numbers of updates and to groups of other sizes.
 """
 
 from collections import Counter
@@ -9,12 +9,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from bdl.plan import machine
-from bdl.plan.cell import Cell
-from bdl.plan.cost import compiles, fits, rough_seconds, scoring_seconds, updates_of, width
-from bdl.plan.sizes import ROW_BYTES, memory, posterior_size
-from bdl.plan.slot_batches import side_by_side
-from bdl.store.rows import CellKey, Stage
+from bdl import runtime
+from bdl.plan import Cell
+from bdl.plan.initial_check import ROW_BYTES, memory, posterior_size
+from bdl.plan.programs import compiles, fits, rough_seconds, scoring_seconds, side_by_side, updates_of, width
+from bdl.store import CellKey, Stage
 from bdl.store.store import Store
 from bdl.training.programs import COMPILATION
 
@@ -154,7 +153,7 @@ def estimate(left: Sequence[Left], jobs: int, measured: Iterable[Measured]) -> E
                 chain += seconds / own.slot_batches(stage)
         longest = max(longest, chain)
     total += COMPILATION * len(compiled)
-    at_once = 1 if jobs == 1 else min(jobs, machine.cores())
+    at_once = 1 if jobs == 1 else min(jobs, runtime.available_cores())
     plan = [(own.cell, own.splits) for own in left if own.splits]
     disk = sum(own.splits * posterior_size(own.cell) + (own.splits + own.search) * ROW_BYTES for own in left)
     return Estimate(tuple(left), max(total / at_once, longest), memory(plan, jobs), disk, basis, jobs)

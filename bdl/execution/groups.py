@@ -13,27 +13,17 @@ from math import isfinite, nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torch import Tensor
-
-from bdl.execution.details import allowed, details_of, is_finite, kept
-from bdl.execution.executors import Report
-from bdl.execution.limits import is_full_disk, limited
-from bdl.execution.log import Log
+from bdl.execution import Report
+from bdl.execution.details import Log, Stopwatch, allowed, details_of, is_finite, is_full_disk, kept, limited
 from bdl.execution.scoring import Buffers, Scored, codes, computed, evaluation, scores
-from bdl.execution.stopwatch import Stopwatch
-from bdl.plan.cell import Cell
-from bdl.plan.cost import compiles, unit, width
-from bdl.plan.fingerprint import fit_hash
-from bdl.plan.programs import Member, evaluations, final_fitting, program
-from bdl.plan.reference import truth
-from bdl.plan.slot_batches import slot_batch, slot_rows
+from bdl.plan import Cell, fit_hash
+from bdl.plan.programs import Member, compiles, evaluations, final_fitting, program, slot_batch, slot_rows, unit, width
+from bdl.plan.truths import truth
 from bdl.posteriors.base import Posterior
-from bdl.search import FoldScore, cross_validate, propose, told
-from bdl.search.crossval import failure
-from bdl.search.study import Setting
+from bdl.search import Setting, propose
+from bdl.search.crossval import FoldScore, cross_validate, failure, told
 from bdl.spec import Search
-from bdl.store import artefacts
-from bdl.store.rows import Outcome, Reading, Row, Stage
+from bdl.store import Outcome, Reading, Row, Stage, artefacts
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.fitting import Fitting, Snapshot
 
@@ -148,7 +138,8 @@ class FinalGroup:
                 else when.due(snapshot.counters)
             )
             for place, position in enumerate(snapshot.index) if snapshot.last or at is not None else ():
-                posterior, buffers = work.posterior(snapshot, place), _of(snapshot.buffers, place)
+                posterior = work.posterior(snapshot, place)
+                buffers = {name: value[place] for name, value in snapshot.buffers.items()}
                 scored = self._scores(posterior, buffers, position)
                 if when is not None and at is not None:
                     log.add(position, [Reading(when.unit, at, *score) for score in scored.values.items()])
@@ -281,10 +272,6 @@ def _timed(
         for snapshot in work.run(evaluations(cell), lambda minibatches: report(minibatches * cost), checkpoint):
             yield stopwatch.now() - start, snapshot
             start = stopwatch.now()
-
-
-def _of(buffers: Buffers, place: int) -> dict[str, Tensor]:
-    return {name: value[place] for name, value in buffers.items()}
 
 
 def _fold_row(cell: Cell, metric: str, found: FoldScore, seconds: float, details: dict[str, Any]) -> Row:

@@ -11,19 +11,16 @@ from functools import partial
 from itertools import groupby
 from typing import Protocol
 
-from bdl.execution.executors import WorkerPool
+from bdl.execution import WorkerPool
 from bdl.execution.groups import Chosen, Group, SearchGroup, failed_row, final_groups
-from bdl.execution.rescoring import beyond, rescore
 from bdl.execution.scheduler import JobChain, run_chains
-from bdl.plan.cell import Cell
-from bdl.plan.cost import fits, remaining_work
-from bdl.plan.fingerprint import fit_hash, outside_files
+from bdl.execution.scoring import beyond, rescore
+from bdl.plan import Cell, fit_hash, outside_files
 from bdl.plan.planning import together
-from bdl.plan.slot_batches import slot_batch
-from bdl.search import FoldScore, best_setting
-from bdl.store import artefacts
-from bdl.store.anew import Unusable
-from bdl.store.rows import STAGES, Outcome, Row, Stage
+from bdl.plan.programs import fits, remaining_work, slot_batch
+from bdl.search.crossval import FoldScore, best_setting
+from bdl.store import STAGES, Outcome, Row, Stage, artefacts
+from bdl.store.artefacts import Unusable
 from bdl.store.store import Store
 
 
@@ -34,7 +31,7 @@ class Listener(Protocol):
         """Start; so much work is to be done, in the units of `advance`."""
 
     def advance(self, work: int) -> None:
-        """Count work that is done: model-minibatches times `bdl.plan.cost.unit`."""
+        """Count work that is done: model-minibatches times `bdl.plan.programs.unit`."""
 
     def stored(self, cell: Cell, rows: Sequence[Row]) -> None:
         """Take note of rows that are safe in the store."""

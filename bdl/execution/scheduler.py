@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 
-from bdl.execution.executors import LostWorker, OverTime, Report, WorkerPool
+from bdl.execution import LostWorker, OverTime, Report, WorkerPool
+from bdl.execution.details import hard
 from bdl.execution.groups import Group, attempt, failed
-from bdl.execution.limits import hard
-from bdl.store.rows import Outcome
+from bdl.store import Outcome
 
 
 @dataclass(eq=False)

@@ -1,7 +1,8 @@
-"""Scores of a fit: every metric of the benchmark is a function of one lazy evaluation."""
+"""Scores of a fit, after it or later: every metric of the benchmark is a function of one lazy evaluation."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from math import isfinite
 from types import MappingProxyType
@@ -14,18 +15,21 @@ from torch import Tensor
 
 from bdl.data.conversion import Inputs
 from bdl.errors import in_one_line
-from bdl.execution.limits import is_full_disk
-from bdl.metrics.evaluation import Evaluation, Examples
-from bdl.plan.cell import Cell
-from bdl.plan.fingerprint import score_hash
-from bdl.plan.reference import truth
+from bdl.execution.details import is_full_disk
+from bdl.metrics.evaluation import Evaluation
+from bdl.metrics.targets import Examples
+from bdl.plan import Cell, score_hash
+from bdl.plan.truths import truth
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import is_predictive
 from bdl.registry import outside_place
 from bdl.rng import trial_keys
 from bdl.runtime import OverLimit, one_thread
-from bdl.search.study import Setting
+from bdl.search import Setting
 from bdl.spec.labels import MetricName
+from bdl.store import Row, artefacts
+from bdl.store.artefacts import Damaged
+from bdl.store.store import Store
 from bdl.training.trials import fitted_scaling
 
 Buffers = Mapping[str, Tensor]
@@ -142,3 +146,44 @@ def examples(cell: Cell, split: int, x: Inputs, y: NDArray[np.float64]) -> Examp
 def _examples(cell: Cell, split: int, part: Literal["train", "test"]) -> Examples:
     rows = getattr(cell.rows(split), part)
     return examples(cell, split, cell.data.x[rows], cell.data.y[rows])._replace(rows=torch.from_numpy(rows))
+
+
+def rescore(cell: Cell, store: Store) -> None:
+    """Return the stored final rows of a cell the scores that they lack, or that other code has computed.
+
+    Fits stay as they are. A score that is not finite, or raises, is stored as None, the second with its reason; it is
+    computed again each time. Rows without a posterior are left alone: those that failed, and those that were imported
+    from published rows, which `beyond` lists. Rows whose posterior turns out to be damaged are removed.
+    """
+    stale, damaged = [], []
+    for row, wanted in _stale(cell, store):
+        if row.artefact:
+            try:
+                posterior, buffers = artefacts.read(store.posteriors, row.artefact)
+            except Damaged:
+                damaged.append(row)
+                continue
+            found = scores(evaluation(cell, row.split, posterior, buffers, row.hyper), wanted)
+            own = codes(cell, found.stored)
+            stale.append(replace(row, metrics=found.stored, codes=own, refused=dict(found.refused)))
+    store.rescore(stale)
+    store.remove(damaged)
+
+
+def beyond(cell: Cell, store: Store) -> list[str]:
+    """Name the scores that final rows of a cell lack, or that other code has computed, and that need the fits anew."""
+    lacking = {metric for row, wanted in _stale(cell, store) if not row.artefact for metric in wanted}
+    return [str(metric) for metric in computed(cell) if metric in lacking]
+
+
+def _stale(cell: Cell, store: Store) -> Iterator[tuple[Row, list[MetricName]]]:
+    """Yield the final rows that succeeded and whose scores are not today's, each with those scores."""
+    current = {metric: score_hash(cell, metric) for metric in computed(cell)}
+    for row in store.rows("final", cell.key):
+        wanted = [
+            metric
+            for metric, code in current.items()
+            if row.codes.get(str(metric)) != code or str(metric) in row.refused
+        ]
+        if wanted and row.status == "ok":
+            yield row, wanted

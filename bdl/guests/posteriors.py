@@ -8,8 +8,7 @@ import torch
 from annotated_types import Ge, Gt
 from torch import Tensor, nn
 
-from bdl.guests.descent import descend
-from bdl.methods.guest import Guest, Train
+from bdl.methods.guest import Guest, Train, descend
 from bdl.posteriors import DiagonalGaussian, Empirical
 
 

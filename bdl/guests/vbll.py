@@ -9,8 +9,7 @@ from annotated_types import Ge
 from torch import Tensor, nn
 
 from bdl.errors import InputError
-from bdl.guests.descent import descend
-from bdl.methods.guest import Guest, Train
+from bdl.methods.guest import Guest, Train, descend
 from bdl.models.networks import Mlp
 from bdl.models.problem import Problem
 from bdl.posteriors.predictive import MeanVariance, Predictive, Probabilities

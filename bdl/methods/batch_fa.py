@@ -10,7 +10,7 @@ and LeVeque 1983): O(D^2) numbers, where the online estimators have O(D K).
 - ``ppca`` has psi = sigma^2 throughout.
 
 The start matters: from psi = 1, scikit-learn's, exact iterations ended 12,000 to 18,000 nats under the truth for
-three of the ten models of `bdl.data.factor_model` with D = 100, K = 10 and spectrum [1, 100] (seeds 4, 5 and 7;
+three of the ten models of `bdl.data.dataset` with D = 100, K = 10 and spectrum [1, 100] (seeds 4, 5 and 7;
 relative covariance distances 0.091, 0.079 and 0.060 at 100,000 observations, against 0.0144, 0.0141 and 0.0152).
 """
 

@@ -29,8 +29,7 @@ from torch.nn.functional import softplus
 
 from bdl.errors import InputError
 from bdl.methods.base import Noise, Shapes
-from bdl.methods.descent import Descent, sample_gradients
-from bdl.methods.optim import Adam, Decay, Optimizer, OptimState, Params
+from bdl.methods.optim import Adam, Decay, Descent, Optimizer, OptimState, Params, sample_gradients
 from bdl.models.priors import ExpectedPrior, PrecisionPrior, ScaledPrior
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import DiagonalGaussian, Scaled, StudentT

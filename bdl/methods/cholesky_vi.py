@@ -24,8 +24,7 @@ from annotated_types import Ge, Gt
 from torch import Tensor
 
 from bdl.methods.base import Noise, Shapes
-from bdl.methods.descent import Descent, DescentState, sample_gradients
-from bdl.methods.optim import Adam, Decay, Optimizer, Params
+from bdl.methods.optim import Adam, Decay, Descent, DescentState, Optimizer, Params, sample_gradients
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import FullGaussian
 

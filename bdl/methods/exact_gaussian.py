@@ -25,10 +25,9 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.methods.base import Direct
-from bdl.models.elbo import Elbo, elbo, prior_precision
+from bdl.models.linear import Elbo, check_glm, elbo, prior_precision
 from bdl.models.networks import Linear
 from bdl.models.problem import Hyper, Problem
-from bdl.models.quadrature import check_glm
 from bdl.posteriors import DiagonalGaussian, FullGaussian, FullPrecision
 
 _Family = FullPrecision | DiagonalGaussian

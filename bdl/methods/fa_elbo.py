@@ -5,7 +5,7 @@ negative ELBO
 
     J = -sum_n E[log p(y_n | f_n)] + (sum_i alpha_i (m_i^2 + S_ii) - log |S|) / 2 + const
 
-needs only one-dimensional expectations (`bdl.models.quadrature`). Where the likelihood is Gaussian, `fa-optimum` gives
+needs only one-dimensional expectations (`bdl.models.linear`). Where the likelihood is Gaussian, `fa-optimum` gives
 the same from the exact posterior, better conditioned.
 """
 
@@ -20,9 +20,9 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.methods.fa_optimum import DirectSearch, descend
+from bdl.models.linear import check_glm, expected_log_likelihood
 from bdl.models.networks import Linear
 from bdl.models.problem import Hyper, Problem
-from bdl.models.quadrature import check_glm, expected_log_likelihood
 from bdl.posteriors import FactorAnalysis
 
 _STARTS, _RESTARTS = 3, 5

@@ -1,7 +1,7 @@
 """The contract of guests: methods of other libraries, which are one function from training data to a fit."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -18,9 +18,8 @@ from torch import Tensor, nn
 from bdl.errors import InputError, in_one_line
 from bdl.methods.base import ExternalMethod
 from bdl.models.base import NoModel
-from bdl.models.joint import whole
-from bdl.models.problem import Hyper, Problem
-from bdl.models.torch_modules import torch_module
+from bdl.models.modules import torch_module
+from bdl.models.problem import Hyper, Problem, whole
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import Predictive, check_fit, is_predictive
 from bdl.runtime import in_time
@@ -180,3 +179,26 @@ def _seeded(seed: int) -> Iterator[None]:
             yield
         finally:
             np.random.set_state(before)  # noqa: NPY002
+
+
+def descend(parameters: Iterable[nn.Parameter], cost: Callable[[], Tensor], steps: int, rate: float) -> None:
+    """Minimise a cost by Adam, with a rate that falls to 0 along a half cosine.
+
+    Parameters
+    ----------
+    parameters
+        What is changed.
+    cost
+        Evaluates the cost, a scalar.
+    steps
+        Number of updates.
+    rate
+        First learning rate.
+    """
+    optimizer = torch.optim.Adam(parameters, lr=rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        cost().backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        schedule.step()

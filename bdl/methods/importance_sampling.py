@@ -19,8 +19,7 @@ from bdl.errors import InputError
 from bdl.methods.base import Direct
 from bdl.methods.exact_gaussian import ExactGaussian
 from bdl.methods.laplace import Laplace
-from bdl.models.joint import log_joint, log_likelihood, whole
-from bdl.models.problem import Hyper, Problem
+from bdl.models.problem import Hyper, Problem, log_joint, log_likelihood, whole
 from bdl.posteriors import Weighted
 from bdl.posteriors.base import Gaussian
 

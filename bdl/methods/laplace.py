@@ -1,7 +1,7 @@
 """Laplace's approximation: a Gaussian at the mode of the posterior, with the curvature there.
 
 Its precision is that of the prior and the curvature of the likelihood at the mode: minus the Hessian, or the
-generalised Gauss-Newton matrix H of `bdl.models.curvature`. This one is never indefinite and needs no exact mode, so
+generalised Gauss-Newton matrix H of `bdl.models.mode`. This one is never indefinite and needs no exact mode, so
 that it suits networks, also such with kinks. It is exact for the model linearised at the mode, and then predictions
 should be that model's, which `linearised` asks for (Immer, Korzepa and Bauer 2021): under theta ~ N(mode, S) outputs
 are N(f(mode), J S J^T).
@@ -16,15 +16,12 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.methods.base import Direct
-from bdl.models.curvature import gauss_newton, kronecker
-from bdl.models.elbo import prior_precision
-from bdl.models.joint import log_joint, whole
-from bdl.models.mode import Slopes, climb, laplace
+from bdl.models.linear import derivatives, is_glm, prior_precision, problem_log_prob
+from bdl.models.mode import Slopes, climb, gauss_newton, kronecker, laplace
 from bdl.models.modules import GivenModule, Module
 from bdl.models.networks import Linear
 from bdl.models.priors import PrecisionPrior
-from bdl.models.problem import Hyper, Problem
-from bdl.models.quadrature import derivatives, is_glm, problem_log_prob
+from bdl.models.problem import Hyper, Problem, log_joint, whole
 from bdl.posteriors import FullGaussian, Linearised
 
 _MOST = 2000

@@ -22,8 +22,7 @@ from annotated_types import Ge, Gt
 from torch import Tensor
 
 from bdl.methods.base import Noise, Shapes
-from bdl.methods.descent import Descent, batch_gradients
-from bdl.methods.optim import OptimState, Params
+from bdl.methods.optim import Descent, OptimState, Params, batch_gradients
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import Dropout
 

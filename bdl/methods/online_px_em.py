@@ -21,7 +21,7 @@ A fixed point has mean(d m^T) = F, H = I and psi = s - rowsum(F o F): the statio
 
 Notes
 -----
-Relative covariance distance at 100,000 observations of `bdl.data.factor_model`, K = 10, mean of seeds 0 to 9 and its
+Relative covariance distance at 100,000 observations of `bdl.data.dataset`, K = 10, mean of seeds 0 to 9 and its
 standard error (here block = 100; with one seed, `exact_fa` at a tolerance of 1 nat):
 
     ================  ================  ================  ================  ===============

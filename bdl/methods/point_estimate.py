@@ -18,8 +18,7 @@ from torch import Tensor
 
 from bdl.methods import optim
 from bdl.methods.base import Noise, stacked
-from bdl.methods.descent import Descent, DescentState
-from bdl.methods.optim import Decay, Optimizer, Params, clip_by_norm
+from bdl.methods.optim import Decay, Descent, DescentState, Optimizer, Params, clip_by_norm
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import Point
 

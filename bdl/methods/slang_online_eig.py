@@ -17,9 +17,8 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.slang import Slang
-from bdl.methods.spectrum import top_eigenvectors
-from bdl.models.products import ExampleGradients
+from bdl.methods.slang import Slang, top_eigenvectors
+from bdl.models.gradients import ExampleGradients
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from annotated_types import Ge, Gt
 from torch import Tensor
 
 from bdl.methods.base import Noise, Shapes, check_rank
-from bdl.methods.descent import Descent, DescentState, batch_gradients
-from bdl.methods.optim import OPTIMIZERS, Optimizer, Params, clip_by_norm
+from bdl.methods.optim import OPTIMIZERS, Descent, DescentState, Optimizer, Params, batch_gradients, clip_by_norm
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import FactorAnalysis
 

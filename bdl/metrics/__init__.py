@@ -1,8 +1,15 @@
-"""Numbers from a posterior or its predictions: every metric is a function of one `Evaluation`."""
+"""Numbers from a posterior or its predictions: every metric is a function of one `Evaluation`; what they mean."""
 
-from bdl.errors import unknown
-from bdl.metrics.base import RELATIVE, MetricInfo, Score
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+
+from bdl.errors import InputError, unknown
 from bdl.registry import Label, Registry
+
+if TYPE_CHECKING:
+    from bdl.data import Task
+    from bdl.metrics.evaluation import Evaluation
 
 METRICS = Registry(
     "metric",
@@ -12,13 +19,13 @@ METRICS = Registry(
         "nll": "bdl.metrics.likelihoods:Nll",
         "rmse": "bdl.metrics.regression:Rmse",
         "mse_at_mean": "bdl.metrics.regression:MseAtMean",
-        "crps": "bdl.metrics.intervals:Crps",
-        "coverage": "bdl.metrics.intervals:Coverage",
-        "interval_width": "bdl.metrics.intervals:IntervalWidth",
-        "pit_distance": "bdl.metrics.intervals:PitDistance",
-        "dyadic_nll": "bdl.metrics.dyadic:DyadicNll",
-        "calibrated_nll": "bdl.metrics.calibrated:CalibratedNll",
-        "spread": "bdl.metrics.spread:Spread",
+        "crps": "bdl.metrics.regression:Crps",
+        "coverage": "bdl.metrics.regression:Coverage",
+        "interval_width": "bdl.metrics.regression:IntervalWidth",
+        "pit_distance": "bdl.metrics.regression:PitDistance",
+        "dyadic_nll": "bdl.metrics.likelihoods:DyadicNll",
+        "calibrated_nll": "bdl.metrics.likelihoods:CalibratedNll",
+        "spread": "bdl.metrics.regression:Spread",
         "error": "bdl.metrics.classification:Error",
         "accuracy": "bdl.metrics.selective:Accuracy",
         "precision": "bdl.metrics.selective:Precision",
@@ -28,30 +35,30 @@ METRICS = Registry(
         "aurc": "bdl.metrics.selective:Aurc",
         "disagreement": "bdl.metrics.selective:Disagreement",
         "test_error_pct": "bdl.metrics.classification:ErrorPercent",
-        "training_error_pct": "bdl.metrics.training_rows:TrainingErrorPercent",
-        "training_nll": "bdl.metrics.training_rows:TrainingNll",
+        "training_error_pct": "bdl.metrics.classification:TrainingErrorPercent",
+        "training_nll": "bdl.metrics.classification:TrainingNll",
         "ece": "bdl.metrics.classification:Ece",
         "brier": "bdl.metrics.classification:Brier",
         "rps": "bdl.metrics.classification:Rps",
         "entropy": "bdl.metrics.classification:Entropy",
-        "test_nll": "bdl.metrics.logistic:NllByQuadrature",
-        "test_nll_printed": "bdl.metrics.logistic:NllPrinted",
+        "test_nll": "bdl.metrics.elbo:NllByQuadrature",
+        "test_nll_printed": "bdl.metrics.elbo:NllPrinted",
         "neg_elbo": "bdl.metrics.elbo:NegElbo",
         "prior_kl": "bdl.metrics.elbo:PriorKl",
         "neg_log_joint": "bdl.metrics.weights:NegLogJoint",
         "neg_elbo_printed": "bdl.metrics.elbo:NegElboPrinted",
-        "bias_mean": "bdl.metrics.bias:BiasMean",
-        "bias_variance": "bdl.metrics.bias:BiasVariance",
+        "bias_mean": "bdl.metrics.parameters:BiasMean",
+        "bias_variance": "bdl.metrics.parameters:BiasVariance",
         "ess": "bdl.metrics.weights:Ess",
         "log_evidence": "bdl.metrics.weights:LogEvidence",
         "k_hat": "bdl.metrics.weights:KHat",
-        "truth_rank": "bdl.metrics.truth_rank:TruthRank",
-        "weights_below": "bdl.metrics.sparsity:WeightsBelow",
-        "weights_from": "bdl.metrics.sparsity:WeightsFrom",
-        "rel_mean_dist": "bdl.metrics.posterior:RelMeanDist",
-        "rel_cov_dist": "bdl.metrics.posterior:RelCovDist",
-        "scaled_w2": "bdl.metrics.posterior:ScaledW2",
-        "sym_kl": "bdl.metrics.posterior:SymKl",
+        "truth_rank": "bdl.metrics.parameters:TruthRank",
+        "weights_below": "bdl.metrics.parameters:WeightsBelow",
+        "weights_from": "bdl.metrics.parameters:WeightsFrom",
+        "rel_mean_dist": "bdl.metrics.parameters:RelMeanDist",
+        "rel_cov_dist": "bdl.metrics.parameters:RelCovDist",
+        "scaled_w2": "bdl.metrics.parameters:ScaledW2",
+        "sym_kl": "bdl.metrics.parameters:SymKl",
         "function_w2": "bdl.metrics.functions:FunctionW2",
         "function_mean_error": "bdl.metrics.functions:FunctionMeanError",
         "function_sd_error": "bdl.metrics.functions:FunctionSdError",
@@ -60,11 +67,80 @@ METRICS = Registry(
         "function_joint_kl": "bdl.metrics.functions:FunctionJointKl",
         "function_tv": "bdl.metrics.functions:FunctionTv",
         "function_agreement": "bdl.metrics.functions:FunctionAgreement",
-        "runtime": "bdl.metrics.timing:Runtime",
+        "runtime": "bdl.metrics:Runtime",
     },
-    contracts=("bdl.metrics.base:Score",),
+    contracts=("bdl.metrics:Score",),
 )
 """Scores by name."""
+
+
+RELATIVE = 0.1
+"""Share of the printed number by which errors, distances and counts may differ and still match it."""
+
+
+@dataclass(frozen=True)
+class MetricInfo:
+    """How a metric is shown and compared.
+
+    Attributes
+    ----------
+    label
+        Heading in tables and figures.
+    unit
+        Unit of the values.
+    direction
+        ``"lower"`` or ``"higher"`` is better; ``"none"`` if neither is; ``"ratio"`` marks a duration, compared as
+        paper / ours.
+    kind
+        What it is computed from: predictions, the posterior, posterior and reference posterior, or the counters.
+    task
+        What the data set must ask for; None if anything will do.
+    margin
+        Largest difference from a printed number that does not matter, in the unit; None if it is the share `RELATIVE`
+        of the printed number. ``docs/verdicts.md`` has the reasons.
+    """
+
+    label: str
+    unit: str
+    direction: Literal["lower", "higher", "none", "ratio"]
+    kind: Literal["predictive", "posterior", "distance", "time"]
+    task: "Task | None" = None
+    margin: float | None = None
+
+    def margin_of(self, printed: float) -> float:
+        """Return the margin about a printed number, in the unit."""
+        return RELATIVE * abs(printed) if self.margin is None else self.margin
+
+
+class Score(Protocol):
+    """What a metric must say about itself; a frozen dataclass whose fields are its YAML settings."""
+
+    @property
+    def info(self) -> MetricInfo:
+        """What its numbers mean; a class attribute, since it does not depend on settings."""
+        ...
+
+    def __call__(self, evaluation: "Evaluation") -> float | Mapping[str, float]:
+        """Score a fit.
+
+        Returns
+        -------
+        float or mapping
+            The score; or the score under ``""`` and what belongs to it, such as its Monte-Carlo standard error
+            ``"mcse"``, by the suffix that the metric's name gets.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Wall time of a split, search included, in minutes; a share where splits are fitted together."""
+
+    info: ClassVar = MetricInfo("Runtime", "minutes per split", "ratio", "time")
+
+    def __call__(self, evaluation: "Evaluation") -> float:
+        """Raise `InputError`: a fit that is over cannot be timed."""
+        raise InputError("runtime is measured while a fit runs: leave it out here")
 
 
 def info(label: str) -> MetricInfo:
@@ -98,6 +174,3 @@ def _name(label: str) -> str:
     if not name and ":" not in label:
         raise unknown("metric", label, METRICS.names())
     return name or label
-
-
-__all__ = ["METRICS", "RELATIVE", "MetricInfo", "Score", "info", "settings"]

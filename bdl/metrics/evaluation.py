@@ -15,7 +15,7 @@ from bdl.metrics.targets import Examples, answer, at_outputs, restored, targets
 from bdl.models.problem import Problem
 from bdl.posteriors import Empirical, FullGaussian
 from bdl.posteriors.base import Posterior
-from bdl.posteriors.point import Point
+from bdl.posteriors.empirical import Point
 from bdl.posteriors.predictive import Outputs, is_predictive
 from bdl.posteriors.tensors import as_type
 from bdl.references.base import Truth
@@ -236,6 +236,3 @@ class Evaluation:
 
     def _seen(self) -> Tensor:
         return self.trained.x
-
-
-__all__ = ["At", "Draws", "Evaluation", "Examples", "Moments", "Predictions"]

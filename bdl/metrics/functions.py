@@ -14,7 +14,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from bdl.metrics.base import MetricInfo
+from bdl.metrics import MetricInfo
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import summarise, tensors_of
 from bdl.posteriors import FullGaussian, kl_divergence
@@ -100,7 +100,6 @@ class FunctionW2:
     info: ClassVar = MetricInfo("W2 of functions", "standard deviations of the truth", "lower", "distance")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        """Score a fit."""
         return _score(evaluation, scaled_marginal_w2)
 
 
@@ -111,7 +110,6 @@ class FunctionMeanError:
     info: ClassVar = MetricInfo("Error of means", "standard deviations of the truth", "lower", "distance")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        """Score a fit."""
         return _score(evaluation, mean_error)
 
 
@@ -122,7 +120,6 @@ class FunctionSdError:
     info: ClassVar = MetricInfo("Error of deviations", "relative", "lower", "distance")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        """Score a fit."""
         return _score(evaluation, sd_error)
 
 
@@ -133,7 +130,6 @@ class FunctionSdRatio:
     info: ClassVar = MetricInfo("Ratio of deviations", "1 is right", "none", "distance")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        """Score a fit."""
         return _score(evaluation, sd_ratio)
 
 
@@ -153,7 +149,6 @@ class FunctionSlicedW2:
     info: ClassVar = MetricInfo("Sliced W2 of functions", "standard deviations of the truth", "lower", "distance")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        """Score a fit."""
         order = _order(evaluation)
         return _score(evaluation, lambda f, truth: sliced_w2(f[:, order], truth[:, order], self.slices))
 
@@ -177,7 +172,6 @@ class FunctionJointKl:
     info: ClassVar = MetricInfo("KL of joint predictions", "nats", "lower", "distance", task="regression")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        """Score a fit."""
         f = evaluation.functions.truth.flatten(0, 1)
         predictive = evaluation.model.likelihood.predictive(f.unsqueeze(-1), tensors_of(evaluation.hyper))
         noise, order = predictive.variance.expand(f.shape).mean(0), _order(evaluation)
@@ -195,7 +189,6 @@ class FunctionTv:
     info: ClassVar = MetricInfo("Total variation", "probability", "lower", "distance", task="classification")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        """Score a fit."""
         return _score(evaluation, _of_probabilities(evaluation, lambda p, q: 0.5 * (p - q).abs().sum(-1).mean()))
 
 
@@ -206,7 +199,6 @@ class FunctionAgreement:
     info: ClassVar = MetricInfo("Agreement", "share of rows", "higher", "distance", task="classification")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        """Score a fit."""
 
         def alike(p: Tensor, q: Tensor) -> Tensor:
             return (p.argmax(-1) == q.argmax(-1)).double().mean()

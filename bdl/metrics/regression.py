@@ -1,10 +1,18 @@
-"""Scores of targets that are numbers."""
+"""Scores of targets that are numbers: errors, CRPS, calibration and width of intervals, spread of samples."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from bdl.metrics.base import MetricInfo
-from bdl.metrics.evaluation import At, Draws, Evaluation
+import torch
+from annotated_types import Gt, Lt
+from torch import Tensor
+from torch.distributions import Normal
+
+from bdl.errors import InputError
+from bdl.metrics import MetricInfo
+from bdl.metrics.evaluation import At, Evaluation
+from bdl.metrics.predictions import Draws, tensors_of
+from bdl.metrics.targets import Mixture, crps
 
 
 @dataclass(frozen=True)
@@ -25,7 +33,6 @@ class Rmse:
     info: ClassVar = MetricInfo("RMSE", "target units", "lower", "predictive", "regression")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        """Score a fit."""
         errors = evaluation.at(self.at).predictions.mean - evaluation.tested.y
         error = float(errors.square().mean().sqrt())
         return error / float(evaluation.tested.y_unit) if self.standardised else error
@@ -46,7 +53,145 @@ class MseAtMean:
     info: ClassVar = MetricInfo("MSE at the mean", "target units squared", "lower", "predictive", "regression")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        """Score a fit."""
         examples = evaluation.tested if self.rows == "test" else evaluation.trained
         found = evaluation.at("mean").outputs(examples, Draws(1, evaluation.key))[0, :, 0]
         return float((found - examples.y.cpu()).square().mean())
+
+
+Level = Annotated[float, Gt(0), Lt(1)]
+
+
+@dataclass(frozen=True)
+class Crps:
+    """Continuous ranked probability score, averaged over test rows, target units (Gneiting and Raftery 2007).
+
+    The integral over t of (F(t) - [y <= t])^2 of the predictive distribution function F, in closed form for mixtures of
+    normals (`bdl.metrics.targets.crps`). Of a point prediction it is the absolute error.
+    """
+
+    info: ClassVar = MetricInfo("CRPS", "target units", "lower", "predictive", "regression")
+
+    def __call__(self, evaluation: Evaluation) -> float:
+        return float(crps(_normals("crps", evaluation), evaluation.tested.y).mean())
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Share of the test targets that lie in the central predictive interval, which `level` should be.
+
+    Parameters
+    ----------
+    level
+        Probability of the interval.
+    """
+
+    level: Level = 0.9
+
+    info: ClassVar = MetricInfo("Coverage", "fraction of test points", "none", "predictive", "regression", margin=0.02)
+
+    def __call__(self, evaluation: Evaluation) -> float:
+        inside = (2 * _transforms("coverage", evaluation) - 1).abs() <= self.level
+        return float(inside.double().mean())
+
+
+@dataclass(frozen=True)
+class IntervalWidth:
+    """Width of the central predictive interval, averaged over test rows, target units.
+
+    Of two fits with the right coverage, the one with narrower intervals says more.
+
+    Parameters
+    ----------
+    level
+        Probability of the interval.
+    """
+
+    level: Level = 0.9
+
+    info: ClassVar = MetricInfo("Interval width", "target units", "none", "predictive", "regression")
+
+    def __call__(self, evaluation: Evaluation) -> float:
+        law = Mixture.of(_normals("interval_width", evaluation))
+        low, high = (law.icdf(torch.tensor((1 + side * self.level) / 2, dtype=torch.float64)) for side in (-1, 1))
+        return float((high - low).mean())
+
+
+@dataclass(frozen=True)
+class PitDistance:
+    """Distance of the histogram of probability integral transforms F(y) from a flat one, whatever its bins.
+
+    It is the area between their distribution function over test rows and the diagonal, which is the 1-Wasserstein
+    distance from the uniform distribution: 0 where predictions are calibrated, at most 1/2 (Dawid 1984; Gneiting,
+    Balabdaoui and Raftery 2007). With n rows, a calibrated prediction has about 0.3 / sqrt(n).
+    """
+
+    info: ClassVar = MetricInfo("PIT distance", "probability", "lower", "predictive", "regression")
+
+    def __call__(self, evaluation: Evaluation) -> float:
+        found = _transforms("pit_distance", evaluation).sort().values
+        ends = torch.arange(len(found) + 1, dtype=torch.float64) / len(found)
+        areas = [(side - found) * (side - found).abs() / 2 for side in (ends[:-1], ends[1:])]
+        return float((areas[1] - areas[0]).sum())
+
+
+def _normals(name: str, evaluation: Evaluation) -> Normal:
+    """Return the components of the mixtures at the test rows, (n, S), original units, for the metric of that name.
+
+    Raises
+    ------
+    InputError
+        If they are not normal.
+    """
+    found = evaluation.components
+    if not isinstance(found, Normal):
+        raise InputError(f"{name}: the likelihood predicts {type(found).__name__}, not Normal: leave the metric out")
+    return found
+
+
+def _transforms(name: str, evaluation: Evaluation) -> Tensor:
+    """Compute the predictive probability below each test target, (n,), for the metric of that name."""
+    found: Tensor = Mixture.of(_normals(name, evaluation)).cdf(evaluation.tested.y)  # type: ignore[no-untyped-call]
+    return found
+
+
+_STEP = 3
+"""First counter word of its draws; those of other scores and of figures have others."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Interquartile range of what posterior samples predict for a row, averaged over test rows.
+
+    Predicted are the mean of a target, in its unit, or the probability of the second of two classes.
+
+    Parameters
+    ----------
+    low, high
+        Rows whose first input, as the model sees it, is from `low` to `high` count.
+    """
+
+    low: float = 0.0
+    high: float = 1.0
+
+    info: ClassVar = MetricInfo("Spread of samples", "target units or probability", "none", "predictive")
+
+    def __call__(self, evaluation: Evaluation) -> float:
+        """Score a fit.
+
+        Raises
+        ------
+        InputError
+            If no row counts, or the model has several outputs.
+        """
+        rows, problem = evaluation.tested, evaluation.model
+        first = rows.x.float()[:, 0]
+        counted = (first >= self.low) & (first <= self.high)
+        if not bool(counted.any()):
+            raise InputError(f"spread: no test row has its first input in [{self.low:g}, {self.high:g}]: widen that")
+        if problem.d_out != 1:
+            raise InputError(f"spread: the model has {problem.d_out} outputs, not one: leave the metric out")
+        some = rows.take(counted)
+        f = evaluation.outputs(some, Draws(evaluation.samples, evaluation.key, _STEP))
+        target = problem.likelihood.predictive(f, tensors_of(evaluation.hyper))
+        quartiles = target.mean.quantile(torch.tensor([0.25, 0.75], dtype=torch.float64), dim=0)
+        return float((quartiles[1] - quartiles[0]).mean())

@@ -17,9 +17,9 @@ from annotated_types import Gt, Le
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.metrics.base import MetricInfo
+from bdl.metrics import MetricInfo
+from bdl.metrics.classification import counts, groups
 from bdl.metrics.evaluation import Evaluation
-from bdl.metrics.ties import counts, groups
 
 Uncertainty = Literal["entropy", "disagreement"]
 
@@ -135,7 +135,6 @@ class Accuracy(_Selective):
     )
 
     def __call__(self, evaluation: Evaluation) -> float:
-        """Score a fit."""
         sure, tied, drawn = self.rows(evaluation)
         hits = float(sure.hits.sum()) + (drawn * float(tied.hits.mean()) if drawn else 0.0)
         return hits / (len(sure.labels) + drawn)
@@ -150,7 +149,6 @@ class Precision(_Selective):
     )
 
     def __call__(self, evaluation: Evaluation) -> float:
-        """Score a fit."""
         return _share_of_hits(self.positives(evaluation), lambda rows: rows.called)
 
 
@@ -163,7 +161,6 @@ class Recall(_Selective):
     )
 
     def __call__(self, evaluation: Evaluation) -> float:
-        """Score a fit."""
         return _share_of_hits(self.positives(evaluation), lambda rows: rows.labels)
 
 
@@ -174,7 +171,6 @@ class F1(_Selective):
     info: ClassVar = MetricInfo("F1", "fraction", "higher", "predictive", "classification", margin=0.02)
 
     def __call__(self, evaluation: Evaluation) -> float:
-        """Score a fit."""
         sure, tied, drawn = self.positives(evaluation)
         (hits, wrong), (tied_hits, tied_wrong) = (_hits_and_wrong(rows) for rows in (sure, tied))
         total = 0.0
@@ -192,7 +188,6 @@ class Auroc(_Selective):
     info: ClassVar = MetricInfo("AUROC", "probability", "higher", "predictive", "classification", margin=0.02)
 
     def __call__(self, evaluation: Evaluation) -> float:
-        """Score a fit."""
         sure, tied, drawn = self.positives(evaluation)
         (ones, zeros), (tied_ones, tied_zeros) = (_by_label(rows) for rows in (sure, tied))
         more, law = counts(len(tied.labels), len(tied_ones), drawn)
@@ -227,7 +222,6 @@ class Aurc:
     info: ClassVar = MetricInfo("AURC", "fraction of kept points", "lower", "predictive", "classification")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        """Score a fit."""
         return float(risks(evaluation, self.by).mean())
 
 
@@ -238,7 +232,6 @@ class Disagreement:
     info: ClassVar = MetricInfo("Model disagreement", "squared probability", "none", "predictive", "classification")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        """Score a fit."""
         return float(uncertainties(evaluation, "disagreement").mean())
 
 

@@ -9,12 +9,12 @@ from annotated_types import Ge
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.metrics.base import MetricInfo
-from bdl.metrics.evaluation import Evaluation, Examples
+from bdl.metrics import MetricInfo
+from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import Draws, sampled, tensors_of, vectors
-from bdl.models.joint import log_joint, whole
+from bdl.metrics.targets import Examples
 from bdl.models.priors import PrecisionPrior
-from bdl.models.problem import Hyper, Problem
+from bdl.models.problem import Hyper, Problem, log_joint, whole
 from bdl.posteriors import Weighted
 from bdl.posteriors.base import Gaussian
 from bdl.posteriors.tensors import as_type

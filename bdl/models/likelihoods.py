@@ -78,7 +78,6 @@ class Gaussian:
 
     @property
     def hyper(self) -> tuple[str, ...]:
-        """Names of the per-trial hyper-parameters it needs."""
         return ("noise_precision",)
 
     @property
@@ -87,15 +86,12 @@ class Gaussian:
         return {"noise_precision": 0.0}
 
     def fits(self, n_classes: int) -> bool:
-        """Return whether the targets are numbers."""
         return n_classes == 0
 
     def outputs(self, n_classes: int) -> int:
-        """Count the model outputs it reads: one, whatever `n_classes` is."""
         return 1
 
     def log_prob(self, f: Tensor, y: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor) -> Tensor:
-        """Log-density of the standardised targets: (M, 1), (M,) -> (M,)."""
         precision = hyper["noise_precision"] * y_unit.square()
         return 0.5 * (precision.log() - math.log(2 * math.pi) - precision * (y - f.squeeze(-1)).square())
 
@@ -129,19 +125,15 @@ class _Labels:
 
     @property
     def hyper(self) -> tuple[str, ...]:
-        """Names of the per-trial hyper-parameters it needs: none."""
         return ()
 
     def to_model_units(self, hyper: Mapping[str, Quantity], y_unit: Quantity | float) -> dict[str, Quantity]:
-        """Leave the hyper-parameters as they are."""
         return dict(hyper)
 
     def to_original_units(self, hyper: Mapping[str, Quantity], y_unit: Quantity | float) -> dict[str, Quantity]:
-        """Leave the hyper-parameters as they are."""
         return dict(hyper)
 
     def restore(self, f: Tensor, y_unit: Tensor, y_origin: Tensor) -> Tensor:
-        """Return the logits as they are."""
         return f
 
 
@@ -150,21 +142,17 @@ class Bernoulli(_Labels):
     """P(y = 1) = sigmoid(f) for y in {0, 1}."""
 
     def fits(self, n_classes: int) -> bool:
-        """Return whether there are two classes."""
         return n_classes == 2
 
     def outputs(self, n_classes: int) -> int:
-        """Count the model outputs it reads: one logit."""
         return 1
 
     def log_prob(self, f: Tensor, y: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor) -> Tensor:
-        """Log-probability of the labels: (M, 1), (M,) -> (M,)."""
         margin = (2 * y - 1) * f.squeeze(-1)
         # vmap cannot map the empty second result of logsigmoid on CUDA; beside exp(40) float64 has no 1
         return -F.softplus(-margin, threshold=40) if margin.is_cuda else F.logsigmoid(margin)
 
     def predictive(self, f: Tensor, hyper: Mapping[str, Tensor]) -> distributions.Bernoulli:
-        """Return the Bernoulli distributions of logits (..., 1)."""
         return distributions.Bernoulli(logits=f.squeeze(-1), validate_args=False)
 
     def sample(self, f: Tensor, hyper: Mapping[str, Tensor], noise: Tensor) -> Tensor:
@@ -182,19 +170,15 @@ class Categorical(_Labels):
     """P(y = c) = softmax(f)_c for y in {0, ..., C - 1}."""
 
     def fits(self, n_classes: int) -> bool:
-        """Return whether the targets are labels."""
         return n_classes >= 2
 
     def outputs(self, n_classes: int) -> int:
-        """Count the model outputs it reads: one logit a class."""
         return n_classes
 
     def log_prob(self, f: Tensor, y: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor) -> Tensor:
-        """Log-probability of the labels: (M, C), (M,) -> (M,)."""
         return torch.log_softmax(f, -1).gather(-1, y.long().unsqueeze(-1)).squeeze(-1)
 
     def predictive(self, f: Tensor, hyper: Mapping[str, Tensor]) -> distributions.Categorical:
-        """Return the categorical distributions of logits (..., C)."""
         return distributions.Categorical(logits=f, validate_args=False)
 
     def sample(self, f: Tensor, hyper: Mapping[str, Tensor], noise: Tensor) -> Tensor:

@@ -1,10 +1,11 @@
-"""Any `torch.nn.Module` as a function of a flat parameter vector."""
+"""Any `torch.nn.Module` as a function of a flat parameter vector, and models as modules, for libraries of those."""
 
 import copy
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 import torch
@@ -14,7 +15,9 @@ from torch.func import functional_call
 
 from bdl.errors import InputError
 from bdl.models.base import Layers
-from bdl.models.skeleton import Skeleton, build, factory_of, take_apart
+from bdl.models.networks import Linear, Mlp
+from bdl.models.problem import Problem
+from bdl.models.skeleton import Skeleton, build, factory_of, make_network, take_apart
 
 ROWS = 128
 """Rows of a minibatch from which statistics are recomputed."""
@@ -67,20 +70,16 @@ class Module:
         return (factory_of(self.factory).__module__,)
 
     def dim(self, d_in: int, d_out: int) -> int:
-        """Count the parameters, D."""
         return sum(self._skeleton(d_in, d_out).sizes)
 
     def bias_mask(self, d_in: int, d_out: int) -> Tensor:
-        """Mark the biases: a boolean vector of shape (D,)."""
         return self._skeleton(d_in, d_out).biases
 
     def initial(self, noise: Tensor, d_in: int, d_out: int) -> Tensor:
-        """Start as the class docstring says: (D,) -> (D,)."""
         skeleton = self._skeleton(d_in, d_out)
         return noise * skeleton.spread.to(noise) + skeleton.centre.to(noise)
 
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
-        """Map parameters (D,) and inputs (M, d_in) to outputs (M, d_out), as in training."""
         skeleton = self._skeleton(x.shape[-1], d_out)
         outputs: Tensor = functional_call(skeleton.training, skeleton.tensors(theta), (self._rows(x),))
         return outputs
@@ -92,7 +91,6 @@ class Module:
         return {name: value.clone() for name, value in self._skeleton(d_in, d_out).statistics.items()}
 
     def predict(self, theta: Tensor, x: Tensor, d_out: int, buffers: Mapping[str, Tensor]) -> Tensor:
-        """Map parameters, inputs and running statistics to outputs: (M, d_in) -> (M, d_out)."""
         skeleton = self._skeleton(x.shape[-1], d_out)
         statistics = {name: buffers[name].to(theta.dtype) for name in skeleton.statistics}
         tensors = skeleton.tensors(theta) | statistics
@@ -113,7 +111,6 @@ class Module:
 
     @property
     def recomputes(self) -> bool:
-        """Whether predictions need statistics of training rows."""
         return self.batch_norm == "recompute"
 
     def recomputed(self, theta: Tensor, x: Tensor, d_out: int) -> dict[str, Tensor]:
@@ -175,7 +172,6 @@ class Module:
         return tuple(found[name] for name in names)
 
     def widest(self, d_in: int, d_out: int) -> int:
-        """Count the values that the widest layer puts out for one row."""
         return self._skeleton(d_in, d_out).widest
 
     @property
@@ -247,3 +243,54 @@ class GivenModule(Module):
 
 def _given_module(network: nn.Module, shape: tuple[int, ...] | None) -> GivenModule:
     return GivenModule(network=network, shape=shape)
+
+
+_ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "tanh": nn.Tanh,
+    "sigmoid": nn.Sigmoid,
+    "softplus": nn.Softplus,
+    "gelu": nn.GELU,
+    "silu": nn.SiLU,
+}
+
+
+def torch_module(problem: Problem, seed: int) -> nn.Module:
+    """Build the model of a problem as a module, float32, on the CPU.
+
+    ``torch.nn.utils.parameters_to_vector(module.parameters())`` is the parameter vector of the problem, (D,).
+
+    Parameters
+    ----------
+    problem
+        Whose model is meant.
+    seed
+        Of its start, which has the law that the engine's fits start from.
+
+    Raises
+    ------
+    InputError
+        If the model is none that can be built.
+    """
+    network = _network(problem)
+    noise = torch.randn(problem.dim, generator=torch.Generator().manual_seed(seed))
+    nn.utils.vector_to_parameters(problem.initial(noise), network.parameters())
+    return network.requires_grad_(True).train()
+
+
+def _network(problem: Problem) -> nn.Module:
+    model = problem.model
+    if isinstance(model, Module):
+        if isinstance(model, GivenModule):
+            network = copy.deepcopy(model.network)
+        else:
+            network = make_network(model.factory, model.settings, model.shape, problem.d_in, problem.d_out)
+        return network if model.shape is None else nn.Sequential(nn.Unflatten(1, model.shape), network)
+    if not isinstance(model, Linear | Mlp):
+        raise InputError(f"model {type(model).__name__} is no torch module: use linear, mlp or module")
+    layers: list[nn.Module] = []
+    for n_in, n_out in pairwise(model.widths(problem.d_in, problem.d_out)):
+        layers += [nn.Linear(n_in, n_out, bias=model.bias)]
+        if isinstance(model, Mlp):
+            layers += [_ACTIVATIONS[model.activation]()]
+    return nn.Sequential(*layers[: -1 if isinstance(model, Mlp) else None])

@@ -1,20 +1,52 @@
-"""Linear models and multilayer perceptrons as functions of a flat parameter vector.
+"""Linear models, multilayer perceptrons and single units as functions of a flat parameter vector.
 
 The vector holds, layer by layer, the weight matrix (out x in, row-major) and then the bias, so the bias of
 a linear regression is the last entry.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from annotated_types import Gt, MinLen
 from torch import Tensor
 
-from bdl.models.activations import ACTIVATIONS
 from bdl.models.base import Layers
+
+
+class Activation(NamedTuple):
+    """A function of each unit and its derivative."""
+
+    function: Callable[[Tensor], Tensor]
+    derivative: Callable[[Tensor], Tensor]
+    """In terms of what the function gave, or of what it was given."""
+    of_output: bool = True
+    """Which of both the derivative reads: with the first, nothing else needs to be kept for it."""
+
+
+def _gelu_derivative(x: Tensor) -> Tensor:
+    below: Tensor = torch.special.ndtr(x)
+    return below + x * (-0.5 * x.square()).exp() / math.sqrt(2 * math.pi)
+
+
+def _silu_derivative(x: Tensor) -> Tensor:
+    gate = torch.sigmoid(x)
+    return gate * (1 + x * (1 - gate))
+
+
+ACTIVATIONS = {
+    "relu": Activation(torch.relu, lambda out: out > 0),
+    "tanh": Activation(torch.tanh, lambda out: 1 - out.square()),
+    "sigmoid": Activation(torch.sigmoid, lambda out: out * (1 - out)),
+    "softplus": Activation(F.softplus, lambda out: -torch.expm1(-out)),
+    "gelu": Activation(F.gelu, _gelu_derivative, of_output=False),
+    "silu": Activation(F.silu, _silu_derivative, of_output=False),
+}
+"""By the name that a benchmark file gives."""
 
 
 class _Pass(NamedTuple):
@@ -46,7 +78,6 @@ class Mlp:
     activation: Literal["relu", "tanh", "sigmoid", "softplus", "gelu", "silu"] = "relu"
 
     def widths(self, d_in: int, d_out: int) -> tuple[int, ...]:
-        """Count the inputs, the units of each hidden layer and the outputs."""
         return (d_in, *self.hidden, d_out)
 
     def dim(self, d_in: int, d_out: int) -> int:
@@ -54,7 +85,6 @@ class Mlp:
         return sum(n_out * (n_in + 1) for n_in, n_out in pairwise(self.widths(d_in, d_out)))
 
     def bias_mask(self, d_in: int, d_out: int) -> Tensor:
-        """Mark the biases: a boolean vector of shape (D,)."""
         layers = [
             torch.arange(n_out * (n_in + 1)) >= n_out * n_in for n_in, n_out in pairwise(self.widths(d_in, d_out))
         ]
@@ -66,15 +96,12 @@ class Mlp:
 
     @property
     def bias(self) -> bool:
-        """Whether the layers have biases: they do."""
         return True
 
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
-        """Map parameters (D,) and inputs (M, d_in) to outputs (M, d_out)."""
         return self._forward(theta, x, d_out).f
 
     def backpropagate(self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]) -> Layers:
-        """Return each layer's inputs and errors; see `LayeredModel`."""
         derivative = ACTIVATIONS[self.activation].derivative
         weights, inputs, kept, f = self._forward(theta, x, d_out)
         errors = [error(f)]
@@ -112,7 +139,6 @@ class Linear:
     bias: bool = True
 
     def widths(self, d_in: int, d_out: int) -> tuple[int, ...]:
-        """Count the inputs and the outputs."""
         return (d_in, d_out)
 
     def dim(self, d_in: int, d_out: int) -> int:
@@ -120,7 +146,6 @@ class Linear:
         return d_out * (d_in + self.bias)
 
     def bias_mask(self, d_in: int, d_out: int) -> Tensor:
-        """Mark the biases: a boolean vector of shape (D,)."""
         return torch.arange(self.dim(d_in, d_out)) >= d_out * d_in
 
     def initial(self, noise: Tensor, d_in: int, d_out: int) -> Tensor:
@@ -132,14 +157,12 @@ class Linear:
         return torch.cat([x, torch.ones_like(x[:, : int(self.bias)])], dim=1)
 
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
-        """Map parameters (D,) and inputs (M, d_in) to outputs (M, d_out)."""
         size = d_out * x.shape[-1]
         weight, bias = torch.split(theta, [size, theta.shape[-1] - size])
         output = x @ weight.view(d_out, -1).T
         return output + bias if self.bias else output
 
     def backpropagate(self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]) -> Layers:
-        """Return the layer's inputs and errors; see `LayeredModel`."""
         return ((x, error(self(theta, x, d_out))),)
 
 
@@ -151,3 +174,44 @@ def _scaled(noise: Tensor, widths: Sequence[int], bias: bool) -> Tensor:
         for factor in (torch.full((n_out * n_in,), n_in**-0.5), torch.zeros(n_out * bias))
     ]
     return noise * torch.cat(factors).to(noise)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """f(x . w) for each output, without a bias, as the simulations of Mata (2018) have it.
+
+    Parameters
+    ----------
+    activation
+        The function f.
+    """
+
+    activation: Literal["relu", "tanh", "sigmoid", "softplus", "gelu", "silu"] = "tanh"
+
+    _linear: ClassVar[Linear] = Linear(bias=False)
+
+    @property
+    def bias(self) -> bool:
+        return False
+
+    def widths(self, d_in: int, d_out: int) -> tuple[int, ...]:
+        return (d_in, d_out)
+
+    def dim(self, d_in: int, d_out: int) -> int:
+        """Count the parameters: d_out * d_in."""
+        return d_out * d_in
+
+    def bias_mask(self, d_in: int, d_out: int) -> Tensor:
+        return self._linear.bias_mask(d_in, d_out)
+
+    def initial(self, noise: Tensor, d_in: int, d_out: int) -> Tensor:
+        """Start at weights noise / sqrt(d_in): (D,) -> (D,)."""
+        return self._linear.initial(noise, d_in, d_out)
+
+    def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
+        return ACTIVATIONS[self.activation].function(self._linear(theta, x, d_out))
+
+    def backpropagate(self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]) -> Layers:
+        activation, before = ACTIVATIONS[self.activation], self._linear(theta, x, d_out)
+        f = activation.function(before)
+        return ((x, error(f) * activation.derivative(f if activation.of_output else before)),)

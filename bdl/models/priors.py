@@ -3,18 +3,33 @@
 A Gaussian prior has phi = theta and a precision, which methods for Gaussians use directly. Any other prior says how to
 draw phi, what its density is, and how to push it to theta: with scales among the latent variables, for example, the
 parameters are scale times standard normal, and methods need no case for it.
+
+The horseshoe prior (Carvalho et al. 2010; Louizos et al. 2017): a weight of unit u in layer l is theta = w tau_l
+lambda_u with w ~ N(0, 1), tau_l ~ C+(0, kappa) and lambda_u ~ C+(0, 1). A half-Cauchy variable is the root of a product
+(Mata 2018, eq. 3.12):
+
+    tau^2 = a b,  a ~ Gamma(1/2, scale kappa^2),  b ~ inverse Gamma(1/2, scale 1),
+
+and lambda^2 likewise with kappa = 1. The latent variables are the w and the logarithms ell of the roots of all a
+and b: with e = 1 for a and -1 for b (whose kappa is 1) their density is
+
+    log p(ell) = log 2 - log(pi) / 2 - log kappa + e ell - exp(2 e ell) / kappa^2,
+
+whose mean under N(m, s^2) replaces exp(2 e ell) by exp(2 e m + 2 s^2). Log-normal distributions of the a and b, as
+the thesis has them, are Gaussian ones of the ell: the divergences are those of its (3.23) to (3.27), of which
+(3.23) prints + log kappa - exp(..) / kappa and (3.26) copies (3.25).
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Protocol, runtime_checkable
+from typing import Annotated, Literal, Protocol, runtime_checkable
 
 import torch
 from annotated_types import Gt
 from torch import Tensor
 
-from bdl.models.layout import Layout
+from bdl.models.base import Layout
 
 
 class Prior(Protocol):
@@ -75,8 +90,18 @@ class ScaledPrior(Prior, Protocol):
         ...
 
 
+class _OfParameters:
+    """What priors share whose latent variables are the parameters."""
+
+    def latent_dim(self, layout: Layout) -> int:
+        return layout.dim
+
+    def push(self, phi: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
+        return phi
+
+
 @dataclass(frozen=True)
-class GaussianPrior:
+class GaussianPrior(_OfParameters):
     """N(0, 1/alpha) on every parameter, alpha being the hyper-parameter ``prior_precision``.
 
     Parameters
@@ -89,16 +114,7 @@ class GaussianPrior:
 
     @property
     def hyper(self) -> tuple[str, ...]:
-        """Names of the per-trial hyper-parameters it needs."""
         return ("prior_precision",)
-
-    def latent_dim(self, layout: Layout) -> int:
-        """Count the latent variables: they are the parameters."""
-        return layout.dim
-
-    def push(self, phi: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
-        """Return the parameters, which are the latent variables: (D,) -> (D,)."""
-        return phi
 
     def precision(self, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
         """Precision: a scalar, or (D,) when the biases have their own."""
@@ -108,10 +124,161 @@ class GaussianPrior:
         return torch.where(layout.biases.to(alpha.device), self.bias_precision, alpha)
 
     def log_prob(self, phi: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
-        """Log-density of the parameters, normalised: (..., D) -> (...), nats."""
         alpha = self.precision(hyper, layout)
         return 0.5 * (alpha.log() - math.log(2 * math.pi) - alpha * phi.square()).sum(-1)
 
     def sample(self, noise: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
-        """Map standard-normal noise to draws of the parameters: (..., D) -> (..., D)."""
         return noise * self.precision(hyper, layout).rsqrt()
+
+
+@dataclass(frozen=True)
+class StudentTPrior(_OfParameters):
+    """Student's t on every parameter, centred at 0, its scale being the hyper-parameter ``prior_scale``.
+
+    A precision that is drawn from a Gamma distribution of shape a and rate b makes it of a Gaussian: the degrees of
+    freedom are 2 a and the scale sqrt(b / a). Mata (2018, below 3.5) prints the inverse of that scale.
+
+    Parameters
+    ----------
+    degrees
+        Degrees of freedom: 1 is a Cauchy distribution, and many are a Gaussian.
+    """
+
+    degrees: Annotated[float, Gt(0)] = 1.0
+
+    @property
+    def hyper(self) -> tuple[str, ...]:
+        return ("prior_scale",)
+
+    @property
+    def hyper_above(self) -> dict[str, float]:
+        """Limits that hyper-parameters must stay above."""
+        return {"prior_scale": 0.0}
+
+    def log_prob(self, phi: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
+        return student_t_log_prob(phi, hyper["prior_scale"], self.degrees).sum(-1)
+
+    def sample(self, noise: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
+        """Map standard-normal noise to draws of the parameters by the quantile function: (..., D) -> (..., D)."""
+        from scipy.special import ndtr, stdtrit
+
+        tail = torch.from_numpy(stdtrit(self.degrees, ndtr(-noise.abs().double().cpu().numpy())))
+        return hyper["prior_scale"] * -noise.sign() * tail.to(noise)
+
+
+@dataclass(frozen=True)
+class SpikeSlabPrior(_OfParameters):
+    """A mixture of two Gaussians on every parameter, wide and narrow (Blundell et al. 2015, eq. 7).
+
+    p(theta) = w N(theta; 0, s^2) + (1 - w) N(theta; 0, t^2) with the hyper-parameters ``slab_share`` w, ``slab_scale``
+    s and ``spike_scale`` t.
+    """
+
+    @property
+    def hyper(self) -> tuple[str, ...]:
+        return ("slab_share", "slab_scale", "spike_scale")
+
+    @property
+    def hyper_above(self) -> dict[str, float]:
+        """Limits that hyper-parameters must stay above."""
+        return dict.fromkeys(self.hyper, 0.0)
+
+    @property
+    def hyper_below(self) -> dict[str, float]:
+        """Limits that hyper-parameters must stay below."""
+        return {"slab_share": 1.0}
+
+    def log_prob(self, phi: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
+        share = hyper["slab_share"]
+        slab = share.log() + _normal_log_prob(phi, hyper["slab_scale"])
+        spike = torch.log1p(-share) + _normal_log_prob(phi, hyper["spike_scale"])
+        return torch.logaddexp(slab, spike).sum(-1)
+
+    def sample(self, noise: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
+        """Map standard-normal noise to draws of the parameters: (..., D) -> (..., D).
+
+        Noise below its `slab_share` quantile makes the slab, and what is left of it, normal again, its value.
+        """
+        share, uniform = hyper["slab_share"], torch.special.ndtr(noise)
+        inside = uniform < share
+        rest = torch.where(inside, uniform / share, (uniform - share) / (1 - share))
+        scale = torch.where(inside, hyper["slab_scale"], hyper["spike_scale"])
+        value: Tensor = torch.special.ndtri(rest)
+        return scale * value
+
+
+def student_t_log_prob(theta: Tensor, scale: Tensor, degrees: float | Tensor) -> Tensor:
+    """Log-density of Student's t, centred at 0, entry by entry, nats."""
+    nu = torch.as_tensor(degrees, dtype=theta.dtype, device=theta.device)
+    constant = torch.lgamma((nu + 1) / 2) - torch.lgamma(nu / 2) - 0.5 * (nu * math.pi).log()
+    return constant - scale.log() - (nu + 1) / 2 * torch.log1p((theta / scale).square() / nu)
+
+
+def _normal_log_prob(theta: Tensor, scale: Tensor) -> Tensor:
+    return -0.5 * (theta / scale).square() - scale.log() - 0.5 * math.log(2 * math.pi)
+
+
+@dataclass(frozen=True)
+class HorseshoePrior:
+    """A scale for each layer and each unit; kappa is the hyper-parameter ``global_scale``.
+
+    Biases have no scales: they are N(0, 1).
+
+    Parameters
+    ----------
+    units
+        Weights that share a unit's scale: those that leave it, as in Louizos et al., or those that enter it. The thesis
+        means the second in (3.10) and runs the first in its appendix C.
+    """
+
+    units: Literal["leaving", "entering"] = "leaving"
+
+    @property
+    def hyper(self) -> tuple[str, ...]:
+        return ("global_scale",)
+
+    def latent_dim(self, layout: Layout) -> int:
+        """Count the latent variables: the parameters, and two for each layer and each unit."""
+        return layout.dim + 2 * (layout.n_layers + self._n_units(layout))
+
+    def source(self, layout: Layout) -> Tensor:
+        """Number the four scales of each weight, those of layers before those of units, all a before all b: (4, D)."""
+        n = layout.n_layers + self._n_units(layout)
+        units = layout.units if self.units == "leaving" else layout.entered
+        pair = torch.stack([layout.layers, layout.n_layers + units])
+        return torch.where(layout.biases, 2 * n, torch.cat([pair, n + pair]))
+
+    def push(self, phi: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
+        """Scale the weights: latent variables (P,) -> parameters (D,)."""
+        w, ell = phi[: layout.dim], phi[layout.dim :]
+        source = self.source(layout).to(phi.device)
+        return w * torch.cat([ell, torch.zeros_like(ell[:1])])[source].sum(0).exp()
+
+    def log_prob(self, phi: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
+        return self.expected_log_prob(phi, torch.zeros_like(phi), hyper, layout)
+
+    def expected_log_prob(self, mu: Tensor, var: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
+        """Mean of `log_prob` under N(mu, diag(var)): (..., P) -> (...), nats."""
+        sign, kappa = self._signs_and_scales(mu, hyper, layout)
+        w, m = mu[..., : layout.dim], mu[..., layout.dim :]
+        v, s2 = var[..., : layout.dim], var[..., layout.dim :]
+        normal = -0.5 * (w.square() + v + math.log(2 * math.pi))
+        roots = math.log(2) - 0.5 * math.log(math.pi) - kappa.log() + sign * m
+        return normal.sum(-1) + (roots - (2 * sign * m + 2 * s2).exp() / kappa.square()).sum(-1)
+
+    def sample(self, noise: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
+        """Map standard-normal noise z to draws of the latent variables, (..., P): a is kappa^2 z^2 / 2, so is 1 / b."""
+        sign, kappa = self._signs_and_scales(noise, hyper, layout)
+        w, z = noise[..., : layout.dim], noise[..., layout.dim :]
+        return torch.cat([w, sign * (kappa * z.abs() / math.sqrt(2)).log()], dim=-1)
+
+    def _n_units(self, layout: Layout) -> int:
+        return layout.n_units if self.units == "leaving" else layout.n_entered
+
+    def _signs_and_scales(self, like: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> tuple[Tensor, Tensor]:
+        """Return e and kappa of every ell, (K,)."""
+        n = layout.n_layers + self._n_units(layout)
+        half = torch.ones(n, dtype=like.dtype, device=like.device)
+        layers = torch.arange(n, device=like.device) < layout.n_layers
+        kappa = torch.where(layers, hyper["global_scale"].to(like.dtype), half)
+        return torch.cat([half, -half]), torch.cat([kappa, half])

@@ -1,4 +1,4 @@
-"""A Problem: everything needed to evaluate log p(D, theta) on a minibatch, for one model."""
+"""A Problem: everything needed to evaluate log p(D, theta) for one model, on a minibatch or on all data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.func import vmap
 
 from bdl.errors import InputError
-from bdl.models.base import BufferedModel, LayeredModel, Layers, Model, RecomputingModel
-from bdl.models.layout import Layout
+from bdl.models.base import BufferedModel, LayeredModel, Layers, Layout, Model, RecomputingModel
 from bdl.models.likelihoods import Likelihood
 from bdl.models.priors import GaussianPrior, PrecisionPrior, Prior
 
@@ -183,3 +183,30 @@ class Problem:
             return self.likelihood.log_prob(f, batch.y, hyper, batch.y_unit).sum()
 
         return self.model.backpropagate(theta, batch.x, self.d_out, torch.func.grad(value))
+
+
+CHUNK = 2**20
+"""Values of the widest layer, over rows and parameter vectors, held in memory at a time."""
+
+
+def whole(x: Tensor, y: Tensor) -> Batch:
+    """Take all training rows as one batch, (n, d) and (n,), for hyper-parameters in the unit of `y`."""
+    return Batch(x, y, x.new_tensor(len(y)), x.new_ones(()))
+
+
+def log_likelihood(theta: Tensor, problem: Problem, batch: Batch, hyper: Hyper) -> Tensor:
+    """Evaluate log p(D | theta), `batch` holding all examples: (m, D) -> (m,), nats."""
+
+    def one(theta: Tensor) -> Tensor:
+        return problem.log_likelihoods(theta, batch, hyper).sum()
+
+    values: Tensor = vmap(one, chunk_size=max(1, CHUNK // (len(batch.y) * problem.widest)))(theta)
+    return values
+
+
+def log_joint(theta: Tensor, problem: Problem, batch: Batch, hyper: Hyper) -> Tensor:
+    """Evaluate log p(D, theta), `batch` holding all examples: (m, D) -> (m,), nats.
+
+    The latent variables of the prior are the parameters.
+    """
+    return log_likelihood(theta, problem, batch, hyper) + problem.log_prior(theta, hyper)

@@ -1,16 +1,90 @@
-"""ResNet-18 (He et al. 2016), with the names and shapes of torchvision's, and torchvision's own networks.
+"""ResNet-18 (He et al. 2016), with the names and shapes of torchvision's, torchvision's own, and pretrained weights.
 
 Both are factories for the model ``module``. Inputs are images in [0, 1]; with colours they are standardised by the
 moments of ImageNet first, as pretrained weights expect them.
 """
 
+import hashlib
+import io
+import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from bdl.errors import InputError
-from bdl.models.pretrained import read_weights, with_weights
+
+_DIGEST = "[0-9a-fA-F]{12,64}"
+
+
+def read_weights(path: Path, sha256: str | None) -> Mapping[str, Any]:
+    """Read named tensors from a file that ``torch.save`` wrote.
+
+    Parameters
+    ----------
+    path
+        The file.
+    sha256
+        Hex digest that it must have, or 12 characters of its start at the least; None takes any file.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, damaged or another than asked for; or if the digest is none.
+    """
+    if sha256 is not None and not re.fullmatch(_DIGEST, sha256):
+        raise InputError(f"sha256 '{sha256[:64]}': give the file's SHA-256 in hex, or its first 12 characters or more")
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"weights {path}: {error.strerror}; give the path of a file that torch.save wrote") from None
+    found = hashlib.sha256(content).hexdigest()
+    if sha256 and not found.startswith(sha256.lower()):
+        raise InputError(f"weights {path}: expected sha256 {sha256}, found {found[: len(sha256)]}; get the file again")
+    try:
+        # of the bytes that the digest is of: the file may be another by now
+        state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise InputError(f"weights {path}: cannot be read ({type(error).__name__}); get the file again") from None
+    if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise InputError(f"weights {path}: no tensors by name; save the network's state_dict()")
+    return state
+
+
+def with_weights(net: nn.Module, state: Mapping[str, Any], source: str) -> nn.Module:
+    """Start a network from pretrained tensors, but for its last layer; its attribute `pretrained` names them.
+
+    Parameters
+    ----------
+    net
+        The network, which is changed and returned.
+    state
+        Tensors by the network's own names.
+    source
+        What messages call them.
+
+    Raises
+    ------
+    InputError
+        If names or shapes are those of another architecture.
+    """
+    own = net.state_dict()
+    last = [*dict(net.named_parameters())][-1].rpartition(".")[0]
+    idle = (f"{last}.", "num_batches_tracked")  # counts are of no use with a fixed momentum, and old files lack them
+    wanted = {name: value.shape for name, value in own.items() if not (name.startswith(idle) or name.endswith(idle))}
+    wrong = [name for name, shape in wanted.items() if name not in state or state[name].shape != shape]
+    strange = [name for name in state if name not in own]
+    if wrong or strange:
+        raise InputError(
+            f"weights {source}: of another architecture: {len(wrong)} tensors are missing or of another shape and "
+            f"{len(strange)} unknown, the first is {(wrong + strange)[0]}; use weights of this network"
+        )
+    net.load_state_dict({name: state[name] for name in wanted}, strict=False)
+    vars(net)["pretrained"] = frozenset(wanted)
+    return net
+
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 

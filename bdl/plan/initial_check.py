@@ -1,23 +1,185 @@
-"""A look at where training starts, so that a likelihood that overflows stops a run before it trains."""
+"""Before a run: sizes that no machine can do, and a look at where training starts, for likelihoods that overflow.
 
-from collections.abc import Iterable, Sequence
+What is counted is what grows: the states of the fits that train together, three times over; the outputs of their
+layers; the normals of an update; the data.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from math import inf, prod
 from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
+from bdl import runtime
 from bdl.errors import InputError
-from bdl.methods.base import MinibatchMethod
+from bdl.methods.base import ExternalMethod, MinibatchMethod
 from bdl.metrics.predictions import SHARED_STATISTICS
+from bdl.models.base import LayeredModel
 from bdl.models.problem import Hyper, Problem
-from bdl.plan.cell import Cell
-from bdl.plan.programs import program
+from bdl.plan import Cell
+from bdl.plan.programs import batches_per_step, fits, load, program, schedule, scoring_seconds, updates_of, width
 from bdl.posteriors.base import multimodal
 from bdl.posteriors.tensors import as_type
-from bdl.search.study import Setting
 from bdl.spec import canonical
+from bdl.store import Stage
 from bdl.training.states import initial_state
 from bdl.training.trials import Trials, View
+
+Counted = tuple[Cell, int]
+"""A cell, and how many of its splits are meant."""
+
+YEAR = 365.25 * 24 * 3600.0
+_BASE = 400_000_000
+"""Bytes that a process takes before it has any data: the interpreter, PyTorch and its compiler."""
+ROW_BYTES = 2000
+"""That a row takes in the store, in memory and where it is published."""
+_NUMBER, _GROUP = 5e-9, 6e-4
+"""Seconds that an update takes at the least: for each number that it goes through, and of each group of fits."""
+_FASTER = 5
+"""Predictions take a fifth of what is estimated at the least."""
+_SMALL = 1_000_000
+"""Numbers up to which a state is made to be counted; for shapes alone PyTorch imports its compiler, for a second."""
+_STAGES: tuple[Stage, ...] = ("search", "final")
+
+
+def check_sizes(plan: Sequence[Counted], jobs: int) -> None:
+    """Refuse what needs more memory than there is, or more than a year.
+
+    Raises
+    ------
+    InputError
+        If it does; the message has the number.
+    """
+    there = runtime.available_memory()
+    for cell, count in plan:
+        need = _BASE + group_memory(cell, count)
+        if cell.device == "cpu" and need > there:
+            raise InputError(
+                f"entries.{cell.entry}: on {cell.dataset} {count:,} splits, with {_most(cell, count):,} fits side by "
+                f"side of {_dim(cell):,} parameters, need about {runtime.amount(need)} of memory, and "
+                f"{runtime.amount(there)} are available; make the model, the settings or the splits smaller"
+            )
+    if (need := memory(plan, jobs)) > there and jobs > 1:
+        raise InputError(
+            f"--jobs {jobs}: so many processes need about {runtime.amount(need)} of memory, and "
+            f"{runtime.amount(there)} are available; choose fewer"
+        )
+    years = {f"{cell.dataset}/{cell.entry}": least_seconds(cell, count) / YEAR for cell, count in plan}
+    if (total := sum(years.values())) > 1:
+        longest = max(years, key=lambda label: years[label])
+        raise InputError(
+            f"this would take {total:.2g} years of this machine at the least, {years[longest]:.2g} of them for "
+            f"{longest}; lower epochs, samples, trials or --splits"
+        )
+
+
+def memory(plan: Iterable[Counted], jobs: int) -> int:
+    """Estimate the peak of memory in bytes: so many processes, each with the largest group, and the one that waits."""
+    largest = max((group_memory(cell, count) for cell, count in plan), default=0)
+    return jobs * (_BASE + largest) + (_BASE if jobs > 1 else 0)
+
+
+def most_jobs(plan: Sequence[Counted]) -> int:
+    """Count the processes that cores and memory allow, one at least."""
+    largest = max((group_memory(cell, count) for cell, count in plan), default=0)
+    return max(1, min(runtime.available_cores(), (runtime.available_memory() - _BASE) // (_BASE + largest)))
+
+
+def group_memory(cell: Cell, splits: int) -> int:
+    """Estimate the bytes of the largest group of a cell, of its data, and of the rows that are published."""
+    rows = splits * sum(fits(cell, stage) for stage in _STAGES)
+    return _data(cell) + _most(cell, splits) * _fit_memory(cell) + rows * ROW_BYTES
+
+
+def posterior_size(cell: Cell) -> int:
+    """Estimate the bytes of the posterior of one fit, which is what its state holds at the most."""
+    return _state(cell)
+
+
+def least_seconds(cell: Cell, splits: int) -> float:
+    """Estimate the shortest time that a cell may take, as if all cores were put to use and everything compiled."""
+    total = 0.0
+    for stage in _STAGES:
+        count = splits * fits(cell, stage)
+        if count:
+            updates = 0 if _one_by_one(cell) else updates_of(cell, stage)
+            per_fit = _number(updates) * (_GROUP / width(cell, stage) + _NUMBER * load(cell))
+            total += _number(count) * (per_fit + scoring_seconds(cell, stage) / _FASTER)
+    return total / runtime.available_cores()
+
+
+def _one_by_one(cell: Cell) -> bool:
+    """Return whether fits have no minibatches, and are made one after the other."""
+    return cell.settings.direct and not cell.settings.streams
+
+
+def _most(cell: Cell, splits: int) -> int:
+    """Count the fits of the largest group."""
+    return splits if cell.settings.streams else max(width(cell, stage) for stage in _STAGES)
+
+
+def _fit_memory(cell: Cell) -> int:
+    """Estimate the bytes that a fit takes while it trains."""
+    plan, size = schedule(cell), 8 if cell.settings.streams else 4
+    if cell.settings.streams or plan is None:
+        method = cell.settings.method.build()
+        draws = method.draws if isinstance(method, ExternalMethod) else 0
+        return 3 * _state(cell) + 8 * draws * _dim(cell)
+    size = 8 if plan.dtype == "float64" else 4
+    problem = cell.problem
+    layers = sum(problem.model.widths(problem.d_in, problem.d_out)) if isinstance(problem.model, LayeredModel) else 0
+    rows = min(plan.batch_size, len(cell.data.y)) * batches_per_step(cell)
+    return 3 * _state(cell) + 2 * size * (rows * max(layers, problem.widest) + load(cell))
+
+
+def _state(cell: Cell) -> int:
+    """Count the bytes that the state of one fit holds; what may be large is counted by the shapes of its tensors."""
+    if _one_by_one(cell):
+        return 8 * _dim(cell)
+    double = not cell.settings.streams and (plan := schedule(cell)) and plan.dtype == "float64"
+    target = cell.stream.dim if cell.settings.streams else cell.problem
+    with suppress(Exception):  # a state that depends on values; one that cannot be is refused later, with a reason
+        return _shaped(cell.settings.method.build(), target, 8 if double else 4)
+    return 16 * _dim(cell)
+
+
+@lru_cache(maxsize=1024)
+def _shaped(method: Any, target: Problem | int, size: int) -> int:
+    """Count the bytes of a state on a problem, or of a stream of so many parameters, with `size` bytes a number."""
+    if not isinstance(target, int):
+        target.buffers()  # what is kept of a model must not be made of shapes alone
+    shapes: Mapping[str, Sequence[int]] = method.init_noise(target)
+    with torch.device("cpu" if _bound(method, target) <= _SMALL else "meta"):
+        noise = {name: torch.zeros(shape) for name, shape in shapes.items()}
+        state = method.init(noise) if isinstance(target, int) else method.init(target, noise)
+    return size * sum(prod(leaf.shape) for leaf in tree_leaves(state) if isinstance(leaf, torch.Tensor))
+
+
+def _bound(method: Any, target: Problem | int) -> int:
+    """Bound the numbers of a state: vectors as many as parameters, or as all counts among the settings multiplied."""
+    dim = target if isinstance(target, int) else target.dim
+    return dim * max(dim, prod(value for value in vars(method).values() if isinstance(value, int) and value > 1))
+
+
+def _dim(cell: Cell) -> int:
+    return cell.stream.dim if cell.settings.streams else cell.problem.dim
+
+
+def _data(cell: Cell) -> int:
+    """Count the bytes of a data set and of its copy on the device."""
+    return 0 if cell.settings.streams else 2 * (cell.data.x.nbytes + cell.data.y.nbytes)
+
+
+def _number(count: int) -> float:
+    """Return a count as a number, also where it is larger than any."""
+    try:
+        return float(count)
+    except OverflowError:
+        return inf
 
 
 def check(cells: Iterable[Cell]) -> None:
@@ -50,7 +212,7 @@ def _start(cell: Cell) -> object:
     return cell.settings.method.build(), cell.problem, *data, training.model_dump_json()
 
 
-def _check(starts: Sequence[tuple[Cell, Setting]]) -> None:
+def _check(starts: Sequence[tuple[Cell, dict[str, float]]]) -> None:
     """Refuse the first of some starts, all alike but for their hyper-parameters, whose likelihood is not finite."""
     for (cell, hyper), finite in zip(starts, _finite(starts), strict=True):
         if not finite:
@@ -61,7 +223,7 @@ def _check(starts: Sequence[tuple[Cell, Setting]]) -> None:
             )
 
 
-def ends(cell: Cell) -> list[Setting]:
+def ends(cell: Cell) -> list[dict[str, float]]:
     """List the settings of a cell with all that is searched at its lower and at its upper end; one without a search."""
     fixed, search = dict(cell.settings.hyper), cell.settings.search
     if search is None:
@@ -71,7 +233,7 @@ def ends(cell: Cell) -> list[Setting]:
     return [fixed | {name: ends[i] for name, ends in ranges.items()} for i in (0, 1)]
 
 
-def _finite(starts: Sequence[tuple[Cell, Setting]]) -> list[bool]:
+def _finite(starts: Sequence[tuple[Cell, dict[str, float]]]) -> list[bool]:
     cell = starts[0][0]
     shared = program(cell)
     pool, rows = shared.pool, cell.data.split(cell.splits[0]).train[: rows_at_once(shared.problem, len(starts))]
@@ -95,7 +257,7 @@ def _finite(starts: Sequence[tuple[Cell, Setting]]) -> list[bool]:
     return finite
 
 
-def _check_range(starts: Sequence[tuple[Cell, Setting]], trials: Trials, dtype: torch.dtype) -> None:
+def _check_range(starts: Sequence[tuple[Cell, dict[str, float]]], trials: Trials, dtype: torch.dtype) -> None:
     """Refuse numbers that training would round to 0 or to infinity."""
     limits = torch.finfo(dtype)
     given = {**trials.hyper, "the squared unit of the target": trials.view.y_unit.square()}

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.posteriors.base import Gaussian, GaussianFamily, check_shape, check_tril, check_vector
-from bdl.posteriors.diagonal import DiagonalGaussian
+from bdl.posteriors.independent import DiagonalGaussian
 
 
 def to_blocks(rows: Tensor, widths: Sequence[int]) -> list[Tensor]:

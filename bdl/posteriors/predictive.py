@@ -232,17 +232,13 @@ def _shaped(name: str, value: Any, shapes: tuple[tuple[int | None, ...], ...]) -
     """Return float64 of one of these shapes; None stands for one or more."""
     found = torch.as_tensor(value if isinstance(value, Tensor) else np.asarray(value), dtype=torch.float64).detach()
     own = tuple(found.shape)
-    fits = (len(shape) == len(own) and all(map(_is_size, shape, own)) for shape in shapes)
+    fits = (len(shape) == len(own) and all(s in (None, n) for s, n in zip(shape, own, strict=True)) for shape in shapes)
     if not any(fits) or not found.numel():
         wanted = " or ".join(str(tuple(size or "S" for size in shape)).replace("'", "") for shape in shapes)
         raise InputError(f"{name} has shape {own}: give it shape {wanted}")
     if not bool(torch.isfinite(found).all()):
         raise InputError(f"{name} has values that are not finite")
     return found
-
-
-def _is_size(wanted: int | None, size: int) -> bool:
-    return wanted in (None, size)
 
 
 def _of_samples(value: Tensor, ndim: int) -> Tensor:

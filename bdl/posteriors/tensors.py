@@ -15,7 +15,7 @@ from bdl.registry import Registry
 FAMILIES = Registry(
     "posterior",
     {
-        "diagonal": "bdl.posteriors.diagonal:DiagonalGaussian",
+        "diagonal": "bdl.posteriors.independent:DiagonalGaussian",
         "factor-analysis": "bdl.posteriors.low_rank:FactorAnalysis",
         "full": "bdl.posteriors.full:FullGaussian",
         "linearised": "bdl.posteriors.full:Linearised",
@@ -23,13 +23,13 @@ FAMILIES = Registry(
         "full-precision": "bdl.posteriors.full:FullPrecision",
         "low-rank-precision": "bdl.posteriors.low_rank:LowRankPrecision",
         "kronecker": "bdl.posteriors.kronecker:KroneckerGaussian",
-        "last-layer": "bdl.posteriors.last_layer:LastLayer",
-        "point": "bdl.posteriors.point:Point",
-        "dropout": "bdl.posteriors.dropout:Dropout",
-        "mixture": "bdl.posteriors.mixture:Mixture",
+        "last-layer": "bdl.posteriors.full:LastLayer",
+        "point": "bdl.posteriors.empirical:Point",
+        "dropout": "bdl.posteriors.empirical:Dropout",
+        "mixture": "bdl.posteriors.low_rank:Mixture",
         "empirical": "bdl.posteriors.empirical:Empirical",
-        "scaled": "bdl.posteriors.scaled:Scaled",
-        "student-t": "bdl.posteriors.student_t:StudentT",
+        "scaled": "bdl.posteriors.independent:Scaled",
+        "student-t": "bdl.posteriors.independent:StudentT",
         "weighted": "bdl.posteriors.empirical:Weighted",
     },
 )

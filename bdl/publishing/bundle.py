@@ -17,12 +17,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from bdl.archive.frames import replacing
 from bdl.errors import InputError
 from bdl.posteriors.predictive import Answer, MeanVariance, Outputs, Probabilities
-from bdl.spec.canonical import canonical
-from bdl.spec.explain import explain
-from bdl.spec.fields import Index, Items, Settings
-from bdl.store.folder import replacing
+from bdl.spec.fields import Index, Items, Settings, canonical, explain
 
 MANIFEST, RUN = "manifest.json", "run.json"
 RUNTIME = "runtime"

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from bdl.archive.folder import SHOWN
+from bdl.archive import SHOWN
 from bdl.errors import InputError, short
 from bdl.methods import METHODS
 from bdl.methods.base import ExternalMethod
 from bdl.models import MODELS, PRIORS
 from bdl.models.problem import Hyper, Problem
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.plan.planning import cells_of
 from bdl.posteriors.base import Posterior
 from bdl.spec import Variant

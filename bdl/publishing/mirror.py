@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from bdl.errors import InputError
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.publishing.logged import (
     Measurement,
     described,
@@ -24,8 +24,8 @@ from bdl.publishing.logged import (
 )
 from bdl.publishing.tracking import bring_along, complete, connection, explained
 from bdl.spec.labels import DatasetName
-from bdl.spec.merging import leaves
-from bdl.spec.splits import listed
+from bdl.spec.parts import listed
+from bdl.spec.values import leaves
 from bdl.store.store import Store
 
 if TYPE_CHECKING:

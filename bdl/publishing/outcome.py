@@ -11,28 +11,27 @@ import pandas as pd
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from bdl.archive.folder import ResultsFolder, stored_cells
-from bdl.archive.frames import final_frame, points_frame, write_frames
+from bdl.archive import ResultsFolder, stored_cells
+from bdl.archive.frames import final_frame, folder, points_frame, write_frames
 from bdl.archive.loading import LoadedResults, load, load_results, open_results
 from bdl.archive.posteriors import is_published, stored_posteriors, write_posteriors
 from bdl.errors import InputError, unknown
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.plan.truths import publish_info, published_info, sampled
-from bdl.publishing.bounds import bound_notes
 from bdl.publishing.pictures import Pictures, of_whole_sets, pictures
 from bdl.publishing.provenance import overlaps, provenance, recorded_overlaps, write_provenance
 from bdl.reports import Cell as TableCell
-from bdl.reports import Shown, compare, curves, draw_figures, paired_differences, render
+from bdl.reports import compare, refusals
 from bdl.reports.claims import Judged, claim_sections, judged_claims
-from bdl.reports.compare import refusals
+from bdl.reports.curves import curves
 from bdl.reports.distributions import boxes, truth_ranks
+from bdl.reports.figures import Shown, draw_figures, remarked
 from bdl.reports.layout import Section
-from bdl.reports.more_tables import elsewhere_sections, ensemble_sections, reference_sections
-from bdl.reports.pictures import remarked
-from bdl.reports.render import SECTIONS, markdown, with_sections
+from bdl.reports.more_tables import bound_notes, elsewhere_sections, ensemble_sections, reference_sections
+from bdl.reports.paired import paired_differences
+from bdl.reports.render import SECTIONS, markdown, render, with_sections
 from bdl.spec import Benchmark, Variant, differences
-from bdl.store.anew import mended
-from bdl.store.folder import folder
+from bdl.store.artefacts import mended
 from bdl.store.store import Store
 
 ARTIFACTS = "mlartifacts"
@@ -182,7 +181,7 @@ def claimed(found: LoadedResults) -> list[Judged]:
 
 
 def headed(cells: Sequence[TableCell], format: str, remark: str) -> RenderableType:
-    """Render a comparison below a sentence, if there is one, as `bdl.reports.render` does; errors are its own.
+    """Render a comparison below a sentence, if there is one, as `bdl.reports.render.render` does; errors are its own.
 
     Formats that have no head have it among the notes of every cell.
     """

@@ -12,23 +12,21 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from bdl.archive.folder import ResultsFolder
+from bdl.archive import ResultsFolder
+from bdl.archive.frames import folder
 from bdl.archive.loading import LoadedResults, load_results
 from bdl.errors import InputError
 from bdl.metrics import info
 from bdl.publishing.outcome import claimed, draw, shown_again
-from bdl.reports import Shown
 from bdl.reports.claims import claim_sections
-from bdl.reports.figures import KINDS, heading_of
+from bdl.reports.figures import KINDS, Shown, data_uri, heading_of
 from bdl.reports.layout import UNPRINTED, Section, below, sections, shown
 from bdl.reports.more_tables import elsewhere_sections, ensemble_sections
 from bdl.reports.paired import paired_sections, tally
-from bdl.reports.pictures import data_uri
 from bdl.reports.render import STYLES
 from bdl.spec import Benchmark, Variant
-from bdl.spec.splits import listed
-from bdl.store.folder import folder
-from bdl.store.rows import HYPER
+from bdl.spec.parts import listed
+from bdl.store import HYPER
 
 HIDDEN = ("spec", "fit_hashes", "score_hashes", "fingerprints", "published", "posteriors", "overlap")
 """Parts of the provenance that are not for people."""

@@ -12,8 +12,8 @@ from bdl.execution.scoring import evaluation, examples
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import Draws, tensors_of
 from bdl.metrics.selective import Uncertainty, risks
-from bdl.plan.cell import Cell
-from bdl.plan.reference import known_as_functions, recipe, truth
+from bdl.plan import Cell
+from bdl.plan.truths import known_as_functions, recipe, truth
 from bdl.posteriors import Empirical, Traced
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.tensors import as_type

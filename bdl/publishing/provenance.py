@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from bdl.archive.folder import ResultsFolder
+from bdl.archive import ResultsFolder
+from bdl.archive.frames import replacing
 from bdl.execution.scoring import computed
-from bdl.plan.cell import Cell
-from bdl.plan.fingerprint import joint_hash
+from bdl.plan import Cell, joint_hash
 from bdl.plan.planning import cells_of
 from bdl.spec import Benchmark, Variant
-from bdl.store.folder import replacing
-from bdl.store.rows import STAGES, Row, Stage
+from bdl.store import STAGES, Row, Stage
 from bdl.store.store import Store
 
 _PACKAGES = ("bdl-bench", "torch", "numpy", "scipy", "scikit-learn", "pandas", "optuna", "pydantic", "mlflow")

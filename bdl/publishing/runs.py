@@ -11,19 +11,19 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from bdl.archive.folder import SHOWN, ResultsFolder
+from bdl.archive import SHOWN, ResultsFolder
 from bdl.archive.frames import axes_of
 from bdl.archive.loading import LoadedResults, brief
 from bdl.errors import InputError, unknown
 from bdl.metrics import info
 from bdl.publishing.outcome import compared, narrowed
 from bdl.publishing.provenance import overlaps
-from bdl.reports.axes import short
 from bdl.reports.changes import Change, change_sections, changes, moved, moved_section
 from bdl.reports.layout import Section
 from bdl.reports.paired import paired_differences, paired_sections, tally
-from bdl.reports.ranks import Ranks, rank_section, ranks
 from bdl.reports.render import markdown, markdown_table, rich_table
+from bdl.reports.standings import Ranks, rank_section, ranks
+from bdl.reports.statistics import short
 from bdl.spec import Benchmark, differences, list_benchmarks, load_benchmark
 from bdl.spec.schema import keep
 

@@ -16,15 +16,15 @@ from torch import Tensor
 
 from bdl.errors import InputError, short
 from bdl.execution.scoring import Scored, computed, evaluation, scores
-from bdl.metrics.evaluation import Draws, Evaluation, Examples
-from bdl.metrics.targets import answer
-from bdl.plan.cell import Cell
-from bdl.plan.fingerprint import data_checksum, fit_hash
+from bdl.metrics.evaluation import Evaluation
+from bdl.metrics.predictions import Draws
+from bdl.metrics.targets import Examples, answer
+from bdl.plan import Cell, data_checksum, fit_hash
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import Outputs, is_predictive
 from bdl.publishing.bundle import RUN, RUNTIME, Bundle, BundledCell, BundledRow, Given, decode, member
 from bdl.publishing.foreign import part, readable
-from bdl.search.study import Setting
+from bdl.search import Setting
 from bdl.spec import Entry
 from bdl.spec.labels import MetricName
 

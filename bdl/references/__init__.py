@@ -5,11 +5,11 @@ from bdl.registry import Registry
 REFERENCES = Registry(
     "reference",
     {
-        "conjugate": "bdl.references.linear:ConjugateReference",
+        "conjugate": "bdl.references.exact:ConjugateReference",
         "nuts": "bdl.references.nuts:NutsReference",
-        "network-mcmc": "bdl.references.network_mcmc:NetworkMcmc",
-        "bayesian-ridge": "bdl.references.linear:BayesianRidgeReference",
-        "grid": "bdl.references.grid:GridReference",
+        "network-mcmc": "bdl.references.nuts:NetworkMcmc",
+        "bayesian-ridge": "bdl.references.exact:BayesianRidgeReference",
+        "grid": "bdl.references.exact:GridReference",
         "exact-gaussian": "bdl.references.exact_gaussian:ExactGaussianReference",
     },
     contracts=("bdl.references.base:Reference",),

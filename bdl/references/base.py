@@ -1,14 +1,25 @@
-"""What a reference posterior is."""
+"""What a reference posterior is, and its draws on disk, by the content of what was sampled.
 
+A reference is two files in ``references`` of the data directory: ``<key>.npy``, the draws (C, S, D) as float64,
+and ``<key>.json``, with what was sampled, the rules, the certificate, and digests of the draws and of all that.
+"""
+
+import hashlib
+import json
+import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from functools import lru_cache
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import IO, Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
+from bdl.errors import InputError
 from bdl.models.problem import Hyper, Problem
-
-if TYPE_CHECKING:
-    from bdl.references.cache import Recipe
+from bdl.references.certificate import Judged
 
 
 class Truth(NamedTuple):
@@ -72,3 +83,130 @@ class FunctionReference(Reference, Protocol):
     def at(self, test_x: Tensor, test_y: Tensor) -> SampledReference:
         """Return the reference that is judged at test rows as the model sees them, (m, d) and (m,)."""
         ...
+
+
+class Recipe(Protocol):
+    """What is sampled, how, and how it is judged."""
+
+    certificate: ClassVar[type[Judged]]
+    """Kind of its certificate."""
+
+    @property
+    def key(self) -> str:
+        """SHA-256 (hex) over all that the draws are made of."""
+
+    def about(self) -> dict[str, Any]:
+        """Describe the problem: what the info file says of it; ``rows``, ``parameters`` and ``settings`` at least."""
+
+    def make(self) -> "Made":
+        """Sample and judge; raise `InputError` if draws that break a rule are not to be kept."""
+
+
+class Made(NamedTuple):
+    """Draws, and what is known of them."""
+
+    theta: NDArray[np.float64]
+    """(C, S, D)."""
+    certificate: Judged
+
+
+State = Literal["ready", "missing", "corrupt"]
+
+
+def files(recipe: Recipe) -> tuple[Path, Path]:
+    """Return where the draws and the info of a recipe lie."""
+    folder = Path(os.environ.get("BDL_DATA_DIR") or "data").expanduser() / "references"
+    return folder / f"{recipe.key}.npy", folder / f"{recipe.key}.json"
+
+
+def state(recipe: Recipe) -> State:
+    """Return whether a recipe's draws are there and right."""
+    if not all(path.exists() for path in files(recipe)):
+        return "missing"
+    try:
+        read(recipe)
+    except InputError:
+        return "corrupt"
+    return "ready"
+
+
+def obtain(recipe: Recipe) -> Made:
+    """Read the draws of a recipe; sample, certify and keep them first if they are missing.
+
+    Raises
+    ------
+    InputError
+        If the recipe keeps no draws that break a rule and they do, the files are corrupt or cannot be written, or the
+        extra ``mcmc`` is not installed.
+    """
+    if not all(path.exists() for path in files(recipe)):
+        write(recipe)
+    return read(recipe)
+
+
+def write(recipe: Recipe) -> Judged:
+    """Sample, certify, and replace what is kept; raises as `obtain`."""
+    theta, certificate = recipe.make()
+    place, info = files(recipe)
+    content = {
+        "key": recipe.key,
+        **recipe.about(),
+        "rules": [str(rule) for rule in certificate.rules],
+        "draws_sha256": _draws_digest(theta),
+        "certificate": json.loads(certificate.to_json()),
+    }
+    content["sha256"] = _digest(content)
+    _replace(place, lambda file: np.save(file, theta))
+    text = ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in content.items())
+    _replace(info, lambda file: file.write(f"{{\n{text}\n}}\n".encode()))
+    return certificate
+
+
+def read(recipe: Recipe) -> Made:
+    """Read and verify the draws of a recipe.
+
+    Raises
+    ------
+    InputError
+        If a file is missing, truncated or edited.
+    """
+    place, info = files(recipe)
+    stamps = tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in (place, info))
+    return _read(place, info, stamps, recipe.certificate.from_json)
+
+
+@lru_cache(maxsize=2)  # the replicates of a benchmark ask for the same draws, up to hundreds of megabytes
+def _read(place: Path, info: Path, stamps: tuple[int, ...], parse: Callable[[str], Judged]) -> Made:
+    try:
+        content = json.loads(info.read_text("utf-8"))
+        certificate = parse(json.dumps(content["certificate"]))
+        theta = np.load(place, allow_pickle=False)
+        if content.pop("sha256") != _digest(content) or _draws_digest(theta) != content["draws_sha256"]:
+            raise ValueError("a checksum differs")
+    except Exception as error:  # a changed byte can break the readers in any way
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise InputError(
+            f"corrupt reference {place} ({reason}); delete it, and it is sampled again when it is needed"
+        ) from None
+    return Made(theta, certificate)
+
+
+def _draws_digest(theta: NDArray[np.float64]) -> str:
+    return hashlib.sha256(np.ascontiguousarray(theta, dtype="<f8").data).hexdigest()
+
+
+def _digest(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _replace(path: Path, save: Callable[[IO[bytes]], object]) -> None:
+    """Write a file that appears whole or not at all."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=path.parent, prefix=".part-", delete=False) as file:
+            save(file)
+        Path(file.name).replace(path)
+    except OSError as error:
+        raise InputError(
+            f"cannot write {path} ({error.strerror}); set BDL_DATA_DIR to a folder you can write to"
+        ) from None

@@ -1,11 +1,14 @@
-"""Chains of the No-U-Turn sampler over the parameters of a network, from starts of two kinds.
+"""The log posterior that methods see, as fast functions of numpy vectors, and chains of NUTS over network parameters.
 
 A chain that starts at a mode may never leave it, and chains that start in the prior may all miss one. So half of them
 start at modes, as the members of a deep ensemble, and half at draws of the prior (MILE: Sommer et al. 2025).
 """
 
+import math
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import version
 from time import perf_counter
 from typing import Annotated, Any, Literal, NamedTuple
@@ -14,12 +17,154 @@ import numpy as np
 import torch
 from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import NDArray
-from scipy.optimize import minimize
+from torch import Tensor
 
-from bdl.models.problem import Hyper, Problem
-from bdl.references.density import Slope, Vector
+from bdl.models.likelihoods import Bernoulli, Gaussian
+from bdl.models.networks import Mlp
+from bdl.models.problem import Hyper, Problem, log_joint, whole
 from bdl.references.mcmc import Origin, optional
 from bdl.runtime import one_thread
+
+Vector = NDArray[np.float64]
+Slope = Callable[[Vector], tuple[float, Vector]]
+"""Parameters (D,) to log p(D, theta), nats, up to a constant, and its gradient, (D,)."""
+Law = tuple[float, float]
+"""Mean and standard deviation of a normal law."""
+_LARGEST = 300.0
+"""Logarithm of a precision from which the density counts as zero: trajectories that diverge come to where it
+overflows."""
+
+
+def slope(problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Slope:
+    """Return the log posterior of training data as the model sees them, float64, (n, d) and (n,).
+
+    Networks of one hidden layer have a compiled one, many times as fast as automatic differentiation, which serves
+    every other model.
+    """
+    if _has_loops(problem):
+        noise = float(hyper["noise_precision"]) if isinstance(problem.likelihood, Gaussian) else 0.0
+        prior = problem.prior_precision(hyper).expand(problem.dim).numpy().copy()
+        given = np.ascontiguousarray(x.numpy().T), y.numpy(), prior, noise, _tanh(problem)
+        loops = _loops()
+        return lambda theta: loops(theta, *given)
+    batch = whole(x, y)
+
+    def by_torch(theta: Vector) -> tuple[float, Vector]:
+        at = torch.tensor(theta, requires_grad=True)
+        value = log_joint(at.unsqueeze(0), problem, batch, hyper).squeeze(0)
+        return float(value.detach()), torch.autograd.grad(value, at)[0].numpy()
+
+    return by_torch
+
+
+def slope_with_precisions(problem: Problem, x: Tensor, y: Tensor, laws: Mapping[str, Law]) -> Slope:
+    """Return the log posterior of parameters and of the logarithms of prior and noise precision, (D + 2,).
+
+    Parameters
+    ----------
+    problem
+        A model with the likelihood `gaussian` and one prior precision for all parameters.
+    x, y
+        Training data as the model sees them, float64, (n, d) and (n,).
+    laws
+        Mean and standard deviation of the normal laws of log ``prior_precision`` and log ``noise_precision``, in the
+        unit of `y`; their order is that of the two last coordinates.
+    """
+    dim, rows = problem.dim, len(y)
+    names = tuple(laws)
+    centres, widths = (np.array(part) for part in zip(*laws.values(), strict=True))
+    if not _has_loops(problem):
+        batch = whole(x, y)
+
+        def by_torch(phi: Vector) -> tuple[float, Vector]:
+            at = torch.tensor(phi, requires_grad=True)
+            hyper = dict(zip(names, at[dim:].exp(), strict=True))
+            of_precisions = ((at[dim:] - torch.from_numpy(centres)) / torch.from_numpy(widths)).square().sum() / 2
+            value = log_joint(at[:dim].unsqueeze(0), problem, batch, hyper).squeeze(0) - of_precisions
+            return float(value.detach()), torch.autograd.grad(value, at)[0].numpy()
+
+        return by_torch
+    ones, across, targets = np.ones(dim), np.ascontiguousarray(x.numpy().T), y.numpy()
+    tanh, loops = _tanh(problem), _loops()
+    prior_at, noise_at = names.index("prior_precision"), names.index("noise_precision")
+
+    def by_loops(phi: Vector) -> tuple[float, Vector]:
+        theta, logs = np.ascontiguousarray(phi[:dim]), phi[dim:]
+        if np.abs(logs).max() > _LARGEST:
+            return -math.inf, np.zeros_like(phi)
+        alpha, beta = math.exp(logs[prior_at]), math.exp(logs[noise_at])
+        value, slopes = loops(theta, across, targets, alpha * ones, beta, tanh)
+        of_prior = alpha * float(theta @ theta) / 2
+        of_noise = -value - of_prior  # beta times half the sum of squared errors
+        away = (logs - centres) / widths
+        gradient = np.concatenate([slopes, -away / widths])
+        gradient[dim + prior_at] += dim / 2 - of_prior
+        gradient[dim + noise_at] += rows / 2 - of_noise
+        value += dim * logs[prior_at] / 2 + rows * logs[noise_at] / 2 - float(away @ away) / 2
+        return value, gradient
+
+    return by_loops
+
+
+def _has_loops(problem: Problem) -> bool:
+    """Return whether the compiled log posterior is of this problem."""
+    model = problem.model
+    return (
+        isinstance(model, Mlp)
+        and len(model.hidden) == 1
+        and model.activation in ("relu", "tanh")
+        and problem.d_out == 1
+        and isinstance(problem.likelihood, Gaussian | Bernoulli)
+    )
+
+
+def _tanh(problem: Problem) -> bool:
+    return isinstance(problem.model, Mlp) and problem.model.activation == "tanh"
+
+
+@lru_cache(maxsize=1)
+def _loops() -> Any:
+    """Compile the log posterior of a network of one hidden layer: matrix products, and loops over a unit's rows."""
+
+    @optional("numba").njit(fastmath={"contract", "reassoc"})  # type: ignore[untyped-decorator]
+    def loops(theta: Vector, x: Vector, y: Vector, prior: Vector, noise: float, tanh: bool) -> tuple[float, Vector]:
+        d, n = x.shape
+        h = (len(theta) - 1) // (d + 2)
+        biases, tops = h * d, h * d + h
+        units, f, error = np.dot(theta[:biases].reshape(h, d), x), np.full(n, theta[-1]), np.empty(n)
+        for j in range(h):
+            unit, bias, top = units[j], theta[biases + j], theta[tops + j]
+            for i in range(n):
+                unit[i] = np.tanh(unit[i] + bias) if tanh else max(unit[i] + bias, 0.0)
+                f[i] += top * unit[i]
+        value = 0.0
+        for i in range(n):
+            if noise > 0:
+                error[i] = noise * (y[i] - f[i])
+                value -= 0.5 * (y[i] - f[i]) * error[i]
+            else:
+                small = np.exp(-abs(f[i]))
+                value += y[i] * f[i] - max(f[i], 0.0) - np.log1p(small)
+                error[i] = y[i] - (1.0 if f[i] > 0 else small) / (1.0 + small)
+        gradient = np.empty_like(theta)
+        gradient[-1] = error.sum()
+        for j in range(h):
+            unit, top = units[j], theta[tops + j]
+            by_top, by_bias = 0.0, 0.0
+            for i in range(n):
+                by_top += unit[i] * error[i]
+                back = error[i] * top
+                unit[i] = back * (1.0 - unit[i] * unit[i]) if tanh else (back if unit[i] > 0 else 0.0)
+                by_bias += unit[i]
+            gradient[tops + j], gradient[biases + j] = by_top, by_bias
+        gradient[:biases] = np.dot(units, x.T).ravel()
+        for i in range(len(theta)):
+            gradient[i] -= prior[i] * theta[i]
+            value -= 0.5 * prior[i] * theta[i] * theta[i]
+        return value, gradient
+
+    return loops
+
 
 Start = Literal["mode", "prior"]
 CLIMB = 1000
@@ -85,6 +230,7 @@ def starts(problem: Problem, hyper: Hyper, slope: Slope, settings: ChainSettings
 
 def climb(start: Vector, slope: Slope) -> Vector:
     """Climb from a start towards a mode of the posterior by L-BFGS."""
+    from scipy.optimize import minimize
 
     def descent(theta: Vector) -> tuple[float, Vector]:
         value, gradient = slope(theta)

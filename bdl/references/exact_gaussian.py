@@ -15,9 +15,8 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.methods.exact_gaussian import ExactGaussian
-from bdl.models.elbo import elbo, prior_precision
+from bdl.models.linear import check_glm, elbo, expected_log_likelihood, prior_precision
 from bdl.models.problem import Hyper, Problem
-from bdl.models.quadrature import check_glm, expected_log_likelihood
 from bdl.posteriors import DiagonalGaussian, FullGaussian, kl_divergence
 from bdl.references.base import Truth
 
@@ -71,7 +70,7 @@ LIMITS: Mapping[str, float] = {
 
 
 def certify_optimum(problem: Problem, q: FullGaussian, x: Tensor, y: Tensor, hyper: Hyper) -> OptimumCertificate:
-    """Judge whether q has the best ELBO of all Gaussians; arguments as in `bdl.models.elbo.elbo`."""
+    """Judge whether q has the best ELBO of all Gaussians; arguments as in `bdl.models.linear.elbo`."""
     at = FullGaussian(q.loc.detach().requires_grad_(), q.scale_tril.detach().requires_grad_())
     precision = prior_precision(problem, hyper)
     divergence = kl_divergence(at, DiagonalGaussian(torch.zeros_like(precision), precision.reciprocal()))
@@ -95,7 +94,6 @@ class ExactGaussianReference:
 
     @property
     def estimates(self) -> tuple[str, ...]:
-        """Names of the hyper-parameters that it estimates: none."""
         return ()
 
     def check(self, problem: Problem) -> None:

@@ -15,9 +15,8 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.models.problem import Hyper, Problem
-from bdl.references.certificate import FEWEST_DRAWS, FloatArray, monte_carlo_errors
+from bdl.references.certificate import FEWEST_DRAWS, FloatArray, Judged, Rule, monte_carlo_errors
 from bdl.references.chains import Chains
-from bdl.references.judging import Judged, Rule
 from bdl.references.mcmc import Origin, optional
 
 CHECKS = (

@@ -16,11 +16,9 @@ from bdl.models.networks import Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.posteriors.predictive import MeanVariance
-from bdl.references.certificate import check_length
-from bdl.references.chains import Chains, ChainSettings, Start, climb, run
-from bdl.references.density import Law, Vector, slope, slope_with_precisions
+from bdl.references.certificate import check_length, told
+from bdl.references.chains import Chains, ChainSettings, Law, Start, Vector, climb, run, slope, slope_with_precisions
 from bdl.references.function_certificate import CHECKS, certify_functions
-from bdl.references.judging import told
 
 LAWS: Mapping[str, Law] = {"prior_precision": (math.log(3), 1.0), "noise_precision": (math.log(10), 2.0)}
 """Mean and standard deviation of the log precisions, standardised targets: 95 % of the prior precisions are from 0.4 to

@@ -1,7 +1,8 @@
-"""Reference posteriors of regressions by the No-U-Turn sampler, certified and cached."""
+"""Reference posteriors by the No-U-Turn sampler, certified and cached: of regressions, and of networks as functions."""
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass
 from functools import cached_property
 from typing import Any, ClassVar, cast
@@ -13,15 +14,16 @@ from torch import Tensor
 from bdl.errors import InputError
 from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.networks import Linear
+from bdl.models.priors import PrecisionPrior
 from bdl.models.problem import Hyper, Problem
-from bdl.references.base import Truth
-from bdl.references.cache import Made, obtain
-from bdl.references.certificate import Certificate, certify, check_length
-from bdl.references.judging import Judged
+from bdl.references.base import Made, Truth, obtain
+from bdl.references.certificate import Certificate, Judged, certify, check_length
+from bdl.references.chains import ChainSettings, run, slope, starts
+from bdl.references.function_certificate import FunctionCertificate, certify_functions
 from bdl.references.mcmc import Regression, Settings, sample
 
-_FORMAT = 1
-"""Part of every key; a change of the sampled model or of the files raises it."""
+_FORMAT, _NETWORK_FORMAT = 1, 1
+"""Part of every key, of regressions and of networks; a change of what is sampled, judged or written raises it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +45,6 @@ class LinearRecipe:
         return content.hexdigest()
 
     def about(self) -> dict[str, Any]:
-        """Describe the problem: what the info file says of it."""
         rows, dim = self.regression.x.shape
         precisions = sorted(set(self.regression.prior_precision.tolist()))
         return {
@@ -71,7 +72,6 @@ class NutsReference(Settings):
 
     @property
     def estimates(self) -> tuple[str, ...]:
-        """Names of the hyper-parameters that it estimates: none."""
         return ()
 
     def check(self, problem: Problem) -> None:
@@ -81,7 +81,6 @@ class NutsReference(Settings):
             raise InputError("nuts samples linear models with a gaussian or bernoulli likelihood only: give one")
 
     def recipe(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> LinearRecipe:
-        """Describe what is sampled; arguments as in `fit`."""
         noise = hyper.get("noise_precision")
         regression = Regression(
             cast(Linear, problem.model).design(x).numpy(),
@@ -104,3 +103,112 @@ class NutsReference(Settings):
         chains = torch.from_numpy(found.theta)
         pooled = chains.flatten(0, 1)
         return Truth(pooled.mean(0), torch.cov(pooled.T).reshape(problem.dim, problem.dim), {}, chains)
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkRecipe:
+    """What is sampled, how, and where its functions are judged; all as the model sees it, float64."""
+
+    problem: Problem
+    x: Tensor
+    y: Tensor
+    test_x: Tensor
+    test_y: Tensor
+    hyper: Hyper
+    settings: ChainSettings
+
+    certificate: ClassVar[type[Judged]] = FunctionCertificate
+
+    @cached_property
+    def key(self) -> str:
+        """SHA-256 (hex) over data, model, likelihood, prior, hyper-parameters and settings."""
+        parts = self.problem.model, self.problem.likelihood, self.problem.prior
+        content = hashlib.sha256(f"{_NETWORK_FORMAT}{parts}{self.x.shape}{self.test_x.shape}".encode())
+        for values in (self.x, self.y, self.test_x, self.test_y):
+            content.update(np.ascontiguousarray(values.numpy(), dtype="<f8").tobytes())
+        content.update(json.dumps([asdict(self.settings), self._hyper], sort_keys=True).encode())
+        return content.hexdigest()
+
+    def about(self) -> dict[str, Any]:
+        return {
+            "model": str(self.problem.model),
+            "likelihood": str(self.problem.likelihood),
+            "rows": len(self.y),
+            "parameters": self.problem.dim,
+            **self._hyper,
+            "settings": asdict(self.settings),
+        }
+
+    def make(self) -> Made:
+        """Sample and judge; what breaks a rule is kept, and says so."""
+        density = slope(self.problem, self.x, self.y, self.hyper)
+        chains = run(density, starts(self.problem, self.hyper, density, self.settings), self.settings)
+        certificate = certify_functions(self.problem, chains, self.test_x, self.test_y, self.hyper)
+        kept = np.linspace(0, self.settings.draws - 1, min(self.settings.kept, self.settings.draws)).round().astype(int)
+        return Made(chains.theta[:, kept], certificate)
+
+    @property
+    def _hyper(self) -> Mapping[str, float]:
+        return {name: float(self.hyper[name]) for name in self.problem.hyper}
+
+
+@dataclass(frozen=True)
+class NetworkMcmc(ChainSettings):
+    """The posterior of a network, or of any model whose prior has a precision, known as a function.
+
+    Parameters
+    ----------
+    uncertified
+        Whether draws that break a rule are used as the truth nevertheless.
+    """
+
+    uncertified: bool = False
+
+    @property
+    def estimates(self) -> tuple[str, ...]:
+        return ()
+
+    def check(self, problem: Problem) -> None:
+        """Raise `InputError` unless the prior has a precision, and draws can be judged."""
+        check_length(self.chains, self.draws)
+        if not isinstance(problem.prior, PrecisionPrior) or problem.buffers():
+            raise InputError(
+                "network-mcmc samples models with a gaussian prior and without running statistics: give one"
+            )
+
+    def at(self, test_x: Tensor, test_y: Tensor) -> "NetworkTruth":
+        """Return the reference that is judged at test rows as the model sees them, (m, d) and (m,)."""
+        return NetworkTruth(self, test_x, test_y)
+
+    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
+        """Find the posterior, judged at the training rows; arguments and errors as in `NetworkTruth.fit`."""
+        return self.at(x, y).fit(problem, x, y, hyper)
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkTruth:
+    """A `NetworkMcmc` with the rows at which its functions are judged."""
+
+    reference: NetworkMcmc
+    test_x: Tensor
+    test_y: Tensor
+
+    def recipe(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> NetworkRecipe:
+        settings = ChainSettings(*astuple(self.reference)[:-1])
+        return NetworkRecipe(problem, x, y, self.test_x, self.test_y, hyper, settings)
+
+    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
+        """Take the draws from the cache, or sample, judge and keep them.
+
+        Raises
+        ------
+        InputError
+            If a rule is broken and the reference is not to be used uncertified, the cache is corrupt, or the extra
+            ``mcmc`` is not installed.
+        """
+        found = obtain(self.recipe(problem, x, y, hyper))
+        if not self.reference.uncertified:
+            found.certificate.admit()
+        chains = torch.from_numpy(found.theta)
+        nothing = torch.zeros(0, dtype=torch.float64)
+        return Truth(nothing, nothing.reshape(0, 0), {}, chains)

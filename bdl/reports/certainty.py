@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bdl.registry import Label
-from bdl.reports import drawing
-from bdl.reports.axes import grouped
-from bdl.reports.compare import Cell
+from bdl.reports import Cell, drawing
 from bdl.reports.layout import heading, measure
+from bdl.reports.statistics import grouped
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bdl.metrics import info
-from bdl.reports.axes import by_split, grouped
 from bdl.reports.layout import Section, heading
 from bdl.reports.paired import PairedDifference, difference_section, paired, scores
-from bdl.store.rows import HYPER
+from bdl.reports.statistics import by_split, grouped
+from bdl.store import HYPER
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,7 +83,7 @@ def changes(
     axes
         Paths of the axes of the sweep.
     overlap
-        As `bdl.reports.paired_differences` takes it; the intervals are those.
+        As `bdl.reports.paired.paired_differences` takes it; the intervals are those.
     """
     found = []
     for metric in (name for name in metrics if info(name).direction != "ratio"):

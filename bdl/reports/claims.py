@@ -5,17 +5,17 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bdl.reports.axes import by_split, named, short
 from bdl.reports.layout import Section, measure, quantity
 from bdl.reports.paired import PairedDifference, numbers, paired, scores
+from bdl.reports.statistics import by_split, named, short
 from bdl.reports.verdicts import FEWEST
-from bdl.spec.canonical import canonical
+from bdl.spec.fields import canonical
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from bdl.spec import Benchmark
-    from bdl.spec.tables import Claim
+    from bdl.spec.sections import Claim
 
 CONFIRMED, CONTRADICTED, NOT_SHOWN = "confirmed", "contradicted", "not shown"
 
@@ -90,7 +90,7 @@ def judged_claims(benchmark: "Benchmark", rows: "pd.DataFrame", overlap: Mapping
     Parameters
     ----------
     benchmark, rows, overlap
-        As `bdl.reports.paired_differences` takes them, whose intervals these are.
+        As `bdl.reports.paired.paired_differences` takes them, whose intervals these are.
 
     Returns
     -------

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bdl.reports import drawing
-from bdl.reports.axes import grouped, named, panel_heading
-from bdl.reports.compare import summary
+from bdl.reports import drawing, summary
 from bdl.reports.layout import heading, measure, on_training_rows, repeats
 from bdl.reports.papers import Key, PaperValue, paper_values
 from bdl.reports.scores import SEEN, TOLD_SEEN
-from bdl.reports.statistics import Values
+from bdl.reports.statistics import Values, grouped, named, panel_heading
 
 if TYPE_CHECKING:
     import pandas as pd

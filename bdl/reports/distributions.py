@@ -8,11 +8,10 @@ import numpy as np
 
 from bdl.metrics import info
 from bdl.reports import drawing
-from bdl.reports.axes import by_cell, grouped
 from bdl.reports.layout import heading, measure, repeats
 from bdl.reports.papers import paper_values
 from bdl.reports.scores import entry_rows
-from bdl.reports.statistics import Values, finite
+from bdl.reports.statistics import Values, by_cell, finite, grouped
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from bdl.metrics import RELATIVE, info, settings
-from bdl.reports.axes import grouped, short
-from bdl.reports.compare import Cell
+from bdl.reports import Cell
 from bdl.reports.papers import Printed
+from bdl.reports.statistics import grouped, short
 from bdl.reports.verdicts import LEVEL, NO_PAPER, WITHHELD
 
 if TYPE_CHECKING:

@@ -1,21 +1,31 @@
-"""Tables below those of metrics: sampled references, deep ensembles as good as a method, numbers printed elsewhere."""
+"""What stands below tables of metrics: references, ensembles as good as a method, numbers elsewhere, searches on a
+bound.
+"""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pandas as pd
+
 from bdl.metrics import info
-from bdl.metrics.calibrated import FIRST
-from bdl.references.judging import Judged, told
-from bdl.reports.axes import by_split, short
-from bdl.reports.compare import Cell
+from bdl.metrics.likelihoods import FIRST
+from bdl.references.certificate import Judged, told
+from bdl.reports import Cell
 from bdl.reports.layout import Section, heading, measure, ours, quantity
 from bdl.reports.papers import load_paper
+from bdl.reports.statistics import by_cell, by_split, short
+from bdl.spec import Benchmark
+from bdl.spec.entry import Search
+from bdl.spec.sections import Note
+from bdl.store import HYPER
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from bdl.spec import Benchmark
+
 
 METHOD = "deep-ensemble"
 
@@ -169,3 +179,46 @@ def as_printed(row: dict[str, str]) -> tuple[str, str, str]:
 
 def _theirs(row: dict[str, str]) -> tuple[str, ...]:
     return row["dataset"], row["method"], *as_printed(row), f"{row['paper']} {row['table']}"
+
+
+NEAR = 1e-6
+"""Relative distance from a bound that counts as none: proposals are mapped to the unit cube and back."""
+
+
+def bound_notes(benchmark: Benchmark, rows: pd.DataFrame) -> list[Note]:
+    """Write a note for each entry on each data set whose searches ended on a bound.
+
+    Parameters
+    ----------
+    benchmark
+        Says what was searched, and where.
+    rows
+        Final rows, with the chosen settings as ``hyper_<name>``.
+    """
+    hyper = [name for name in rows.columns if str(name).startswith(HYPER)]
+    groups = by_cell(rows[["dataset", "entry", *benchmark.axes, *hyper]], benchmark.axes)
+    found: dict[tuple[str, str], list[str]] = {}
+    for dataset, entry, point in benchmark.cells:
+        search = benchmark.at(point).entries[entry].on(dataset).search
+        own = groups.get((dataset, entry, *point.texts.values()))
+        if search is not None and own is not None:
+            found.setdefault((dataset, entry), []).extend(_bounds(search, own))
+    return [
+        Note(dataset=dataset, entry=entry, text=f"The search ended on a bound of its space: {', '.join(texts)}.")
+        for (dataset, entry), texts in found.items()
+        if texts
+    ]
+
+
+def _bounds(search: Search, rows: pd.DataFrame) -> Iterator[str]:
+    """Yield each bound that was chosen, and how often."""
+    ends = {name: (space.low, space.high) for name, space in search.space.items()}
+    ends |= {name: (min(values), max(values)) for name, values in search.grid.items() if len(values) > 1}
+    for name, both in ends.items():
+        if HYPER + name not in rows:  # no fit has got that far
+            continue
+        chosen = rows[HYPER + name].to_numpy(dtype=float)
+        for end in both:
+            count = int(np.isclose(chosen, end, rtol=NEAR, atol=0).sum())
+            if count:
+                yield f"{name} {end:g} ({count} of {len(rows)})"

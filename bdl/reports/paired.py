@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bdl.metrics import info
-from bdl.reports.axes import by_split, grouped, short
 from bdl.reports.layout import Section, heading, metric_name, quantity
-from bdl.reports.statistics import Values, mean_se
+from bdl.reports.statistics import Values, by_split, grouped, mean_se, short
 from bdl.reports.verdicts import FEWEST, reach
 
 if TYPE_CHECKING:
@@ -145,7 +144,7 @@ def paired_sections(benchmark: "Benchmark", differences: Sequence[PairedDifferen
     benchmark
         Gives the baseline.
     differences
-        As `bdl.reports.paired_differences` returns them.
+        As `bdl.reports.paired.paired_differences` returns them.
     """
     return [
         difference_section(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from bdl.errors import InputError, unknown
 
 if TYPE_CHECKING:
-    from bdl.spec.tables import PaperTables
+    from bdl.spec.sections import PaperTables
 
 PAPERS = ("brownlie2022", "vifa2023", "slang2018", "mata2018")
 OTHERS = ("gal2018", "lakshminarayanan2017")

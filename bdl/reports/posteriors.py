@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bdl.reports import drawing
-from bdl.reports.axes import grouped
+from bdl.reports.statistics import grouped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,11 +8,10 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bdl.metrics import info
-from bdl.reports import drawing
-from bdl.reports.axes import grouped, named, number, panel_heading, short, words
-from bdl.reports.compare import Cell
+from bdl.reports import Cell, drawing
 from bdl.reports.layout import heading, measure, on_training_rows, repeats
 from bdl.reports.paired import PairedDifference
+from bdl.reports.statistics import grouped, named, number, panel_heading, short, words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

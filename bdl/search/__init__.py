@@ -1,6 +1,115 @@
-"""Hyper-parameter search by cross-validation: proposals, scores, choice."""
+"""Hyper-parameter search by cross-validation: a study is told what was scored, and asked what to try next.
 
-from bdl.search.crossval import FoldScore, best_setting, cross_validate, told
-from bdl.search.study import Range, SearchSettings, per_round, propose
+A study keeps no state between its rounds. Each round makes it anew from its seed and from what it is told, so that
+an interrupted search goes on as it would have gone, and studies that advance together propose what each would alone.
+"""
 
-__all__ = ["FoldScore", "Range", "SearchSettings", "best_setting", "cross_validate", "per_round", "propose", "told"]
+from collections.abc import Mapping, Sequence
+from itertools import product
+from math import isnan
+from typing import Literal, Protocol
+
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution, FloatDistribution
+from optuna.samplers import BaseSampler, GPSampler, RandomSampler
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+Setting = dict[str, float]
+Told = Sequence[tuple[Setting, float]]
+"""Settings and their scores, in the order in which they were proposed; NaN where there is no score."""
+
+
+class Range(Protocol):
+    """Where a hyper-parameter is searched."""
+
+    @property
+    def low(self) -> float:
+        """Lower end."""
+
+    @property
+    def high(self) -> float:
+        """Upper end."""
+
+    @property
+    def scale(self) -> Literal["log", "linear"]:
+        """Uniform in the logarithm, or in the value."""
+
+
+class SearchSettings(Protocol):
+    """What is searched, and how."""
+
+    @property
+    def sampler(self) -> Literal["random", "bayesian", "grid"]:
+        """How settings are proposed."""
+
+    @property
+    def trials(self) -> int:
+        """Settings of the whole search."""
+
+    @property
+    def startup(self) -> int:
+        """How many of them a Bayesian search draws at random first."""
+
+    @property
+    def space(self) -> Mapping[str, Range]:
+        """Ranges by name; settings are drawn in this order."""
+
+    @property
+    def grid(self) -> Mapping[str, Sequence[float]]:
+        """Values by name, of a grid search."""
+
+
+def per_round(search: SearchSettings) -> int:
+    """Count the settings of a round: all that do not follow the scores, one of a Bayesian search, which does."""
+    return 1 if search.sampler == "bayesian" else search.trials
+
+
+def propose(search: SearchSettings, seed: int, told: Told) -> list[Setting]:
+    """Propose the settings of a study's next round.
+
+    Parameters
+    ----------
+    search
+        What is searched, and how.
+    seed
+        Of the study. The random settings of a Bayesian search are the first ones of a random search.
+    told
+        What the rounds so far proposed, and how it scored (lower is better). Of a setting only what the space
+        names is heeded.
+
+    Returns
+    -------
+    list of Setting
+        The same for the same arguments. The guided settings of a Bayesian search maximise the expected improvement
+        under a Gaussian process (Matern 5/2, a length scale for each hyper-parameter) on the unit cube, to which
+        log ranges are mapped by the logarithm (`optuna.samplers.GPSampler`). A grid is gone through with the value of
+        its last name changing fastest.
+    """
+    if search.sampler == "grid":
+        points = [dict(zip(search.grid, point, strict=True)) for point in product(*search.grid.values())]
+        return points[len(told) :]
+    first = search.trials if search.sampler == "random" else search.startup
+    if len(told) < first:
+        drawn = _asked(search, RandomSampler(seed=seed), (), first)
+        return drawn[len(told) : len(told) + per_round(search)]
+    fresh = int(np.random.SeedSequence([seed, len(told)]).generate_state(1)[0])
+    return _asked(search, GPSampler(seed=fresh, n_startup_trials=1), told, 1)
+
+
+def _asked(search: SearchSettings, sampler: BaseSampler, told: Told, n: int) -> list[Setting]:
+    """Make a study, tell it, and ask it n times."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    space: dict[str, BaseDistribution] = {
+        name: FloatDistribution(found.low, found.high, log=found.scale == "log") for name, found in search.space.items()
+    }
+    study = optuna.create_study(direction="minimize", sampler=sampler)
+    study.add_trials([_finished(space, setting, score) for setting, score in told])
+    return [dict(study.ask(space).params) for _ in range(n)]
+
+
+def _finished(space: dict[str, BaseDistribution], setting: Setting, score: float) -> FrozenTrial:
+    params = {name: setting[name] for name in space}
+    if isnan(score):
+        return create_trial(params=params, distributions=space, state=TrialState.FAIL)
+    return create_trial(params=params, distributions=space, value=score)

@@ -14,10 +14,12 @@ from bdl.data.splits import Rows, Split
 from bdl.errors import in_one_line
 from bdl.methods.base import ExternalMethod
 from bdl.metrics import Score
-from bdl.metrics.evaluation import Evaluation, Examples, Predictions
+from bdl.metrics.evaluation import Evaluation
+from bdl.metrics.predictions import Predictions
+from bdl.metrics.targets import Examples
 from bdl.rng import trial_keys
 from bdl.runtime import OverLimit
-from bdl.search.study import Setting
+from bdl.search import Setting
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.direct import TrainingData
 from bdl.training.fitting import Progress, Snapshot, finished

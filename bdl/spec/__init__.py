@@ -1,17 +1,12 @@
 """What a benchmark file may say: reading, checking, profiles, overrides and hashes."""
 
-from bdl.spec.canonical import canonical, sha256
-from bdl.spec.editor import json_schema
-from bdl.spec.entry import Entry, Evaluation
+from bdl.spec.entry import Entry, Evaluation, Range, Search
+from bdl.spec.fields import canonical, sha256
 from bdl.spec.labels import DatasetName, MetricName
-from bdl.spec.loading import list_benchmarks, list_profiles, load_benchmark
-from bdl.spec.point import Point
-from bdl.spec.preparation import Preparation
+from bdl.spec.loading import json_schema, list_benchmarks, list_profiles, load_benchmark
+from bdl.spec.parts import Point, parse_splits
 from bdl.spec.schema import Benchmark
-from bdl.spec.search import Range, Search
-from bdl.spec.splits import parse_splits
-from bdl.spec.tables import Note, PaperTables
-from bdl.spec.training import Record, Training
+from bdl.spec.sections import Note, PaperTables, Preparation, Record, Training
 from bdl.spec.variant import Variant, differences, load_variant
 
 __all__ = [

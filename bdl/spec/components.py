@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -21,9 +21,8 @@ from bdl.methods import METHODS
 from bdl.models import LIKELIHOODS, MODELS, PRIORS
 from bdl.references import REFERENCES
 from bdl.registry import Registry
-from bdl.spec.explain import unknown_field, within
-from bdl.spec.fields import check_size
-from bdl.spec.merging import leaves
+from bdl.spec.fields import check_size, unknown_field, within
+from bdl.spec.values import leaves
 from bdl.training.schedule import RATES
 
 if TYPE_CHECKING:
@@ -190,13 +189,9 @@ def given(registry: Registry, name: str, settings: dict[str, Any]) -> dict[str, 
         return {}
     adapter = registry.adapter(name)
     own = {field.name: field for field in fields(registry.get(name)) if field.init}
-    required = {key: settings[key] for key, field in own.items() if _is_required(field)}
+    required = {key: settings[key] for key, field in own.items() if field.default is field.default_factory is MISSING}
     defaults = adapter.dump_python(adapter.validate_json(json.dumps(required), strict=True), mode="json")
     return {key: value for key, value in settings.items() if key in required or value != defaults[key]}
-
-
-def _is_required(field: Field[Any]) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING
 
 
 def _flat(value: Any) -> Iterator[Any]:

@@ -1,13 +1,91 @@
-"""The kinds of values that a benchmark file holds."""
+"""The kinds of values that a benchmark file holds, one text for each content, and errors of values in one line."""
 
-from collections.abc import Hashable
-from typing import Annotated, Any, TypeVar
+import hashlib
+import json
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from difflib import get_close_matches
+from functools import wraps
+from inspect import signature
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 from annotated_types import Ge, Le
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+    validate_call,
+)
+from pydantic_core import InitErrorDetails
 
-from bdl.errors import short
-from bdl.spec.explain import unknown_field
+from bdl.errors import InputError, short
+
+
+def canonical(content: Any) -> str:
+    """Write JSON values without spaces, the keys of mappings sorted.
+
+    Raises
+    ------
+    ValueError
+        If a number is not finite.
+    """
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def sha256(content: Any) -> str:
+    """Hash the canonical JSON of a content, SHA-256 (hex)."""
+    return hashlib.sha256(canonical(content).encode()).hexdigest()
+
+
+Path = tuple[str | int, ...]
+
+_PLAIN = {
+    "missing": "is missing",
+    "tuple_type": "should be a list",
+    "dict_type": "should be a mapping",
+    "mapping_type": "should be a mapping",
+    "model_type": "should be a mapping",
+    "too_short": "should not be empty",
+}
+
+
+def unknown_field(name: str, allowed: Iterable[str], kind: str = "field") -> str:
+    """Describe that a key does not exist, which ones do, and which one may be meant."""
+    names = list(allowed)
+    near = get_close_matches(name, names, n=1, cutoff=0.4)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    return f"unknown {kind} '{short(name)}'{hint}; allowed: {', '.join(names) or 'none'}"
+
+
+def within(place: Path, error: ValueError) -> ValidationError:
+    """Describe that a problem lies at a place below the value that is being checked."""
+    detail = InitErrorDetails(type="value_error", loc=place, input=None, ctx={"error": error})
+    return ValidationError.from_exception_data("within", [detail])
+
+
+def explain(error: ValidationError) -> str:
+    """Return the first problem with its dotted path, and how many more there are."""
+    first, *more = _problems(error, ())
+    return f"{first} (and {len(more)} more)" if more else first
+
+
+def _problems(error: ValidationError, start: Path) -> Iterator[str]:
+    for detail in error.errors(include_url=False):
+        path = start + tuple(part for part in detail["loc"] if part != "[key]")
+        cause = detail.get("ctx", {}).get("error")
+        if isinstance(cause, ValidationError):
+            yield from _problems(cause, path)
+            continue
+        text = str(cause) if cause else _PLAIN.get(detail["type"], detail["msg"])
+        value = detail["input"]
+        shown = not cause and isinstance(value, str | int | float | None) and detail["type"] != "missing"
+        place = ".".join(short(str(part)) for part in path)
+        yield (f"{place}: " if place else "") + text + (f" (got {short(json.dumps(value))})" if shown else "")
+
 
 T = TypeVar("T")
 
@@ -67,3 +145,26 @@ Real = Annotated[float, AfterValidator(check_size)]
 NonNegative = Annotated[Real, Ge(0)]
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 Text = Annotated[str, Field(min_length=1)]
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def checked(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function that raises `InputError` for arguments that its annotations do not allow, and for files."""
+    validated = validate_call(config=ConfigDict(arbitrary_types_allowed=True))(function)
+    names = dict(enumerate(signature(function).parameters))
+
+    @wraps(function)
+    def called(*given: P.args, **named: P.kwargs) -> R:
+        try:
+            return validated(*given, **named)
+        except ValidationError as error:
+            # an argument that is given by its place is called by its name
+            told = re.sub(r"^\d+", lambda place: names.get(int(place[0]), place[0]), explain(error))
+            raise InputError(f"{function.__name__}: {told}") from None
+        except OSError as error:
+            raise InputError(f"{function.__name__}: {error}") from error
+
+    return called

@@ -8,16 +8,12 @@ from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
 from bdl.errors import InputError, unknown
 from bdl.spec import parts
-from bdl.spec.checks import check_changes, check_distances, check_references, check_sweep, labels_of
+from bdl.spec.checks import check_changes, check_distances, check_references, check_sweep, labels_of, lay_over
 from bdl.spec.entry import Entry, Evaluation
-from bdl.spec.explain import within
-from bdl.spec.fields import Count, Index, Items, NonEmpty, Settings, Slug, Text, Unique
+from bdl.spec.fields import Count, Index, Items, NonEmpty, Settings, Slug, Text, Unique, within
 from bdl.spec.labels import DatasetLabel, DatasetName, MetricName
-from bdl.spec.point import Point, points
-from bdl.spec.preparation import Preparation
-from bdl.spec.sweep import lay_over
-from bdl.spec.tables import Claim, Note, PaperTables
-from bdl.spec.training import STREAM_RECORD, Limits, Record
+from bdl.spec.parts import Point, points
+from bdl.spec.sections import STREAM_RECORD, Claim, Limits, Note, PaperTables, Preparation, Record
 
 PART = {"part": True}
 """Context of the validation of a part, or of a point, of a benchmark that was checked as a whole."""

@@ -14,11 +14,10 @@ from typing import Any, Self
 from pydantic import ValidationError
 
 from bdl.errors import InputError
-from bdl.spec.canonical import canonical, sha256
-from bdl.spec.explain import explain
+from bdl.spec.fields import canonical, explain, sha256
 from bdl.spec.loading import load_benchmark
+from bdl.spec.parts import parse_splits
 from bdl.spec.schema import PART, Benchmark, keep
-from bdl.spec.splits import parse_splits
 
 GONE = "(not there)"
 """Stands for the value of a field that one of two benchmarks lacks."""

@@ -1,10 +1,10 @@
-"""Posteriors on disk, addressed by the SHA-256 of their file: identical content is one file."""
+"""Posteriors on disk, addressed by the SHA-256 of their file, and errors of stored fits that have to be made again."""
 
 import json
 import os
 import tempfile
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -15,7 +15,51 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.posteriors import Posterior, from_tensors, to_tensors
-from bdl.store.anew import Damaged
+from bdl.spec import Variant
+
+
+class Unusable(InputError):
+    """Stored fits are not what is asked for.
+
+    Parameters
+    ----------
+    what
+        What is wrong.
+    option
+        Of `bdl-bench run`: what starts them anew.
+    """
+
+    def __init__(self, what: str, option: str) -> None:
+        super().__init__(f"{what}; start anew with {option}")
+        self.what, self.option = what, option
+
+
+class Damaged(InputError):
+    """The file of a posterior is missing or damaged.
+
+    Parameters
+    ----------
+    what
+        What is wrong.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}; run again, which makes this fit alone")
+        self.what = what
+
+
+@contextmanager
+def mended(asked: Variant, results: Path) -> Iterator[None]:
+    """Let a refusal of stored fits end in the command that starts them anew, in the words of the one that was given."""
+    try:
+        yield
+    except Unusable as error:
+        again = asked.command("run", results, error.option)
+        raise InputError(f"{error.what}; start anew, with a copy of the store, by: {again}") from None
+    except Damaged as error:
+        again = asked.command("run", results)
+        raise InputError(f"{error.what}; this makes its fit again, and no other: {again}") from None
+
 
 _POSTERIOR, _BUFFERS = "posterior.", "buffers."
 _LENGTH = 8

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from bdl.errors import InputError
-from bdl.store import artefacts
-from bdl.store.rows import AT_A_TIME, CellKey, Columns, Outcome, Reading, Row, Stage
+from bdl.store import AT_A_TIME, CellKey, Columns, Outcome, Reading, Row, Stage, artefacts
 
 _CELL = ("dataset", "entry", "point")
 _KEY = (*_CELL, "stage", "split", "trial", "fold")

@@ -26,7 +26,7 @@ from bdl.posteriors.base import Gaussian as GaussianFamily
 from bdl.posteriors.base import Posterior
 from bdl.references import REFERENCES
 from bdl.references.base import FunctionReference
-from bdl.references.density import slope
+from bdl.references.chains import slope
 from bdl.references.function_certificate import grid
 from bdl.training.direct import TrainingData
 from bdl.training.schedule import RATES

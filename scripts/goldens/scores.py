@@ -9,8 +9,9 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.metrics import METRICS
-from bdl.metrics.evaluation import Draws, Evaluation, Examples
-from bdl.metrics.predictions import summarise, tensors_of
+from bdl.metrics.evaluation import Evaluation
+from bdl.metrics.predictions import Draws, summarise, tensors_of
+from bdl.metrics.targets import Examples
 from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
 from bdl.models.networks import Linear, Mlp
 from bdl.models.priors import GaussianPrior

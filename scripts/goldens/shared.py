@@ -15,8 +15,8 @@ from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear
 from bdl.models.problem import Problem
 from bdl.rng import normal_slice, random_bits, random_normals, trial_keys
-from bdl.search import FoldScore, cross_validate, propose, told
-from bdl.search.crossval import best_setting
+from bdl.search import propose
+from bdl.search.crossval import FoldScore, best_setting, cross_validate, told
 from bdl.spec import Search
 from bdl.training.direct import TrainingData
 from bdl.training.fitting import silent

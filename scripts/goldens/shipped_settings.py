@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from bdl.methods.guest import Guest
-from bdl.shipped import shipped
+from bdl.registry import shipped
 from bdl.spec import Benchmark, Entry
 from bdl.spec.components import Component, resolve
 from bdl.spec.loading import list_profiles, load_benchmark

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from bdl.methods.descent import DescentState
+from bdl.methods.optim import DescentState
 from bdl.methods.vifa import Vifa
 from bdl.rng import random_normals, trial_keys
 from bdl.training.batches import minibatches

@@ -7,7 +7,7 @@ from time import perf_counter
 import numpy as np
 import torch
 
-from bdl.methods.online_stream import FaStream
+from bdl.methods.online_fa import FaStream
 from bdl.runtime import keep_freed_memory
 from peers.fa_streams import ESTIMATORS, check_finite
 from peers.machine import alone, peak_memory

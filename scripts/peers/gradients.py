@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from bdl.models.gradients import example_gradients, gradient_matrix
+from bdl.models.gradients import DenseGradients, ExampleGradients, example_gradients, gradient_matrix
 from bdl.models.problem import Batch, Hyper, Problem
-from bdl.models.products import DenseGradients, ExampleGradients
 from peers import agreement
 from peers.comparison import Contender, compare
 from peers.workload import D_IN, make

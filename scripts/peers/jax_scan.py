@@ -11,8 +11,7 @@ import jax
 import jax.numpy as jnp
 import torch
 
-from bdl.methods.descent import DescentState
-from bdl.methods.optim import Adam
+from bdl.methods.optim import Adam, DescentState
 from bdl.methods.vifa import Vifa
 from peers.workload import BATCH_SIZE, Setting, Workload
 
@@ -22,7 +21,7 @@ ADAM = Adam()
 
 
 class State(NamedTuple):
-    """Variational parameters and Adam's moments, as in `bdl.methods.descent.DescentState`."""
+    """Variational parameters and Adam's moments, as in `bdl.methods.optim.DescentState`."""
 
     params: Numbers
     first: Numbers

@@ -24,7 +24,7 @@ TOLERANCE = 1e-9
 """Largest difference of means and precisions, relative to the largest entry: float64 rounding over one update."""
 BEFORE = 100
 """Updates before the one that is compared. SLANG's eigenvectors are those of a Krylov space
-(`bdl.methods.spectrum`), which misses up to 6e-5 of the matrix in the first tens of updates, while the gap in its
+(`bdl.methods.slang`), which misses up to 6e-5 of the matrix in the first tens of updates, while the gap in its
 spectrum is small; after 60 it misses less than 1e-10."""
 
 

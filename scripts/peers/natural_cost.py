@@ -13,9 +13,8 @@ from torch import Tensor
 
 from bdl.methods import slang
 from bdl.methods.base import MinibatchMethod
-from bdl.models.gradients import example_gradients
+from bdl.models.gradients import DenseGradients, ExampleGradients, OuterGradients, example_gradients
 from bdl.models.problem import Batch, Hyper, Problem
-from bdl.models.products import DenseGradients, ExampleGradients, OuterGradients
 from bdl.training.programs import programs
 from peers import natural_agreement
 from peers.agreement import difference

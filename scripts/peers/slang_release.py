@@ -12,18 +12,17 @@ from bdl.execution.scoring import evaluation
 from bdl.methods.base import Noise
 from bdl.methods.slang import Slang, SlangState
 from bdl.metrics.distances import Moments, forward_kl, reverse_kl, sym_kl
-from bdl.metrics.elbo import NegElbo, NegElboPrinted
-from bdl.metrics.logistic import NllPrinted
+from bdl.metrics.elbo import NegElbo, NegElboPrinted, NllPrinted
+from bdl.models.gradients import ExampleGradients
 from bdl.models.problem import Batch, Hyper, Problem
-from bdl.models.products import ExampleGradients
-from bdl.plan.cell import Cell
+from bdl.plan import Cell
 from bdl.plan.planning import cells_of
 from bdl.plan.programs import program
-from bdl.plan.reference import truth
+from bdl.plan.truths import truth
 from bdl.posteriors import FullGaussian
 from bdl.reports.papers import paper_values
 from bdl.spec import Benchmark, load_benchmark
-from bdl.spec.tables import PaperTables
+from bdl.spec.sections import PaperTables
 from bdl.training.fitting import finished
 from bdl.training.schedule import Schedule
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as nn
 from torch import Tensor
 
-from bdl.methods.descent import DescentState
+from bdl.methods.optim import DescentState
 from bdl.methods.vifa import Vifa
 from peers.workload import BATCH_SIZE, Setting
 

@@ -4,14 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from bdl.archive.folder import Failure
-from bdl.archive.frames import write_frames
+from bdl.archive import Failure
+from bdl.archive.frames import folder, write_frames
 from bdl.archive.loading import open_results
 from bdl.errors import InputError
 from bdl.plan.planning import cells_of
 from bdl.spec import load_variant
-from bdl.store.folder import folder
-from bdl.store.rows import Outcome, Row
+from bdl.store import Outcome, Row
 from bdl.store.store import Store
 
 

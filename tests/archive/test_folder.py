@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 
 import bdl
-from bdl.archive.folder import ResultsFolder
-from bdl.archive.frames import write_frames
+from bdl.archive import ResultsFolder
+from bdl.archive.frames import folder, write_frames
 from bdl.archive.loading import load_results, open_results
 from bdl.errors import InputError
 from bdl.plan.planning import cells_of
 from bdl.spec import load_variant
-from bdl.store.folder import folder
-from bdl.store.rows import Outcome, Reading, Row
+from bdl.store import Outcome, Reading, Row
 from bdl.store.store import Store
 
 PACKAGE = Path(bdl.__file__).parent
@@ -115,4 +114,4 @@ def test_no_other_package_knows_which_files_there_are():
         for path in PACKAGE.rglob("*.py")
         if any(name in path.read_text("utf-8") for name in names)
     }
-    assert knowing == {"archive", "store"}
+    assert knowing == {"archive"}

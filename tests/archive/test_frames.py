@@ -4,13 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bdl.archive.folder import stored_cells
-from bdl.archive.frames import final_frame, points_frame, write_frames
+from bdl.archive import stored_cells
+from bdl.archive.frames import final_frame, folder, points_frame, write_frames
 from bdl.archive.loading import load_results
 from bdl.plan.planning import cells_of
 from bdl.spec import Variant, load_benchmark
-from bdl.store.folder import folder
-from bdl.store.rows import Outcome, Reading, Row
+from bdl.store import Outcome, Reading, Row
 from bdl.store.store import Store
 
 KEY = ["dataset", "entry", "stage", "split", "trial", "fold", "status", "reason", "seconds"]

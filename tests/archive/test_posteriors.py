@@ -12,7 +12,7 @@ import torch
 
 import bdl
 import bdl.archive.posteriors as travelling
-from bdl.archive.folder import ResultsFolder
+from bdl.archive import ResultsFolder
 from bdl.archive.posteriors import POSTERIORS, read_posteriors, write_posteriors
 from bdl.errors import InputError
 from bdl.execution import groups

@@ -8,15 +8,15 @@ import pandas as pd
 import pytest
 
 import bdl
+from bdl.archive.frames import empty
 from bdl.archive.loading import timings
 from bdl.archive.reuse import ORIGIN, PublishedFits, copy_fits, published_fits, reusable
 from bdl.errors import InputError
 from bdl.execution.queue import check
-from bdl.plan.fingerprint import fit_hash
+from bdl.plan import fit_hash
 from bdl.plan.planning import cells_of
 from bdl.publishing import provenance
 from bdl.spec import load_variant
-from bdl.store.folder import empty
 from bdl.store.store import Store
 
 pytestmark = pytest.mark.usefixtures("blank_figures")

@@ -110,7 +110,6 @@ def files(source: str, shared_cache: Path, monkeypatch: pytest.MonkeyPatch) -> s
     """Make every set loadable without its public address, leaving the user's data directory alone."""
     monkeypatch.setenv("BDL_DATA_MIRROR", source)
     monkeypatch.setenv("BDL_DATA_DIR", str(shared_cache))
-    for module in ("libsvm", "mnist", "uci", "usps"):
-        monkeypatch.setattr(f"bdl.data.{module}.PUBLIC", NOWHERE)
-    monkeypatch.setattr("bdl.data.uci.PUBLIC_GAPS", NOWHERE)
+    for address in ("uci.UCI_URL", "uci.GAPS_URL", "uci.LIBSVM_URL", "images.MNIST_URL", "images.USPS_URL"):
+        monkeypatch.setattr(f"bdl.data.{address}", NOWHERE)
     return source

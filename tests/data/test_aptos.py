@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bdl.data.aptos import Aptos2019
+from bdl.data.fundus import Aptos2019
 from bdl.data.images import same_pictures
 from bdl.data.splits import three_way_split
 from bdl.errors import InputError

@@ -153,7 +153,7 @@ def test_diabetes_needs_no_files() -> None:
 
 
 def test_uci_without_network(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bdl.data.uci.PUBLIC", NOWHERE)
+    monkeypatch.setattr("bdl.data.uci.UCI_URL", NOWHERE)
     assert status("yacht")[0] == ("uci/yacht/data.txt", "missing")
     with pytest.raises(InputError) as caught:
         load("yacht")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bdl.data import Stream, draw
-from bdl.data.factor_model import factor_model, observations
+from bdl.data.teachers import factor_model, observations
 from bdl.errors import InputError
 
 

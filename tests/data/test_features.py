@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from bdl.data.aptos import Aptos2019
 from bdl.data.dataset import Dataset
-from bdl.data.features import features
+from bdl.data.fundus import Aptos2019
+from bdl.data.images import features
 from bdl.models import efficientnet
 
 NETWORK = "efficientnet-lite0"
@@ -51,7 +51,7 @@ def test_maps_are_what_enters_the_last_stage(package, images):
 def test_they_are_computed_once_for_the_same_pictures_and_weights(package, images, monkeypatch):
     first = features("eyes", images, NETWORK)
     with monkeypatch.context() as patched:
-        patched.setattr("bdl.data.features._computed", lambda *given: pytest.fail("computed again"))
+        patched.setattr("bdl.data.images._computed", lambda *given: pytest.fail("computed again"))
         again = features("eyes", images.copy(), NETWORK)
     assert np.array_equal(again[0], first[0])
     assert again[1] == first[1]

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit
 
 from bdl.data import DATASETS, prepare
-from bdl.data.prior_draws import PriorDraws
+from bdl.data.teachers import PriorDraws
 from bdl.errors import InputError
 
 

@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from bdl.data.retina import RetinaMnist, parts_dataset
+from bdl.data.fundus import RetinaMnist, parts_dataset
 from bdl.errors import InputError
 
 

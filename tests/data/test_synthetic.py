@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bdl.data import Dataset, Split, load, prepare
-from bdl.data.synthetic import _logistic
+from bdl.data.simulations import _logistic
 from bdl.errors import InputError
 from bdl.registry import Label
 from bdl.training.trials import fitted_scaling

@@ -14,7 +14,7 @@ import pytest
 
 from bdl.archive.loading import load_results
 from bdl.methods import METHODS
-from bdl.reports import paired_differences
+from bdl.reports.paired import paired_differences
 from bdl.spec import list_benchmarks, load_variant
 
 ROOT = Path(__file__).parents[2]

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from bdl.execution.executors import worker_pool
+from bdl.execution import worker_pool
 from bdl.execution.queue import run
-from bdl.plan.cell import Cell
-from bdl.store.rows import Row
+from bdl.plan import Cell
+from bdl.store import Row
 from bdl.store.store import Store
 
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from bdl.archive.frames import empty
 from bdl.execution.estimate import Measured, estimate, left_of
-from bdl.plan import machine, sizes
-from bdl.plan.cost import scoring_seconds, updates_of
+from bdl.plan import initial_check
 from bdl.plan.planning import cells_of, plan
+from bdl.plan.programs import scoring_seconds, updates_of
 from bdl.spec import load_benchmark
-from bdl.store.folder import empty
-from bdl.store.rows import Outcome, Row
+from bdl.store import Outcome, Row
 from bdl.training.programs import COMPILATION
 
 LINEAR = {
@@ -158,7 +158,7 @@ def test_compiled_updates_are_faster_than_timed_ones_and_take_a_compilation(cell
 
 def test_jobs_share_the_work_of_cells_but_not_the_rounds_of_one(cells, monkeypatch):
     """Two cells of 5 s each: two jobs need 5 s, and one cell alone needs them with any number of jobs."""
-    monkeypatch.setattr(machine, "cores", lambda: 2)
+    monkeypatch.setattr("bdl.runtime.available_cores", lambda: 2)
     one, other = cells[1], cells_of(cells[1].benchmark.model_copy(update={"name": "other"}))[1]
     rows = [measured(one, "final", 1, 5)]
     assert estimate(left([one]), 2, rows).seconds == pytest.approx(5, rel=1e-3)
@@ -172,11 +172,11 @@ def test_memory_grows_with_the_jobs(cells):
 
 
 def test_memory_that_there_is_not_is_refused(benchmark, monkeypatch):
-    monkeypatch.setattr(machine, "memory", lambda: 10**6)
+    monkeypatch.setattr("bdl.runtime.available_memory", lambda: 10**6)
     with pytest.raises(Exception, match=r"need about 4.. MB of memory, and 1\.0 MB are available"):
         plan(benchmark, splits=range(5))
 
 
 def test_a_state_is_measured_by_the_shapes_of_its_tensors(cells):
     """VIFA with one factor keeps a few vectors of its 11 parameters, 4 bytes a number."""
-    assert 3 * 11 * 4 <= sizes.posterior_size(cells[0].with_splits((0,))) <= 40 * 11 * 4
+    assert 3 * 11 * 4 <= initial_check.posterior_size(cells[0].with_splits((0,))) <= 40 * 11 * 4

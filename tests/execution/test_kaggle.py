@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
-from bdl.data.aptos import Aptos2019
+from bdl.data.fundus import Aptos2019
 from bdl.methods.vifa_two_stage import TwoStageVifa
 from bdl.models.likelihoods import Categorical
 from bdl.models.modules import Module

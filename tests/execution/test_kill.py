@@ -11,8 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from bdl.store import artefacts
-from bdl.store.rows import Row
+from bdl.store import Row, artefacts
 from bdl.store.store import Store
 
 from .listeners import outcome

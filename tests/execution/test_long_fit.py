@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bdl.execution import groups
-from bdl.store.rows import Row
+from bdl.store import Row
 from bdl.store.store import Store
 
 ENTRY, CELL = "vifa-nn", ("diabetes", "vifa-nn", "{}")

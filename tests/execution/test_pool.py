@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from bdl.execution import limits, queue, scheduler
-from bdl.execution.executors import worker_pool
+from bdl.execution import details, queue, scheduler, worker_pool
 from bdl.execution.groups import attempt
-from bdl.spec.training import Limits
+from bdl.spec.sections import Limits
 from bdl.store.store import Store
 
 from .listeners import Ear, outcomes, run_here
@@ -135,7 +134,7 @@ def test_a_group_that_takes_its_worker_with_it_is_done_again_or_failed_rows_and_
     tiny, store, monkeypatch, tmp_path
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(limits, "_GRACE", 0.1)
+    monkeypatch.setattr(details, "_GRACE", 0.1)
 
     def ran(workers, task, *changes):
         cells = tiny("datasets=[diabetes]", *changes, entries=["exact"])
@@ -166,6 +165,6 @@ def test_a_group_beyond_its_limits_is_failed_rows_with_the_reason(tiny, store):
 
 def test_memory_beyond_the_limit_is_refused_to_the_group_and_given_back():
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    with pytest.raises(RuntimeError, match="alloc"), limits.limited(Limits(gigabytes=7)):
+    with pytest.raises(RuntimeError, match="alloc"), details.limited(Limits(gigabytes=7)):
         torch.zeros(2**31)
     assert resource.getrlimit(resource.RLIMIT_DATA) == before

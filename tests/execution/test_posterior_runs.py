@@ -8,7 +8,7 @@ from bdl.errors import InputError
 from bdl.execution.scoring import evaluation, scores
 from bdl.plan.planning import plan
 from bdl.plan.programs import final_fitting
-from bdl.plan.reference import truth
+from bdl.plan.truths import truth
 from bdl.posteriors import FactorAnalysis, FullGaussian
 from bdl.publishing.pictures import posteriors
 from bdl.spec import load_benchmark

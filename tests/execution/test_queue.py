@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.execution.executors import Alone, worker_pool
+from bdl.execution import Alone, worker_pool
 from bdl.execution.groups import FinalGroup, SearchGroup
 from bdl.execution.queue import remaining, run
 from bdl.execution.scoring import evaluation, scores
-from bdl.plan import slot_batches
-from bdl.plan.cost import unit
+from bdl.plan import programs
 from bdl.plan.planning import plan
+from bdl.plan.programs import unit
 from bdl.posteriors.tensors import as_type
 from bdl.rng import normal_slice, trial_keys
 from bdl.search import propose
@@ -129,7 +129,7 @@ def test_the_death_of_a_group_is_a_failed_row_and_the_rest_goes_on(benchmark, st
         return search(self, report)
 
     monkeypatch.setattr(SearchGroup, "run", sometimes)
-    monkeypatch.setattr(slot_batches, "_MANY", 1)  # each split is searched by itself
+    monkeypatch.setattr(programs, "_MANY", 1)  # each split is searched by itself
     go(benchmark, store, (0, 1, 2))
     rows = store.rows("final", CELL)
     assert [row.status for row in rows] == ["ok", "failed", "ok"]

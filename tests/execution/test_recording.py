@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from bdl.execution import groups
+from bdl.execution.details import Log
 from bdl.execution.groups import Chosen, FinalGroup, SearchGroup
-from bdl.execution.log import Log
-from bdl.plan import slot_batches
-from bdl.store.rows import Reading
+from bdl.plan import programs
+from bdl.store import Reading
 from bdl.store.store import Store
 from bdl.training.checkpoint import Checkpoint
 
@@ -138,7 +138,7 @@ def test_a_checkpoint_of_another_lane_is_not_gone_on_from(tiny, tmp_path, monkey
     assert path() == first
     assert path(compile=False) == first
     others = {path(splits=3), path(compile=True), path(device="cuda")}
-    monkeypatch.setitem(slot_batches._NUMBERS, "cpu", 1)
+    monkeypatch.setitem(programs._NUMBERS, "cpu", 1)
     assert len({first, *others, path()}) == 5
 
 

@@ -7,17 +7,16 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.execution import queue, rescoring, scoring
+from bdl.execution import queue, scoring
+from bdl.execution.details import OverLimit
 from bdl.execution.groups import FinalGroup
-from bdl.execution.limits import OverLimit
-from bdl.execution.rescoring import rescore
+from bdl.execution.scoring import rescore
 from bdl.metrics.regression import Rmse
-from bdl.plan.fingerprint import score_hash
+from bdl.plan import score_hash
 from bdl.plan.planning import plan
 from bdl.posteriors import DiagonalGaussian
 from bdl.spec import load_benchmark
-from bdl.store import artefacts
-from bdl.store.rows import Outcome, Row
+from bdl.store import Outcome, Row, artefacts
 from bdl.store.store import Store
 
 from .listeners import run_here
@@ -91,8 +90,7 @@ def test_a_score_whose_code_has_changed_is_computed_again(store, monkeypatch):
     monkeypatch.setattr(Rmse, "__call__", lambda self, evaluation: 2 * original(self, evaluation))
     again, _ = go(store, ["nmll", "rmse"])
     assert again == before, "unless its hash says so, it is not"
-    for module in (rescoring, scoring):
-        monkeypatch.setattr(module, "score_hash", changed)
+    monkeypatch.setattr(scoring, "score_hash", changed)
     after, fitted = go(store, ["nmll", "rmse"])
     assert (fitted, fits(store)) == ([], kept)
     for old, row in zip(before, after, strict=True):
@@ -142,7 +140,7 @@ def test_rows_without_posteriors_are_refused_if_their_scores_are_not_todays(stor
     with pytest.raises(InputError, match=r"new or changed scores \(mse_at_mean\) .* start anew with --changed"):
         queue.prepare(more, store)
     assert queue.changed(more, store) == more
-    monkeypatch.setattr(rescoring, "score_hash", lambda cell, metric: "changed" if metric == "rmse" else known["nmll"])
+    monkeypatch.setattr(scoring, "score_hash", lambda cell, metric: "changed" if metric == "rmse" else known["nmll"])
     with pytest.raises(InputError, match=r"changed scores \(rmse\)"):
         queue.prepare(before, store)
 

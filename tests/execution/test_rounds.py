@@ -9,11 +9,12 @@ from bdl.api.progress import Display
 from bdl.execution import groups as work
 from bdl.execution.groups import SearchGroup
 from bdl.execution.queue import remaining
-from bdl.plan.cost import unit
 from bdl.plan.planning import plan
-from bdl.search import cross_validate, propose
+from bdl.plan.programs import unit
+from bdl.search import propose
+from bdl.search.crossval import cross_validate
 from bdl.spec import Benchmark, load_benchmark
-from bdl.store.rows import Outcome, Row
+from bdl.store import Outcome, Row
 from bdl.store.store import Store
 
 from .listeners import Ear, run_here

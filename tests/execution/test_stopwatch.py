@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from bdl.execution.details import Stopwatch
 from bdl.execution.groups import Chosen, FinalGroup, SearchGroup
-from bdl.execution.stopwatch import Stopwatch
 
 DELAY = 0.5
 COMPILED = []

@@ -9,10 +9,9 @@ from bdl.execution.queue import claim
 from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm
 from bdl.metrics.distances import rel_cov_dist, scaled_w2
-from bdl.plan.cell import Cell
-from bdl.plan.checks import check
-from bdl.plan.cost import minibatches, unit
-from bdl.plan.planning import plan, together
+from bdl.plan import Cell
+from bdl.plan.planning import check, plan, together
+from bdl.plan.programs import minibatches, unit
 from bdl.posteriors import FactorAnalysis
 from bdl.spec import load_benchmark
 from bdl.store import artefacts

@@ -6,12 +6,12 @@ from contextlib import nullcontext
 import pytest
 import yaml
 
-from bdl.execution import timing
+from bdl.archive.frames import empty
+from bdl.execution import rehearsal
 from bdl.execution.estimate import left_of
-from bdl.execution.timing import time_updates
+from bdl.execution.rehearsal import time_updates
 from bdl.plan.planning import cells_of
 from bdl.spec import load_benchmark
-from bdl.store.folder import empty
 
 HYPER = {"prior_precision": 1, "noise_precision": 0.001}
 LINEAR = {"model": {"name": "linear"}, "likelihood": {"name": "gaussian"}}
@@ -76,10 +76,10 @@ def test_an_observation_of_a_stream_is_timed(tmp_path):
 def test_what_takes_long_is_timed_as_it_runs(left, monkeypatch):
     """Updates run from their trace after the first 200, in about a third of the time."""
     asked = []
-    monkeypatch.setattr(timing, "at_once", lambda: asked.append(True) or nullcontext())
-    monkeypatch.setattr(timing, "_LONG", float("inf"))
+    monkeypatch.setattr(rehearsal, "at_once", lambda: asked.append(True) or nullcontext())
+    monkeypatch.setattr(rehearsal, "_LONG", float("inf"))
     assert set(timed(left)) == {"short", "long", "again"}
     assert asked == []
-    monkeypatch.setattr(timing, "_LONG", 0.0)
+    monkeypatch.setattr(rehearsal, "_LONG", 0.0)
     assert set(timed(left)) == {"short", "long", "again"}
     assert len(asked) == 2

@@ -3,8 +3,7 @@
 import pytest
 from execution.listeners import Ear
 
-from bdl.execution import queue
-from bdl.execution.executors import Alone
+from bdl.execution import Alone, queue
 from bdl.plan.planning import plan
 from bdl.spec import load_benchmark
 from bdl.store.store import Store

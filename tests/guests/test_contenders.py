@@ -25,12 +25,10 @@ from bdl.methods.conjugate import Conjugate
 from bdl.methods.guest import Train
 from bdl.methods.laplace import Laplace
 from bdl.models.base import NoModel
-from bdl.models.joint import whole
 from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
-from bdl.models.networks import Linear, Mlp
+from bdl.models.networks import Linear, Mlp, Unit
 from bdl.models.priors import GaussianPrior
-from bdl.models.problem import Problem
-from bdl.models.unit import Unit
+from bdl.models.problem import Problem, whole
 from bdl.posteriors.predictive import ask, is_predictive
 
 HYPER = {"prior_precision": 2.0, "noise_precision": 30.0, "learning_rate": 0.01, "weight_decay": 1e-4}

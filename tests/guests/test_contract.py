@@ -9,11 +9,9 @@ from bdl.errors import InputError
 from bdl.methods.guest import Train
 from bdl.models.base import NoModel
 from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
-from bdl.models.modules import Module
-from bdl.models.networks import Linear, Mlp
+from bdl.models.modules import Module, torch_module
+from bdl.models.networks import Linear, Mlp, Unit
 from bdl.models.problem import Problem
-from bdl.models.torch_modules import torch_module
-from bdl.models.unit import Unit
 from bdl.posteriors import Empirical, FullGaussian, Point
 from bdl.posteriors.predictive import MeanVariance, Outputs, Probabilities, ask, check_fit, is_predictive
 

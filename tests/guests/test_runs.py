@@ -9,14 +9,12 @@ from execution.listeners import Ear
 
 from bdl.archive.frames import final_frame
 from bdl.data import load
-from bdl.execution import limits, queue
+from bdl.execution import Alone, Processes, details, queue, worker_pool
 from bdl.execution.cluster import worker_pool_for
-from bdl.execution.executors import Alone, Processes, worker_pool
 from bdl.execution.groups import SearchGroup
 from bdl.posteriors.predictive import MeanVariance
 from bdl.reports import compare
-from bdl.store import artefacts
-from bdl.store.rows import KEPT
+from bdl.store import KEPT, artefacts
 
 from .conftest import CONJUGATE, GUESTS, line
 
@@ -166,7 +164,7 @@ def test_what_goes_wrong_in_a_guest_is_a_failed_row(rows, guest, kind, reason):
 
 
 def test_a_guest_that_hears_no_alarm_is_ended_from_outside_and_the_run_goes_on(cells, guest, store, monkeypatch):
-    monkeypatch.setattr(limits, "_GRACE", 1.0)
+    monkeypatch.setattr(details, "_GRACE", 1.0)
     planned = cells(f"{wrong(guest, 'hung', 0.2)}, {line(guest('Weights')).replace('line', 'good', 1)}", splits=(0,))
     with worker_pool(1, apart=True) as workers:
         queue.run(planned, store, workers, Ear())

@@ -6,7 +6,7 @@ import torch
 from sklearn.decomposition import PCA
 from sklearn.decomposition import FactorAnalysis as Estimator
 
-from bdl.data.factor_model import factor_model, observations
+from bdl.data.teachers import factor_model, observations
 from bdl.errors import InputError
 from bdl.methods.batch_fa import BatchFa, BatchState
 from bdl.posteriors import FactorAnalysis

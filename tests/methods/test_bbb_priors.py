@@ -8,11 +8,9 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.methods.bbb import BayesByBackprop, elbo_gradients
-from bdl.models.heavy_tails import SpikeSlabPrior, StudentTPrior
-from bdl.models.horseshoe import HorseshoePrior
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear, Mlp
-from bdl.models.priors import GaussianPrior
+from bdl.models.priors import GaussianPrior, HorseshoePrior, SpikeSlabPrior, StudentTPrior
 from bdl.models.problem import Batch, Problem
 from bdl.posteriors import DiagonalGaussian, Scaled, StudentT
 

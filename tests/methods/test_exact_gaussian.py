@@ -8,12 +8,11 @@ from bdl.errors import InputError
 from bdl.methods import exact_gaussian
 from bdl.methods.exact_gaussian import ExactGaussian
 from bdl.methods.fa_elbo import FactorAnalysisElbo
-from bdl.models.elbo import elbo, prior_precision
 from bdl.models.likelihoods import Bernoulli, Categorical
+from bdl.models.linear import elbo, expected_log_likelihood, prior_precision
 from bdl.models.networks import Linear, Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
-from bdl.models.quadrature import expected_log_likelihood
 from bdl.posteriors import DiagonalGaussian, FactorAnalysis, FullGaussian, kl_divergence
 
 from .targets import linear_gaussian
@@ -45,7 +44,7 @@ def separable(rows=60):
 
 
 def negative_elbo(q, x, y, given):
-    """Differentiable, unlike `bdl.models.elbo`."""
+    """Differentiable, unlike `bdl.models.linear`."""
     problem = Problem(Linear(), Bernoulli(), x.shape[1], prior=PROBLEM.prior)
     gamma = prior_precision(problem, given)
     prior = DiagonalGaussian(torch.zeros_like(gamma), gamma.reciprocal())

@@ -11,12 +11,11 @@ from torch import nn
 
 from bdl.errors import InputError
 from bdl.methods.laplace import Laplace
-from bdl.models.joint import log_joint, whole
 from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
 from bdl.models.modules import GivenModule, Module
 from bdl.models.networks import Linear, Mlp
 from bdl.models.priors import GaussianPrior
-from bdl.models.problem import Problem
+from bdl.models.problem import Problem, log_joint, whole
 
 from .targets import linear_gaussian
 

@@ -10,7 +10,7 @@ from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.problem import Problem
 from bdl.posteriors import FullGaussian
-from bdl.references.grid import GridReference
+from bdl.references.exact import GridReference
 
 from .targets import linear_gaussian
 

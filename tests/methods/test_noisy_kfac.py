@@ -6,8 +6,7 @@ from torch import nn
 from torch.utils._pytree import tree_map
 
 from bdl.methods.counters import StepCounters
-from bdl.methods.kronecker_axes import axes_of, split
-from bdl.methods.noisy_kfac import NoisyKfac
+from bdl.methods.noisy_kfac import NoisyKfac, axes_of, split
 from bdl.models.gradients import gradient_matrix
 from bdl.models.likelihoods import Categorical, Gaussian
 from bdl.models.networks import Linear, Mlp

@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from bdl.data.factor_model import factor_model, observations
+from bdl.data.teachers import factor_model, observations
 from bdl.methods import online_fa
 from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm

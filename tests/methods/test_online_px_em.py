@@ -2,7 +2,7 @@
 
 import torch
 
-from bdl.data.factor_model import factor_model, observations
+from bdl.data.teachers import factor_model, observations
 from bdl.methods.batch_fa import exact_fa
 from bdl.methods.online_px_em import OnlinePxEm
 from bdl.posteriors import FactorAnalysis

@@ -7,9 +7,9 @@ import torch
 
 from bdl.errors import InputError
 from bdl.methods.online_em import OnlineEm
+from bdl.methods.online_fa import FaStream
 from bdl.methods.online_px_em import OnlinePxEm
 from bdl.methods.online_sga import OnlineSga
-from bdl.methods.online_stream import FaStream
 
 each = pytest.mark.parametrize("kind", [OnlineSga, OnlineEm, OnlinePxEm])
 

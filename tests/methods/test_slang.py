@@ -6,12 +6,11 @@ from torch import Tensor
 
 from bdl.methods.slang import Slang
 from bdl.methods.slang_online_eig import SlangOnlineEig
-from bdl.models.gradients import gradient_matrix
+from bdl.models.gradients import DenseGradients, gradient_matrix
 from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
-from bdl.models.products import DenseGradients
 from bdl.posteriors import FullGaussian, kl_divergence
 from bdl.training.programs import compiler_found
 from bdl.training.traced import Repeated

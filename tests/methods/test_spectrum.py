@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bdl.methods.spectrum import top_eigenvectors
+from bdl.methods.slang import top_eigenvectors
 
 
 def matrix(values: Tensor, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:

@@ -6,8 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bdl.metrics.evaluation import Evaluation, Examples
+from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import summarise, tensors_of
+from bdl.metrics.targets import Examples
 from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
 from bdl.models.networks import Linear
 from bdl.models.problem import Problem

@@ -9,9 +9,8 @@ from scipy import optimize, special, stats
 from torch import Tensor
 from torch.distributions import Normal
 
-from bdl.metrics.calibrated import CalibratedNll
 from bdl.metrics.evaluation import Evaluation
-from bdl.metrics.likelihoods import Nmll
+from bdl.metrics.likelihoods import CalibratedNll, Nmll
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear
 from bdl.models.problem import Problem

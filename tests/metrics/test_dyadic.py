@@ -8,9 +8,8 @@ import torch
 from scipy import special, stats
 from torch import Tensor
 
-from bdl.metrics.dyadic import DyadicNll
 from bdl.metrics.evaluation import Evaluation
-from bdl.metrics.likelihoods import Nll, Nmll
+from bdl.metrics.likelihoods import DyadicNll, Nll, Nmll
 from bdl.models.likelihoods import Categorical, Gaussian
 from bdl.models.networks import Linear
 from bdl.models.problem import Problem

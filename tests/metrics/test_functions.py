@@ -21,7 +21,7 @@ from bdl.metrics.functions import (
     FunctionTv,
     FunctionW2,
 )
-from bdl.metrics.posterior import RelMeanDist
+from bdl.metrics.parameters import RelMeanDist
 from bdl.metrics.predictions import Examples
 from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.networks import Linear

@@ -13,7 +13,7 @@ from torch.distributions import Normal
 from bdl.errors import InputError
 from bdl.metrics import METRICS
 from bdl.metrics.evaluation import Evaluation
-from bdl.metrics.mixtures import Mixture, crps
+from bdl.metrics.targets import Mixture, crps
 from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.networks import Linear
 from bdl.models.problem import Problem

@@ -6,7 +6,7 @@ import torch
 from scipy import integrate, special, stats
 
 from bdl.errors import InputError
-from bdl.metrics.logistic import NllByQuadrature, NllPrinted, probability_of_one
+from bdl.metrics.elbo import NllByQuadrature, NllPrinted, probability_of_one
 from bdl.models.likelihoods import Bernoulli, Categorical
 from bdl.models.networks import Linear, Mlp
 from bdl.models.problem import Problem

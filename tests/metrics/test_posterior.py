@@ -5,7 +5,7 @@ import torch
 
 from bdl.errors import InputError
 from bdl.metrics import distances
-from bdl.metrics.posterior import RelCovDist, RelMeanDist, ScaledW2, SymKl
+from bdl.metrics.parameters import RelCovDist, RelMeanDist, ScaledW2, SymKl
 from bdl.posteriors import DiagonalGaussian, Dropout, Empirical, FullGaussian
 from bdl.references.base import Truth
 

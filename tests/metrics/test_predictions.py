@@ -13,10 +13,10 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.metrics import predictions as module
-from bdl.metrics.evaluation import Draws, Examples, Predictions
 from bdl.metrics.likelihoods import Nmll
-from bdl.metrics.predictions import predict, summarise, tensors_of
+from bdl.metrics.predictions import Draws, Predictions, predict, summarise, tensors_of
 from bdl.metrics.regression import Rmse
+from bdl.metrics.targets import Examples
 from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
 from bdl.models.modules import Module
 from bdl.models.networks import Linear, Mlp

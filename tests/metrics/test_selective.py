@@ -9,8 +9,8 @@ from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_sc
 
 from bdl.errors import InputError
 from bdl.metrics import METRICS
+from bdl.metrics.classification import counts, groups
 from bdl.metrics.selective import F1, Accuracy, Aurc, Auroc, Disagreement, Precision, Recall, uncertainties
-from bdl.metrics.ties import counts, groups
 
 from .fits import binary, labelled, normal
 

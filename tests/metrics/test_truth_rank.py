@@ -7,11 +7,11 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from bdl.data.prior_draws import PriorDraws
+from bdl.data.teachers import PriorDraws
 from bdl.errors import InputError
 from bdl.methods.conjugate import Conjugate
 from bdl.methods.exact_gaussian import ExactGaussian
-from bdl.metrics.truth_rank import TruthRank
+from bdl.metrics.parameters import TruthRank
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear
 from bdl.models.problem import Problem

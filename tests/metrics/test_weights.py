@@ -8,13 +8,11 @@ import torch
 from scipy import stats
 
 from bdl.errors import InputError
-from bdl.metrics.evaluation import Draws
-from bdl.metrics.predictions import sampled
+from bdl.metrics.predictions import Draws, sampled
 from bdl.metrics.weights import Ess, KHat, LogEvidence, NegLogJoint
-from bdl.models.heavy_tails import StudentTPrior
 from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.networks import Linear
-from bdl.models.priors import GaussianPrior
+from bdl.models.priors import GaussianPrior, StudentTPrior
 from bdl.models.problem import Problem
 from bdl.posteriors import DiagonalGaussian, Empirical, FullGaussian, Point, Weighted
 

@@ -2,12 +2,11 @@
 
 import torch
 
-from bdl.models.elbo import elbo
 from bdl.models.likelihoods import Bernoulli
+from bdl.models.linear import elbo, expected_log_likelihood
 from bdl.models.networks import Linear
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
-from bdl.models.quadrature import expected_log_likelihood
 from bdl.posteriors import DiagonalGaussian, FullGaussian, kl_divergence
 
 D, N = 3, 20

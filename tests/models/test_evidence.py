@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import multivariate_normal
 from sklearn.linear_model import BayesianRidge
 
-from bdl.models.evidence import Spectrum, best_precisions, log_evidence
+from bdl.models.linear import Spectrum, best_precisions, log_evidence
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 4))

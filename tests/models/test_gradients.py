@@ -6,11 +6,17 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.models.gradients import example_gradients, example_hessians, gradient_matrix, one_output
+from bdl.models.gradients import (
+    DenseGradients,
+    OuterGradients,
+    example_gradients,
+    example_hessians,
+    gradient_matrix,
+    one_output,
+)
 from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.problem import Batch, Problem
-from bdl.models.products import DenseGradients, OuterGradients
 
 MODELS = {
     "linear": Linear(),

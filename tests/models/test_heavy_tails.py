@@ -10,10 +10,9 @@ from scipy import stats
 from torch.distributions import Categorical, MixtureSameFamily, Normal, StudentT
 
 from bdl.models import PRIORS
-from bdl.models.heavy_tails import SpikeSlabPrior, StudentTPrior
-from bdl.models.layout import Layout
+from bdl.models.base import Layout
 from bdl.models.networks import Linear
-from bdl.models.priors import ExpectedPrior, PrecisionPrior, ScaledPrior
+from bdl.models.priors import ExpectedPrior, PrecisionPrior, ScaledPrior, SpikeSlabPrior, StudentTPrior
 from bdl.spec.components import PriorComponent
 
 LAYOUT = Layout(Linear(), 2, 1)

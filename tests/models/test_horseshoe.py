@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.models.horseshoe import HorseshoePrior
-from bdl.models.layout import Layout
+from bdl.models.base import Layout
 from bdl.models.likelihoods import Gaussian
 from bdl.models.modules import Module
 from bdl.models.networks import Linear, Mlp
+from bdl.models.priors import HorseshoePrior
 from bdl.models.problem import Problem
 
 PRIOR, KAPPA = HorseshoePrior(), 0.3

@@ -3,7 +3,7 @@
 import pytest
 
 from bdl.errors import InputError
-from bdl.models.layout import Layout
+from bdl.models.base import Layout
 from bdl.models.modules import Module
 from bdl.models.networks import Linear, Mlp
 

@@ -8,8 +8,7 @@ from torch import nn
 from torch.nn.utils import parameters_to_vector
 
 from bdl.models import MODELS
-from bdl.models.activations import ACTIVATIONS
-from bdl.models.networks import Linear, Mlp
+from bdl.models.networks import ACTIVATIONS, Linear, Mlp
 
 CASES = [
     pytest.param(Linear(), 4, 1, id="linear"),

@@ -9,7 +9,7 @@ from torch.distributions import Gamma, Normal, StudentT
 
 from bdl.errors import InputError
 from bdl.models import PRIORS
-from bdl.models.layout import Layout
+from bdl.models.base import Layout
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear
 from bdl.models.priors import GaussianPrior, PrecisionPrior

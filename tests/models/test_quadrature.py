@@ -10,9 +10,7 @@ from scipy import integrate, special, stats
 
 from bdl.errors import InputError
 from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
-from bdl.models.networks import Linear, Mlp
-from bdl.models.problem import Problem
-from bdl.models.quadrature import (
+from bdl.models.linear import (
     check_glm,
     expectation,
     expected_derivatives,
@@ -20,6 +18,8 @@ from bdl.models.quadrature import (
     is_glm,
     outputs,
 )
+from bdl.models.networks import Linear, Mlp
+from bdl.models.problem import Problem
 from bdl.posteriors import DiagonalGaussian, FactorAnalysis, FullGaussian, FullPrecision, LowRankPrecision
 
 D, N = 4, 30
@@ -97,7 +97,7 @@ def test_it_is_differentiable_in_the_spread():
 def test_many_rows_are_summed_in_pieces(monkeypatch):
     centre = torch.linspace(-5, 5, 100).double()
     whole = expectation(torch.sigmoid, centre, torch.ones_like(centre))
-    monkeypatch.setattr("bdl.models.quadrature.VALUES_AT_ONCE", 700)
+    monkeypatch.setattr("bdl.models.linear.VALUES_AT_ONCE", 700)
     torch.testing.assert_close(expectation(torch.sigmoid, centre, torch.ones_like(centre)), whole, rtol=1e-14, atol=0)
 
 

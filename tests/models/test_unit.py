@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bdl.models.unit import Unit
+from bdl.models.networks import Unit
 
 THETA = torch.tensor([0.5, -1.0, 0.25], dtype=torch.float64)
 X = torch.tensor([[1.0, 0.0, 0.0], [1.0, 1.0, -2.0]], dtype=torch.float64)

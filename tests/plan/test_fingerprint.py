@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 import bdl
-from bdl.plan import fingerprint
-from bdl.plan.cell import Cell
-from bdl.plan.fingerprint import fit_hash, fit_versions, score_hash, score_versions
+from bdl.plan import Cell, fit_hash, fit_versions, score_hash, score_versions
 from bdl.plan.planning import cells_of
 from bdl.spec import load_benchmark
 
@@ -126,7 +124,7 @@ def test_a_version_moves_what_rests_on_it(monkeypatch, component, what):
 )
 def test_versions_of_what_is_no_component(monkeypatch, constant, fits, scored):
     before = fit_hash(cell()), scores(cell())
-    monkeypatch.setattr(fingerprint, constant, 2)
+    monkeypatch.setattr(f"bdl.plan.{constant}", 2)
     after = fit_hash(cell()), scores(cell())
     assert (after[0] != before[0], after[1] != before[1]) == (fits, scored)
 
@@ -169,15 +167,15 @@ EDITS = {
     ),
     "a message is reworded": ("bdl/methods/base.py", "exceeds the", "is more than the"),
     "a message of a reference is reworded": (
-        "bdl/references/linear.py",
+        "bdl/references/exact.py",
         "raise InputError(",
         "raise InputError('Sorry: ' + ",
     ),
-    "a private name is changed": ("bdl/data/synthetic.py", "_labelled", "_with_labels"),
+    "a private name is changed": ("bdl/data/simulations.py", "_labelled", "_with_labels"),
     "a function is added": ("bdl/training/checkpoint.py", "import ", "def unused() -> None:\n    pass\n\n\nimport "),
 }
 IDENTITIES = """
-from bdl.plan.fingerprint import fit_hash, score_hash
+from bdl.plan import fit_hash, score_hash
 from bdl.plan.planning import cells_of
 from bdl.spec import load_benchmark
 for name, profile in [("uci-regression", "quick"), ("vifa-synthetic", "paper"), ("online-fa", "paper")]:

@@ -12,12 +12,10 @@ import yaml
 from bdl import registry
 from bdl.data.streams import Stream
 from bdl.errors import InputError
-from bdl.plan import initial_check, sizes
-from bdl.plan.cost import compiles, minibatches, remaining_work, unit, updates, width
-from bdl.plan.fingerprint import fit_hash
+from bdl.plan import fit_hash, initial_check
 from bdl.plan.planning import cells_of, first_of, plan
-from bdl.plan.programs import final_fitting
-from bdl.plan.reference import truth
+from bdl.plan.programs import compiles, final_fitting, minibatches, remaining_work, unit, updates, width
+from bdl.plan.truths import truth
 from bdl.spec import Point, load_benchmark
 
 PARTS = """
@@ -374,13 +372,13 @@ def counts(tmp_path, monkeypatch, points: int) -> Counter[str]:
 
     (tmp_path / "grid.yaml").write_text(GRID.format(values=list(range(1, points + 1))))
     registry._made.cache_clear()
-    sizes._shaped.cache_clear()
+    initial_check._shaped.cache_clear()
     with monkeypatch.context():
         counted(initial_check, "initial_state")
         cells = plan(load_benchmark(str(tmp_path / "grid.yaml")), splits=[0])
         initial_check.check(cells)
     assert len(cells) == 2 * points
-    return found | Counter(made=registry._made.cache_info().misses, shaped=sizes._shaped.cache_info().misses)
+    return found | Counter(made=registry._made.cache_info().misses, shaped=initial_check._shaped.cache_info().misses)
 
 
 def test_many_cells_are_planned_from_few_components(tmp_path, monkeypatch):
@@ -394,11 +392,11 @@ def test_many_cells_are_planned_from_few_components(tmp_path, monkeypatch):
 def test_a_state_that_is_made_is_as_large_as_its_shapes_say(monkeypatch, method):
     benchmark = load_benchmark("uci-regression", overrides=[f"entries.vifa-nn.method={{name: {method}}}"])
     (cell,) = (cell for cell, _ in first_of(benchmark.select(["boston"], ["vifa-nn"]), [0]))
-    sizes._shaped.cache_clear()
-    made = sizes.posterior_size(cell)
-    monkeypatch.setattr(sizes, "_SMALL", -1)
-    sizes._shaped.cache_clear()
-    assert sizes.posterior_size(cell) == made > 4 * cell.problem.dim
+    initial_check._shaped.cache_clear()
+    made = initial_check.posterior_size(cell)
+    monkeypatch.setattr(initial_check, "_SMALL", -1)
+    initial_check._shaped.cache_clear()
+    assert initial_check.posterior_size(cell) == made > 4 * cell.problem.dim
 
 
 def test_a_plan_of_small_states_leaves_the_compiler_alone():

@@ -5,9 +5,8 @@ import pytest
 import yaml
 
 from bdl.errors import InputError
-from bdl.plan.checks import check
-from bdl.plan.fingerprint import fit_hash
-from bdl.plan.planning import plan
+from bdl.plan import fit_hash
+from bdl.plan.planning import check, plan
 from bdl.plan.programs import final_fitting
 from bdl.spec import load_benchmark
 

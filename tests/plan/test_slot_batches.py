@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from bdl.plan import cost, slot_batches
-from bdl.plan.cost import compiles, width
+from bdl.plan import programs
 from bdl.plan.planning import plan
-from bdl.plan.slot_batches import side_by_side, slot_batch, slot_rows
+from bdl.plan.programs import compiles, side_by_side, slot_batch, slot_rows, width
 from bdl.spec import load_benchmark
 
 
@@ -17,7 +16,7 @@ def cell(*overrides, entry="slang-nn", splits=(0, 1, 2), profile="quick"):
 
 
 def numbers(monkeypatch, count):
-    monkeypatch.setattr(slot_batches, "_NUMBERS", {"cpu": count})
+    monkeypatch.setattr(programs, "_NUMBERS", {"cpu": count})
 
 
 def test_few_small_fits_are_one_lane():
@@ -35,21 +34,21 @@ def test_lanes_are_as_wide_as_numbers_allow_and_equally_wide(monkeypatch, most, 
     """Split 4 of 7, where a batch may have so many; two at least, unless a fit alone is more than a batch should be;
     and the last batch is as wide as the others."""
     found = cell("splits=7")
-    numbers(monkeypatch, most * slot_batches.load(found))
+    numbers(monkeypatch, most * programs.load(found))
     if most == 7:
         expected = range(7)
     assert slot_batch(found, "final", 4) == expected
-    assert slot_batches.least(found) == (1 if most < 1 else 2)
+    assert programs.least(found) == (1 if most < 1 else 2)
 
 
 def test_on_a_gpu_one_split_trains_alone():
-    assert slot_batches.least(replace(cell(), device="cuda")) == 1
+    assert programs.least(replace(cell(), device="cuda")) == 1
 
 
 def test_activations_count_where_they_are_more_than_parameters(monkeypatch):
     """100 rows of 50 outputs are more than 601 parameters: an update has 5000 numbers for each 601."""
     found = cell("splits=7", "entries.slang-nn.training.batch_size=100")
-    each = slot_batches.load(found) * 5000 // 601
+    each = programs.load(found) * 5000 // 601
     numbers(monkeypatch, 4 * each - 1)
     assert side_by_side(found, "final") == 3
     numbers(monkeypatch, 4 * each)
@@ -61,8 +60,8 @@ def test_the_inputs_of_a_linear_model_count_once_for_all_samples(samples, expect
     """100 rows of 10 inputs; from 1000 samples, whose 11 parameters are fewer than 100 outputs, as many outputs."""
     model = "entries.slang-nn.model={name: linear}"
     found = cell(model, "entries.slang-nn.training.batch_size=100", f"entries.slang-nn.method.samples={samples}")
-    assert slot_batches.load(found) == samples * found.problem.dim
-    assert slot_batches._numbers(found) == expected
+    assert programs.load(found) == samples * found.problem.dim
+    assert programs._numbers(found) == expected
 
 
 @pytest.mark.parametrize(("trials", "own"), [(11, True), (10, False)])
@@ -85,7 +84,7 @@ def test_nothing_depends_on_the_splits_that_run():
 def test_a_split_that_does_not_exist_has_the_rows_of_the_last(monkeypatch):
     """442 rows, of which 398 are for training; split 5 is none of the 5."""
     found = cell("splits=5")
-    numbers(monkeypatch, 2 * slot_batches.load(found))
+    numbers(monkeypatch, 2 * programs.load(found))
     assert slot_rows(found, "final", 4) == {4: 398, 5: 398}
 
 
@@ -101,7 +100,7 @@ def network(shape, d_out):
     ("shape", "device", "wanted"), [("[1,5,2]", "cpu", False), ("[1,5,2]", "cuda", True), (None, "cpu", True)]
 )
 def test_networks_of_images_are_not_compiled_on_a_cpu(monkeypatch, tmp_path, shape, device, wanted):
-    monkeypatch.setattr(cost, "worthwhile", lambda *_: True)
+    monkeypatch.setattr(programs, "worthwhile", lambda *_: True)
     (tmp_path / "net.py").write_text(CONVOLUTION, "utf-8")
     module = f"{{name: module, factory: '{tmp_path}/net.py:network', shape: {shape}}}"
     found = replace(cell(*([f"entries.vifa-nn.model={module}"] if shape else []), entry="vifa-nn"), device=device)

@@ -10,8 +10,7 @@ from bdl.posteriors import FullGaussian
 from bdl.publishing.pictures import POINTS, bands
 from bdl.references.base import Truth
 from bdl.spec import load_benchmark
-from bdl.store import artefacts
-from bdl.store.rows import Outcome, Row
+from bdl.store import Outcome, Row, artefacts
 
 SAMPLES = 4000
 MEAN, COVARIANCE = np.array([2.0, -1.0]), np.array([[0.5, 0.2], [0.2, 0.3]])

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from bdl.publishing.bounds import bound_notes
+from bdl.reports.more_tables import bound_notes
 from bdl.spec import load_benchmark
 
 ENTRY = {

@@ -8,8 +8,7 @@ from bdl.posteriors import Point
 from bdl.publishing import pictures
 from bdl.publishing.pictures import labelled
 from bdl.spec import load_benchmark
-from bdl.store import artefacts
-from bdl.store.rows import Outcome, Row
+from bdl.store import Outcome, Row, artefacts
 from bdl.store.store import Store
 
 TEXT = """

@@ -18,13 +18,12 @@ import pytest
 
 from bdl.errors import InputError
 from bdl.plan.planning import cells_of
-from bdl.publishing.logged import check_names, measurements, mirrored, views
+from bdl.publishing.logged import check_names, measurements, mirrored, open_ui, views
 from bdl.publishing.mirror import mirror, parameters
 from bdl.publishing.tracking import bring_along, connection, database
-from bdl.publishing.ui import open_ui
 from bdl.spec import load_benchmark
 from bdl.spec.labels import MetricName
-from bdl.store.rows import Outcome, Reading, Row
+from bdl.store import Outcome, Reading, Row
 
 NAN, INF = math.nan, math.inf
 
@@ -59,7 +58,7 @@ import sys
 from pathlib import Path
 from bdl.plan.planning import cells_of
 from bdl.publishing.mirror import mirror
-from bdl.store.rows import Outcome, Row
+from bdl.store import Outcome, Row
 from bdl.store.store import Store
 from bdl.spec import load_benchmark
 
@@ -581,7 +580,7 @@ def test_ui_serves_the_runs_until_interrupted(store, load, send, uri):
     (run_id,) = send(load())
     port = free_port()
     heard = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)"  # ignored under nohup
-    script = f"{heard}\nfrom bdl.publishing.ui import open_ui\nopen_ui({uri!r}, {port})"
+    script = f"{heard}\nfrom bdl.publishing.logged import open_ui\nopen_ui({uri!r}, {port})"
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as ui:
         try:
             assert ui.stdout.readline() == f"MLflow UI at http://127.0.0.1:{port} (Ctrl-C ends it)\n"
@@ -742,7 +741,7 @@ def test_a_server_ends_with_the_command(number, tmp_path):
     place = tmp_path / "pid"
     server = f"import os, time; open({str(place)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     script = (
-        "import os, sys; from bdl.publishing.ui import attended; "
+        "import os, sys; from bdl.publishing.logged import attended; "
         f"sys.exit(attended([sys.executable, '-c', {server!r}], os.environ))"
     )
     with subprocess.Popen([sys.executable, "-c", script]) as command:

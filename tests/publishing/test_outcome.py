@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bdl.archive.frames import folder
 from bdl.archive.loading import load_results
 from bdl.plan.planning import cells_of
 from bdl.publishing import outcome
 from bdl.publishing.outcome import narrowed
 from bdl.spec import load_benchmark, load_variant
-from bdl.store.folder import folder
-from bdl.store.rows import Outcome, Row
+from bdl.store import Outcome, Row
 from bdl.store.store import Store
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from bdl.plan.fingerprint import joint_hash
+from bdl.plan import joint_hash
 from bdl.plan.planning import cells_of
 from bdl.publishing import provenance
 from bdl.spec import load_benchmark
-from bdl.store.rows import Outcome, Row
+from bdl.store import Outcome, Row
 from bdl.store.store import Store
 
 MKL = "PyTorch built with:\n  - GCC 13.3\n  - Intel(R) oneAPI Math Kernel Library Version 2024.2 for Intel(R) 64\n"

@@ -18,8 +18,7 @@ from bdl.api import benchmark
 from bdl.archive.loading import open_results
 from bdl.errors import InputError
 from bdl.publishing.bundle import MANIFEST, RUN, write
-from bdl.publishing.registered import registered
-from bdl.publishing.submitting import _anonymous, submit
+from bdl.publishing.submitting import _anonymous, registered, submit
 from bdl.publishing.verifying import Verified, verify
 from bdl.spec import load_variant
 

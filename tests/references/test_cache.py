@@ -8,7 +8,7 @@ import pytest
 
 from bdl.errors import InputError
 from bdl.references import nuts
-from bdl.references.cache import files, obtain, read, state, write
+from bdl.references.base import files, obtain, read, state, write
 from bdl.references.mcmc import Draws, Origin, Regression, Settings
 from bdl.references.nuts import LinearRecipe
 

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from bdl.models.joint import log_joint, whole
 from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.priors import GaussianPrior
-from bdl.models.problem import Problem
-from bdl.references import density
+from bdl.models.problem import Problem, log_joint, whole
+from bdl.references import chains
 
 pytest.importorskip("numba")
 GENERATOR = torch.Generator().manual_seed(0)
@@ -25,7 +24,7 @@ def test_value_and_gradient_are_those_of_the_problem(model, likelihood):
     """Up to a constant, at points of any size; biases have a prior of their own."""
     problem = Problem(model, likelihood, 3, prior=GaussianPrior(0.1))
     hyper = HYPER | (NOISE if isinstance(likelihood, Gaussian) else {})
-    slope = density.slope(problem, X, Y, hyper)
+    slope = chains.slope(problem, X, Y, hyper)
     points = torch.randn(3, problem.dim, dtype=torch.float64, generator=GENERATOR) * torch.tensor([[0.1], [1.0], [9.0]])
     expected = log_joint(points, problem, whole(X, Y), hyper)
     gradients = torch.func.vmap(torch.func.grad(lambda one: log_joint(one[None], problem, whole(X, Y), hyper)[0]))(
@@ -38,6 +37,6 @@ def test_value_and_gradient_are_those_of_the_problem(model, likelihood):
 
 
 def test_loops_are_taken_where_they_can_be(monkeypatch):
-    monkeypatch.setattr(density, "log_joint", None)
+    monkeypatch.setattr(chains, "log_joint", None)
     problem = Problem(Mlp((2,)), Gaussian(), 3)
-    assert np.isfinite(density.slope(problem, X, Y, HYPER | NOISE)(np.ones(problem.dim))[0])
+    assert np.isfinite(chains.slope(problem, X, Y, HYPER | NOISE)(np.ones(problem.dim))[0])

@@ -11,13 +11,13 @@ from bdl.models.networks import Linear, Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.references import exact_gaussian
+from bdl.references.exact import ConjugateReference
 from bdl.references.exact_gaussian import (
     LIMITS,
     ExactGaussianReference,
     OptimumCertificate,
     certify_optimum,
 )
-from bdl.references.linear import ConjugateReference
 
 RNG = np.random.default_rng(0)
 ROWS, DIM = 50, 3
@@ -96,8 +96,8 @@ def test_a_coarse_rule_shows_in_the_certificate(monkeypatch):
     """With steps of 1.2 spreads of 6 for the outputs, halving them moves the ELBO."""
     wide = PROBLEM, ExactGaussian().fit(PROBLEM, 3 * X, Y, HYPER)._replace(scale_tril=2 * torch.eye(DIM + 1).double())
     fine = certify_optimum(*wide, 3 * X, Y, HYPER)
-    monkeypatch.setattr("bdl.models.quadrature.STEP", 1.2)
-    monkeypatch.setattr("bdl.models.quadrature.STEP_TIMES_SPREAD", 20.0)
+    monkeypatch.setattr("bdl.models.linear.STEP", 1.2)
+    monkeypatch.setattr("bdl.models.linear.STEP_TIMES_SPREAD", 20.0)
     coarse = certify_optimum(*wide, 3 * X, Y, HYPER)
     assert fine.quadrature < 1e-12 < LIMITS["quadrature"] < coarse.quadrature
 

@@ -10,16 +10,14 @@ from scipy.integrate import quad
 from scipy.special import digamma, polygamma
 
 from bdl.errors import InputError
-from bdl.models import joint
 from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.mode import laplace
 from bdl.models.networks import Linear
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
-from bdl.references import grid
+from bdl.references import exact
 from bdl.references.certificate import certify, monte_carlo_errors
-from bdl.references.grid import GridReference, moments
-from bdl.references.linear import ConjugateReference
+from bdl.references.exact import ConjugateReference, GridReference, moments
 from bdl.references.mcmc import Regression, Settings, sample
 
 LOGISTIC = Problem(Linear(bias=False), Bernoulli(), 2)
@@ -140,14 +138,14 @@ def test_a_strongly_skewed_posterior():
 
 def test_a_grid_has_as_many_points_as_its_limit_and_no_more(monkeypatch):
     ends = torch.tensor([[1.0, 1.5], [0.5, 1.0]])
-    monkeypatch.setattr(grid, "MOST_POINTS", 24)
-    points = grid._grid(ends, 0.5)
+    monkeypatch.setattr(exact, "MOST_POINTS", 24)
+    points = exact._grid(ends, 0.5)
     assert points.shape == (6, 4, 2)
     assert points[0, 0].tolist() == [-1.0, -0.5]
     assert points[-1, -1].tolist() == [1.5, 1.0]
-    monkeypatch.setattr(grid, "MOST_POINTS", 23)
+    monkeypatch.setattr(exact, "MOST_POINTS", 23)
     with pytest.raises(InputError, match="for 23 points: raise prior_precision"):
-        grid._grid(ends, 0.5)
+        exact._grid(ends, 0.5)
 
 
 def test_many_rows():
@@ -163,8 +161,8 @@ def test_many_rows():
 def test_half_the_step_changes_nothing(monkeypatch):
     values = hyper(prior_precision=0.1)
     one = GridReference().fit(LOGISTIC, FEW_X, FEW_Y, values)
-    monkeypatch.setattr(grid, "STEP", grid.STEP / 8)
-    monkeypatch.setattr(joint, "CHUNK", 2**14)
+    monkeypatch.setattr(exact, "STEP", exact.STEP / 8)
+    monkeypatch.setattr("bdl.models.problem.CHUNK", 2**14)
     other = GridReference().fit(LOGISTIC, FEW_X, FEW_Y, values)
     torch.testing.assert_close(one.mean, other.mean, rtol=1e-10, atol=0)
     torch.testing.assert_close(one.covariance, other.covariance, rtol=1e-9, atol=0)

@@ -10,9 +10,9 @@ from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.networks import Linear
 from bdl.models.problem import Problem
 from bdl.plan.planning import cells_of
-from bdl.plan.reference import truth
+from bdl.plan.truths import truth
 from bdl.references import REFERENCES
-from bdl.references.linear import BayesianRidgeReference, ConjugateReference
+from bdl.references.exact import BayesianRidgeReference, ConjugateReference
 from bdl.spec import load_benchmark
 
 

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from bdl.errors import InputError
 from bdl.plan.planning import plan
-from bdl.plan.reference import recipe
+from bdl.plan.truths import recipe
 from bdl.references.certificate import certify, monte_carlo_errors
 from bdl.references.mcmc import TERM, Draws, Origin, Regression, Settings, build, from_tree, sample
 from bdl.spec import load_benchmark

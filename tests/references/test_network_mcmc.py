@@ -12,11 +12,10 @@ from bdl.methods.conjugate import Conjugate
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.problem import Problem
-from bdl.references.cache import files, obtain
-from bdl.references.chains import ChainSettings, run, starts
-from bdl.references.density import slope
+from bdl.references.base import files, obtain
+from bdl.references.chains import ChainSettings, run, slope, starts
 from bdl.references.function_certificate import certify_functions, functions
-from bdl.references.network_mcmc import NetworkMcmc
+from bdl.references.nuts import NetworkMcmc
 
 for package in ("nutpie", "numba", "arviz_stats"):
     pytest.importorskip(package)

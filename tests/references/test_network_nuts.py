@@ -14,8 +14,7 @@ from bdl.models.networks import Linear, Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.posteriors.predictive import ask
-from bdl.references.chains import ChainSettings, run
-from bdl.references.density import slope_with_precisions
+from bdl.references.chains import ChainSettings, run, slope_with_precisions
 from bdl.references.network_nuts import LAWS, NetworkNuts, SampledNetworks
 
 pytest.importorskip("nutpie")

@@ -13,8 +13,8 @@ from bdl.models.networks import Linear, Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.references import nuts
-from bdl.references.cache import Made
-from bdl.references.linear import ConjugateReference
+from bdl.references.base import Made
+from bdl.references.exact import ConjugateReference
 from bdl.references.nuts import NutsReference
 
 X = torch.randn(40, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from bdl.reports import compare
-from bdl.spec.preparation import Preparation
+from bdl.spec.sections import Preparation
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from bdl.reports.axes import by_cell, named, number, short
+from bdl.reports.statistics import by_cell, named, number, short
 
 
 @pytest.mark.parametrize(

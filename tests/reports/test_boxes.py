@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from bdl.reports.distributions import box_figure, boxes
-from bdl.spec.preparation import Preparation
+from bdl.spec.sections import Preparation
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import ttest_rel
 
 from bdl.reports.claims import claim_sections, judged_claims
-from bdl.spec.tables import Claim
+from bdl.spec.sections import Claim
 
 CLAIM = {
     "text": "Less",

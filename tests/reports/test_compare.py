@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from bdl.errors import InputError
-from bdl.metrics.base import MetricInfo
-from bdl.reports.compare import ONE_SPLIT, SAMPLED_TRUTH, certified, compare, failed_as_worst
+from bdl.metrics import MetricInfo
+from bdl.reports import ONE_SPLIT, SAMPLED_TRUTH, certified, compare, failed_as_worst
 from bdl.reports.layout import sections
 from bdl.reports.statistics import median_se
 from bdl.reports.verdicts import FEW, NO_SPREAD, NOT_SHOWN, SURVIVORS

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from bdl.reports import compare
-from bdl.reports.cost import cost_drawings, distance_drawings
+from bdl.reports.standings import cost_drawings, distance_drawings
 
 ENTRIES = ["slang-1", "slang-10", "exact"]
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from bdl.reports import CredibleBand
-from bdl.reports.posteriors import DEVIATIONS, REACH, band_drawings, bands_figure
+from bdl.reports.posteriors import DEVIATIONS, REACH, CredibleBand, band_drawings, bands_figure
 
 X = np.linspace(-8, 8, 9)
 INPUTS, TARGETS = np.array([-4.0, 0.0, 4.0]), np.array([-60.0, 1.0, 60.0])

@@ -9,9 +9,10 @@ import pytest
 from matplotlib.colors import same_color
 from scipy.stats import sem
 
-from bdl.reports import Shown, curves, draw_figures, paper_values
-from bdl.reports.curves import BATCH, ONLINE, curve_drawings, curve_figure
-from bdl.spec.preparation import Preparation
+from bdl.reports.curves import BATCH, ONLINE, curve_drawings, curve_figure, curves
+from bdl.reports.figures import Shown, draw_figures
+from bdl.reports.papers import paper_values
+from bdl.spec.sections import Preparation
 
 CHECKPOINTS = (100, 200, 10_000)
 SCORES = {"rel_cov_dist": 1.0, "scaled_w2": 0.1}

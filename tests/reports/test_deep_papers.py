@@ -1,6 +1,6 @@
 """All 49 values that the sources print of deep networks stand beside ours."""
 
-from bdl.reports import paper_values
+from bdl.reports.papers import paper_values
 from bdl.spec import load_benchmark
 
 

@@ -7,7 +7,7 @@ from matplotlib.style import context
 from PIL import Image
 
 from bdl.reports.drawing import FAR, STYLE, brief, fit, grid, label_logs, ordinary, styles
-from bdl.reports.pictures import file_name, save
+from bdl.reports.figures import file_name, save
 
 
 @pytest.mark.parametrize(

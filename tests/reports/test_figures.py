@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from matplotlib.image import imread
 
-from bdl.reports import Shown, compare, draw_figures
-from bdl.reports.figures import KINDS, heading_of
+from bdl.reports import compare
+from bdl.reports.figures import KINDS, Shown, draw_figures, heading_of
 
 
 def test_files_are_written_and_large_enough(drawn, tmp_path):

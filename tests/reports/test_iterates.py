@@ -3,8 +3,8 @@
 import numpy as np
 from matplotlib.colors import to_hex
 
-from bdl.reports import Gaussians
 from bdl.reports.planes import DEVIATIONS, ITERATES, MEAN, START, iterate_drawings, iterates_figure
+from bdl.reports.posteriors import Gaussians
 
 TRUTH = np.array([1.0, -2.0]), np.diag([4.0, 0.25])
 PATH = np.array([[1.0, -2.0], [9.0, -1.0], [2.0, -3.0]])

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from bdl.reports import compare, render
-from bdl.reports.latex import TEXT_WIDTH, _body, _width, best, escape
+from bdl.reports import compare
+from bdl.reports.render import TEXT_WIDTH, _body, _width, best, escape, render
 
 
 def three(centre):

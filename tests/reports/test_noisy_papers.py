@@ -4,7 +4,7 @@ import csv
 from collections import Counter
 from importlib.resources import files
 
-from bdl.reports import paper_values
+from bdl.reports.papers import paper_values
 from bdl.spec import list_benchmarks, load_benchmark
 
 PRINTED = Counter(

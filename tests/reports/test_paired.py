@@ -6,7 +6,8 @@ import pytest
 from scipy.stats import ttest_rel
 
 from bdl.metrics import MetricInfo
-from bdl.reports import PairedDifference, paired, paired_differences
+from bdl.reports import paired
+from bdl.reports.paired import PairedDifference, paired_differences
 
 NAN = float("nan")
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from bdl.reports import Gaussians, Shown, draw_figures
 from bdl.reports.drawing import OURS, PAPER
+from bdl.reports.figures import Shown, draw_figures
 from bdl.reports.planes import LEVELS, _gaussian, plane_drawings, plane_figure
-from bdl.reports.posteriors import FEW, by_truth, moments_figure
+from bdl.reports.posteriors import FEW, Gaussians, by_truth, moments_figure
 
 MEAN, COVARIANCE = np.array([1.0, -2.0, 3.0]), np.array([[2.0, 0.5, 0.0], [0.5, 1.0, -0.3], [0.0, -0.3, 0.5]])
 NAMES = ["mf", "slang-1", "slang-5", "exact"]

@@ -9,8 +9,8 @@ import pytest
 
 from bdl.errors import InputError
 from bdl.reports import compare
-from bdl.reports.pictures import save
-from bdl.reports.ranks import rank_drawings, rank_section, ranks
+from bdl.reports.figures import save
+from bdl.reports.standings import rank_drawings, rank_section, ranks
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from bdl.reports import Shown, compare, draw_figures
-from bdl.reports.pictures import remarked, save
+from bdl.reports import compare
+from bdl.reports.figures import Shown, draw_figures, remarked, save
 
 REMARK = (
     "Not the protocol: 1 of 20 splits (0); entries.vifa-lr.training.epochs=2; entries.vifa-lr.training.batch_size=3."

@@ -11,10 +11,10 @@ from rich.text import Text
 
 from bdl.errors import InputError
 from bdl.registry import Label
-from bdl.reports import compare, render
+from bdl.reports import compare
 from bdl.reports.layout import UNPRINTED, chance, heading, quantity, sections
 from bdl.reports.papers import Printed
-from bdl.reports.render import rich_table
+from bdl.reports.render import render, rich_table
 
 KEYS = [
     *("benchmark", "dataset", "method", "metric", "statistic", "ours", "ours_se", "n_trials", "n_failed"),

@@ -6,8 +6,9 @@ import pytest
 from matplotlib.colors import same_color
 
 from bdl.metrics import MetricInfo
-from bdl.reports import compare, paired_differences, scores
+from bdl.reports import compare, scores
 from bdl.reports.drawing import OURS, PAPER
+from bdl.reports.paired import paired_differences
 from bdl.reports.scores import LOOKS, paired_drawings, scores_figure
 
 

@@ -8,8 +8,10 @@ import pytest
 from matplotlib.colors import same_color
 from scipy import stats
 
-from bdl.reports import Shown, compare, draw_figures, render
+from bdl.reports import compare
+from bdl.reports.figures import Shown, draw_figures
 from bdl.reports.layout import sections
+from bdl.reports.render import render
 from bdl.reports.scores import score_drawings
 
 WIDTHS = ["[50]", "[20]", "[100]"]

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy.stats import binom
 
-from bdl.metrics.truth_rank import TruthRank
+from bdl.metrics.parameters import TruthRank
 from bdl.reports.distributions import RankedTruth, truth_rank_figure, truth_ranks
 from bdl.spec.labels import MetricName
 

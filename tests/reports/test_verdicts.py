@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bdl.metrics import METRICS, info
-from bdl.metrics.base import RELATIVE, MetricInfo
+from bdl.metrics import METRICS, RELATIVE, MetricInfo, info
 from bdl.reports.papers import PaperValue, Printed
 from bdl.reports.verdicts import (
     COARSE,

@@ -14,12 +14,11 @@ from peers.natural_workload import Regressions, make
 
 from bdl.data import Dataset
 from bdl.methods.slang import Slang
-from bdl.models.gradients import example_gradients
+from bdl.models.gradients import DenseGradients, example_gradients
 from bdl.models.likelihoods import Bernoulli
 from bdl.models.networks import Linear
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
-from bdl.models.products import DenseGradients
 from bdl.spec import load_benchmark
 from bdl.training.schedule import Schedule
 from bdl.training.trials import Pool, Trials

@@ -4,8 +4,8 @@ import bench_planner
 import pandas as pd
 import pytest
 
-from bdl.plan.cost import compiles, rough_seconds, updates_of, width
 from bdl.plan.planning import cells_of
+from bdl.plan.programs import compiles, rough_seconds, updates_of, width
 from bdl.spec import load_benchmark
 
 

@@ -7,7 +7,7 @@ import pytest
 import truth_scores
 
 from bdl.plan.planning import cells_of
-from bdl.plan.reference import recipe
+from bdl.plan.truths import recipe
 from bdl.spec import load_variant
 
 

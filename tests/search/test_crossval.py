@@ -11,13 +11,13 @@ from sklearn.model_selection import KFold
 from bdl.data import Dataset, Split
 from bdl.methods.vifa import Vifa
 from bdl.metrics import METRICS
-from bdl.metrics.evaluation import Evaluation, Examples
+from bdl.metrics.evaluation import Evaluation
+from bdl.metrics.targets import Examples
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear
 from bdl.models.problem import Problem
 from bdl.rng import random_normals, trial_keys
-from bdl.search import FoldScore, best_setting, cross_validate, told
-from bdl.search.crossval import failure, mean_score
+from bdl.search.crossval import FoldScore, best_setting, cross_validate, failure, mean_score, told
 from bdl.training.direct import TrainingData
 from bdl.training.fitting import finished
 from bdl.training.program import Program

@@ -8,7 +8,7 @@ import pytest
 
 from bdl.errors import InputError
 from bdl.spec import list_benchmarks, load_benchmark
-from bdl.spec.yaml_text import parse_yaml
+from bdl.spec.values import parse_yaml
 
 
 def test_profile_is_laid_over_the_file(load, text):

@@ -4,7 +4,7 @@ import pytest
 
 from bdl.errors import InputError
 from bdl.spec import load_benchmark
-from bdl.spec.merging import applicable, without
+from bdl.spec.values import applicable, without
 
 
 @pytest.fixture

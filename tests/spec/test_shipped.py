@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from bdl.data import load, prepare
-from bdl.reports import paper_values
+from bdl.reports.papers import paper_values
 from bdl.spec import json_schema, list_benchmarks, load_benchmark
 
 DOCS = Path(__file__).parents[2] / "docs" / "spec.md"

@@ -1,6 +1,6 @@
 """Folders of a benchmark: that of the protocol, and those of its variants."""
 
-from bdl.store.folder import siblings
+from bdl.archive.frames import siblings
 
 
 def test_siblings_are_the_other_folders_of_the_benchmark(tmp_path):

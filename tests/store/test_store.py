@@ -8,8 +8,7 @@ import torch
 
 from bdl.errors import InputError
 from bdl.posteriors import DiagonalGaussian
-from bdl.store import artefacts
-from bdl.store.rows import Outcome, Reading, Row
+from bdl.store import Outcome, Reading, Row, artefacts
 from bdl.store.store import Store
 
 CELL, OTHER = ("yacht", "vifa", "{}"), ("yacht", "other", "{}")

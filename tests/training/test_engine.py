@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from bdl.data import folds, load
 from bdl.methods.base import MinibatchMethod
-from bdl.methods.descent import DescentState
+from bdl.methods.optim import DescentState
 from bdl.methods.vifa import Vifa
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Mlp

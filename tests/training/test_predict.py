@@ -7,9 +7,9 @@ from torch import Tensor
 
 from bdl.data import Dataset
 from bdl.metrics import predictions as streaming
-from bdl.metrics.evaluation import Draws, Examples, Predictions
+from bdl.metrics.predictions import Draws, Predictions, tensors_of
 from bdl.metrics.predictions import predict as predict_one
-from bdl.metrics.predictions import tensors_of
+from bdl.metrics.targets import Examples
 from bdl.models.likelihoods import Categorical, Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.problem import Problem

@@ -1,1 +1,0 @@
-"""Files to start from, which `bdl-bench init` copies. They run as they are."""

@@ -1,0 +1,258 @@
+"""Scores of the parameters: distances of their posterior to the true one, the bias, small weights, ranks of the truth.
+
+Where the truth has covariances of d < D parameters only, those alone are compared; a distance that looks at means only
+looks at all D. To a sampled truth, the suffix ``mcse`` is the Monte-Carlo standard error of the distance, and ``floor``
+what `bdl.metrics.distances.noise_floor` says.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from annotated_types import Ge, Gt
+from torch import Tensor
+
+from bdl.errors import InputError
+from bdl.metrics import MetricInfo, distances
+from bdl.metrics.elbo import gaussian
+from bdl.metrics.evaluation import Evaluation
+from bdl.metrics.predictions import Draws, sampled
+from bdl.posteriors.empirical import Point
+from bdl.posteriors.tensors import as_type
+
+Moments = distances.Moments
+Measure = Callable[[Moments, Moments], Tensor]
+
+
+@dataclass(frozen=True)
+class RelMeanDist:
+    """Relative distance of the means (`bdl.metrics.distances.rel_mean_dist`)."""
+
+    info: ClassVar = MetricInfo("Distance of means", "relative to the reference's norm", "lower", "distance")
+
+    def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
+        return _distance(evaluation, lambda ours, reference: distances.rel_mean_dist(ours[0], reference[0]))
+
+
+@dataclass(frozen=True)
+class RelCovDist:
+    """Relative distance of the covariances (`bdl.metrics.distances.rel_cov_dist`)."""
+
+    info: ClassVar = MetricInfo("Distance of covariances", "relative to the reference's norm", "lower", "distance")
+
+    def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
+        return _distance(evaluation, _on_shared(lambda ours, reference: distances.rel_cov_dist(ours[1], reference[1])))
+
+
+@dataclass(frozen=True)
+class ScaledW2:
+    """2-Wasserstein distance over the number of parameters (`bdl.metrics.distances.scaled_w2`)."""
+
+    info: ClassVar = MetricInfo("2-Wasserstein", "per parameter", "lower", "distance")
+
+    def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
+        return _distance(evaluation, _on_shared(lambda ours, reference: distances.scaled_w2(*ours, *reference)))
+
+
+@dataclass(frozen=True)
+class SymKl:
+    """Average of both Kullback-Leibler divergences of a Gaussian posterior and the Gaussian with the truth's moments.
+
+    It is `bdl.metrics.distances.sym_kl`.
+    """
+
+    info: ClassVar = MetricInfo("Symmetric KL", "nats", "lower", "distance")
+
+    def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
+        """Score a fit; raise `InputError` if the posterior is not Gaussian."""
+        gaussian("sym_kl", evaluation)
+        return _distance(evaluation, _on_shared(lambda ours, reference: distances.sym_kl(*ours, *reference)))
+
+
+def _distance(evaluation: Evaluation, measure: Measure) -> dict[str, float]:
+    """Measure the distance to the truth, and how well it is known."""
+    truth, ours = evaluation.reference, evaluation.moments
+    if not len(truth.mean):
+        raise InputError("the truth is known as functions only: measure their distance, by function_w2")
+    found = {"": float(measure(ours, (truth.mean, truth.covariance)))}
+    if truth.chains is not None:
+        error = distances.monte_carlo_se(lambda *reference: measure(ours, reference), truth.chains)
+        found |= {"mcse": float(error), "floor": float(distances.noise_floor(measure, truth.chains))}
+    return found
+
+
+def _on_shared(measure: Measure) -> Measure:
+    """Look only at the first d parameters, those whose covariances the reference knows."""
+
+    def measured(ours: Moments, reference: Moments) -> Tensor:
+        d = len(reference[1])
+        return measure((ours[0][:d], ours[1][:d, :d]), (reference[0][:d], reference[1]))
+
+    return measured
+
+
+@dataclass(frozen=True)
+class BiasMean:
+    """Posterior mean of the one bias of the model, in the unit of its outputs."""
+
+    info: ClassVar = MetricInfo("Mean of the bias", "output units", "none", "posterior")
+
+    def __call__(self, evaluation: Evaluation) -> float:
+        """Score a fit.
+
+        Raises
+        ------
+        InputError
+            If the model has no bias, or several.
+        """
+        place = _bias("bias_mean", evaluation)
+        return float(as_type(evaluation.posterior, torch.float64).mean()[place])
+
+
+@dataclass(frozen=True)
+class BiasVariance:
+    """Posterior variance of the one bias of the model, in the unit of its outputs squared."""
+
+    info: ClassVar = MetricInfo("Variance of the bias", "output units squared", "none", "posterior")
+
+    def __call__(self, evaluation: Evaluation) -> float:
+        """Score a fit; errors as in `BiasMean`."""
+        place = _bias("bias_variance", evaluation)
+        return float(as_type(evaluation.posterior, torch.float64).variance()[place])
+
+
+def _bias(name: str, evaluation: Evaluation) -> int:
+    """Position of the bias."""
+    places = evaluation.model.layout.biases.nonzero().flatten().tolist()
+    if len(places) != 1:
+        raise InputError(f"{name}: the model has {len(places)} biases, not one: leave the metric out")
+    return int(places[0])
+
+
+Layer = Annotated[int, Ge(0)]
+
+
+@dataclass(frozen=True)
+class WeightsBelow:
+    """Weights whose posterior mean is below a limit in size; the thesis prints "# w < limit" and means this.
+
+    Parameters
+    ----------
+    limit
+        The limit, in the unit of the weights as the model has them.
+    layer
+        Layer whose weights are counted, from 0.
+    """
+
+    limit: Annotated[float, Gt(0)] = 0.01
+    layer: Layer = 0
+
+    info: ClassVar = MetricInfo("Weights below", "weights", "none", "posterior")
+
+    def __call__(self, evaluation: Evaluation) -> float:
+        """Score a fit.
+
+        Raises
+        ------
+        InputError
+            If the model has no such layer.
+        """
+        return float((_weights("weights_below", evaluation, self.layer).abs() < self.limit).sum())
+
+
+@dataclass(frozen=True)
+class WeightsFrom:
+    """Weights whose posterior mean is a limit or more in size; errors as in `WeightsBelow`.
+
+    Parameters
+    ----------
+    limit
+        The limit, in the unit of the weights as the model has them.
+    layer
+        Layer whose weights are counted, from 0.
+    """
+
+    limit: Annotated[float, Gt(0)] = 0.01
+    layer: Layer = 0
+
+    info: ClassVar = MetricInfo("Weights from", "weights", "none", "posterior")
+
+    def __call__(self, evaluation: Evaluation) -> float:
+        return float((_weights("weights_from", evaluation, self.layer).abs() >= self.limit).sum())
+
+
+def _weights(name: str, evaluation: Evaluation, layer: int) -> Tensor:
+    layout = evaluation.model.layout
+    if layer >= layout.n_layers:
+        raise InputError(f"{name}: the model has {layout.n_layers} layers, counted from 0: there is no layer {layer}")
+    mean = as_type(evaluation.posterior, torch.float64).mean().cpu()
+    return mean[layout.layers == layer]
+
+
+_STEP = 5
+"""First counter word of its draws; those of other scores and of figures have others."""
+
+
+@dataclass(frozen=True)
+class TruthRank:
+    """Number of posterior draws below the true value, where the true parameters are drawn from the prior.
+
+    Over data sets drawn from the model, ranks of the exact posterior are uniform on 0 to `draws` (Cook, Gelman & Rubin
+    2006; Talts, Betancourt, Simpson, Vehtari & Gelman 2018). Too narrow a posterior has too many at both ends, and a
+    shifted one at one end (Yao, Vehtari, Simpson & Gelman 2018, section 3).
+
+    Parameters
+    ----------
+    of
+        ``"parameter"``, or ``"function"``: the first output of the model for a test row, without noise.
+    index
+        Number of the parameter, or of the test row.
+    draws
+        Independent draws from the posterior.
+    """
+
+    info: ClassVar = MetricInfo("Rank of the truth", "draws below it", "none", "posterior")
+
+    of: Literal["parameter", "function"] = "parameter"
+    index: Annotated[int, Ge(0)] = 0
+    draws: Annotated[int, Ge(1)] = 99
+
+    def __call__(self, evaluation: Evaluation) -> float:
+        """Score a fit.
+
+        Raises
+        ------
+        InputError
+            If the parameters that the data were drawn with are not known or not the model's, the index is too large,
+            or the posterior has fewer vectors than `draws`.
+        """
+        truth, draws = _truth(evaluation), Draws(self.draws, evaluation.key, _STEP)
+        atoms: Tensor | None = getattr(evaluation.posterior, "atoms", None)
+        if atoms is not None and len(atoms) < self.draws:
+            raise InputError(f"truth_rank: the posterior has {len(atoms)} vectors: set draws to {len(atoms)} or less")
+        known = len(truth) if self.of == "parameter" else len(evaluation.tested.y)
+        if self.index >= known:
+            raise InputError(f"truth_rank: there is no {self.of} {self.index}: choose an index below {known}")
+        if self.of == "parameter":
+            posterior = as_type(evaluation.posterior, torch.float64)
+            drawn = torch.cat(list(sampled(posterior, draws)))[:, self.index].cpu()
+            return float((drawn < truth[self.index]).sum())
+        row = evaluation.tested.take(torch.arange(len(evaluation.tested.y)) == self.index)
+        drawn, exact = (evaluation.outputs(row, draws, own)[:, 0, 0] for own in (None, Point(truth)))
+        return float((drawn < exact[0]).sum())
+
+
+def _truth(evaluation: Evaluation) -> Tensor:
+    truth, dim = evaluation.generating, evaluation.model.dim
+    if truth is None:
+        raise InputError(
+            "truth_rank: it is not known which parameters the data were drawn with: use the data set prior_draws, with "
+            "its own splits and standardise: none"
+        )
+    if len(truth) != dim:
+        raise InputError(
+            f"truth_rank: the data were drawn with {len(truth)} parameters, and the model has {dim}: give it the units "
+            "and biases of the data set"
+        )
+    return truth

@@ -1,0 +1,199 @@
+"""Exact posteriors: of linear regression in closed form, and of one or two parameters by sums over a grid.
+
+The trapezoidal rule converges geometrically in 1 / step for a function that is analytic and decays at both ends
+(Trefethen & Weideman 2014, SIAM Review 56(3), theorem 5.1), so that a modest grid gives moments to rounding.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from bdl.errors import InputError
+from bdl.methods.conjugate import Conjugate
+from bdl.models.mode import LogDensity, laplace
+from bdl.models.problem import Hyper, Problem, log_joint, whole
+from bdl.references.base import Truth
+
+
+@dataclass(frozen=True)
+class ConjugateReference:
+    """The posterior under known precisions, in closed form."""
+
+    @property
+    def estimates(self) -> tuple[str, ...]:
+        return ()
+
+    def check(self, problem: Problem) -> None:
+        """Raise `InputError` unless the model is linear and the likelihood Gaussian."""
+        Conjugate().check(problem)
+
+    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
+        """Find the posterior of all parameters."""
+        exact = Conjugate().fit(problem, x, y, hyper)
+        return Truth(exact.mean(), exact.covariance(), {})
+
+
+@dataclass(frozen=True)
+class BayesianRidgeReference:
+    """Precisions by maximising the evidence with scikit-learn's `BayesianRidge`, and the posterior under them.
+
+    Its ``lambda_`` is the papers' prior precision alpha, its ``alpha_`` their noise precision beta.
+
+    Parameters
+    ----------
+    bias
+        ``"unpenalised"``: the bias is the intercept of `BayesianRidge`, which has no prior, and the covariance
+        is that of the weights (Brownlie 2022, section 5.2.2). ``"penalised"``: the bias has the weights' prior,
+        as in the approximations, and the covariance has its row and column; only the precisions are
+        `BayesianRidge`'s.
+    """
+
+    bias: Literal["unpenalised", "penalised"] = "unpenalised"
+
+    @property
+    def estimates(self) -> tuple[str, ...]:
+        """Names of the hyper-parameters that it estimates."""
+        return ("prior_precision", "noise_precision")
+
+    def check(self, problem: Problem) -> None:
+        """Raise `InputError` unless the model is linear with a bias, and the likelihood Gaussian."""
+        Conjugate().check(problem)
+        if problem.dim == problem.d_in:
+            raise InputError("bayesian-ridge fits an intercept: give the linear model its bias")
+
+    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
+        """Find precisions and posterior; `hyper` has no part.
+
+        Raises
+        ------
+        InputError
+            If the targets are constant.
+        """
+        from sklearn.linear_model import BayesianRidge
+
+        if bool((y == y[0]).all()):
+            raise InputError("the targets are constant: there is no noise precision to estimate")
+        ridge = BayesianRidge().fit(x.numpy(), y.numpy())
+        found = {"prior_precision": float(ridge.lambda_), "noise_precision": float(ridge.alpha_)}
+        if self.bias == "penalised":
+            given = {name: torch.tensor(value, dtype=torch.float64) for name, value in found.items()}
+            exact = Conjugate().fit(problem, x, y, given)
+            return Truth(exact.mean(), exact.covariance(), found)
+        mean = torch.tensor([*ridge.coef_, ridge.intercept_], dtype=torch.float64)
+        return Truth(mean, torch.from_numpy(ridge.sigma_), found)
+
+
+REACH, STEP = 8.0, 0.4
+"""Half-width and step of the first grid, in standard deviations of the Laplace approximation."""
+EDGE = 30.0
+"""Nats below the peak at which a density may be cut off: e^-30 is 1e-13."""
+AGREEMENT = 1e-8
+"""Largest change of moments, relative to the covariance, by which a grid is fine enough."""
+MOST_POINTS = 2**22
+
+
+@dataclass(frozen=True)
+class GridReference:
+    """The posterior of one or two parameters under any likelihood, by sums over a grid.
+
+    Its axes are the principal axes of the Laplace approximation. The grid is widened until it holds the density,
+    and its step halved until that changes mean and covariance by less than 1e-8 of the covariance.
+    """
+
+    @property
+    def estimates(self) -> tuple[str, ...]:
+        return ()
+
+    def check(self, problem: Problem) -> None:
+        """Raise `InputError` if there are more than two parameters."""
+        if problem.dim > 2:
+            raise InputError(f"a grid has room for two parameters: the model has {problem.dim}; use another reference")
+
+    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
+        """Find mean and covariance, and give the log-density.
+
+        Parameters
+        ----------
+        problem
+            Model, likelihood and prior.
+        x, y
+            Training data as the model sees them, float64, (n, d) and (n,).
+        hyper
+            ``prior_precision`` and what the likelihood needs, in the unit of `y`; float64 scalars.
+
+        Raises
+        ------
+        InputError
+            If the density is not finite, has no proper mode, or is too skewed for a grid of 4 million points.
+        """
+        log_density = partial(log_joint, problem=problem, batch=whole(x, y), hyper=hyper)
+        mode, scale = laplace(log_density, torch.zeros(problem.dim, dtype=torch.float64))
+        mean, covariance = moments(lambda z: log_density(mode + z @ scale.T), problem.dim)
+        return Truth(mode + scale @ mean, scale @ covariance @ scale.T, {}, log_density=log_density)
+
+
+def moments(log_density: LogDensity, dim: int) -> tuple[Tensor, Tensor]:
+    """Sum a density over grids around 0, ever wider and finer, until its moments stand.
+
+    Parameters
+    ----------
+    log_density
+        Of about unit scale around 0; a second mode is found unless the first grid ends in a valley before it.
+    dim
+        Number of coordinates, D.
+
+    Returns
+    -------
+    tuple of Tensor
+        Mean, (D,), and covariance, (D, D), float64. A step twice as long gives the same to `AGREEMENT`, and geometric
+        convergence makes the error far smaller for an analytic density.
+
+    Raises
+    ------
+    InputError
+        If a value is NaN or infinite (minus infinity is allowed), or `MOST_POINTS` points are not enough.
+    """
+    step, reach = STEP, torch.full((dim, 2), REACH, dtype=torch.float64)
+    while True:
+        points = _grid(reach, step)
+        values = log_density(points.view(-1, dim)).view(points.shape[:-1])
+        if bool((values.isnan() | values.isposinf()).any()):
+            raise InputError("log p(D, theta) is not finite on the grid: check the data and the likelihood")
+        values = values - values.max()
+        open_sides = torch.tensor([[values.select(i, end).max() > -EDGE for end in (0, -1)] for i in range(dim)])
+        if bool(open_sides.any()):
+            reach = torch.where(open_sides, 2 * reach, reach)
+            continue
+        every_other = (slice(None, None, 2),) * dim
+        mean, covariance = _weighted(points, values.exp())
+        coarse_mean, coarse_covariance = _weighted(points[every_other], values[every_other].exp())
+        size = covariance.norm()
+        if bool(
+            ((coarse_mean - mean).norm() <= AGREEMENT * size.sqrt())
+            & ((coarse_covariance - covariance).norm() <= AGREEMENT * size)
+        ):
+            return mean, covariance
+        step /= 2
+
+
+def _grid(reach: Tensor, step: float) -> Tensor:
+    """Lay a grid from -reach[i, 0] to reach[i, 1] along axis i: points (n_1, ..., n_D, D)."""
+    ends = (reach / step).round().long().tolist()
+    if math.prod(1 + low + high for low, high in ends) > MOST_POINTS:
+        raise InputError(
+            f"the posterior is too skewed, or not smooth enough, for {MOST_POINTS} points: raise prior_precision"
+        )
+    axes = [step * torch.arange(-low, high + 1, dtype=torch.float64) for low, high in ends]
+    return torch.stack(torch.meshgrid(axes, indexing="ij"), -1)
+
+
+def _weighted(points: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and covariance under weights: (..., D), (...) -> (D,), (D, D)."""
+    points, weights = points.reshape(-1, points.shape[-1]), weights.reshape(-1, 1) / weights.sum()
+    mean = (weights * points).sum(0)
+    centred = points - mean
+    return mean, centred.T @ (weights * centred)

@@ -1,0 +1,259 @@
+"""YAML text to plain values, strictly, and changes laid over values, deeply."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from functools import lru_cache, reduce
+from math import isfinite
+from typing import Any
+
+import yaml
+from yaml.constructor import ConstructorError
+
+from bdl.errors import InputError, short
+from bdl.spec.fields import unknown_field
+
+_DEEPEST, _MOST = 50, 200_000
+"""Levels, and values when what is anchored is written out; a benchmark has a dozen, and some thousands."""
+_TAG = "tag:yaml.org,2002:"
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads ``1e-3`` as a number and ``no`` as text, as YAML 1.2 says and YAML 1.1 does not; ``<<`` merges mappings."""
+
+    def get_single_node(self) -> yaml.Node | None:
+        """Read the document, and refuse at its place what is not the plain values that a benchmark has."""
+        node: yaml.Node | None = super().get_single_node()
+        if node is not None:
+            _size(node, {}, 0)
+        return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """Build a value; whatever an odd one raises is an error at its place."""
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
+            what = node.tag.removeprefix(_TAG)
+            raise _wrong(f"{short(str(node.value))!r} is no {what}: correct it, or remove the tag", node) from None
+
+    def construct_integer(self, node: yaml.ScalarNode) -> int:
+        """Read an integer of 64 bits; more is an error at its place."""
+        digits = node.value.lstrip("+-")
+        if not digits.isdecimal():
+            raise ValueError
+        if len(digits) > len(str(_LARGEST)) or int(digits) > _LARGEST:
+            raise _wrong(f"{short(node.value)} is too large: integers go to {_LARGEST:,}", node)
+        return int(node.value)
+
+    def construct_finite(self, node: yaml.ScalarNode) -> float:
+        """Read a number; one that is too large for a double is an error at its place."""
+        value = float(node.value)
+        if not isfinite(value):
+            raise _wrong(f"{short(node.value)} is not a finite number", node)
+        return value
+
+    def construct_text(self, node: yaml.ScalarNode) -> str:
+        """Read a text; characters that no file and no database takes are an error at their place."""
+        if "\0" in node.value or (not node.value.isascii() and any("\ud800" <= c <= "\udfff" for c in node.value)):
+            raise _wrong("a text has a character that is none: a NUL or half of a pair; remove it", node)
+        return str(node.value)
+
+
+_LARGEST = 2**63 - 1
+
+
+def _wrong(problem: str, node: yaml.Node) -> ConstructorError:
+    return ConstructorError(None, None, problem, node.start_mark)
+
+
+def _size(node: yaml.Node, known: dict[yaml.Node, int], depth: int) -> int:
+    """Count the values of a document when what is anchored is written out; refuse what a benchmark cannot have."""
+    if depth > _DEEPEST:
+        raise _wrong("too many levels, one within another; a benchmark has a dozen", node)
+    if node.tag not in _Loader.yaml_constructors and node.tag != f"{_TAG}merge":
+        raise _wrong(f"{short(node.tag.replace(_TAG, '!!'))} is a tag that benchmarks do not use: remove it", node)
+    if node in known:
+        if not known[node]:
+            raise _wrong("an anchor within itself: write the values out", node)
+        return known[node]
+    known[node] = 0  # until all below it is counted
+    children = list(node.value) if isinstance(node, yaml.SequenceNode) else []
+    if isinstance(node, yaml.MappingNode):
+        _check_keys(node)
+        children = [child for pair in node.value for child in pair]
+    known[node] = 1 + sum(_size(child, known, depth + 1) for child in children)
+    if known[node] > _MOST:
+        raise _wrong(f"more than {_MOST:,} values when what is anchored is written out: make it smaller", node)
+    return known[node]
+
+
+def _check_keys(node: yaml.MappingNode) -> None:
+    """Refuse a key that is not text, or comes twice."""
+    seen: set[str] = set()
+    for key, _ in node.value:
+        if key.tag not in (f"{_TAG}str", f"{_TAG}merge"):
+            raise _wrong("a key must be text: put it in quotes", key)
+        if key.value in seen:
+            raise _wrong(f"the key '{short(key.value)}' comes twice: remove one", key)
+        seen.add(key.value)
+
+
+_Loader.yaml_constructors = {
+    f"{_TAG}{name}": construct
+    for name, construct in (
+        ("null", _Loader.construct_yaml_null),
+        ("bool", _Loader.construct_yaml_bool),
+        ("int", _Loader.construct_integer),
+        ("float", _Loader.construct_finite),
+        ("str", _Loader.construct_text),
+        ("seq", _Loader.construct_yaml_seq),
+        ("map", _Loader.construct_yaml_map),
+    )
+}
+_Loader.yaml_implicit_resolvers = {}
+for _tag, _pattern, _first in (
+    ("null", r"(?:~|null|)$", ["~", "n", ""]),
+    ("bool", r"(?:true|false)$", ["t", "f"]),
+    ("int", r"[-+]?(?:0|[1-9][0-9]*)$", list("-+0123456789")),
+    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?$", list("-+.0123456789")),
+    ("merge", r"<<$", ["<"]),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), _first)
+
+
+def parse_yaml(text: str, source: str) -> Any:
+    """Read one YAML document.
+
+    Parameters
+    ----------
+    text
+        The document.
+    source
+        Where it comes from, for the message.
+
+    Returns
+    -------
+    object
+        Mappings, lists, texts, integers, floats, booleans and None.
+
+    Raises
+    ------
+    InputError
+        If the text is not YAML, a key comes twice or is not text, a value is not what its tag says or too large, with
+        line and column, counted from 1; or if it goes too deep.
+    """
+    try:
+        return deepcopy(_values(text))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise InputError(f"{source}{place}: {error.problem or error.context}") from None
+    except yaml.YAMLError as error:
+        raise InputError(f"{source}: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise InputError(f"{source}: too many levels, one within another; a benchmark has a dozen") from None
+
+
+@lru_cache(maxsize=256)
+def _values(text: str) -> Any:
+    """Read a document once: to parse it takes far longer than to copy its values."""
+    return yaml.load(text, _Loader)
+
+
+Tree = Mapping[str, Any]
+
+
+def overlay(
+    base: Tree, changes: Tree, known: Any, source: str | None = None, path: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """Merge changes into settings, deeply.
+
+    Mappings are merged; lists and other values are replaced, and so is a component whose name changes.
+
+    Parameters
+    ----------
+    base
+        What is there.
+    changes
+        What to change.
+    known
+        The fields that exist at this place; below a value that is not a mapping anything may be set, to be
+        checked by the schema.
+    source
+        Where the changes come from, for the message; None leaves unknown keys to the schema too.
+    path
+        Keys that lead to this place.
+
+    Raises
+    ------
+    InputError
+        If a key does not exist; with the keys that do.
+    """
+    merged = dict(base)
+    for key, value in changes.items():
+        here = (*path, key)
+        if source is not None and isinstance(known, Mapping) and key not in known:
+            place = f"{'.'.join(path)}: " if path else ""
+            raise InputError(f"{source}: {place}{unknown_field(key, known)}")
+        below = known.get(key) if isinstance(known, Mapping) else None
+        if isinstance(value, Mapping) and isinstance(below, Mapping) and not _renamed(value, below):
+            inner = merged.get(key)
+            merged[key] = overlay(inner if isinstance(inner, Mapping) else {}, value, below, source, here)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _renamed(changes: Tree, component: Tree) -> bool:
+    if "name" in changes:
+        return bool(changes["name"] != component.get("name"))
+    # A mapping of components takes the place of one component.
+    return "name" in component and any(isinstance(value, Mapping) and "name" in value for value in changes.values())
+
+
+def applicable(changes: Tree, settings: Tree) -> dict[str, Any]:
+    """Keep the changes of what the settings have.
+
+    Parameters
+    ----------
+    changes
+        What to change. A mapping with a name concerns components of that name.
+    settings
+        All that there is, defaults included.
+
+    Returns
+    -------
+    dict
+        The part of the changes whose leaves exist; values that are not mappings are leaves.
+    """
+    found: dict[str, Any] = {}
+    for key in changes.keys() & settings.keys():
+        value, there = changes[key], settings[key]
+        if not isinstance(value, Mapping):
+            found[key] = value
+        elif isinstance(there, Mapping) and value.get("name") in (None, there.get("name")):
+            found |= {key: inner} if (inner := applicable(value, there)) else {}
+    return {key: found[key] for key in changes if key in found}
+
+
+def nested(keys: Sequence[str], value: Any) -> Any:
+    """Put a value under keys, the first outermost: a, b and 1 give ``{a: {b: 1}}``."""
+    return reduce(lambda inner, key: {key: inner}, reversed(keys), value)
+
+
+def without(settings: Tree, keys: Sequence[str]) -> dict[str, Any]:
+    """Leave out what lies under keys, and the mappings that are empty then."""
+    first, *rest = keys
+    if first not in settings or (rest and not isinstance(settings[first], Mapping)):
+        return dict(settings)
+    inner = without(settings[first], rest) if rest else {}
+    return {key: inner if key == first else value for key, value in settings.items() if key != first or inner}
+
+
+def leaves(settings: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted path and the value of everything that is not a mapping."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
