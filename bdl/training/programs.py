@@ -15,7 +15,8 @@ from bdl.methods.base import MinibatchMethod, Shapes
 from bdl.methods.counters import StepCounters
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.rng import random_bits, random_normals
-from bdl.training.traced import Repeated, compiled
+from bdl.training.compiler import compiled
+from bdl.training.traced import Repeated
 from bdl.training.trees import settled
 from bdl.training.trials import View
 

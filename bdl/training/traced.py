@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
+from bdl.training.compiler import compiled_graph, complain, line
 from bdl.training.trees import Kind, flat, rebuilt, tensors
 
 log = logging.getLogger(__name__)
@@ -29,10 +30,6 @@ _KINDS = 64
 """Kinds of calls of one function that are traced; further ones are made as they are."""
 
 _UNKNOWN: Any = object()
-
-_VECTOR_BITS = {"AVX2": 256, "AVX512": 512}
-"""Width of a processor's vectors. The compiler's cache tells programs apart by it only where it is a setting: a cache
-that two kinds of processor share would hand one the other's program, which computes garbage there."""
 
 
 @contextmanager
@@ -113,24 +110,18 @@ class Repeated:
             graph = _recorded(operations, leaves)
             _place_constants(graph, leaves)
         except Exception as error:  # of whatever kind, and the function itself works
-            log.info("not traced: %s", _line(error))
+            log.info("not traced: %s", line(error))
             return None
         run = self._compiled(graph, leaves) if self._compile else _interpreted(graph, leaves)
         return _Trace(run, rebuilt(returned[0], repeat(None)))
 
     def _compiled(self, graph: GraphModule, leaves: list[Tensor]) -> Callable[..., Any]:
-        from torch._dynamo.callback import CallbackTrigger, callback_handler  # imports the compiler
-
         try:
-            # Whoever listens to the compiler, as clocks of fits do, hears of this, too.
-            with torch.no_grad(), callback_handler.install_callbacks(CallbackTrigger.DYNAMO, "traced"):
-                fast: Callable[..., Any] = torch._inductor.compile(graph, [*leaves], options=_options())
-                fast(*leaves)  # some faults show up in the first call
+            return compiled_graph(graph, leaves)
         except Exception as error:  # a compiler's, of whatever kind
-            _complain(error)
+            complain(error)
             self._compile = False
             return _interpreted(graph, leaves)
-        return fast
 
 
 class _Trace(NamedTuple):
@@ -193,43 +184,6 @@ def _interpreted(graph: GraphModule, leaves: Sequence[Tensor]) -> Callable[..., 
             # strict: only a list of outputs whose length may change would be refused
             run: Callable[..., Any] = torch.jit.trace(graph, (*leaves,), check_trace=False, strict=False)  # type: ignore[no-untyped-call]
     except Exception as error:  # of whatever kind, and the graph itself works
-        log.info("operations are made by Python: %s", _line(error))
+        log.info("operations are made by Python: %s", line(error))
         return graph.forward
     return run
-
-
-def compiled(function: Callable[..., Any], options: dict[str, Any] | None = None) -> Callable[..., Any]:
-    """Compile a function of tensors for all shapes; if the compiler fails, say so once and run it as it is.
-
-    Parameters
-    ----------
-    function
-        A function of tensors and numbers.
-    options
-        Settings of the compiler, as `torch.compile` takes them.
-    """
-    fast, broken = torch.compile(function, dynamic=True, options=_options() | (options or {})), False
-
-    def call(*args: Any) -> Any:
-        nonlocal broken
-        if not broken:
-            try:
-                return fast(*args)
-            except torch._dynamo.exc.TorchDynamoException as error:
-                broken = True
-                _complain(error)
-        return function(*args)
-
-    return call
-
-
-def _options() -> dict[str, Any]:
-    return {"cpp.simdlen": _VECTOR_BITS.get(torch.backends.cpu.get_cpu_capability())}
-
-
-def _complain(error: Exception) -> None:
-    log.warning("torch.compile failed, going on without it (slower): %s", _line(error))
-
-
-def _line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -24,13 +24,13 @@ from bdl.posteriors import Point
 from bdl.rng import random_normals, trial_keys
 from bdl.training import engine
 from bdl.training.batches import minibatches
+from bdl.training.compiler import compiled
 from bdl.training.fitting import finished
 from bdl.training.predict import predict
 from bdl.training.program import Program
 from bdl.training.programs import compiler_found, generators, pairs, shaped
 from bdl.training.schedule import Schedule
 from bdl.training.states import finite, initial_state
-from bdl.training.traced import compiled
 from bdl.training.trials import Pool, Trials, View
 
 from .toy import HYPER, fitted, pick, toy, toy_program, toy_trials
