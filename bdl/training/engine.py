@@ -1,7 +1,7 @@
 """The engine: trains R trials as one program, by `vmap` of a method's single-model step."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -24,7 +24,7 @@ from bdl.training.batches import minibatches
 from bdl.training.blocks import Normals, Update, blocks, longest
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.fitting import EvaluationSchedule, Progress, Snapshot, silent
-from bdl.training.programs import Halves, Occasion, Programs, compiler_found, generators, occasion, pairs, programs
+from bdl.training.programs import Halves, Occasion, Programs, compiler_found, generator, occasion, pairs, programs
 from bdl.training.schedule import Schedule
 from bdl.training.slots import Part, SlotBatch
 from bdl.training.states import TrainingState, finite, initial_state, stacked_buffers
@@ -165,9 +165,9 @@ class Together:
         return {stream: trial_keys(self.trials.identities, stream).to(device) for stream in streams}
 
     @cached_property
-    def _generators(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def _normals(self) -> Normals:
         many = self._pairs >= _MANY and compiler_found()
-        return generators(self.pool.dtype, self.compile or many)
+        return Normals(self._keys, self.pool.dtype, generator(self.pool.dtype, self.compile or many))
 
     @cached_property
     def _programs(self) -> Programs:
@@ -194,7 +194,6 @@ class Together:
             self.schedule,
             batches_per_step=self.method.batches_per_step,
             done=done,
-            bits=self._generators[1],
         )
 
     # ---- updates
@@ -248,10 +247,6 @@ class Together:
             drawn = self._normals.of("track", first, self._track_pairs)
             buffers = self._programs.track()(state, buffers, drawn, extra, x, y, view)
         return current._replace(state=state, buffers=buffers, updates=first + len(block))
-
-    @cached_property
-    def _normals(self) -> Normals:
-        return Normals(self._keys, self.pool.dtype, self._generators[0])
 
     def _extra(self, done: int) -> Halves:
         """Draw what changes the inputs of an update at random; of an incomplete minibatch as of a whole one."""

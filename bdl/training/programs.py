@@ -14,7 +14,7 @@ from torch import Tensor
 from bdl.methods.base import MinibatchMethod, Shapes
 from bdl.methods.counters import StepCounters
 from bdl.models.problem import Batch, Hyper, Problem
-from bdl.rng import random_bits, random_normals
+from bdl.rng import random_normals
 from bdl.training.compiler import compiled
 from bdl.training.traced import Repeated
 from bdl.training.trees import settled
@@ -144,15 +144,12 @@ def programs(
 
 
 @lru_cache(maxsize=4)
-def generators(dtype: torch.dtype, compile: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return the generators of normals and of bits, compiled or not."""
+def generator(dtype: torch.dtype, compile: bool) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Return the generator of normals, compiled or not."""
     normals = random_normals if dtype == torch.float32 else partial(random_normals, dtype=dtype)
-    if not compile:
-        return normals, random_bits
     # Four rounds of the cipher are 28 operations. Told to keep the result of so many, the compiler takes a
     # quarter of the time; left to itself it repeats rounds within rounds.
-    options = {"realize_opcount_threshold": 28}
-    return compiled(normals, options), compiled(random_bits, options)
+    return compiled(normals, {"realize_opcount_threshold": 28}) if compile else normals
 
 
 def compiler_found() -> bool:
