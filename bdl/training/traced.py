@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from bdl.training.compiler import compiled_graph, complain, line
 from bdl.training.trees import Kind, flat, rebuilt, tensors
@@ -163,9 +163,10 @@ def _place_constants(graph: GraphModule, leaves: Sequence[Tensor]) -> None:
     for number, node in enumerate(graph.graph.nodes):
         if node.target is torch.ops.aten.scalar_tensor.default and leaves:
             node.kwargs = {**node.kwargs, "device": leaves[0].device}
-        if node.target is torch.ops.aten._to_copy.default and node.args[0].op == "get_attr":
+        given = node.args[0] if node.target is torch.ops.aten._to_copy.default else None
+        if isinstance(given, Node) and given.op == "get_attr":  # it may be a number
             name = f"_placed_constant{number}"
-            graph.register_buffer(name, node.target(getattr(graph, node.args[0].target), **node.kwargs))
+            graph.register_buffer(name, node.target(getattr(graph, str(given.target)), **node.kwargs))
             with graph.graph.inserting_before(node):
                 node.replace_all_uses_with(graph.graph.get_attr(name))
     graph.graph.eliminate_dead_code()
