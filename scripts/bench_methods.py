@@ -20,7 +20,7 @@ Three parts, all or some of them (``--parts``):
 
 Rules of fairness. All methods shuffle each epoch, gather their minibatches, draw their noise and work in float32, on
 the same trials. Set-up and compilation are left out of the cost and reported apart (compiler caches are cold; the
-generators of random numbers, which all share, are in the time of the first). ``--threads`` confines the process to so
+generator of random numbers, which all share, is in the time of the first). ``--threads`` confines the process to so
 many cores, where the system allows it. Contenders take turns, a repeat each; costs are medians over repeats, ratios
 medians of the ratios within a repeat, so that a slow spell of the machine strikes all. SWAG collects an iterate an
 epoch from the first on. A model that diverges ends the script. Each point of ``scaling`` has a process of its own; its

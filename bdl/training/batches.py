@@ -1,6 +1,6 @@
 """The order in which a trial sees its rows: shuffled every epoch, or drawn with replacement."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -10,15 +10,13 @@ from bdl.data.splits import Rows
 from bdl.rng import random_bits
 from bdl.training.schedule import Schedule
 
-Bits = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
-
 _LAST = torch.iinfo(torch.int64).max
 
 _DRAWN_AT_ONCE = 100_000
 """Positions drawn together: enough to hide the cost of a call, and no more than a megabyte."""
 
 
-def shuffled(keys: Tensor, epoch: int | Tensor, lengths: Tensor, bits: Bits = random_bits) -> Tensor:
+def shuffled(keys: Tensor, epoch: int | Tensor, lengths: Tensor) -> Tensor:
     """Draw one uniform permutation a trial.
 
     Parameters
@@ -29,8 +27,6 @@ def shuffled(keys: Tensor, epoch: int | Tensor, lengths: Tensor, bits: Bits = ra
         Counter: another epoch gives another permutation; or a counter for each trial, int32, (R, 1).
     lengths
         Number of positions n_r of each trial, int64, (R,).
-    bits
-        The generator, possibly compiled.
 
     Returns
     -------
@@ -38,7 +34,7 @@ def shuffled(keys: Tensor, epoch: int | Tensor, lengths: Tensor, bits: Bits = ra
         Permutations, int64, (R, max n_r): row r starts with a permutation of 0..n_r-1; what follows is
         padding without meaning.
     """
-    words = _words(keys, epoch, int(lengths.max()), bits)
+    words = _words(keys, epoch, int(lengths.max()))
     position = torch.arange(words.shape[1], device=keys.device)
     # the position in the low bits breaks ties, so that every sorting routine gives the same order
     packed = torch.where(position < lengths.unsqueeze(1), (words << 32) | position, _LAST)
@@ -49,7 +45,7 @@ def shuffled(keys: Tensor, epoch: int | Tensor, lengths: Tensor, bits: Bits = ra
     return ordered & 0xFFFFFFFF
 
 
-def drawn(keys: Tensor, epoch: int | Tensor, lengths: Tensor, bits: Bits = random_bits) -> Tensor:
+def drawn(keys: Tensor, epoch: int | Tensor, lengths: Tensor) -> Tensor:
     """Draw positions with replacement, as many as a trial has; arguments as in `shuffled`.
 
     Returns
@@ -57,14 +53,14 @@ def drawn(keys: Tensor, epoch: int | Tensor, lengths: Tensor, bits: Bits = rando
     Tensor
         Positions, int64, (R, max n_r), each uniform on 0..n_r-1: the integer part of n_r times a 32-bit fraction.
     """
-    words = _words(keys, epoch, int(lengths.max()), bits) & 0xFFFFFFFF
+    words = _words(keys, epoch, int(lengths.max())) & 0xFFFFFFFF
     return (words * lengths.unsqueeze(1)) >> 32
 
 
-def _words(keys: Tensor, epoch: int | Tensor, n: int, bits: Bits) -> Tensor:
+def _words(keys: Tensor, epoch: int | Tensor, n: int) -> Tensor:
     """Draw n words a trial; word i belongs to position i, however many positions the companions have."""
     step = torch.as_tensor(epoch, dtype=torch.int32, device=keys.device)
-    return torch.stack(bits(keys, step, (n + 1) // 2), dim=2).flatten(1)[:, :n].long()
+    return torch.stack(random_bits(keys, step, (n + 1) // 2), dim=2).flatten(1)[:, :n].long()
 
 
 def minibatches(
@@ -74,7 +70,6 @@ def minibatches(
     *,
     batches_per_step: int,
     done: int = 0,
-    bits: Bits = random_bits,
 ) -> Iterator[tuple[int, tuple[Tensor, ...]]]:
     """Yield, after each epoch, the row numbers of the updates that are complete by then.
 
@@ -91,8 +86,6 @@ def minibatches(
         Minibatches in an update, L. An update may mix two epochs; leftovers at the end are dropped.
     done
         Updates that were made before; what follows is the same as without.
-    bits
-        The generator, possibly compiled.
 
     Yields
     ------
@@ -104,7 +97,7 @@ def minibatches(
     size, per_epoch = schedule.batch_size, schedule.batches(int(lengths.min()))
     first, skipped = divmod(done * batches_per_step, per_epoch) if per_epoch else (0, 0)
     pending = table.new_empty(len(rows), 0, size)
-    for epoch, order in enumerate(_orders(keys, range(first, schedule.epochs), lengths, schedule, bits), first + 1):
+    for epoch, order in enumerate(_orders(keys, range(first, schedule.epochs), lengths, schedule), first + 1):
         own = table.gather(1, order[:, : per_epoch * size])
         whole = own[:, : own.shape[1] // size * size]
         pending = torch.cat([pending, whole.reshape(len(rows), whole.shape[1] // size, size)[:, skipped:]], dim=1)
@@ -117,7 +110,7 @@ def minibatches(
         yield epoch, (*updates, *([rest.unsqueeze(1).contiguous()] if rest.shape[1] else []))
 
 
-def _orders(keys: Tensor, epochs: range, lengths: Tensor, schedule: Schedule, bits: Bits) -> Iterator[Tensor]:
+def _orders(keys: Tensor, epochs: range, lengths: Tensor, schedule: Schedule) -> Iterator[Tensor]:
     """Yield the positions of each epoch, (R, longest); those of few rows are drawn many epochs at a time."""
     draw = shuffled if schedule.sampling == "without_replacement" else drawn
     trials = len(keys)
@@ -125,7 +118,7 @@ def _orders(keys: Tensor, epochs: range, lengths: Tensor, schedule: Schedule, bi
     for start in epochs[::block]:
         counters = torch.arange(start, min(start + block, epochs.stop), dtype=torch.int32, device=keys.device)
         steps = counters.repeat_interleave(trials).unsqueeze(1)
-        orders = draw(keys.repeat(len(counters), 1), steps, lengths.repeat(len(counters)), bits)
+        orders = draw(keys.repeat(len(counters), 1), steps, lengths.repeat(len(counters)))
         yield from torch.split(orders, trials)
 
 

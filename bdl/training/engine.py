@@ -1,7 +1,7 @@
 """The engine: trains R trials as one program, by `vmap` of a method's single-model step."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -21,20 +21,19 @@ from bdl.posteriors.tensors import as_type
 from bdl.rng import trial_keys
 from bdl.runtime import keep_freed_memory
 from bdl.training.batches import minibatches
+from bdl.training.blocks import Normals, Update, blocks, longest
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.fitting import EvaluationSchedule, Progress, Snapshot, silent
-from bdl.training.programs import Halves, Occasion, Programs, compiler_found, generators, occasion, pairs, programs
+from bdl.training.programs import Halves, Occasion, Programs, compiler_found, generator, occasion, pairs, programs
 from bdl.training.schedule import Schedule
 from bdl.training.slots import Part, SlotBatch
 from bdl.training.states import TrainingState, finite, initial_state, stacked_buffers
-from bdl.training.traced import settled
+from bdl.training.traced import Repeated
+from bdl.training.trees import settled
 from bdl.training.trials import Pool, Trials
 
 _SHARE = 1 / 8
 """Of the updates of a fit; rarer occasions are not worth the ten seconds that a compilation takes."""
-
-_AHEAD = 2**15
-"""Pairs of normals drawn at once, unless an update alone needs more; larger blocks leave the processor's cache."""
 
 _MANY = 500_000
 """Pairs of normals an update of one trial from which their generator is compiled in any case: for eleven million
@@ -128,12 +127,11 @@ class Together:
         if begun.updates:
             progress(begun.updates * width)
         for epoch, updates in self._minibatches(begun.updates):
-            for left, rows in zip(range(len(updates) - 1, -1, -1), updates, strict=True):
-                counters = self._counters(current.updates + 1, epoch if left == 0 else epoch - 1, left == 0)
-                current = self._update(current, rows, counters)
+            for block in self._blocks(current.updates, updates, epoch, evaluations):
+                current, counters = self._train(current, block), block[-1].counters
                 if counters.updates < total and _due(evaluations, "updates", counters):
                     yield self._snapshot(current, counters)
-                if left and checkpoint and checkpoint.due:
+                if not counters.ended and checkpoint and checkpoint.due:
                     current.save(checkpoint, self.part.number)
             if epoch <= begun.epochs:  # it had ended before the interruption
                 continue
@@ -167,9 +165,9 @@ class Together:
         return {stream: trial_keys(self.trials.identities, stream).to(device) for stream in streams}
 
     @cached_property
-    def _generators(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def _normals(self) -> Normals:
         many = self._pairs >= _MANY and compiler_found()
-        return generators(self.pool.dtype, self.compile or many)
+        return Normals(self._keys, self.pool.dtype, generator(self.pool.dtype, self.compile or many))
 
     @cached_property
     def _programs(self) -> Programs:
@@ -196,10 +194,9 @@ class Together:
             self.schedule,
             batches_per_step=self.method.batches_per_step,
             done=done,
-            bits=self._generators[1],
         )
 
-    # ---- an update
+    # ---- updates
 
     @cached_property
     def _pairs(self) -> int:
@@ -210,62 +207,66 @@ class Together:
         state = self._initial(self.trials.take([0]))
         return (self.method.posterior(tree_map(lambda leaf: leaf[0], state)).noise_dim + 1) // 2
 
-    def _update(self, current: TrainingState, rows: Tensor, counters: StepCounters) -> TrainingState:
-        """Make the update that `counters` counts last, whose rows are (R, L, M)."""
-        x, y, view, count = self.pool.x[rows], self.pool.y[rows], self.trials.view, current.updates
-        extra = self._extra(rows, count)
-        state, noise, hyper = current.state, self._noise("noise", count, self._pairs), self._hyper(counters)
-        for function in self._programs.parts(occasion(self.method, counters), self._fused):
-            state = function(state, noise, extra, x, y, view, hyper)
-        buffers = current.buffers
+    def _blocks(
+        self, done: int, rows: Sequence[Tensor], epoch: int, evaluations: EvaluationSchedule | None
+    ) -> Iterator[list[Update]]:
+        """Part the updates of an epoch, whose rows are (R, L, M) each, into those that are made at once."""
+        last = len(rows)
+        updates = [
+            Update(own, self._counters(done + place, epoch if place == last else epoch - 1, place == last))
+            for place, own in enumerate(rows, 1)
+        ]
+        return blocks(
+            updates,
+            kind=lambda update: (occasion(self.method, update.counters), update.rows.shape),
+            ends=lambda update: _due(evaluations, "updates", update.counters),
+            length=self._length,
+        )
+
+    def _length(self, update: Update) -> int:
+        """Count how many updates like this are made at once at the most."""
+        if self.problem.buffers() or len(self._functions(update)) > 1:
+            return 1
+        return longest(max(update.rows.numel() * self.pool.x.shape[1], len(self.trials) * self._pairs))
+
+    def _functions(self, update: Update) -> Sequence[Repeated]:
+        return self._programs.parts(occasion(self.method, update.counters), self._fused)
+
+    def _train(self, current: TrainingState, block: Sequence[Update]) -> TrainingState:
+        """Make the updates of a block, one after the other."""
+        rows, view, first = torch.stack([update.rows for update in block]), self.trials.view, current.updates
+        each = [
+            (self._normals.of("noise", done, self._pairs), self._extra(done), x, y, self._now(update.counters))
+            for done, (update, x, y) in enumerate(zip(block, self.pool.x[rows], self.pool.y[rows], strict=True), first)
+        ]
+        state, buffers = current.state, current.buffers
+        for function in self._functions(block[0]):
+            state = function.chain(state, each, view, self._values)
         if buffers:
-            drawn = self._noise("track", count, self._track_pairs)
+            _, extra, x, y, _ = each[0]
+            drawn = self._normals.of("track", first, self._track_pairs)
             buffers = self._programs.track()(state, buffers, drawn, extra, x, y, view)
-        return current._replace(state=state, buffers=buffers, updates=count + 1)
+        return current._replace(state=state, buffers=buffers, updates=first + len(block))
 
-    def _noise(self, stream: str, count: int, n_pairs: int) -> Halves:
-        """Return the normals of an update from a stream of the trials, two tensors (R, pairs).
-
-        Few of them are drawn for many updates at once: the generator's operations take longer to start than to run.
-        """
-        keys = self._keys[stream]
-        if n_pairs == 0:
-            return (keys.new_empty(len(keys), 0, dtype=self.pool.dtype),)
-        first, drawn = self._ahead.get(stream, (0, []))
-        if not first <= count < first + len(drawn):
-            length = max(1, _AHEAD // (len(keys) * n_pairs))
-            first = count // length * length  # a fit that goes on after an interruption finds the same blocks
-            counters = torch.arange(first, first + length, dtype=torch.int32, device=keys.device)
-            steps = counters.repeat_interleave(len(keys)).unsqueeze(1)
-            halves = self._generators[0](keys.repeat(length, 1), steps, n_pairs)
-            drawn = list(zip(*(half.view(length, len(keys), n_pairs).unbind() for half in halves), strict=True))
-            self._ahead[stream] = first, drawn
-        return drawn[count - first]
-
-    @cached_property
-    def _ahead(self) -> dict[str, tuple[int, list[Halves]]]:
-        """Normals drawn ahead: of each stream, the update of the first ones, and those of it and the following ones."""
-        return {}
-
-    def _extra(self, rows: Tensor, count: int) -> Halves:
-        """Draw what changes the inputs of an update at random."""
+    def _extra(self, done: int) -> Halves:
+        """Draw what changes the inputs of an update at random; of an incomplete minibatch as of a whole one."""
         if self.dataset.augment is None:
             return ()
-        return self._noise("augment", count, (rows[0].numel() * self.dataset.augment_noise + 1) // 2)
+        rows = self.method.batches_per_step * self.schedule.batch_size
+        return self._normals.of("augment", done, (rows * self.dataset.augment_noise + 1) // 2)
 
     @cached_property
     def _values(self) -> Hyper:
         """Hyper-parameters as they train, which is where float64 ends."""
         return as_type(dict(self.trials.hyper), self.pool.dtype)
 
-    def _hyper(self, counters: StepCounters) -> Hyper:
-        """Return the hyper-parameters of an update, the learning rate multiplied by the schedule's factors."""
-        hyper = dict(self._values)
-        if not self.schedule.constant:
-            groups, rate = self.method.groups, hyper["learning_rate"]
-            factors = self.schedule.factors(counters, groups)
-            hyper["learning_rate"] = rate.unsqueeze(1) * rate.new_tensor(factors) if groups else rate * factors[0]
-        return hyper
+    def _now(self, counters: StepCounters) -> Hyper:
+        """Return the hyper-parameters that change: the learning rate, multiplied by the schedule's factors."""
+        if self.schedule.constant:
+            return {}
+        groups, rate = self.method.groups, self._values["learning_rate"]
+        factors = self.schedule.factors(counters, groups)
+        return {"learning_rate": rate.unsqueeze(1) * rate.new_tensor(factors) if groups else rate * factors[0]}
 
     def _end_epoch(self, current: TrainingState, epoch: int, moved: bool) -> TrainingState:
         """Look for trials that diverged."""

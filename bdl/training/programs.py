@@ -14,8 +14,10 @@ from torch import Tensor
 from bdl.methods.base import MinibatchMethod, Shapes
 from bdl.methods.counters import StepCounters
 from bdl.models.problem import Batch, Hyper, Problem
-from bdl.rng import random_bits, random_normals
-from bdl.training.traced import Repeated, compiled, settled
+from bdl.rng import random_normals
+from bdl.training.compiler import compiled
+from bdl.training.traced import Repeated
+from bdl.training.trees import settled
 from bdl.training.trials import View
 
 log = logging.getLogger(__name__)
@@ -69,10 +71,13 @@ class Programs:
     ) -> None:
         self.method, self.problem, self.augment, self.augment_noise = method, problem, augment, augment_noise
         self.compile, self._single = compile, method.batches_per_step == 1
-        self._made: dict[Occasion, Callable[..., Any]] = {}
+        self._made: dict[Occasion, Repeated] = {}
 
-    def parts(self, names: Occasion, fused: Iterable[Occasion]) -> list[Callable[..., Any]]:
+    def parts(self, names: Occasion, fused: Iterable[Occasion]) -> list[Repeated]:
         """Return what makes an update, one after the other.
+
+        The arguments of each are the state; normals, those that change the inputs, x, y and the hyper-parameters of
+        this update; and scalings and hyper-parameters of all updates.
 
         Parameters
         ----------
@@ -86,14 +91,16 @@ class Programs:
             return [self._program(names, self.compile)]
         return [self._program(names[:1], True), self._program(names[1:], False)]
 
-    def _program(self, names: Occasion, compile: bool) -> Callable[..., Any]:
+    def _program(self, names: Occasion, compile: bool) -> Repeated:
         if names not in self._made:
             functions, shapes = [getattr(self.method, name) for name in names], self.method.step_noise(self.problem)
 
-            def one(state: Any, noise: Halves, extra: Halves, x: Tensor, y: Tensor, view: View, hyper: Hyper) -> Any:
+            def one(
+                state: Any, noise: Halves, extra: Halves, x: Tensor, y: Tensor, now: Hyper, view: View, hyper: Hyper
+            ) -> Any:
                 batches, normals = self._batches(extra, x, y, view), shaped(noise, shapes)
                 for function in functions:
-                    state = function(state, batches, hyper, normals, self.problem)
+                    state = function(state, batches, {**hyper, **now}, normals, self.problem)
                 return state
 
             self._made[names] = self._repeated(one, compile)
@@ -113,7 +120,7 @@ class Programs:
         augment = self.augment if self._single else torch.func.vmap(self.augment)
         return batches._replace(x=augment(batches.x, noise))
 
-    def track(self) -> Callable[..., Any]:
+    def track(self) -> Repeated:
         """Return what moves the running statistics on, by the first minibatch under one sample of the posterior."""
         if () not in self._made:
 
@@ -137,15 +144,12 @@ def programs(
 
 
 @lru_cache(maxsize=4)
-def generators(dtype: torch.dtype, compile: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return the generators of normals and of bits, compiled or not."""
+def generator(dtype: torch.dtype, compile: bool) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Return the generator of normals, compiled or not."""
     normals = random_normals if dtype == torch.float32 else partial(random_normals, dtype=dtype)
-    if not compile:
-        return normals, random_bits
     # Four rounds of the cipher are 28 operations. Told to keep the result of so many, the compiler takes a
     # quarter of the time; left to itself it repeats rounds within rounds.
-    options = {"realize_opcount_threshold": 28}
-    return compiled(normals, options), compiled(random_bits, options)
+    return compiled(normals, {"realize_opcount_threshold": 28}) if compile else normals
 
 
 def compiler_found() -> bool:

@@ -13,7 +13,7 @@ from bdl.models.problem import Problem
 from bdl.rng import trial_keys
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.fitting import Snapshot
-from bdl.training.programs import generators, pairs, shaped
+from bdl.training.programs import generator, pairs, shaped
 from bdl.training.trials import Pool, Trials
 
 
@@ -65,7 +65,7 @@ def initial_state(
     """Make the states that training starts from, stacked over trials."""
     shapes = method.init_noise(problem)
     keys = trial_keys(trials.identities, "init").to(device)
-    normals, _ = generators(dtype, compile=False)
+    normals = generator(dtype, compile=False)
     drawn = normals(keys, torch.zeros((), dtype=torch.int32, device=device), pairs(shapes))
     return torch.func.vmap(lambda halves: method.init(problem, shaped(halves, shapes)))(drawn)
 

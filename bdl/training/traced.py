@@ -12,13 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import repeat
-from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.fx import GraphModule
-from torch.utils._pytree import tree_map
+from torch.fx import GraphModule, Node
+
+from bdl.training.compiler import compiled_graph, complain, line
+from bdl.training.trees import Kind, flat, rebuilt, tensors
 
 log = logging.getLogger(__name__)
 
@@ -29,10 +30,6 @@ _KINDS = 64
 """Kinds of calls of one function that are traced; further ones are made as they are."""
 
 _UNKNOWN: Any = object()
-
-_VECTOR_BITS = {"AVX2": 256, "AVX512": 512}
-"""Width of a processor's vectors. The compiler's cache tells programs apart by it only where it is a setting: a cache
-that two kinds of processor share would hand one the other's program, which computes garbage there."""
 
 
 @contextmanager
@@ -62,93 +59,96 @@ class Repeated:
 
     def __init__(self, function: Callable[..., Any], compile: bool = False) -> None:
         self._function, self._compile = function, compile
-        self._calls: Counter[object] = Counter()
-        self._traces: dict[object, Callable[[Sequence[Tensor]], Any] | None] = {}
+        self._calls: Counter[Kind] = Counter()
+        self._traces: dict[Kind, _Trace | None] = {}
 
     def __call__(self, *args: Any) -> Any:
         """Call the function, or its trace."""
-        leaves, kind = list[Tensor](), list[object]()
-        _flatten(args, leaves, kind)
-        trace = self._traces.get(key := tuple(kind), _UNKNOWN)
+        return self._call(args, *flat(args))
+
+    def chain(self, state: Any, each: Sequence[tuple[Any, ...]], *rest: Any) -> Any:
+        """Call again and again, each time with what the last call returned in front.
+
+        A trace goes on from tensors to tensors, without a look at what they are parts of.
+
+        Parameters
+        ----------
+        state
+            First argument of the first call.
+        each
+            The next arguments of each call, all of one kind.
+        rest
+            The last arguments of all calls.
+        """
+        before: Kind = ()
+        for place, own in enumerate(each):
+            args = (state, *own, *rest)
+            leaves, kind = flat(args)
+            trace = self._traces.get(kind)
+            if trace and kind == before:  # what it returns is of the kind that it takes
+                return trace.chain(state, each[place:], rest)
+            state, before = self._call(args, leaves, kind), kind
+        return state
+
+    def _call(self, args: tuple[Any, ...], leaves: list[Tensor], kind: Kind) -> Any:
+        trace = self._traces.get(kind, _UNKNOWN)
         if trace is _UNKNOWN and len(self._traces) < _KINDS:
-            self._calls[key] += 1
-            if self._compile or self._calls[key] >= AFTER:
-                trace = self._traces[key] = self._trace(leaves, args)
+            self._calls[kind] += 1
+            if self._compile or self._calls[kind] >= AFTER:
+                trace = self._traces[kind] = self._trace(leaves, args)
         return self._function(*args) if trace is None or trace is _UNKNOWN else trace(leaves)
 
-    def _trace(self, leaves: list[Tensor], args: tuple[Any, ...]) -> Callable[[Sequence[Tensor]], Any] | None:
+    def _trace(self, leaves: list[Tensor], args: tuple[Any, ...]) -> "_Trace | None":
         """Record the operations of one call; None if that fails."""
         returned: list[Any] = []
 
-        def flat(*leaves: Tensor) -> list[Tensor]:
-            found = list[Tensor]()
-            returned.append(self._function(*_rebuilt(args, iter(leaves))))
-            _flatten(returned[0], found, [])
-            return found
+        def operations(*leaves: Tensor) -> list[Tensor]:
+            returned.append(self._function(*rebuilt(args, iter(leaves))))
+            return flat(returned[0])[0]
 
         try:
-            graph = _recorded(flat, leaves)
+            graph = _recorded(operations, leaves)
             _place_constants(graph, leaves)
         except Exception as error:  # of whatever kind, and the function itself works
-            log.info("not traced: %s", _line(error))
+            log.info("not traced: %s", line(error))
             return None
         run = self._compiled(graph, leaves) if self._compile else _interpreted(graph, leaves)
-        made = _rebuilt(returned[0], repeat(None))  # less its tensors
-
-        def call(leaves: Sequence[Tensor]) -> Any:
-            with torch.no_grad():
-                return _rebuilt(made, iter(run(*leaves)))
-
-        return call
+        return _Trace(run, rebuilt(returned[0], repeat(None)))
 
     def _compiled(self, graph: GraphModule, leaves: list[Tensor]) -> Callable[..., Any]:
-        from torch._dynamo.callback import CallbackTrigger, callback_handler  # imports the compiler
-
         try:
-            # Whoever listens to the compiler, as clocks of fits do, hears of this, too.
-            with torch.no_grad(), callback_handler.install_callbacks(CallbackTrigger.DYNAMO, "traced"):
-                fast: Callable[..., Any] = torch._inductor.compile(graph, [*leaves], options=_options())
-                fast(*leaves)  # some faults show up in the first call
+            return compiled_graph(graph, leaves)
         except Exception as error:  # a compiler's, of whatever kind
-            _complain(error)
+            complain(error)
             self._compile = False
             return _interpreted(graph, leaves)
-        return fast
 
 
-def _flatten(tree: Any, leaves: list[Tensor], kind: list[object]) -> None:
-    """Append the tensors of tuples, lists and mappings to `leaves`, and what makes a kind of call of them to `kind`.
+class _Trace(NamedTuple):
+    """What makes the operations of one kind of call."""
 
-    PyTorch's own function for this takes longer than a compiled update of a small model.
-    """
-    if isinstance(tree, Tensor):
-        leaves.append(tree)
-        kind.append((tree.shape, tree.stride(), tree.dtype, tree.device))
-    elif isinstance(tree, dict):
-        kind.append(tuple(tree))
-        for part in tree.values():
-            _flatten(part, leaves, kind)
-    else:
-        kind.append((type(tree), len(tree)))
-        for part in tree:
-            _flatten(part, leaves, kind)
+    run: Callable[..., Sequence[Tensor]]
+    """From tensors to tensors."""
+    returned: Any
+    """What the function returns, less its tensors."""
 
+    def __call__(self, leaves: Sequence[Tensor]) -> Any:
+        with torch.no_grad():
+            return rebuilt(self.returned, iter(self.run(*leaves)))
 
-def _rebuilt(tree: Any, leaves: Iterator[Any]) -> Any:
-    """Put leaves where the tensors of a tree are, or the Nones that stand for them."""
-    if tree is None or isinstance(tree, Tensor):
-        return next(leaves)
-    if isinstance(tree, dict):
-        return {name: _rebuilt(part, leaves) for name, part in tree.items()}
-    parts = [_rebuilt(part, leaves) for part in tree]
-    return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    def chain(self, state: Any, each: Sequence[tuple[Any, ...]], rest: tuple[Any, ...]) -> Any:
+        now, last = tensors(state), tensors(rest)
+        with torch.no_grad():
+            for own in each:
+                now = self.run(*now, *tensors(own), *last)
+        return rebuilt(self.returned, iter(now))
 
 
-def _recorded(flat: Callable[..., list[Tensor]], leaves: Sequence[Tensor]) -> GraphModule:
+def _recorded(function: Callable[..., list[Tensor]], leaves: Sequence[Tensor]) -> GraphModule:
     from torch.fx.experimental.proxy_tensor import make_fx
     from torch.fx.passes.dialect.common.cse_pass import CSEPass
 
-    less = CSEPass()(make_fx(flat)(*leaves))
+    less = CSEPass()(make_fx(function)(*leaves))
     assert less is not None, "a pass of this kind always has a result"
     graph: GraphModule = less.graph_module
     graph.graph.eliminate_dead_code()
@@ -163,9 +163,10 @@ def _place_constants(graph: GraphModule, leaves: Sequence[Tensor]) -> None:
     for number, node in enumerate(graph.graph.nodes):
         if node.target is torch.ops.aten.scalar_tensor.default and leaves:
             node.kwargs = {**node.kwargs, "device": leaves[0].device}
-        if node.target is torch.ops.aten._to_copy.default and node.args[0].op == "get_attr":
+        given = node.args[0] if node.target is torch.ops.aten._to_copy.default else None
+        if isinstance(given, Node) and given.op == "get_attr":  # it may be a number
             name = f"_placed_constant{number}"
-            graph.register_buffer(name, node.target(getattr(graph, node.args[0].target), **node.kwargs))
+            graph.register_buffer(name, node.target(getattr(graph, str(given.target)), **node.kwargs))
             with graph.graph.inserting_before(node):
                 node.replace_all_uses_with(graph.graph.get_attr(name))
     graph.graph.eliminate_dead_code()
@@ -184,60 +185,6 @@ def _interpreted(graph: GraphModule, leaves: Sequence[Tensor]) -> Callable[..., 
             # strict: only a list of outputs whose length may change would be refused
             run: Callable[..., Any] = torch.jit.trace(graph, (*leaves,), check_trace=False, strict=False)  # type: ignore[no-untyped-call]
     except Exception as error:  # of whatever kind, and the graph itself works
-        log.info("operations are made by Python: %s", _line(error))
+        log.info("operations are made by Python: %s", line(error))
         return graph.forward
     return run
-
-
-def compiled(function: Callable[..., Any], options: dict[str, Any] | None = None) -> Callable[..., Any]:
-    """Compile a function of tensors for all shapes; if the compiler fails, say so once and run it as it is.
-
-    Parameters
-    ----------
-    function
-        A function of tensors and numbers.
-    options
-        Settings of the compiler, as `torch.compile` takes them.
-    """
-    fast, broken = torch.compile(function, dynamic=True, options=_options() | (options or {})), False
-
-    def call(*args: Any) -> Any:
-        nonlocal broken
-        if not broken:
-            try:
-                return fast(*args)
-            except torch._dynamo.exc.TorchDynamoException as error:
-                broken = True
-                _complain(error)
-        return function(*args)
-
-    return call
-
-
-def _options() -> dict[str, Any]:
-    return {"cpp.simdlen": _VECTOR_BITS.get(torch.backends.cpu.get_cpu_capability())}
-
-
-def _complain(error: Exception) -> None:
-    log.warning("torch.compile failed, going on without it (slower): %s", _line(error))
-
-
-def _line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
-def settled(state: Any) -> Any:
-    """Return dimensions of size one the strides that go with the shape.
-
-    Any stride does for them, and a trace would be made anew for each that comes along. The numbers stay where they are
-    if they lie in the order of the shape; else they are copied into it. Tensors without such dimensions stay as they
-    are.
-    """
-    return tree_map(_settled, state)
-
-
-def _settled(leaf: Tensor) -> Tensor:
-    if 1 not in leaf.shape:
-        return leaf
-    strides = [prod(leaf.shape[after:]) for after in range(1, leaf.ndim + 1)]
-    return leaf.contiguous().as_strided(leaf.shape, strides)

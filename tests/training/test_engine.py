@@ -24,13 +24,13 @@ from bdl.posteriors import Point
 from bdl.rng import random_normals, trial_keys
 from bdl.training import engine
 from bdl.training.batches import minibatches
+from bdl.training.compiler import compiled
 from bdl.training.fitting import finished
 from bdl.training.predict import predict
 from bdl.training.program import Program
-from bdl.training.programs import compiler_found, generators, pairs, shaped
+from bdl.training.programs import compiler_found, generator, pairs, shaped
 from bdl.training.schedule import Schedule
 from bdl.training.states import finite, initial_state
-from bdl.training.traced import compiled
 from bdl.training.trials import Pool, Trials, View
 
 from .toy import HYPER, fitted, pick, toy, toy_program, toy_trials
@@ -276,9 +276,9 @@ def test_a_failing_compiler_is_reported_once_and_done_without(monkeypatch, caplo
 DRAW = """
 import torch
 from bdl.rng import random_bits
-from bdl.training.programs import generators
+from bdl.training.compiler import compiled
 asked = torch.tensor([[7, 9], [3, 1]], dtype=torch.int32), torch.tensor(3, dtype=torch.int32), 50
-bits = generators(torch.float32, compile=True)[1](*asked)
+bits = compiled(random_bits)(*asked)
 assert all(torch.equal(*pair) for pair in zip(bits, random_bits(*asked), strict=True))
 """
 
@@ -291,30 +291,27 @@ def test_processors_that_share_a_cache_of_programs_draw_the_same(tmp_path, monke
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "1")  # else programs are compiled to try the processor
     torch._dynamo.reset()
-    generators.cache_clear()
     exec(DRAW, {})
     subprocess.run([sys.executable, "-c", DRAW], env=os.environ | {"ATEN_CPU_CAPABILITY": "avx2"}, check=True)
 
 
 @pytest.mark.slow  # compiles
-def test_generators_of_many_normals_are_compiled_and_draw_the_same(monkeypatch, caplog):
-    """Words are the same to the bit; normals, by logarithms and cosines of either program, to rounding."""
+def test_a_generator_of_many_normals_is_compiled_and_draws_the_same(monkeypatch, caplog):
+    """To the rounding of the logarithms and cosines of either program."""
     if not compiler_found():
         pytest.skip("needs a C++ compiler")
     program, asked = toy_program(), []
     trials = toy_trials(program, [40, 43])
     eager = fitted(program, trials)
     monkeypatch.setattr(engine, "_MANY", 1)
-    monkeypatch.setattr(engine, "generators", lambda *how: asked.append(how) or generators(*how))
+    monkeypatch.setattr(engine, "generator", lambda *how: asked.append(how) or generator(*how))
     fast = fitted(program, trials)
     assert asked == [(torch.float32, True)]
     for ours, theirs in zip(pick(fast.state, 1), pick(eager.state, 1), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
 
     keys, step = trial_keys([("a",), ("b",)], "noise"), torch.tensor(3, dtype=torch.int32)
-    (slow_normals, slow_bits), (normals, bits) = (generators(torch.float32, compile) for compile in (False, True))
-    for ours, theirs in zip(bits(keys, step, 1000), slow_bits(keys, step, 1000), strict=True):
-        assert torch.equal(ours, theirs)
-    for ours, theirs in zip(normals(keys, step, 1000), slow_normals(keys, step, 1000), strict=True):
+    slow, fast = (generator(torch.float32, compile)(keys, step, 1000) for compile in (False, True))
+    for ours, theirs in zip(fast, slow, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
     assert "torch.compile failed" not in caplog.text

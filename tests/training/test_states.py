@@ -10,10 +10,10 @@ from bdl.methods.point_estimate import Adam
 from bdl.methods.swag import Swag
 from bdl.methods.vifa import Vifa
 from bdl.training import engine, traced
-from bdl.training.programs import generators, programs
+from bdl.training.programs import generator, programs
 from bdl.training.schedule import Schedule
 from bdl.training.slots import SlotBatch
-from bdl.training.traced import settled
+from bdl.training.trees import settled
 
 from .toy import toy_program, toy_trials
 
@@ -52,7 +52,7 @@ def test_a_program_is_compiled_once(method, places, monkeypatch):
     """A slot batch of one place, and a factor of one column: each changes the strides of dimensions of size one."""
     made: Counter[traced.Repeated] = Counter()
     monkeypatch.setattr(traced.Repeated, "_compiled", lambda self, graph, _: made.update([self]) or graph.forward)
-    monkeypatch.setattr(engine, "generators", lambda dtype, _: generators(dtype, compile=False))
+    monkeypatch.setattr(engine, "generator", lambda dtype, _: generator(dtype, compile=False))
     programs.cache_clear()  # functions keep their traces from fit to fit
     program = toy_program(method=method, schedule=Schedule(3, 8))
     trials = toy_trials(program, [40] * places)

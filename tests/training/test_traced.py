@@ -7,7 +7,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from bdl.methods import METHODS
-from bdl.training import engine, traced
+from bdl.training import blocks, traced
 from bdl.training.programs import programs
 from bdl.training.schedule import Schedule
 from bdl.training.traced import Repeated
@@ -79,8 +79,7 @@ def test_operations_are_made_without_python_where_there_is_an_interpreter(monkey
     assert all(torch.equal(repeated(x + call), (x + call).exp().sum(1)) for call in range(5))
     assert function.calls == 1
     [trace] = repeated._traces.values()
-    [run] = [cell.cell_contents for cell in trace.__closure__ if callable(cell.cell_contents)]
-    assert isinstance(run, torch.jit.ScriptModule) == there
+    assert isinstance(trace.run, torch.jit.ScriptModule) == there
 
 
 @pytest.mark.parametrize("name", ["adam", "bbb", "vifa", "slang", "noisy-kfac", "ivon"])
@@ -90,7 +89,7 @@ def test_a_fit_by_traces_has_the_bits_of_one_without(monkeypatch, name):
     fits = []
     for after, ahead in ((10**9, 1), (2, 2**12)):
         monkeypatch.setattr(traced, "AFTER", after)
-        monkeypatch.setattr(engine, "_AHEAD", ahead)
+        monkeypatch.setattr(blocks, "AHEAD", ahead)
         programs.cache_clear()  # functions count their calls from fit to fit
         program = toy_program(method=METHODS.build(name, {}), schedule=schedule)
         fits.append(fitted(program, toy_trials(program, [43, 43, 47])))
