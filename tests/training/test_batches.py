@@ -11,6 +11,7 @@ import torch
 from scipy import stats
 
 from bdl.rng import trial_keys
+from bdl.training import batches
 from bdl.training.batches import drawn as with_replacement
 from bdl.training.batches import minibatches, shuffled
 from bdl.training.schedule import Schedule
@@ -51,20 +52,22 @@ def test_trials_and_epochs_have_orders_of_their_own():
 
 
 @pytest.mark.parametrize("word", [0, -1, 2**31 - 1, -(2**31)])
-def test_equal_random_words_keep_the_order_of_the_rows(word):
+def test_equal_random_words_keep_the_order_of_the_rows(word, monkeypatch):
     """Ties are broken by position, whatever sorts."""
 
     def constant(keys, step, n):
         return (torch.full((len(keys), n), word, dtype=torch.int32),) * 2
 
-    order = shuffled(keys(2), 0, torch.tensor([9, 6]), constant)
+    monkeypatch.setattr(batches, "random_bits", constant)
+    order = shuffled(keys(2), 0, torch.tensor([9, 6]))
     assert order[0].tolist() == list(range(9))
     assert order[1, :6].tolist() == list(range(6))
 
 
-def test_words_of_either_sign_sort_as_numbers():
+def test_words_of_either_sign_sort_as_numbers(monkeypatch):
     words = torch.tensor([[3, -5, 2**31 - 1]], dtype=torch.int32), torch.tensor([[-(2**31), 0, 4]], dtype=torch.int32)
-    order = shuffled(keys(1), 0, torch.tensor([6]), lambda keys, step, n: words)
+    monkeypatch.setattr(batches, "random_bits", lambda keys, step, n: words)
+    order = shuffled(keys(1), 0, torch.tensor([6]))
     assert order[0].tolist() == [1, 2, 3, 0, 5, 4]  # the words interleave: 3, -2^31, -5, 0, 2^31 - 1, 4
 
 
@@ -208,7 +211,8 @@ def test_a_draw_with_replacement_does_not_depend_on_companions():
         assert int(together[r, :n].max()) < n
 
 
-def test_the_extreme_words_are_the_first_and_the_last_row():
+def test_the_extreme_words_are_the_first_and_the_last_row(monkeypatch):
     words = torch.tensor([[0, 1]], dtype=torch.int32), torch.tensor([[-1, 2**31 - 1]], dtype=torch.int32)
-    positions = with_replacement(keys(1), 0, torch.tensor([4]), lambda keys, step, n: words)
+    monkeypatch.setattr(batches, "random_bits", lambda keys, step, n: words)
+    positions = with_replacement(keys(1), 0, torch.tensor([4]))
     assert positions.tolist() == [[0, 3, 0, 1]]  # 0, the largest, 1 and just under a half
