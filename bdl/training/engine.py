@@ -13,8 +13,7 @@ from torch.utils._pytree import tree_map
 
 from bdl.data import Dataset
 from bdl.errors import InputError
-from bdl.methods.base import MinibatchMethod
-from bdl.methods.counters import StepCounters
+from bdl.methods.base import MinibatchMethod, StepCounters
 from bdl.models.problem import Hyper, Problem
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.tensors import as_type
@@ -28,8 +27,7 @@ from bdl.training.programs import Halves, Occasion, Programs, compiler_found, ge
 from bdl.training.schedule import Schedule
 from bdl.training.slots import Part, SlotBatch
 from bdl.training.states import TrainingState, finite, initial_state, stacked_buffers
-from bdl.training.traced import Repeated
-from bdl.training.trees import settled
+from bdl.training.traced import Repeated, settled
 from bdl.training.trials import Pool, Trials
 
 _SHARE = 1 / 8

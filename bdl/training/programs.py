@@ -11,13 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bdl.methods.base import MinibatchMethod, Shapes
-from bdl.methods.counters import StepCounters
+from bdl.methods.base import MinibatchMethod, Shapes, StepCounters
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.rng import random_normals
 from bdl.training.compiler import compiled
-from bdl.training.traced import Repeated
-from bdl.training.trees import settled
+from bdl.training.traced import Repeated, settled
 from bdl.training.trials import View
 
 log = logging.getLogger(__name__)

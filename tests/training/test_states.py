@@ -13,7 +13,7 @@ from bdl.training import engine, traced
 from bdl.training.programs import generator, programs
 from bdl.training.schedule import Schedule
 from bdl.training.slots import SlotBatch
-from bdl.training.trees import settled
+from bdl.training.traced import settled
 
 from .toy import toy_program, toy_trials
 
