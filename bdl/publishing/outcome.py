@@ -95,7 +95,7 @@ def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> 
     travelling = stored_posteriors(cells, store)
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
-    drawn = draw(found, gathered(found, pictures(cells, store)), place)
+    drawn = draw(found, gathered(found, pictures(cells, store)), place, pdf=False)
     if len(of_whole_sets(cells, store)) == len(cells):
         for path in (place / "figures").glob(f"{benchmark.name}-*.*"):
             if path not in drawn and path.suffix in (".png", ".pdf"):

@@ -239,7 +239,7 @@ class Together:
         ]
         state, buffers = current.state, current.buffers
         for function in self._functions(block[0]):
-            state = function.chain(state, each, view, self._values)
+            state = function.chain(state, each, view, self._values, multiple=self._total / (first + 1))
         if buffers:
             _, extra, x, y, _ = each[0]
             drawn = self._normals.of("track", first, self._track_pairs)

@@ -25,7 +25,7 @@ from bdl.training.compiler import compiled_graph, complain, line
 log = logging.getLogger(__name__)
 
 AFTER = 100
-"""Calls of a kind before it is traced: about as many as a trace takes to be repaid."""
+"""Calls of a kind from which a trace is repaid: it is made after so many, or before the first of so many to come."""
 
 _KINDS = 64
 """Kinds of calls of one function that are traced; further ones are made as they are."""
@@ -48,7 +48,7 @@ def at_once() -> Iterator[None]:
 
 
 class Repeated:
-    """A function that is called by its trace from the 100th call of a kind on, or compiled from the first.
+    """A function that is called by its trace where a kind of call is made a hundred times, or compiled from the first.
 
     Calls are of a kind if their arguments have the same structure, shapes, strides, types and devices. A function that
     cannot be traced, because numbers decide which operations it makes, is called as it is.
@@ -70,7 +70,7 @@ class Repeated:
         """Call the function, or its trace."""
         return self._call(args, *flat(args))
 
-    def chain(self, state: Any, each: Sequence[tuple[Any, ...]], *rest: Any) -> Any:
+    def chain(self, state: Any, each: Sequence[tuple[Any, ...]], *rest: Any, multiple: float = 1) -> Any:
         """Call again and again, each time with what the last call returned in front.
 
         A trace goes on from tensors to tensors, without a look at what they are parts of.
@@ -83,6 +83,8 @@ class Repeated:
             The next arguments of each call, all of one kind.
         rest
             The last arguments of all calls.
+        multiple
+            How many times as many calls of each kind there will be in the end as there are after the first of these.
         """
         before: Kind = ()
         for place, own in enumerate(each):
@@ -91,14 +93,14 @@ class Repeated:
             trace = self._traces.get(kind)
             if trace and kind == before:  # what it returns is of the kind that it takes
                 return trace.chain(state, each[place:], rest)
-            state, before = self._call(args, leaves, kind), kind
+            state, before = self._call(args, leaves, kind, multiple), kind
         return state
 
-    def _call(self, args: tuple[Any, ...], leaves: list[Tensor], kind: Kind) -> Any:
+    def _call(self, args: tuple[Any, ...], leaves: list[Tensor], kind: Kind, multiple: float = 1) -> Any:
         trace = self._traces.get(kind, _UNKNOWN)
         if trace is _UNKNOWN and len(self._traces) < _KINDS:
             self._calls[kind] += 1
-            if self._compile or self._calls[kind] >= AFTER:
+            if self._compile or multiple * self._calls[kind] >= AFTER:
                 trace = self._traces[kind] = self._trace(leaves, args)
         return self._function(*args) if trace is None or trace is _UNKNOWN else trace(leaves)
 
