@@ -130,7 +130,7 @@ def in_time(seconds: float | None, error: TimeoutError) -> Iterator[None]:
         yield
         return
     before, began = signal.signal(signal.SIGALRM, over), time.monotonic()
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1)  # again each second, in case a library goes on all the same
     try:
         yield
     finally:

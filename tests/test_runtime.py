@@ -4,11 +4,13 @@ import gc
 import os
 import subprocess
 import sys
+import time
+from contextlib import suppress
 
 import pytest
 import torch
 
-from bdl.runtime import SPINS, importing, one_thread, wait_briefly
+from bdl.runtime import SPINS, importing, in_time, one_thread, wait_briefly
 
 
 @pytest.mark.parametrize(
@@ -55,3 +57,11 @@ def test_one_thread_is_one_for_a_while():
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+def test_time_that_is_over_is_told_again():
+    """A library that takes the first alarm for an error of its own goes on for a second."""
+    with pytest.raises(TimeoutError, match="over"), in_time(0.01, TimeoutError("over")):
+        with suppress(TimeoutError):
+            time.sleep(0.5)
+        time.sleep(5)

@@ -48,7 +48,7 @@ class RunSettings(NamedTuple):
     retry: bool = False
     """Make fits again that failed."""
     executor: str = ""
-    """Where groups run if not here, as `bdl.execution.cluster.cluster` takes it."""
+    """Where groups run if not here, as `bdl.execution.cluster.worker_pool_for` takes it."""
     bar: bool = False
     """Draw a bar and nothing else."""
 

@@ -140,9 +140,9 @@ class Shown:
     curves: Sequence[Curve] = ()
     """As `bdl.reports.curves.curves` returns them."""
     boxes: Sequence[Box] = ()
-    """As `bdl.reports.boxes` returns them."""
+    """As `bdl.reports.distributions.boxes` returns them."""
     truths: Sequence[RankedTruth] = ()
-    """As `bdl.reports.truth_ranks` returns them."""
+    """As `bdl.reports.distributions.truth_ranks` returns them."""
     posteriors: Sequence[Gaussians] = ()
     bands: Sequence[CredibleBand] = ()
     labelled: Sequence[Labelled] = ()

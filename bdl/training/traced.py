@@ -115,6 +115,8 @@ class Repeated:
         try:
             graph = _recorded(operations, leaves)
             _place_constants(graph, leaves)
+        except TimeoutError:  # the fit's time is over
+            raise
         except Exception as error:  # of whatever kind, and the function itself works
             log.info("not traced: %s", line(error))
             return None
@@ -124,6 +126,8 @@ class Repeated:
     def _compiled(self, graph: GraphModule, leaves: list[Tensor]) -> Callable[..., Any]:
         try:
             return compiled_graph(graph, leaves)
+        except TimeoutError:
+            raise
         except Exception as error:  # a compiler's, of whatever kind
             complain(error)
             self._compile = False
@@ -190,6 +194,8 @@ def _interpreted(graph: GraphModule, leaves: Sequence[Tensor]) -> Callable[..., 
             warnings.simplefilter("ignore")
             # strict: only a list of outputs whose length may change would be refused
             run: Callable[..., Any] = torch.jit.trace(graph, (*leaves,), check_trace=False, strict=False)  # type: ignore[no-untyped-call]
+    except TimeoutError:
+        raise
     except Exception as error:  # of whatever kind, and the graph itself works
         log.info("operations are made by Python: %s", line(error))
         return graph.forward

@@ -54,6 +54,17 @@ def test_a_function_whose_operations_depend_on_numbers_is_called_as_it_is(monkey
         assert fickle(torch.tensor([value])).item() == abs(value)
 
 
+@pytest.mark.parametrize("compile", [False, True])
+def test_a_fit_whose_time_is_over_ends_while_it_is_traced(monkeypatch, compile):
+    def late(*_):
+        raise TimeoutError("over")
+
+    monkeypatch.setattr(traced, "AFTER", 1)
+    monkeypatch.setattr(traced, "compiled_graph" if compile else "_recorded", late)
+    with pytest.raises(TimeoutError, match="over"):
+        Repeated(lambda x: 2 * x, compile)(torch.ones(3))
+
+
 def test_a_failing_compiler_is_told_once_and_the_trace_runs(monkeypatch, caplog):
     def broken(*_, **__):
         raise RuntimeError("no C++ compiler\nand a long story")
