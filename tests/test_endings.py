@@ -157,7 +157,7 @@ def test_an_unknown_paper_is_refused_before_training(tiny, tmp_path, invoke):
 
 
 def test_a_file_that_goes_too_deep_is_told(tiny, invoke):
-    tiny.write_text("name: " + "[" * 3_000, "utf-8")
+    tiny.write_text("name: " + "[" * 20_000, "utf-8")
     assert "too many levels" in refusal(invoke("run", tiny))
 
 

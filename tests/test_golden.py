@@ -158,7 +158,6 @@ def edit(path, before, after):
 SCORE = '''"regression", margin=0.05)
 
     def __call__(self, evaluation: Evaluation) -> float:
-        """Score a fit."""
         return %sfloat(evaluation.at(self.at).predictions.log_likelihood'''
 MUTANTS = {
     "vifa": ("methods/vifa.py", '"c": G.mean', '"c": -G.mean'),

@@ -10,33 +10,18 @@ Every method is a frozen dataclass whose fields are its static YAML settings.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge
 from torch import Tensor
 
 from bdl.errors import InputError
+from bdl.methods.counters import StepCounters
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors.base import Posterior
 
 Noise = Mapping[str, Tensor]
 Shapes = Mapping[str, tuple[int, ...]]
-
-
-class StepCounters(NamedTuple):
-    """What has been done, the update in question included; decisions rest on it, never on tensors."""
-
-    updates: int  # Updates made; the observations seen, for a stream
-    epochs: int  # Whole passes over the rows whose updates are all made
-    ended: bool  # Whether this update is the last of an epoch
-    per_epoch: float
-    """Updates of an epoch; not a whole number where an update takes minibatches of two epochs. 0 without epochs."""
-    total: int = 0  # Updates of the whole fit; 0 where nothing counts them
-
-    @property
-    def epoch(self) -> int:
-        """Number of the epoch that this update belongs to, from 0."""
-        return self.epochs - self.ended
 
 
 @dataclass(frozen=True)

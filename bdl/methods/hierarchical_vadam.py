@@ -24,7 +24,8 @@ from annotated_types import Ge, Gt
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.base import Noise, Shapes, StartedMethod, StepCounters
+from bdl.methods.base import Noise, Shapes, StartedMethod
+from bdl.methods.counters import StepCounters
 from bdl.methods.natural import MomentsState
 from bdl.methods.vadam import Vadam, Vogn, VpropRoot
 from bdl.models.priors import GaussianPrior

@@ -39,8 +39,9 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from bdl.methods.base import Noise, Shapes, StepCounters
+from bdl.methods.base import Noise, Shapes
 from bdl.methods.constant_sgd import VARIANCE_FLOOR, ConstantSgd, welford_weights
+from bdl.methods.counters import StepCounters
 from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm
 from bdl.methods.online_sga import OnlineSga

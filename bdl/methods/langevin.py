@@ -31,7 +31,8 @@ from annotated_types import Ge, Gt, Le
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.base import Noise, Shapes, StartedMethod, StepCounters
+from bdl.methods.base import Noise, Shapes, StartedMethod
+from bdl.methods.counters import StepCounters
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import Empirical
 

@@ -18,7 +18,8 @@ from annotated_types import Ge
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.base import Noise, Shapes, StartedMethod, StepCounters
+from bdl.methods.base import Noise, Shapes, StartedMethod
+from bdl.methods.counters import StepCounters
 from bdl.methods.optim import DescentState
 from bdl.methods.point_estimate import Adam
 from bdl.models.problem import Batch, Hyper, Problem

@@ -11,7 +11,8 @@ from typing import Annotated
 import torch
 from annotated_types import Ge, Gt
 
-from bdl.methods.base import Noise, StepCounters
+from bdl.methods.base import Noise
+from bdl.methods.counters import StepCounters
 from bdl.methods.deep_ensemble import Ensemble, EnsembleState, member
 from bdl.methods.swag import Swag
 from bdl.models.problem import Batch, Hyper, Problem

@@ -34,7 +34,8 @@ from annotated_types import Ge, Gt, Le
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.base import Noise, Shapes, StepCounters, WeightedDivergence
+from bdl.methods.base import Noise, Shapes, WeightedDivergence
+from bdl.methods.counters import StepCounters
 from bdl.models.base import LayeredModel
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import KroneckerGaussian

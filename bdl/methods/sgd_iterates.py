@@ -12,8 +12,9 @@ from annotated_types import Ge
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.base import Noise, StepCounters
+from bdl.methods.base import Noise
 from bdl.methods.constant_sgd import VARIANCE_FLOOR, ConstantSgd, descend, welford_weights
+from bdl.methods.counters import StepCounters
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import FullGaussian, Traced
 

@@ -22,7 +22,8 @@ import torch
 from annotated_types import Ge, Gt, Le
 from torch import Tensor
 
-from bdl.methods.base import Noise, Shapes, StartedMethod, StepCounters, check_rank
+from bdl.methods.base import Noise, Shapes, StartedMethod, check_rank
+from bdl.methods.counters import StepCounters
 from bdl.methods.optim import Adam, OptimState, Params, clip_by_norm
 from bdl.methods.vifa import with_divergence
 from bdl.models.problem import Batch, Hyper, Problem

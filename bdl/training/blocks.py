@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from bdl.methods.base import StepCounters
+from bdl.methods.counters import StepCounters
 from bdl.training.programs import Halves
 
 AHEAD = 2**15

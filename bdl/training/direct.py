@@ -13,7 +13,8 @@ from torch.utils._pytree import tree_map
 from bdl.data import Dataset
 from bdl.data.splits import Rows
 from bdl.errors import InputError
-from bdl.methods.base import ExternalMethod, StepCounters
+from bdl.methods.base import ExternalMethod
+from bdl.methods.counters import StepCounters
 from bdl.models.problem import Problem
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.predictive import ask, is_predictive, is_stored_whole

@@ -13,7 +13,8 @@ from torch.utils._pytree import tree_map
 
 from bdl.data import Dataset
 from bdl.errors import InputError
-from bdl.methods.base import MinibatchMethod, StepCounters
+from bdl.methods.base import MinibatchMethod
+from bdl.methods.counters import StepCounters
 from bdl.models.problem import Hyper, Problem
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.tensors import as_type

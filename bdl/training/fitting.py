@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from bdl.errors import InputError
-from bdl.methods.base import StepCounters
+from bdl.methods.counters import StepCounters
 from bdl.posteriors.base import Posterior
 from bdl.training.checkpoint import Checkpoint
 

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bdl.methods.base import MinibatchMethod, Shapes, StepCounters
+from bdl.methods.base import MinibatchMethod, Shapes
+from bdl.methods.counters import StepCounters
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.rng import random_normals
 from bdl.training.compiler import compiled

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 from annotated_types import Ge, Gt, Le
 
 from bdl.errors import InputError, unknown
-from bdl.methods.base import StepCounters
+from bdl.methods.counters import StepCounters
 from bdl.registry import Registry
 
 if TYPE_CHECKING:

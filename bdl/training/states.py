@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-from bdl.methods.base import MinibatchMethod, StepCounters
+from bdl.methods.base import MinibatchMethod
+from bdl.methods.counters import StepCounters
 from bdl.models.problem import Problem
 from bdl.rng import trial_keys
 from bdl.training.checkpoint import Checkpoint

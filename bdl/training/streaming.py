@@ -12,7 +12,8 @@ from torch.utils._pytree import tree_map
 
 from bdl.data import Stream, draw
 from bdl.errors import InputError
-from bdl.methods.base import Shapes, StepCounters, StreamMethod
+from bdl.methods.base import Shapes, StreamMethod
+from bdl.methods.counters import StepCounters
 from bdl.posteriors.base import Posterior
 from bdl.runtime import one_thread
 from bdl.training.checkpoint import Checkpoint

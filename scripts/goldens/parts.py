@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bdl.data import DATASETS, Dataset, Stream
 from bdl.errors import InputError
-from bdl.methods.base import StepCounters
+from bdl.methods.counters import StepCounters
 from bdl.models import LIKELIHOODS, MODELS, PRIORS
 from bdl.models.base import BufferedModel, LayeredModel
 from bdl.models.likelihoods import Gaussian

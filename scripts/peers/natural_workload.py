@@ -6,7 +6,8 @@ from typing import cast
 import numpy as np
 from torch.utils._pytree import tree_map
 
-from bdl.methods.base import MinibatchMethod, StepCounters
+from bdl.methods.base import MinibatchMethod
+from bdl.methods.counters import StepCounters
 from bdl.methods.natural_gradient import NaturalGradient
 from bdl.methods.slang import Slang
 from bdl.models.networks import Linear

@@ -17,14 +17,14 @@ CHANGES = [
     "splits=2",
     f"entries.{ENTRY}.search=null",
     f"entries.{ENTRY}.hyper={{learning_rate: 0.01, prior_precision: 1, noise_precision: 3e-4}}",
-    f"entries.{ENTRY}.training.epochs=40",
-    "record={unit: epochs, every: 10}",
+    f"entries.{ENTRY}.training.epochs=160",
+    "record={unit: epochs, every: 40}",
     "metrics=[nmll, rmse]",
 ]
 COMMAND = """
 import sys
 from bdl.training import checkpoint
-checkpoint.Checkpoint.__init__.__defaults__ = (0.1,)  # seconds between two savings
+checkpoint.Checkpoint.__init__.__defaults__ = (0.05,)  # seconds between two savings
 from bdl.cli import main
 main()
 """
@@ -74,7 +74,7 @@ def test_killed_in_the_middle_of_a_fit(tmp_path, finish):
     assert files == expected_files, "the posteriors differ"
     assert readings == expected_readings
     first = [reading.at for split, reading in readings if split == 0 and reading.metric == "nmll"]
-    assert first == [10, 20, 30, 40]
+    assert first == [40, 80, 120, 160]
     assert not list(variants.glob("*/checkpoints/*")), "checkpoints are removed when the rows are safe"
 
 

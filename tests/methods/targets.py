@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from bdl.methods.base import StepCounters
+from bdl.methods.counters import StepCounters
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear
 from bdl.models.priors import GaussianPrior

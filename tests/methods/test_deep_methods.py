@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bdl.data import Dataset
-from bdl.methods.base import StepCounters
+from bdl.methods.counters import StepCounters
 from bdl.methods.deep_ensemble import DeepEnsemble
 from bdl.methods.last_layer_laplace import LastLayerLaplace
 from bdl.methods.mc_dropout import McDropout

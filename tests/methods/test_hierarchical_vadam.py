@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bdl.methods.base import StepCounters
+from bdl.methods.counters import StepCounters
 from bdl.methods.hierarchical_vadam import HierarchicalVadam
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear, Mlp

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from bdl.methods.base import StepCounters
+from bdl.methods.counters import StepCounters
 from bdl.methods.langevin import CyclicalSgmcmc, Sghmc, Sgld
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Mlp

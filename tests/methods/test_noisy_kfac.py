@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map
 
-from bdl.methods.base import StepCounters
+from bdl.methods.counters import StepCounters
 from bdl.methods.noisy_kfac import NoisyKfac, axes_of, split
 from bdl.models.gradients import gradient_matrix
 from bdl.models.likelihoods import Categorical, Gaussian

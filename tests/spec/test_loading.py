@@ -171,7 +171,7 @@ def test_unknown_profile(load, text):
         ('seed: "\\ud800"', ", line 1, column 7", "a text has a character that is none"),
         ("seed: {<<: 1}", ", line 1, column 12", "expected a mapping or list of mappings for merging"),
         (f"seed: {'[' * 60}{']' * 60}", ", line 1, column 57", "too many levels, one within another"),
-        (f"seed: {'[' * 2000}", "", "too many levels, one within another"),
+        (f"seed: {'[' * 20_000}", "", "too many levels, one within another"),
         ("seed: \x00", "", "unacceptable character"),
     ],
 )

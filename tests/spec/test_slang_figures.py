@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from bdl.methods.base import StepCounters
+from bdl.methods.counters import StepCounters
 from bdl.spec import load_benchmark
 
 ROOT = Path(__file__).parents[2]

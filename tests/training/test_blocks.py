@@ -5,7 +5,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from bdl.methods import METHODS
-from bdl.methods.base import StepCounters
+from bdl.methods.counters import StepCounters
 from bdl.rng import random_normals, trial_keys
 from bdl.training import blocks as making
 from bdl.training import traced

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from bdl.errors import InputError
-from bdl.methods.base import StepCounters
 from bdl.methods.bbb import BayesByBackprop
+from bdl.methods.counters import StepCounters
 from bdl.methods.iterates_fa import IteratesFa
 from bdl.methods.mc_dropout import McDropout
 from bdl.methods.sgd_iterates import SgdIterates

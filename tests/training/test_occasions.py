@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from bdl.methods.base import MinibatchMethod, StepCounters
+from bdl.methods.base import MinibatchMethod
+from bdl.methods.counters import StepCounters
 from bdl.methods.iterates_fa import IteratesFa
 from bdl.methods.sgd_iterates import SgdIterates
 from bdl.methods.swag import Swag

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.base import MinibatchMethod, StepCounters
+from bdl.methods.base import MinibatchMethod
+from bdl.methods.counters import StepCounters
 from bdl.methods.slang import Slang
 from bdl.methods.vifa import Vifa
 from bdl.posteriors import Point

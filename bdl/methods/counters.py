@@ -1,0 +1,19 @@
+"""Where a fit stands, as the host counts it: methods, rates and evaluations decide by it, and never by a tensor."""
+
+from typing import NamedTuple
+
+
+class StepCounters(NamedTuple):
+    """What has been done, the update in question included."""
+
+    updates: int  # Updates made; the observations seen, for a stream
+    epochs: int  # Whole passes over the rows whose updates are all made
+    ended: bool  # Whether this update is the last of an epoch
+    per_epoch: float
+    """Updates of an epoch; not a whole number where an update takes minibatches of two epochs. 0 without epochs."""
+    total: int = 0  # Updates of the whole fit; 0 where nothing counts them
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch that this update belongs to, from 0."""
+        return self.epochs - self.ended
