@@ -155,10 +155,10 @@ def edit(path, before, after):
     path.write_text(text.replace(before, after), "utf-8")
 
 
-SCORE = '''"regression", margin=0.05)
+SCORE = """"regression", margin=0.05)
 
     def __call__(self, evaluation: Evaluation) -> float:
-        return %sfloat(evaluation.at(self.at).predictions.log_likelihood'''
+        return %sfloat(evaluation.at(self.at).predictions.log_likelihood"""
 MUTANTS = {
     "vifa": ("methods/vifa.py", '"c": G.mean', '"c": -G.mean'),
     "online-em": ("methods/online_em.py", "square - (loadings", "square + (loadings"),
