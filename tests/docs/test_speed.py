@@ -51,3 +51,13 @@ def test_on_a_gpu():
     assert f"{parts['engine']['model_minibatches_a_second']:,.0f}"[:4] + "000 model-minibatches" in text
     assert f"take {60 * min(minutes):.1f} to {60 * max(minutes):.1f} s" in text
     assert f"takes {1000 * parts['mnist-bbb']['seconds']:.1f} ms" in text
+
+
+def test_many_networks():
+    costs = json.loads((ROOT / "results/bench_training.json").read_text("utf-8"))["contenders"]
+    text = " ".join((ROOT / "docs/speed.md").read_text("utf-8").partition("\n## ")[0].split())
+    assert f"takes {costs['engine, compiled']['us']:.2f} \u00b5s per network" in text
+    ratio = {name: cost["ratio"] for name, cost in costs.items()}
+    assert f"JAX takes {ratio['JAX']:.1f} times as long" in text
+    assert f"the uncompiled engine {ratio['engine, eager']:.1f} times" in text
+    assert f"loop {ratio['plain loop, tuned']:.0f} times and a plain one {ratio['plain loop']:.0f} times" in text
