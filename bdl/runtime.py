@@ -125,7 +125,7 @@ def in_time(seconds: float | None, error: TimeoutError) -> Iterator[None]:
     def over(number: int, frame: FrameType | None) -> NoReturn:
         raise error
 
-    left, _ = signal.getitimer(signal.ITIMER_REAL)
+    left, again = signal.getitimer(signal.ITIMER_REAL)
     if 0 < left <= seconds:  # the block outside ends first
         yield
         return
@@ -137,7 +137,7 @@ def in_time(seconds: float | None, error: TimeoutError) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         if left:
-            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - began), 1e-3))
+            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - began), 1e-3), again)
 
 
 _MEMINFO = Path("/proc/meminfo")

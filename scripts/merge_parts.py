@@ -178,7 +178,7 @@ def _provenance(kept: Run, part: Run, rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def _place(origin: Mapping[str, Any]) -> str:
-    """Tell origins apart, whenever they wrote."""
+    """Distinguish origins, whenever they wrote."""
     return json.dumps({name: origin.get(name) for name in ORIGIN if name != "written"})
 
 

@@ -96,7 +96,7 @@ def read_run(given: str, results: Path) -> Run:
 
 
 def compare_runs(first: Run, second: Run, datasets: Sequence[str] = (), methods: Sequence[str] = ()) -> Told:
-    """Tell in which scores, hyper-parameters and fields two runs differ.
+    """List the scores, hyper-parameters and fields in which two runs differ.
 
     Parameters
     ----------

@@ -145,7 +145,7 @@ def _find(name_or_path: str) -> Path:
 
 
 def _checked(path: Path, text: str) -> tuple[frozenset[str], dict[str, tuple[dict[str, Any], Benchmark]]]:
-    """Give the labels of a file, and each profile's content and benchmark; the paper's profile is the first."""
+    """Return the labels of a file, and each profile's content and benchmark; the paper's profile is the first."""
     content = _parsed(path, text)
     profiles = _profiles(content.pop("profiles", {}), path)
     if "profile" in content:

@@ -212,7 +212,7 @@ def _differences(before: Any, after: Any, path: str) -> Iterator[tuple[str, tupl
 
 
 def _alike(before: Any, after: Any) -> bool:
-    """Tell lists of the same components, which differ in their settings at most."""
+    """Return whether lists have the same components, which differ in their settings at most."""
     if not (isinstance(before, list) and isinstance(after, list)):
         return False
     names = [[own.get("name") if isinstance(own, Mapping) else None for own in each] for each in (before, after)]
