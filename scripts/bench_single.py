@@ -11,10 +11,10 @@ Networks, one gradient an update but where it says otherwise:
 
 ``torch Adam`` is a `torch.nn.Sequential`, autograd and `torch.optim.Adam`; IVON and bayesian-torch take its place where
 they are installed (``pip install --no-deps ivon-opt bayesian-torch``), with one sample. Methods run as `bdl.fit` runs
-them, traced and compiled. The unit of cost is the update, with its share of shuffling, gathering and noise. Contenders take turns, a
-repeat each; costs are medians over repeats, ratios to ``torch Adam`` medians of the ratios within a repeat. Tracing and
-compilation are left out of the cost, and stand beside it in seconds, from an empty cache. A whole fit is both: as many
-updates as 120 epochs of Boston have.
+them, traced and compiled. The unit of cost is the update, with its share of shuffling, gathering and noise. Contenders
+take turns, a repeat each; costs are medians over repeats, ratios to ``torch Adam`` medians of the ratios within a
+repeat. Tracing and compilation are left out of the cost, and stand beside it in seconds, from an empty cache. A whole
+fit is both: as many updates as 120 epochs of Boston have.
 
 The JSON file has the keys ``system``, ``date``, ``settings`` and ``networks`` (``us``, ``us_min``, ``ratio``,
 ``setup_s``, by name of network and contender).
