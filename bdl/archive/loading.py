@@ -51,19 +51,7 @@ class LoadedResults(NamedTuple):
     def of(
         cls, place: Path, made: Variant, now: Benchmark, rows: pd.DataFrame, points: pd.DataFrame, known: bool = True
     ) -> "LoadedResults":
-        """Compare rows with the protocol.
-
-        Parameters
-        ----------
-        place
-            Folder of the rows.
-        made, now
-            As `remark` takes them.
-        rows, points
-            Final rows, and scores at recorded counts.
-        known
-            Whether the rows say what they were made with.
-        """
+        """Compare rows with the protocol; they may not be `known` to say what they were made with."""
         protocol = made.benchmark.profile == "paper" and not departures(made, now)
         return cls(place, made, rows, points, remark(made, now, rows if known else None), protocol)
 
@@ -79,20 +67,10 @@ class LoadedResults(NamedTuple):
 
 
 def load_results(asked: Variant, results: Path) -> LoadedResults:
-    """Load the results of an earlier run: the published rows, otherwise those of the store.
+    """Load the published rows of an earlier run, otherwise those of the store; `InputError` if none, or if damaged.
 
-    Parameters
-    ----------
-    asked
-        The benchmark as its file is now, with the overrides and the part of the run. If no run was narrowed to these
-        data sets and entries, they are selected from the rows of the whole.
-    results
-        Folder of results.
-
-    Raises
-    ------
-    InputError
-        If there are none, or a file is damaged.
+    The benchmark is as its file is now, with the overrides and the part of the run. If no run was narrowed to these
+    data sets and entries, they are selected from the rows of the whole.
     """
     with open_results(asked, results) as here:
         return load(here)
@@ -122,12 +100,7 @@ def open_results(asked: Variant, results: Path, *, latest: bool = False) -> Resu
 def timings(asked: Variant, results: Path) -> list[Measured]:
     """Return what earlier fits of a benchmark took, whatever profile, part or overrides they had.
 
-    Parameters
-    ----------
-    asked
-        What is to be run; the fits of its own folder are told apart from those of others.
-    results
-        Folder of results. What cannot be read is left out.
+    Those of the folder of what is asked for are told apart from others. What cannot be read is left out.
     """
     own, base = folder(results, asked), results / asked.benchmark.name
     found: list[Measured] = []
@@ -139,22 +112,7 @@ def timings(asked: Variant, results: Path) -> list[Measured]:
 
 
 def check_overwrite(asked: Variant, cells: Sequence[Cell], results: Path) -> None:
-    """Refuse a run after which published rows would be lost that no store holds, or would be those of another spec.
-
-    Parameters
-    ----------
-    asked
-        What is to be run.
-    cells
-        Its plan.
-    results
-        Folder of results.
-
-    Raises
-    ------
-    InputError
-        If they would, or the published rows cannot be read.
-    """
+    """Refuse a run after which published rows would be lost that no store holds, or would be those of another spec."""
     place, name = folder(results, asked), asked.benchmark.name
     with ResultsFolder(place, asked) as here:
         if not here.published:
@@ -191,22 +149,10 @@ def _others(place: Path, source: str, results: Path) -> str:
 
 
 def remark(made: Variant, now: Benchmark, rows: pd.DataFrame | None) -> str:
-    """Describe how rows differ from the protocol: profile, part, overrides, a file that has changed since.
+    """Describe how rows differ from the protocol, by profile, part, overrides or a file that has changed; empty if not.
 
-    Parameters
-    ----------
-    made
-        What they were made with.
-    now
-        The benchmark as its file is now, under the same overrides.
-    rows
-        All final rows; None for those of earlier versions, which do not say what they were made with: what is published
-        may be a part of them.
-
-    Returns
-    -------
-    str
-        A sentence; empty if there is nothing to say.
+    `now` is the benchmark as its file is, under the same overrides. `rows` are all final ones; None for those of
+    earlier versions, which do not say what they were made with: what is published may be a part of them.
     """
     parts = [_profile(made)] if made.benchmark.profile != "paper" else []
     parts += [] if rows is None or rows.empty else _gaps(made.benchmark, rows)

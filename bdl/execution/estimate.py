@@ -105,17 +105,7 @@ class Estimate:
 
 
 def left_of(cell: Cell, store: Store, elsewhere: Collection[int] = ()) -> Left:
-    """Count what a cell still needs.
-
-    Parameters
-    ----------
-    cell
-        Of the plan.
-    store
-        What it has is left out.
-    elsewhere
-        Splits that the run copies from others, or imports.
-    """
+    """Count what a cell still needs, but for what the store has and splits that the run copies from `elsewhere`."""
     done = {row.split for row in store.rows("final", cell.key)} | set(elsewhere)
     todo = {split for split in cell.splits if split not in done}
     searched = Counter(row.split for row in store.rows("search", cell.key))
@@ -125,16 +115,9 @@ def left_of(cell: Cell, store: Store, elsewhere: Collection[int] = ()) -> Left:
 
 
 def estimate(left: Sequence[Left], jobs: int, measured: Iterable[Measured]) -> Estimate:
-    """Estimate what is left of a run.
+    """Estimate what is left of a run by so many processes.
 
-    Parameters
-    ----------
-    left
-        What each cell still needs.
-    jobs
-        Processes that will work.
-    measured
-        What earlier fits of the benchmark took, and timed updates; those on other devices are not heeded.
+    What was measured of earlier fits and of timed updates counts, but for that on other devices.
     """
     cells = {own.cell.key: own.cell for own in left}
     rates = _rates(cells, measured)

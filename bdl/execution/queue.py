@@ -70,12 +70,8 @@ def run(cells: Sequence[Cell], store: Store, worker_pool: WorkerPool, listener: 
 def prepare(cells: Sequence[Cell], store: Store) -> list[str]:
     """Register the cells, remove fits that lost their posterior, and give the others the scores that they lack.
 
-    Errors as in `run`.
-
-    Returns
-    -------
-    list of str
-        What was found, a line each: fits that are made again, and files of components that have changed.
+    Errors as in `run`. Returned is what was found, a line each: fits that are made again, and files of components that
+    have changed.
     """
     claim(cells, store)
     finals = sum(len(store.rows("final", cell.key)) for cell in cells)
@@ -145,13 +141,7 @@ def check(cells: Sequence[Cell], store: Store) -> dict[Cell, str]:
 
 
 def check_hashes(cells: Sequence[Cell], store: Store) -> dict[Cell, str]:
-    """Return the hash of each cell's fits.
-
-    Raises
-    ------
-    InputError
-        If the store holds fits of another spec, other data or other code.
-    """
+    """Return the hash of each cell's fits; `InputError` if those in the store are of another spec, data or code."""
     hashes = {cell: fit_hash(cell) for cell in cells}
     for cell, own in hashes.items():
         found = store.fit_hash(cell.key)

@@ -50,17 +50,8 @@ def rehearse(cells: Iterable[Cell]) -> None:
 
     The method makes one update on the first split (one without minibatches is fitted to a few rows), and the scores are
     those of what it has made by then. Equal components are called for one cell alone. Guests are not called: they may
-    hang, and what goes wrong in one is told by its rows.
-
-    Parameters
-    ----------
-    cells
-        The plan, with its references.
-
-    Raises
-    ------
-    InputError
-        If one raises, with the file and the line where it does.
+    hang, and what goes wrong in one is told by its rows. `InputError` if one raises, with the file and the line where
+    it does.
     """
     called = set[object]()
     for cell in cells:
@@ -154,21 +145,9 @@ _BLOCK = 1000
 
 
 def time_updates(left: Sequence[Left], known: Collection[Measured], seconds: float) -> list[Measured]:
-    """Time updates of cells that lack earlier fits, those with most work first.
+    """Time an update, not compiled, of cells that lack earlier fits, those with most work first.
 
-    Parameters
-    ----------
-    left
-        What each cell still needs.
-    known
-        What earlier fits took.
-    seconds
-        No cell is begun after so many; the first always is.
-
-    Returns
-    -------
-    list of Measured
-        An update of each cell that was timed, not compiled. A method without updates is not timed.
+    No cell is begun after so many seconds; the first always is. A method without updates is not timed.
     """
     there = {(one.cell, one.stage, one.device) for one in known}
     alike: dict[object, list[Left]] = {}

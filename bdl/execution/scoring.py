@@ -36,16 +36,9 @@ Buffers = Mapping[str, Tensor]
 
 
 def evaluation(cell: Cell, split: int, posterior: Posterior, buffers: Buffers, hyper: Setting) -> Evaluation:
-    """Make what scores are functions of; nothing is computed before a score asks for it.
+    """Make what scores of a fit are functions of; nothing is computed before a score asks for it.
 
-    Parameters
-    ----------
-    cell, split
-        Whose test rows, training rows and reference are meant.
-    posterior, buffers
-        What the fit has left.
-    hyper
-        Its hyper-parameters, in original units.
+    Hyper-parameters are in original units.
     """
     streams = cell.settings.streams
     drawn_with = None if streams else cell.data.generating
@@ -84,12 +77,7 @@ class Scored(NamedTuple):
 def scores(evaluated: Evaluation, metrics: Iterable[MetricName]) -> Scored:
     """Compute metrics; one that raises leaves its own column empty, and does not stop the others.
 
-    Raises
-    ------
-    OverLimit
-        When the time of the fits is over.
-    OSError
-        If the disk is full, which is no fault of a score.
+    `OverLimit` when the time of the fits is over, and `OSError` if the disk is full, are no fault of a score.
     """
     values: dict[str, float] = {}
     refused: dict[str, str] = {}
@@ -129,15 +117,7 @@ def codes(cell: Cell, names: Iterable[str]) -> dict[str, str]:
 
 
 def examples(cell: Cell, split: int, x: Inputs, y: NDArray[np.float64]) -> Examples:
-    """Standardise rows, of the data set or new ones, as the trial of a split does.
-
-    Parameters
-    ----------
-    cell, split
-        Whose training rows the scaling is fitted on.
-    x, y
-        Inputs and targets in original units, of the shapes that the data set has.
-    """
+    """Standardise rows in original units, of the data set or new ones, as the trial of a split does."""
     scaling = fitted_scaling(cell.data, [cell.rows(split).train])
     inputs = np.asarray((x.reshape(len(x), -1) - scaling.x_mean[0]) / scaling.x_scale[0], dtype=np.float64)
     return Examples(torch.from_numpy(inputs), torch.from_numpy(y), float(scaling.y_scale[0]), float(scaling.y_mean[0]))

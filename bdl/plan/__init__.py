@@ -30,20 +30,8 @@ from bdl.versions import ENGINE_VERSION, PREPARATION_VERSION, SCORING_VERSION, S
 class Cell:
     """One entry of a benchmark on one data set, with the splits to run.
 
-    Parameters
-    ----------
-    benchmark
-        The spec, overrides and the values of the sweep's axes applied.
-    dataset, entry
-        Names.
-    splits
-        Split numbers.
-    point
-        Values of the sweep's axes.
-    device
-        ``"cpu"`` or ``"cuda"``.
-    compile
-        True, False, or None to decide by the amount of work.
+    The benchmark has overrides and the values of the sweep's axes, `point`, applied. The device is ``"cpu"`` or
+    ``"cuda"``; `compile` is None where the amount of work decides.
     """
 
     benchmark: Benchmark

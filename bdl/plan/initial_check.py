@@ -47,13 +47,7 @@ _STAGES: tuple[Stage, ...] = ("search", "final")
 
 
 def check_sizes(plan: Sequence[Counted], jobs: int) -> None:
-    """Refuse what needs more memory than there is, or more than a year.
-
-    Raises
-    ------
-    InputError
-        If it does; the message has the number.
-    """
+    """Refuse what needs more memory than there is, or more than a year; the message has the number."""
     there = runtime.available_memory()
     for cell, count in plan:
         need = _BASE + group_memory(cell, count)
@@ -185,13 +179,9 @@ def _number(count: int) -> float:
 def check(cells: Iterable[Cell]) -> None:
     """Evaluate the likelihood of each cell's first split at the mean of the initial posterior.
 
-    Hyper-parameters that are searched are tried with all at their lower and all at their upper ends.
-
-    Raises
-    ------
-    InputError
-        If it is not finite, float32 does not hold what is trained in it, or the posterior has several modes that would
-        share the running statistics of the model.
+    Hyper-parameters that are searched are tried with all at their lower and all at their upper ends. `InputError` if it
+    is not finite, float32 does not hold what is trained in it, or the posterior has several modes that would share the
+    running statistics of the model.
     """
     alike: dict[object, list[Cell]] = {}
     for cell in cells:

@@ -19,13 +19,7 @@ from bdl.spec import Benchmark
 
 
 def check(cell: Cell) -> None:
-    """Refuse what cannot work.
-
-    Raises
-    ------
-    InputError
-        If a split does not exist, the likelihood, a metric or the method does not fit, or there are too few rows.
-    """
+    """Refuse what cannot work: no such split, too few rows, a likelihood, metric or method that does not fit."""
     if cell.settings.streams:
         _check_stream(cell)
         return
@@ -175,10 +169,7 @@ def plan(
 ) -> list[Cell]:
     """Lay out the cells of a run, in the order of the spec, and check each.
 
-    Raises
-    ------
-    InputError
-        If the device or data are missing, a cell cannot work, or the whole is too large for the machine.
+    `InputError` if the device or data are missing, a cell cannot work, or the whole is too large for the machine.
     """
     check_device(device)
     check_sizes(first_of(benchmark, splits, device), jobs)

@@ -148,17 +148,10 @@ def program(cell: Cell) -> Program:
 
 
 def final_fitting(members: Sequence[Member], hyper: Sequence[Mapping[str, float]], compile: bool) -> Fitting:
-    """Make the fitting of the chosen settings on all training rows.
+    """Make the fitting of the chosen settings, one a member, on all training rows.
 
-    Parameters
-    ----------
-    members
-        Splits of one slot batch of a cell; or of several cells whose streams are learnt from as one batch, those of a
-        split side by side.
-    hyper
-        Setting of each.
-    compile
-        Whether what is trained is compiled.
+    Members are splits of one slot batch of a cell; or of several cells whose streams are learnt from as one batch,
+    those of a split side by side.
     """
     cell = members[0][0]
     if cell.settings.streams:

@@ -125,17 +125,9 @@ def computed(cells: Iterable[Cell]) -> list[tuple[str, list[str]]]:
 
 
 def build(references: Sequence[Reference], *, again: bool = False) -> Iterator[tuple[Reference, Judged | None]]:
-    """Sample those that are missing, or all of them again.
+    """Sample those that are missing, or all of them again; yield each with None before, and with its certificate after.
 
-    Yields
-    ------
-    tuple
-        A reference with None before it is sampled, and with its certificate after.
-
-    Raises
-    ------
-    InputError
-        If one is refused, or a sampler is not installed.
+    `InputError` if one is refused, or a sampler is not installed.
     """
     for reference in references:
         found = state(reference.recipe)
@@ -150,11 +142,6 @@ def check(cells: Iterable[Cell]) -> None:
     """Find the truth of each cell's first split, so that bad input stops a run before it trains.
 
     One known as functions, which broke a rule, stops none: the scores say so.
-
-    Raises
-    ------
-    InputError
-        What the reference says.
     """
     for cell in cells:
         own = recipe(cell, cell.splits[0])
@@ -189,13 +176,7 @@ def publish_info(references: Iterable[Reference], folder: Path) -> list[Path]:
 
 
 def published_info(folder: Path) -> list[tuple[str, int, Judged]]:
-    """Read what `publish_info` has left in a folder: data sets, splits and certificates, in the order of their names.
-
-    Raises
-    ------
-    InputError
-        If a file is none of these.
-    """
+    """Read what `publish_info` has left in a folder: data sets, splits and certificates, in alphabetical order."""
     found = []
     for path in (folder / "references").glob("*.json"):
         dataset, split = re.fullmatch(r"(.+?)(?:-(\d+))?", path.stem).groups()  # type: ignore[union-attr]

@@ -40,26 +40,10 @@ _ABOUT = re.compile(r"<!-- papers: (.*?) -->\n*")
 
 
 def write_page(asked: Variant, results: Path, target: Path | None = None) -> Path:
-    """Write what is known of a run as one HTML file that needs nothing beside it.
+    """Write what is known of a run as one HTML file that needs nothing beside it, by default its ``report.html``.
 
-    Parameters
-    ----------
-    asked
-        Which run, as `load_results` takes it.
-    results
-        Folder of results.
-    target
-        The file; by default ``report.html`` in the folder of the run.
-
-    Returns
-    -------
-    Path
-        The file. Its figures are drawn for it; those of posteriors without a store are those of the folder.
-
-    Raises
-    ------
-    InputError
-        As `load_results` says; if no fit is finished; or if the file cannot be written.
+    Its figures are drawn for it; those of posteriors without a store are those of the folder. `InputError` as
+    `load_results` says; if no fit is finished; or if the file cannot be written.
     """
     found, place = load_results(asked, results), folder(results, asked)
     path = target or place / "report.html"
@@ -205,13 +189,7 @@ def _told(value: object) -> str:
 
 
 def errata(papers: Iterable[str]) -> str:
-    """Return the sections about papers as Markdown; a section says in a comment which papers it is about.
-
-    Parameters
-    ----------
-    papers
-        Identifiers such as ``vifa2023``.
-    """
+    """Return the sections about papers, such as ``vifa2023``, as Markdown; a comment in each says which it is about."""
     wanted, (_, *sections) = set(papers), re.split(r"(?m)^(?=## )", _text())
     about = ((section, _ABOUT.search(section)) for section in sections)
     chosen = (section for section, found in about if found and wanted & set(found[1].split()))

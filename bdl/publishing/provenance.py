@@ -145,23 +145,10 @@ def _processor() -> str:
 
 
 def overlaps(benchmark: Benchmark) -> dict[str, float]:
-    """Return the test rows per training row of the data sets whose splits share training rows.
+    """Return n_test / n_train of the first split of each data set whose splits share training rows.
 
-    Parameters
-    ----------
-    benchmark
-        Whose data are loaded.
-
-    Returns
-    -------
-    dict
-        Data set to n_test / n_train of its first split; the largest at the points of a sweep. Replicates of one split,
-        and single splits, are not there.
-
-    Raises
-    ------
-    InputError
-        If data cannot be had.
+    It is the largest at the points of a sweep. Replicates of one split, and single splits, are not there. `InputError`
+    if data cannot be had.
     """
     if benchmark.preparation.repeats:
         return {}
@@ -173,15 +160,7 @@ def overlaps(benchmark: Benchmark) -> dict[str, float]:
 
 
 def recorded_overlaps(place: Path, benchmark: Benchmark) -> dict[str, float]:
-    """Return what `overlaps` does as the provenance of published rows has it; errors and data as there if it has not.
-
-    Parameters
-    ----------
-    place
-        Folder of the rows.
-    benchmark
-        What they were made with.
-    """
+    """Return what `overlaps` does, as the provenance of published rows has it; from the data where it has not."""
     with ResultsFolder(place) as here:
         known: dict[str, float] | None = here.provenance.get("overlap")
         cells = here.provenance.get("fit_hashes", {})

@@ -40,13 +40,7 @@ class Told:
     content: Mapping[str, Any]
 
     def render(self, format: str) -> RenderableType:
-        """Render it as text for a console, Markdown or JSON.
-
-        Raises
-        ------
-        InputError
-            If there is no such format.
-        """
+        """Render it as text for a console, Markdown or JSON; `InputError` for another format."""
         if format == "json":
             return json.dumps(self.content, indent=2, ensure_ascii=False, default=float) + "\n"
         if format == "markdown":
@@ -79,13 +73,7 @@ class Run(NamedTuple):
 
 
 def read_run(given: str, results: Path) -> Run:
-    """Read a run from its folder, given by its path or by its path below the folder of results.
-
-    Raises
-    ------
-    InputError
-        If there is none, or a file is damaged.
-    """
+    """Read a run from its folder, given by its path or by that below `results`; `InputError` if none, or if damaged."""
     for place in (Path(given), results / given):
         with ResultsFolder(place) as here:
             if here.has_rows:
@@ -96,19 +84,9 @@ def read_run(given: str, results: Path) -> Run:
 
 
 def compare_runs(first: Run, second: Run, datasets: Sequence[str] = (), methods: Sequence[str] = ()) -> Told:
-    """List the scores, hyper-parameters and fields in which two runs differ.
+    """List the scores, hyper-parameters and fields in which two runs, or a part of both, differ.
 
-    Parameters
-    ----------
-    first, second
-        The runs.
-    datasets, methods
-        The part that is compared, as names or patterns such as ``vifa*``; all if empty.
-
-    Raises
-    ------
-    InputError
-        If they have no score or no axis in common, or neither has such a data set or method.
+    `InputError` if they have no score or no axis in common, or neither has such a data set or method.
     """
     first, second = _narrowed((first, second), datasets, methods)
     metrics = [name for name in first.metrics if name in second.metrics]
@@ -142,10 +120,7 @@ def compare_runs(first: Run, second: Run, datasets: Sequence[str] = (), methods:
 def compare_entries(found: LoadedResults, baseline: str | None) -> tuple[Told, list[Ranks]]:
     """Hold the entries of a run against one of them, split by split, and rank them over data sets.
 
-    Raises
-    ------
-    InputError
-        If no entry is the baseline, or it has no rows.
+    `InputError` if no entry is the baseline, or it has no rows.
     """
     benchmark = narrowed(found.benchmark, found.rows)
     against = baseline or benchmark.baseline

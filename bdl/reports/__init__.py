@@ -103,29 +103,13 @@ class Cell:
 
 
 def compare(benchmark: "Benchmark", rows: "pd.DataFrame", *, protocol: bool = True) -> list[Cell]:
-    """Aggregate trials and set them against the printed numbers.
+    """Aggregate trials and set them against the printed numbers: by cell of the benchmark, metric and statistic.
 
-    Parameters
-    ----------
-    benchmark
-        Says which cells there are and which tables they reproduce.
-    rows
-        One row a trial: `dataset`, `entry`, `split`, `status` (``"ok"`` or ``"failed"``), a column a metric, and one an
-        axis of the sweep; `reason`, where there is one, says of an ``"ok"`` row which scores could not be computed.
-    protocol
-        Whether the trials were made as the benchmark's protocol says, all of it or a part; without it verdicts are
-        withheld.
-
-    Returns
-    -------
-    list of Cell
-        In the order of the benchmark's cells, then metric and statistic. Durations, and values of one split, are shown
-        by their mean; their median is there only where the paper prints one, and so is any maximum.
-
-    Raises
-    ------
-    InputError
-        If a metric or a paper table is unknown.
+    `rows` has one row a trial: `dataset`, `entry`, `split`, `status` (``"ok"`` or ``"failed"``), a column a metric, and
+    one an axis of the sweep; `reason`, where there is one, says of an ``"ok"`` row which scores could not be computed.
+    `protocol` says whether they were made as the benchmark's protocol says, all of it or a part; without it verdicts
+    are withheld. Durations, and values of one split, are shown by their mean; their median is there only where the
+    paper prints one, and so is any maximum. `InputError` if a metric or a paper table is unknown.
 
     Notes
     -----

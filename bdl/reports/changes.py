@@ -74,16 +74,7 @@ def changes(
 ) -> list[Change]:
     """Hold the final rows of two runs against each other, for all metrics but durations, which are of machines.
 
-    Parameters
-    ----------
-    first, second
-        One row a trial: `dataset`, `entry`, a column an axis of the sweep, `split`, `status`, a column a metric.
-    metrics
-        Which columns.
-    axes
-        Paths of the axes of the sweep.
-    overlap
-        As `bdl.reports.paired.paired_differences` takes it; the intervals are those.
+    Rows and overlap are as `bdl.reports.paired.paired_differences` takes them; the intervals are those.
     """
     found = []
     for metric in (name for name in metrics if info(name).direction != "ratio"):

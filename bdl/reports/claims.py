@@ -85,17 +85,9 @@ class Judged(NamedTuple):
 
 
 def judged_claims(benchmark: "Benchmark", rows: "pd.DataFrame", overlap: Mapping[str, float]) -> list[Judged]:
-    """Judge the claims of a benchmark.
+    """Judge the claims of a benchmark, but those of which no split has both sides, in the order of the file.
 
-    Parameters
-    ----------
-    benchmark, rows, overlap
-        As `bdl.reports.paired.paired_differences` takes them, whose intervals these are.
-
-    Returns
-    -------
-    list of Judged
-        In the order of the file; claims of which no split has both sides are left out.
+    Arguments are as `bdl.reports.paired.paired_differences` takes them, whose intervals these are.
     """
     groups = by_split(rows, benchmark.axes)
     found = (Judged(claim, tuple(_findings(claim, benchmark, groups, overlap))) for claim in benchmark.claims)

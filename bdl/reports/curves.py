@@ -53,20 +53,10 @@ class Curve(NamedTuple):
 
 
 def curves(benchmark: "Benchmark", points: "pd.DataFrame") -> list[Curve]:
-    """Average each metric over the splits, count by count.
+    """Average each metric over the splits, count by count; in the order metric, cell, axis.
 
-    Parameters
-    ----------
-    benchmark
-        Gives the names and the order of metrics and cells.
-    points
-        One row a score: `dataset`, `entry`, a column an axis of the sweep, `split`, `axis` (what the count counts),
-        `at` (where it stood), `metric` and `value`.
-
-    Returns
-    -------
-    list of Curve
-        In the order metric, cell, axis, where there is any finite value; counts without one are left out.
+    `points` has one row a score: `dataset`, `entry`, a column an axis of the sweep, `split`, `axis` (what the count
+    counts), `at` (where it stood), `metric` and `value`. Counts without a finite value are left out.
     """
     if points.empty:
         return []

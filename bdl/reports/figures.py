@@ -242,22 +242,10 @@ KINDS = (
 
 
 def draw_figures(shown: Shown, folder: Path, pdf: bool = True) -> list[Path]:
-    """Draw all figures for which there is something to show.
+    """Draw all figures for which there is something to show, as ``<benchmark>-<name>.png`` (200 dpi) and ``.pdf``.
 
-    Parameters
-    ----------
-    shown
-        What they show.
-    folder
-        Where the files go; created if need be.
-    pdf
-        Write PDF, too, which takes as long again.
-
-    Returns
-    -------
-    list of Path
-        ``<benchmark>-<name>.png`` (200 dpi) and ``.pdf`` of each figure, kind by kind. The same input gives the same
-        bytes under one version of matplotlib, whatever the user's own settings.
+    PDF, which takes as long again, may be left out. The same input gives the same bytes under one version of
+    matplotlib, whatever the user's own settings.
     """
     return save({f"{shown.benchmark.name}-{name}": draw for name, draw in drawings_of(shown).items()}, folder, pdf)
 

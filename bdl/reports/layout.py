@@ -132,35 +132,17 @@ def chance(cells: Sequence[Cell]) -> str | None:
 def sections(cells: Sequence[Cell]) -> list[Section]:
     """Arrange cells as one table a metric, with mean and median side by side.
 
-    Parameters
-    ----------
-    cells
-        As `bdl.reports.compare` returns them.
-
-    Returns
-    -------
-    list of Section
-        Notes are marked by superscript numbers, which count through `footnotes`: on the title where a note
-        holds for the whole table, on the entry where it holds for its row, else on the verdict.
+    Notes are marked by superscript numbers, which count through `footnotes`: on the title where a note holds for the
+    whole table, on the entry where it holds for its row, else on the verdict.
     """
     numbers = {note: number for number, note in enumerate(footnotes(cells), start=1)}
     return [_section(group, numbers) for group in by_metric(cells)]
 
 
 def quantity(value: float, printed: float | None = None) -> str:
-    """Write a number one digit finer than the printed one, with at least three significant digits.
+    """Write a number one digit finer than the printed one beside it, with at least three significant digits.
 
-    Parameters
-    ----------
-    value
-        The number.
-    printed
-        The number it is compared with, if any.
-
-    Returns
-    -------
-    str
-        In positional notation, or like ``"2.13e7"`` from 100 000 on and below 0.0001.
+    It is in positional notation, or like ``"2.13e7"`` from 100 000 on and below 0.0001.
     """
     size = math.floor(math.log10(abs(value))) if value else 0
     if -4 <= size < 5:

@@ -62,25 +62,12 @@ class PairedDifference(NamedTuple):
 def paired_differences(
     benchmark: "Benchmark", rows: "pd.DataFrame", overlap: Mapping[str, float]
 ) -> list[PairedDifference]:
-    """Hold every entry against the baseline, on the splits that both finished.
+    """Hold every entry against the baseline, on the splits that both finished; nothing without a baseline.
 
-    Parameters
-    ----------
-    benchmark
-        Gives the baseline, and the names and the order of metrics, datasets and entries.
-    rows
-        One row a trial: `dataset`, `entry`, `split`, `status` (``"ok"`` or ``"failed"``), a column a metric, and one an
-        axis of the sweep.
-    overlap
-        Data set to its test rows per training row, if its splits share training rows; data sets that are not listed
-        have independent ones.
-
-    Returns
-    -------
-    list of PairedDifference
-        In the order metric, then cell of the benchmark, for predictive metrics with a better and a worse and for the
-        datasets on which the baseline runs; empty without a baseline. In a sweep the baseline is the one of the same
-        point.
+    `rows` has one row a trial: `dataset`, `entry`, `split`, `status` (``"ok"`` or ``"failed"``), a column a metric, and
+    one an axis of the sweep, where the baseline is the one of the same point. `overlap` maps a data set whose splits
+    share training rows to its test rows per training row. The order is metric, then cell of the benchmark, for
+    predictive metrics with a better and a worse and for the data sets on which the baseline runs.
 
     Notes
     -----
@@ -137,15 +124,7 @@ def _interval(values: Values, overlap: float) -> tuple[float | None, float | Non
 
 
 def paired_sections(benchmark: "Benchmark", differences: Sequence[PairedDifference]) -> list[Section]:
-    """Lay out the differences from the baseline, a table a metric.
-
-    Parameters
-    ----------
-    benchmark
-        Gives the baseline.
-    differences
-        As `bdl.reports.paired.paired_differences` returns them.
-    """
+    """Lay out the differences from the baseline, a table a metric."""
     return [
         difference_section(
             f"{benchmark.name}: {heading(metric)}, mean difference from {benchmark.baseline}",

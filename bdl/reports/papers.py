@@ -27,13 +27,7 @@ Key = tuple[str, str, str, str]
 
 
 class Printed(float):
-    """A number that remembers the digits it was printed with.
-
-    Parameters
-    ----------
-    text
-        The number as printed, for example ``"2.90"`` or ``"2.13e7"``.
-    """
+    """A number that remembers the text that it was printed as, for example ``"2.90"`` or ``"2.13e7"``."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -93,23 +87,10 @@ class PaperValue:
 
 
 def paper_values(papers: Iterable["PaperTables"]) -> dict[Key, PaperValue]:
-    """Look up the printed numbers of a benchmark.
+    """Look up the printed numbers of a benchmark; where several tables print one, the table listed first is taken.
 
-    Parameters
-    ----------
-    papers
-        Which tables, and which entry and metric stand for which of theirs.
-
-    Returns
-    -------
-    dict
-        (dataset, entry, metric, statistic) to the printed number; the number of a single run stands under
-        ``"mean"``. Where several tables print one, the table listed first is taken.
-
-    Raises
-    ------
-    InputError
-        If a paper, table, method or metric is not there, or a table prints several numbers for one key.
+    The number of a single run stands under ``"mean"``. `InputError` if a paper, table, method or metric is not there,
+    or a table prints several numbers for one key.
     """
     values: dict[Key, PaperValue] = {}
     for listed in papers:
@@ -202,13 +183,7 @@ def _require(kind: str, listed: "PaperTables", wanted: Iterable[str], known: set
 
 @lru_cache
 def load_paper(paper: str) -> tuple[dict[str, str], ...]:
-    """Read the printed numbers of a paper, a mapping each with the columns of its file.
-
-    Raises
-    ------
-    InputError
-        If there is no such paper.
-    """
+    """Read the printed numbers of a paper, a mapping each with the columns of its file; `InputError` without it."""
     if paper not in (*PAPERS, *OTHERS):
         raise unknown("paper", paper, (*PAPERS, *OTHERS))
     name = "others_uci" if paper in OTHERS else paper

@@ -202,13 +202,8 @@ def band_drawings(bands: Sequence[CredibleBand], *, by_quartiles: bool = False) 
 def bands_figure(bands: Sequence[CredibleBand], *, by_quartiles: bool = False) -> "Figure":
     """Draw the function with its credible bands, and the rows; the noise of the targets is not part of the bands.
 
-    Parameters
-    ----------
-    bands
-        Of one data set.
-    by_quartiles
-        Whether to draw medians and quartiles, with the test rows, as in Figure 4.5 of Mata (2018), rather than means
-        and deviations, as in Figure 8 of the SLANG paper (2018).
+    By quartiles, medians and quartiles are drawn, with the test rows, as in Figure 4.5 of Mata (2018), rather than
+    means and deviations, as in Figure 8 of the SLANG paper (2018).
     """
     from matplotlib.patches import Patch
 

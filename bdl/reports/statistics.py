@@ -90,36 +90,15 @@ def finite(rows: "pd.DataFrame", metric: str) -> Values:
 
 
 def mean_se(values: Values) -> float:
-    """Standard error of the mean.
-
-    Parameters
-    ----------
-    values
-        Shape (n,), n >= 2.
-
-    Returns
-    -------
-    float
-        sd / sqrt(n), the standard deviation with n - 1 degrees of freedom.
-    """
+    """Compute the standard error of the mean of n >= 2 values, sd / sqrt(n), with n - 1 degrees of freedom."""
     return float((values - values[0]).std(ddof=1) / math.sqrt(values.size))  # exactly 0 if all are equal
 
 
 def median_se(values: Values) -> float:
-    """Standard error of the median: its bootstrap standard deviation, computed exactly.
+    """Compute the standard error of the median of n >= 2 values: its bootstrap standard deviation, exactly.
 
-    The bootstrap distribution of the middle order statistics is known in closed form, so nothing is
-    simulated: the result is the limit of infinitely many resamples.
-
-    Parameters
-    ----------
-    values
-        Shape (n,), n >= 2.
-
-    Returns
-    -------
-    float
-        Standard deviation of the median over all n^n equally likely resamples.
+    The bootstrap distribution of the middle order statistics is known in closed form, so nothing is simulated: the
+    result is the limit of infinitely many resamples.
 
     Notes
     -----

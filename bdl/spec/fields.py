@@ -26,13 +26,7 @@ from bdl.errors import InputError, short
 
 
 def canonical(content: Any) -> str:
-    """Write JSON values without spaces, the keys of mappings sorted.
-
-    Raises
-    ------
-    ValueError
-        If a number is not finite.
-    """
+    """Write JSON values without spaces, the keys of mappings sorted; `ValueError` if a number is not finite."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -125,13 +119,7 @@ MOST, LARGEST, SMALLEST = 10**9, 1e100, 1e-100
 
 
 def check_size(value: T) -> T:
-    """Refuse a number that cannot be meant; counts are checked by their type.
-
-    Raises
-    ------
-    ValueError
-        If it is an integer beyond `MOST`, or a real number beyond `LARGEST` or below `SMALLEST` but for 0.
-    """
+    """Refuse a number that cannot be meant by a `ValueError`; counts are checked by their type."""
     if isinstance(value, int) and abs(value) > MOST:
         raise ValueError(f"{short(str(value))} cannot be meant: integers go to {MOST:,}")
     if isinstance(value, float) and value and not SMALLEST <= abs(value) <= LARGEST:

@@ -13,13 +13,7 @@ if TYPE_CHECKING:
 
 
 class Point(Mapping[str, Any]):
-    """Dotted path of each axis to its value there, in the order of the axes; immutable, equal if the values are.
-
-    Parameters
-    ----------
-    values
-        JSON values by path; none without a sweep.
-    """
+    """Path of each axis to its JSON value there, in the order of the axes; immutable, equal if the values are."""
 
     def __init__(self, values: Mapping[str, Any] = {}) -> None:
         self._texts = {path: canonical(value) for path, value in values.items()}
@@ -70,25 +64,10 @@ _DIGITS = 18
 
 
 def parse_splits(text: str, n: int) -> tuple[int, ...]:
-    """Read which of the splits 0 to n - 1 to run.
+    """Read which of the splits 0 to n - 1 to run; return their numbers, ascending, each once.
 
-    Parameters
-    ----------
-    text
-        A count, which stands for the first so many; or split numbers and ranges, ``0,3,5-7``. A single
-        split is written as a range, ``4-4``.
-    n
-        Number of splits that there are.
-
-    Returns
-    -------
-    tuple of int
-        Split numbers, ascending, each once.
-
-    Raises
-    ------
-    InputError
-        If the text is neither, is empty, or names a split that does not exist.
+    The text is a count, which stands for the first so many; or split numbers and ranges, ``0,3,5-7``. A single split is
+    written as a range, ``4-4``. `InputError` if it is neither, is empty, or names a split that does not exist.
     """
     shown = short(text)
     parts = [tuple(part.strip() for part in part.split("-")) for part in text.split(",")]
@@ -115,27 +94,12 @@ def listed(splits: Iterable[int]) -> str:
 
 
 def fit_part(benchmark: "Benchmark", dataset: str, entry: str) -> dict[str, Any]:
-    """List everything in a benchmark that decides the fits of an entry on a data set.
+    """List everything in a benchmark without a sweep that decides the fits of an entry on a data set, as JSON values.
 
-    Parameters
-    ----------
-    benchmark
-        Without a sweep: of one with a sweep, what `Benchmark.at` gives.
-    dataset, entry
-        Label and name.
-
-    Returns
-    -------
-    dict
-        JSON values: the benchmark's name and seed, the data set, the entry, preparation and record; evaluation where
-        there is a search, and the reference where it estimates hyper-parameters. Settings that have their default
-        value are left out, so that one that is added later leaves the parts as they were. Splits, other entries and
-        what concerns other data sets have no part.
-
-    Raises
-    ------
-    InputError
-        If the benchmark has no such data set.
+    These are the benchmark's name and seed, the data set, the entry, preparation and record; evaluation where there is
+    a search, and the reference where it estimates hyper-parameters. Settings that have their default value are left
+    out, so that one that is added later leaves the parts as they were. Splits, other entries and what concerns other
+    data sets have no part. `InputError` if the benchmark has no such data set.
     """
     label, own = benchmark.dataset(dataset), benchmark.entries[entry]
     settings = own.dump_on(dataset, defaults=False)

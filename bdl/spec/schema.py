@@ -162,13 +162,7 @@ class Benchmark(Settings):
         return copy
 
     def dataset(self, label: str) -> DatasetName:
-        """Return a data set with its settings by its label.
-
-        Raises
-        ------
-        InputError
-            If the benchmark has no such data set.
-        """
+        """Return a data set with its settings by its label; `InputError` if the benchmark has none."""
         for dataset in self.datasets:
             if dataset == label:
                 return dataset
@@ -185,23 +179,11 @@ class Benchmark(Settings):
         return any(metric.info.kind == "distance" for metric in self.metrics)
 
     def select(self, datasets: Sequence[str] = (), entries: Sequence[str] = ()) -> Self:
-        """Narrow the benchmark; an empty argument keeps everything of its kind.
+        """Narrow the benchmark to data sets and entries, as `keep` takes them; the order stays that of the benchmark.
 
-        Parameters
-        ----------
-        datasets, entries
-            Names to keep, or patterns such as ``vifa*``; the order stays that of the benchmark.
-
-        Returns
-        -------
-        Benchmark
-            Entries that run on none of the data sets are gone, and so are data sets on which no entry runs; its
-            papers, notes, claims and baseline name only entries that are kept.
-
-        Raises
-        ------
-        InputError
-            If the benchmark has no such data set or entry, or none of the entries runs on one of the data sets.
+        Entries that run on none of the data sets are gone, and so are data sets on which no entry runs; its papers,
+        notes, claims and baseline name only entries that are kept. `InputError` if the benchmark has no such data set
+        or entry, or none of the entries runs on one of the data sets.
         """
         wanted = keep("dataset", datasets, self.datasets), keep("method", entries, self.entries)
         pairs = [(dataset, entry) for dataset, entry in self.pairs if dataset in wanted[0] and entry in wanted[1]]
@@ -262,21 +244,9 @@ class Benchmark(Settings):
 
 
 def keep(kind: str, wanted: Sequence[str], known: Iterable[str]) -> tuple[str, ...]:
-    """Select names, in their order; all of them if none is wanted.
+    """Select those of the known names, in their order, that are wanted, by name or by a pattern such as ``vifa*``.
 
-    Parameters
-    ----------
-    kind
-        What the names are, for the message.
-    wanted
-        Names, or patterns such as ``vifa*``.
-    known
-        The names that there are.
-
-    Raises
-    ------
-    InputError
-        If one of the wanted is no name, and no name follows it as a pattern.
+    All are if none is wanted. `InputError`, with the kind of the names, if nothing is called so.
     """
     known = tuple(known)
     found = set(known) if not wanted else set[str]()

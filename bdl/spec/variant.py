@@ -27,18 +27,10 @@ _LONGEST_NAME = 60
 
 @dataclass(frozen=True)
 class Variant:
-    """A benchmark as a command asks for it.
+    """A benchmark, profile and overrides applied, as a command asks for it.
 
-    Parameters
-    ----------
-    benchmark
-        The whole benchmark, profile and overrides applied.
-    changes
-        Dotted path of what the overrides change to its new value.
-    datasets, entries, splits
-        The part that is run; empty for all.
-    source
-        Name or path that the benchmark was asked for by.
+    `changes` maps the dotted path of what the overrides change to its new value; data sets, entries and splits are the
+    part that is run, empty for all; `source` is the name or path that the benchmark was asked for by.
     """
 
     benchmark: Benchmark
@@ -103,19 +95,9 @@ class Variant:
 
     @classmethod
     def parse(cls, text: str, source: str) -> Self:
-        """Read the JSON of what `dump` gives.
+        """Read the JSON of what `dump` gives, more keys aside.
 
-        Parameters
-        ----------
-        text
-            The JSON; more keys may be there.
-        source
-            Where it is from, for the message.
-
-        Raises
-        ------
-        InputError
-            If it is not that, or this version of the package has no such benchmark.
+        `InputError`, which names the source, if it is not that, or this version of the package has no such benchmark.
         """
         try:
             content = json.loads(text)
@@ -154,23 +136,10 @@ def load_variant(
     entries: Sequence[str] = (),
     splits: str | None = None,
 ) -> Variant:
-    """Read what a command asks for.
+    """Read what a command asks for; what narrows nothing, and an override that changes nothing, count for nothing.
 
-    What narrows nothing, and an override that changes nothing, count for nothing.
-
-    Parameters
-    ----------
-    name_or_path, profile, overrides
-        As `load_benchmark` takes them.
-    datasets, entries
-        The part that is run, as names or patterns such as ``vifa*``; all if empty.
-    splits
-        As `parse_splits` takes it; None for all.
-
-    Raises
-    ------
-    InputError
-        As `load_benchmark`, `Benchmark.select` and `parse_splits` say.
+    The benchmark is as `load_benchmark` takes it; the part of it that is run is given by names or patterns such as
+    ``vifa*``, and splits as `parse_splits` takes them; all by default. `InputError` as these say.
     """
     protocol = load_benchmark(name_or_path, profile)
     benchmark = load_benchmark(name_or_path, profile, overrides) if overrides else protocol
@@ -187,13 +156,9 @@ def load_variant(
 
 
 def differences(before: Benchmark, after: Benchmark) -> dict[str, tuple[Any, Any]]:
-    """List the fields in which two benchmarks differ.
+    """Map the fields in which two benchmarks differ to both values, `GONE` for one that is not there.
 
-    Returns
-    -------
-    dict
-        Dotted path to both values, `GONE` for one that is not there. A component of another name is one value, and
-        so is a list of others.
+    A component of another name is one value, and so is a list of others.
     """
     return dict(_differences(before.model_dump(mode="json"), after.model_dump(mode="json"), ""))
 
