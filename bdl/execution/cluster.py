@@ -65,7 +65,7 @@ def worker_pool_for(cells: Sequence[Cell], jobs: int, executor: str) -> Iterator
         yield DaskCrew(client)
 
 
-class DaskCrew:
+class DaskCrew(WorkerPool):
     """Workers of a Dask cluster; the scheduler gives a group to another worker where one is lost."""
 
     def __init__(self, client: "Client") -> None:

@@ -5,7 +5,7 @@ import json
 import os
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -25,7 +25,6 @@ from bdl.search.crossval import FoldScore, cross_validate, failure, told
 from bdl.spec import Search
 from bdl.store import Outcome, Reading, Row, Stage, artefacts
 from bdl.training.checkpoint import Checkpoint
-from bdl.training.fitting import Fitting, Snapshot
 
 
 class Chosen(NamedTuple):
@@ -121,31 +120,30 @@ class FinalGroup:
     def run(self, report: Report) -> list[Outcome]:
         """Do the work; one row a member."""
         cell, count = self.chosen[0].cell, len(self.chosen)
-        compile = compiles(cell, "final")
+        compile, cost = compiles(cell, "final"), unit(cell, "final")
         work = final_fitting(self.members, self.hyper, compile)
         checkpoint, when = self.checkpoint(), evaluations(cell)
         log = Log.parse(checkpoint.text if checkpoint else "")
         if checkpoint:  # a fit that is scored after every update would write its scores thousands of times
             checkpoint.write = lambda: log.text
         ends: dict[int, _End] = {}
-        for spent, snapshot in _timed(work, cell, report, checkpoint):
-            log.seconds += spent
-            at = (
-                None
-                if when is None
-                else when.place(snapshot.counters)
-                if snapshot.last
-                else when.due(snapshot.counters)
-            )
-            for place, position in enumerate(snapshot.index) if snapshot.last or at is not None else ():
-                posterior = work.posterior(snapshot, place)
-                buffers = {name: value[place] for name, value in snapshot.buffers.items()}
-                scored = self._scores(posterior, buffers, position)
-                if when is not None and at is not None:
-                    log.add(position, [Reading(when.unit, at, *score) for score in scored.values.items()])
-                if snapshot.last:
-                    numbers = int(snapshot.diverged[place]), int(snapshot.updates[place])
-                    ends[position] = _End(posterior, buffers, scored, *numbers)
+        with Stopwatch() as stopwatch:
+            start = stopwatch.now()
+            for snapshot in work.run(when, lambda minibatches: report(minibatches * cost), checkpoint):
+                log.seconds += stopwatch.now() - start
+                at = None
+                if when is not None:
+                    at = when.place(snapshot.counters) if snapshot.last else when.due(snapshot.counters)
+                for place, position in enumerate(snapshot.index) if snapshot.last or at is not None else ():
+                    posterior = work.posterior(snapshot, place)
+                    buffers = {name: value[place] for name, value in snapshot.buffers.items()}
+                    scored = self._scores(posterior, buffers, position)
+                    if when is not None and at is not None:
+                        log.add(position, [Reading(when.unit, at, *score) for score in scored.values.items()])
+                    if snapshot.last:
+                        numbers = int(snapshot.diverged[place]), int(snapshot.updates[place])
+                        ends[position] = _End(posterior, buffers, scored, *numbers)
+                start = stopwatch.now()  # scores are no part of what fits take
         at_once = count if cell.settings.streams else width(cell, "final")
         share, details = log.seconds / max(count, at_once), details_of(cell, at_once, compile)
         return [self._outcome(at, ends[at], log.readings(at), share, details) for at in range(count)]
@@ -260,18 +258,6 @@ def estimated(cell: Cell, split: int) -> Setting:
     wanted = cell.settings.from_reference
     found = truth(cell, split) if wanted else None
     return {name: float(found.hyper[name]) for name in wanted} if found else {}
-
-
-def _timed(
-    work: Fitting, cell: Cell, report: Report, checkpoint: Checkpoint | None
-) -> Iterator[tuple[float, Snapshot]]:
-    """Yield each snapshot with the seconds that the fits took since the one before."""
-    cost = unit(cell, "final")
-    with Stopwatch() as stopwatch:
-        start = stopwatch.now()
-        for snapshot in work.run(evaluations(cell), lambda minibatches: report(minibatches * cost), checkpoint):
-            yield stopwatch.now() - start, snapshot
-            start = stopwatch.now()
 
 
 def _fold_row(cell: Cell, metric: str, found: FoldScore, seconds: float, details: dict[str, Any]) -> Row:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bdl.execution import details, queue, scheduler, worker_pool
+from bdl.execution import details, queue, worker_pool
 from bdl.execution.groups import attempt
 from bdl.spec.sections import Limits
 from bdl.store.store import Store
@@ -140,7 +140,7 @@ def test_a_group_that_takes_its_worker_with_it_is_done_again_or_failed_rows_and_
         cells = tiny("datasets=[diabetes]", *changes, entries=["exact"])
         store.forget([cells[0].key])
         with monkeypatch.context() as patch:
-            patch.setattr(scheduler, "attempt", task)
+            patch.setattr(queue, "attempt", task)
             queue.run(cells, store, workers, Ear())
         return [row.reason or row.status for row in store.rows("final", cells[0].key)]
 

@@ -9,7 +9,7 @@ from execution.listeners import Ear
 
 from bdl.archive.frames import final_frame
 from bdl.data import load
-from bdl.execution import Alone, Processes, details, queue, worker_pool
+from bdl.execution import Processes, WorkerPool, details, queue, worker_pool
 from bdl.execution.cluster import worker_pool_for
 from bdl.execution.groups import SearchGroup
 from bdl.posteriors.predictive import MeanVariance
@@ -174,7 +174,7 @@ def test_a_guest_that_hears_no_alarm_is_ended_from_outside_and_the_run_goes_on(c
 
 
 def test_a_command_gives_guests_a_process_of_their_own(cells, guest):
-    for method, kind in ((guest("Weights"), Processes), (CONJUGATE, Alone)):
+    for method, kind in ((guest("Weights"), Processes), (CONJUGATE, WorkerPool)):
         with worker_pool_for(cells(line(method)), 1, "") as workers:
             assert type(workers) is kind
 
