@@ -15,7 +15,7 @@ from bdl.errors import unknown
 from bdl.plan import Cell
 from bdl.plan.planning import cells_of
 from bdl.publishing.outcome import claimed, compared, gathered, stored_pictures
-from bdl.reports.figures import Figures, drawings_of, drawn, remarked, tables_html
+from bdl.reports.figures import Figures, drawings_of, drawn, tables_html
 from bdl.reports.layout import sections
 from bdl.spec import Point, Variant, load_variant
 from bdl.spec.fields import checked
@@ -86,8 +86,7 @@ class Results:
         drawings = drawings_of(gathered(self.found, stored_pictures(self.found, self.found.made)))
         if name and name not in drawings:
             raise unknown("figure", name, drawings)
-        with remarked(self.remark):
-            return Figures({own: drawn(draw) for own, draw in drawings.items() if name in ("", own)})
+        return Figures({own: drawn(draw, self.remark) for own, draw in drawings.items() if name in ("", own)})
 
     def _repr_html_(self) -> str:
         """Show the means and medians of a cell in one row, and what the rows are not above them."""

@@ -238,14 +238,14 @@ def _published(asked: Variant, results: Path) -> list[PublishedFits]:
 
 def _hand_over(asked: Variant, store: Store, results: Path, seconds: float, uri: str | None, console: Console) -> None:
     """Publish what the store has, show its tables, and mirror it."""
-    found, artifacts = publish(asked, store, results, seconds)
-    console.print(tables(found, "rich"))
+    found, cells, files = publish(asked, store, results, seconds)
+    console.print(tables(found, "rich", cells=cells))
     _say((f"{note.dataset}/{note.entry}: {note.text}" for note in bound_notes(found.benchmark, found.rows)), console)
     if asked.name:
         again = asked.command("table", results)
         _say([f"kept apart from the protocol, in {store.path.parent}; see it with: {again}"], console)
     if uri:
-        mirror_run(found, store, uri, results, artifacts)
+        mirror_run(found, store, uri, results, files)
         _say([f"mirrored to MLflow; look at it with: bdl-bench ui{there(results)}"], console)
 
 

@@ -17,9 +17,9 @@ from bdl.archive.frames import folder
 from bdl.archive.loading import LoadedResults, load_results
 from bdl.errors import InputError
 from bdl.metrics import info
-from bdl.publishing.outcome import claimed, draw, shown_again
+from bdl.publishing.outcome import claimed, shown_again
 from bdl.reports.claims import claim_sections
-from bdl.reports.figures import KINDS, Shown, data_uri, heading_of
+from bdl.reports.figures import KINDS, Shown, data_uri, draw_figures, heading_of
 from bdl.reports.layout import UNPRINTED, Section, below, sections, shown
 from bdl.reports.more_tables import elsewhere_sections, ensemble_sections
 from bdl.reports.paired import paired_sections, tally
@@ -49,7 +49,7 @@ def write_page(asked: Variant, results: Path, target: Path | None = None) -> Pat
     path = target or place / "report.html"
     with TemporaryDirectory() as drawn:
         seen = shown_again(found, asked, results)  # refused if no fit is finished
-        draw(found, seen, Path(drawn), pdf=False)
+        draw_figures(seen, Path(drawn) / "figures", pdf=False)
         page = _page(_filled(found, seen, [Path(drawn), place]))
     try:
         if target is None:
