@@ -30,7 +30,7 @@ def parse_override(text: str) -> dict[str, Any]:
     return changes
 
 
-def uncertified(benchmark: Benchmark) -> list[str]:
+def uncertified_overrides(benchmark: Benchmark) -> list[str]:
     """List the overrides that let references be used whose draws broke a rule; `InputError` if no entry has one."""
     references = {name: entry.reference for name, entry in benchmark.entries.items()}
     entries = [name for name, own in references.items() if own and "uncertified" in own.settings]

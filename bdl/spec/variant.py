@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from bdl.errors import InputError
 from bdl.spec.fields import canonical, explain, sha256
-from bdl.spec.loading import load_benchmark
+from bdl.spec.loading import load_benchmark, uncertified_overrides
 from bdl.spec.parts import parse_splits
 from bdl.spec.schema import PART, Benchmark, keep
 
@@ -135,13 +135,16 @@ def load_variant(
     datasets: Sequence[str] = (),
     entries: Sequence[str] = (),
     splits: str | None = None,
+    uncertified: bool = False,
 ) -> Variant:
     """Read what a command asks for; what narrows nothing, and an override that changes nothing, count for nothing.
 
     The benchmark is as `load_benchmark` takes it; the part of it that is run is given by names or patterns such as
-    ``vifa*``, and splits as `parse_splits` takes them; all by default. `InputError` as these say.
+    ``vifa*``, and splits as `parse_splits` takes them; all by default. References may be `uncertified`: those whose
+    draws broke a rule are used. `InputError` as these say.
     """
     protocol = load_benchmark(name_or_path, profile)
+    overrides = [*overrides, *(uncertified_overrides(protocol) if uncertified else ())]
     benchmark = load_benchmark(name_or_path, profile, overrides) if overrides else protocol
     benchmark.select(datasets, entries)
     numbers = () if splits is None else parse_splits(splits, benchmark.splits)
