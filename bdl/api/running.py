@@ -164,10 +164,7 @@ def _plan(asked: Variant, settings: RunSettings, console: Console, *, dry: bool 
 def _within_reach(asked: Variant, cells: list[Cell], settings: RunSettings, console: Console) -> list[Cell]:
     """Leave out the fits that need a package that is not installed, unless they are done or published.
 
-    Raises
-    ------
-    InputError
-        If an entry that needs one was asked for by name, or nothing is left.
+    `InputError` if an entry that needs one was asked for by name, or nothing is left.
     """
     lacking = [cell for cell in cells if cell.settings.method.build().missing]
     if not lacking:
