@@ -18,9 +18,17 @@ from bdl.errors import InputError, unknown
 from bdl.metrics import info
 from bdl.publishing.outcome import compared, narrowed
 from bdl.publishing.provenance import overlaps
-from bdl.reports.changes import Change, change_sections, changes, moved, moved_section
 from bdl.reports.layout import Section
-from bdl.reports.paired import paired_differences, paired_sections, tally
+from bdl.reports.paired import (
+    Change,
+    change_sections,
+    changes,
+    moved,
+    moved_section,
+    paired_differences,
+    paired_sections,
+    tally,
+)
 from bdl.reports.render import markdown, markdown_table, rich_table
 from bdl.reports.standings import Ranks, rank_section, ranks
 from bdl.reports.statistics import short
