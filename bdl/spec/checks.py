@@ -86,17 +86,12 @@ def _without(by_dataset: Mapping[str, Tree], keys: Sequence[str]) -> dict[str, A
     return {dataset: without(changes, keys) for dataset, changes in by_dataset.items()}
 
 
-def labels_of(benchmark: "Benchmark") -> frozenset[str]:
-    """Collect what the data sets and metrics of a benchmark are called."""
-    return frozenset(map(str, (*benchmark.datasets, *benchmark.metrics)))
-
-
 def check_references(benchmark: "Benchmark", labels: frozenset[str]) -> None:
     """Refuse a data set or metric that is referred to and that neither the benchmark nor a registry has.
 
     Further labels may be referred to: a profile may leave out data sets that notes are about.
     """
-    own = labels_of(benchmark) | labels
+    own = benchmark.labels | labels
     for place, kind, label in _references(benchmark):
         if label in own:
             continue

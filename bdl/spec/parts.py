@@ -1,15 +1,13 @@
-"""Parts of a benchmark: the points of a sweep, splits, and what decides the numbers of fits and scores."""
+"""Parts of a benchmark: the points of a sweep, splits, and names that are kept."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, product
-from typing import TYPE_CHECKING, Any, Self
+from fnmatch import fnmatchcase
+from itertools import groupby
+from typing import Any
 
-from bdl.errors import InputError, short
-from bdl.spec.fields import canonical, sha256
-
-if TYPE_CHECKING:
-    from bdl.spec.schema import Benchmark
+from bdl.errors import InputError, short, unknown
+from bdl.spec.fields import canonical
 
 
 class Point(Mapping[str, Any]):
@@ -17,11 +15,6 @@ class Point(Mapping[str, Any]):
 
     def __init__(self, values: Mapping[str, Any] = {}) -> None:
         self._texts = {path: canonical(value) for path, value in values.items()}
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read what `text` writes; the axes are then in alphabetical order."""
-        return cls(json.loads(text))
 
     @property
     def text(self) -> str:
@@ -50,11 +43,6 @@ class Point(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"Point({self.text})"
-
-
-def points(sweep: Mapping[str, Sequence[Any]]) -> tuple[Point, ...]:
-    """List every combination of values, the last axis fastest; one empty point if there is no axis."""
-    return tuple(Point(dict(zip(sweep, values, strict=True))) for values in product(*sweep.values()))
 
 
 _MOST = 1_000_000
@@ -93,58 +81,16 @@ def listed(splits: Iterable[int]) -> str:
     return ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
-def fit_part(benchmark: "Benchmark", dataset: str, entry: str) -> dict[str, Any]:
-    """List everything in a benchmark without a sweep that decides the fits of an entry on a data set, as JSON values.
+def keep(kind: str, wanted: Sequence[str], known: Iterable[str]) -> tuple[str, ...]:
+    """Select those of the known names, in their order, that are wanted, by name or by a pattern such as ``vifa*``.
 
-    These are the benchmark's name and seed, the data set, the entry, preparation and record; evaluation where there is
-    a search, and the reference where it estimates hyper-parameters. Settings that have their default value are left
-    out, so that one that is added later leaves the parts as they were. Splits, other entries and what concerns other
-    data sets have no part. `InputError` if the benchmark has no such data set.
+    All are if none is wanted. `InputError`, with the kind of the names, if nothing is called so.
     """
-    label, own = benchmark.dataset(dataset), benchmark.entries[entry]
-    settings = own.dump_on(dataset, defaults=False)
-    settings.pop("record", None)
-    if not own.on(dataset).from_reference:
-        settings.pop("reference", None)
-    if search := settings.get("search"):
-        # The order matters, of draws and of the grid's points; the sorted keys of canonical JSON would hide it.
-        for name in {"space", "grid"} & search.keys():
-            search[name] = list(search[name].items())
-    record = benchmark.record_of(dataset, entry)
-    return {
-        "benchmark": benchmark.name,
-        "seed": benchmark.seed,
-        "dataset": [str(label), label.name, label.given],
-        "entry": [entry, settings],
-        "preparation": benchmark.preparation.dump_on(dataset, defaults=False),
-        "record": record and record.model_dump(mode="json", exclude_defaults=True),
-        "evaluation": _evaluation(benchmark, entry) if search else None,
-    }
-
-
-def score_part(benchmark: "Benchmark", dataset: str, entry: str) -> dict[str, Any]:
-    """List everything in a benchmark that decides the scores of a posterior: evaluation and reference, as JSON values.
-
-    Parameters as in `fit_part`.
-    """
-    reference = benchmark.entries[entry].on(dataset).reference
-    return {
-        "evaluation": _evaluation(benchmark, entry),
-        "reference": reference and reference.model_dump(mode="json", exclude_defaults=True),
-    }
-
-
-def content_hash(benchmark: "Benchmark") -> str:
-    """Hash the number of splits and the parts of all cells, whatever their order: SHA-256 (hex)."""
-    cells = [
-        sha256([point.text, fit_part(at, dataset, entry), score_part(at, dataset, entry)])
-        for point in benchmark.points
-        for at in (benchmark.at(point),)
-        for dataset, entry in at.pairs
-    ]
-    fewer = {"fewer": dict(benchmark.preparation.splits)} if benchmark.preparation.splits else {}
-    return sha256({"splits": benchmark.splits, "cells": sorted(cells)} | fewer)
-
-
-def _evaluation(benchmark: "Benchmark", entry: str) -> dict[str, Any]:
-    return benchmark.evaluation_of(entry).model_dump(mode="json", exclude_defaults=True)
+    known = tuple(known)
+    found = set(known) if not wanted else set[str]()
+    for name in wanted:
+        own = {name} & {*known} or {each for each in known if fnmatchcase(each, name)}
+        if not own:
+            raise unknown(kind, name, known)
+        found |= own
+    return tuple(name for name in known if name in found)

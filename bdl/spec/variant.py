@@ -16,8 +16,8 @@ from pydantic import ValidationError
 from bdl.errors import InputError
 from bdl.spec.fields import canonical, explain, sha256
 from bdl.spec.loading import load_benchmark, uncertified_overrides
-from bdl.spec.parts import parse_splits
-from bdl.spec.schema import PART, Benchmark, keep
+from bdl.spec.parts import keep, parse_splits
+from bdl.spec.schema import PART, Benchmark
 
 GONE = "(not there)"
 """Stands for the value of a field that one of two benchmarks lacks."""
