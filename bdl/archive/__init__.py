@@ -130,7 +130,8 @@ class ResultsFolder:
         """Cells that have final rows in the store, with the splits that have them."""
         cells = stored_cells(self.made.benchmark, self.store) if self.store else []
         datasets, entries = self._chosen
-        return [cell for cell in cells if _among(str(cell.dataset), datasets) and _among(cell.entry, entries)]
+        kept = [cell for cell in cells if not datasets or str(cell.dataset) in datasets]
+        return [cell for cell in kept if not entries or cell.entry in entries]
 
     @property
     def finals(self) -> pd.DataFrame:
@@ -237,11 +238,6 @@ def stored_cells(benchmark: Benchmark, store: Store) -> list[Cell]:
     """List the cells of a benchmark that have final rows in a store, with the splits that have them."""
     found = ((cell, store.splits(cell.key)) for cell in cells_of(benchmark))
     return [cell.with_splits(splits) for cell, splits in found if splits]
-
-
-def _among(name: str, chosen: Sequence[str]) -> bool:
-    """Return whether a name is chosen; all are if none is listed."""
-    return not chosen or name in chosen
 
 
 def _as_shown(made: Variant, asked: Variant) -> Variant:

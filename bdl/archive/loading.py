@@ -126,17 +126,16 @@ def check_overwrite(asked: Variant, cells: Sequence[Cell], results: Path) -> Non
     elsewhere = "give the benchmark a name of its own, or choose another --results"
     for cell in cells_of(made.benchmark):
         own = ours.get(cell.key)
-        if own and any(key == cell.key for key, _ in kept) and _fit_part(own) != _fit_part(cell):
-            raise InputError(f"{place} has published rows of {cell.label} of another spec, and no store; {elsewhere}")
+        if own and any(key == cell.key for key, _ in kept):
+            today, then = (one.benchmark.fit_part(one.dataset, one.entry) for one in (own, cell))
+            if today != then:
+                what = f"{place} has published rows of {cell.label} of another spec, and no store"
+                raise InputError(f"{what}; {elsewhere}")
     lost = kept - {(cell.key, split) for cell in cells for split in cell.splits}
     if lost:
         raise InputError(
             f"{place} has {len(lost)} published final fits that this benchmark lacks, and no store of them; {elsewhere}"
         )
-
-
-def _fit_part(cell: Cell) -> object:
-    return cell.benchmark.fit_part(cell.dataset, cell.entry)
 
 
 def _others(place: Path, source: str, results: Path) -> str:
@@ -165,7 +164,12 @@ def departures(made: Variant, now: Benchmark) -> list[str]:
     parts = [f"{path}={brief(value)}" for path, value in made.changes.items() if _concerns(path, made)]
     both = now.select(), made.benchmark.select()  # without entries that a profile runs on no data set
     since = {path: old for path, (_, old) in differences(*both).items() if path not in SHOWN}
-    return parts + [_changed(path, old) for path, old in since.items() if _concerns(path, made)]
+    for path, old in since.items():
+        if _concerns(path, made):
+            parts.append(
+                f"{path} has come into the file since" if old == GONE else f"the file had {path}={brief(old)} then"
+            )
+    return parts
 
 
 def _concerns(path: str, made: Variant) -> bool:
@@ -186,10 +190,6 @@ def _profile(made: Variant) -> str:
             values.setdefault(inner, {})[brief(own)] = None
     changed = ", ".join(f"{inner} {' or '.join(own)}" for inner, own in values.items())
     return f"profile {name} ({changed})" if changed else f"profile {name}"
-
-
-def _changed(path: str, old: object) -> str:
-    return f"{path} has come into the file since" if old == GONE else f"the file had {path}={brief(old)} then"
 
 
 def brief(value: object) -> str:

@@ -22,7 +22,6 @@ from bdl.plan.truths import truth
 from bdl.posteriors.base import Posterior
 from bdl.search import Setting, propose
 from bdl.search.crossval import FoldScore, cross_validate, failure, told
-from bdl.spec import Search
 from bdl.store import Outcome, Reading, Row, Stage, artefacts
 from bdl.training.checkpoint import Checkpoint
 
@@ -69,36 +68,29 @@ class SearchGroup:
         """Do the work; one row a fold."""
         cell, search, compile = self.cell, self.cell.settings.search, compiles(self.cell, "search")
         assert search is not None
+        settings, cost = dict[int, dict[int, Setting]](), unit(cell, "search")
         with Stopwatch() as stopwatch:
             start = stopwatch.now()
-            found = self._scored(search, compile, report)
+            for split, scored in self.scores.items():
+                earlier = told(scored, search.penalty)
+                proposed = enumerate(propose(search, cell.benchmark.seed + split, earlier), start=len(earlier))
+                settings[split] = {trial: {**cell.settings.hyper, **own} for trial, own in proposed}
+            found = cross_validate(
+                program(cell),
+                {split: cell.data.split(split) for split in self.scores},
+                settings,
+                slot_batch=slot_rows(cell, "search", next(iter(self.scores))),
+                k=search.folds,
+                score=search.metric.build(),
+                identity=cell.identity,
+                compile=compile,
+                progress=lambda minibatches: report(minibatches * cost),
+                checkpoint=self.checkpoint(),
+            )
             seconds = stopwatch.now() - start
         details = details_of(cell, width(cell, "search"), compile)
         share = seconds / max(len(found), details["width"])
         return [Outcome(_fold_row(cell, search.metric, score, share, details)) for score in found]
-
-    def _scored(self, search: Search, compile: bool, report: Report) -> list[FoldScore]:
-        cell = self.cell
-        settings = {split: self._proposed(search, split) for split in self.scores}
-        cost = unit(cell, "search")
-        return cross_validate(
-            program(cell),
-            {split: cell.data.split(split) for split in self.scores},
-            settings,
-            slot_batch=slot_rows(cell, "search", next(iter(self.scores))),
-            k=search.folds,
-            score=search.metric.build(),
-            identity=cell.identity,
-            compile=compile,
-            progress=lambda minibatches: report(minibatches * cost),
-            checkpoint=self.checkpoint(),
-        )
-
-    def _proposed(self, search: Search, split: int) -> dict[int, Setting]:
-        """Settings of a split's next round, by trial."""
-        earlier, cell = told(self.scores[split], search.penalty), self.cell
-        proposed = propose(search, cell.benchmark.seed + split, earlier)
-        return {trial: {**cell.settings.hyper, **own} for trial, own in enumerate(proposed, start=len(earlier))}
 
 
 @dataclass(frozen=True, eq=False)

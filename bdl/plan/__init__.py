@@ -141,7 +141,7 @@ def fit_versions(cell: Cell) -> dict[str, Any]:
     if entry.reference and entry.from_reference:
         versions["reference"] = version_of(entry.reference.build())
     if entry.search:
-        versions |= {"search": SEARCH_VERSION, "steered_by": _score_version(entry.search.metric)}
+        versions |= {"search": SEARCH_VERSION, "steered_by": version_of(METRICS.get(entry.search.metric.name))}
     return versions
 
 
@@ -159,7 +159,7 @@ def score_versions(cell: Cell, metric: MetricName) -> dict[str, Any]:
     return {
         "scoring": SCORING_VERSION,
         "preparation": PREPARATION_VERSION,
-        "score": _score_version(metric),
+        "score": version_of(METRICS.get(metric.name)),
         "reference": version_of(reference.build()) if reference else None,
         "posterior": {family.__name__: version_of(family) for family in _families(cell.settings.method.build())},
     }
@@ -187,10 +187,6 @@ def joint_hash(hashes: Iterable[str]) -> str:
 def data_checksum(cell: Cell) -> str:
     """Return the checksum of the data; of simulated ones, which their settings and version identify, the word."""
     return "simulated" if cell.settings.streams or cell.data.simulated else cell.data.checksum
-
-
-def _score_version(metric: MetricName) -> int:
-    return version_of(METRICS.get(metric.name))
 
 
 def _families(method: Method) -> list[type]:

@@ -89,11 +89,6 @@ def group_memory(cell: Cell, splits: int) -> int:
     return _data(cell) + _most(cell, splits) * _fit_memory(cell) + rows * ROW_BYTES
 
 
-def posterior_size(cell: Cell) -> int:
-    """Estimate the bytes of the posterior of one fit, which is what its state holds at the most."""
-    return _state(cell)
-
-
 def least_seconds(cell: Cell, splits: int) -> float:
     """Estimate the shortest time that a cell may take, as if all cores were put to use and everything compiled."""
     total = 0.0
@@ -122,15 +117,15 @@ def _fit_memory(cell: Cell) -> int:
     if cell.settings.streams or plan is None:
         method = cell.settings.method.build()
         draws = method.draws if isinstance(method, ExternalMethod) else 0
-        return 3 * _state(cell) + 8 * draws * _dim(cell)
+        return 3 * posterior_size(cell) + 8 * draws * _dim(cell)
     size = 8 if plan.dtype == "float64" else 4
     problem = cell.problem
     layers = sum(problem.model.widths(problem.d_in, problem.d_out)) if isinstance(problem.model, LayeredModel) else 0
     rows = min(plan.batch_size, len(cell.data.y)) * batches_per_step(cell)
-    return 3 * _state(cell) + 2 * size * (rows * max(layers, problem.widest) + load(cell))
+    return 3 * posterior_size(cell) + 2 * size * (rows * max(layers, problem.widest) + load(cell))
 
 
-def _state(cell: Cell) -> int:
+def posterior_size(cell: Cell) -> int:
     """Count the bytes that the state of one fit holds; what may be large is counted by the shapes of its tensors."""
     if _one_by_one(cell):
         return 8 * _dim(cell)

@@ -37,7 +37,9 @@ def truth(cell: Cell, split: int) -> Truth | None:
     if cell.settings.reference is None:
         return None
     data = training_data(cell, split)
-    found: Truth = _reference(cell, split).fit(cell.problem, data.x, data.y, _hyper(cell, data))
+    found: Truth = _reference(cell, split).fit(
+        cell.problem, data.x, data.y, data.hyper(cell.settings.hyper, cell.problem)
+    )
     return found._replace(hyper=cell.problem.likelihood.to_original_units(found.hyper, data.y_unit))
 
 
@@ -47,7 +49,7 @@ def recipe(cell: Cell, split: int) -> Recipe | None:
     if not isinstance(reference, SampledReference):
         return None
     data = training_data(cell, split)
-    return reference.recipe(cell.problem, data.x, data.y, _hyper(cell, data))
+    return reference.recipe(cell.problem, data.x, data.y, data.hyper(cell.settings.hyper, cell.problem))
 
 
 def known_as_functions(cell: Cell) -> bool:
@@ -61,7 +63,7 @@ def evidence(cell: Cell, split: int) -> list[str]:
     if not isinstance(reference, CertifiedReference):
         return []
     data = training_data(cell, split)
-    return reference.evidence(cell.problem, data.x, data.y, _hyper(cell, data))
+    return reference.evidence(cell.problem, data.x, data.y, data.hyper(cell.settings.hyper, cell.problem))
 
 
 def training_data(cell: Cell, split: int) -> TrainingData:
@@ -77,10 +79,6 @@ def _reference(cell: Cell, split: int) -> Any:
         return reference
     judged = TrainingData.of(cell.data, rows.train, rows.test if len(rows.test) else rows.train)
     return reference.at(judged.x, judged.y)
-
-
-def _hyper(cell: Cell, data: TrainingData) -> Any:
-    return data.hyper(cell.settings.hyper, cell.problem)
 
 
 class Reference(NamedTuple):

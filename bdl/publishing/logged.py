@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from math import isfinite, nan, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -218,7 +218,7 @@ def attended(command: Sequence[str], environment: Mapping[str, str]) -> int:
     Its exit code is returned; 0 where it was ended from here.
     """
     with subprocess.Popen(command, env=environment) as server:
-        before = signal.signal(signal.SIGTERM, _interrupt)
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             return server.wait()
         except KeyboardInterrupt:
@@ -227,7 +227,3 @@ def attended(command: Sequence[str], environment: Mapping[str, str]) -> int:
             return 0
         finally:
             signal.signal(signal.SIGTERM, before)
-
-
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt

@@ -155,7 +155,10 @@ def overlaps(benchmark: Benchmark) -> dict[str, float]:
     found: dict[str, float] = {}
     for cell in cells_of(benchmark):
         if len(cell.splits) > 1 and not cell.settings.streams:
-            found[str(cell.dataset)] = max(found.get(str(cell.dataset), 0.0), _overlap(cell))
+            first, second = (cell.data.split(split) for split in cell.splits[:2])
+            if np.isin(first.train, second.train).any():
+                ratio = len(first.test) / len(first.train)
+                found[str(cell.dataset)] = max(found.get(str(cell.dataset), 0.0), ratio)
     return {name: ratio for name, ratio in found.items() if ratio}
 
 
@@ -166,9 +169,3 @@ def recorded_overlaps(place: Path, benchmark: Benchmark) -> dict[str, float]:
         cells = here.provenance.get("fit_hashes", {})
     covered = {label.partition("/")[0] for label in cells}
     return overlaps(benchmark) if known is None or not {*map(str, benchmark.datasets)} <= covered else known
-
-
-def _overlap(cell: Cell) -> float:
-    """Return n_test / n_train of the first split if the second trains on some of its training rows, else 0."""
-    first, second = (cell.data.split(split) for split in cell.splits[:2])
-    return len(first.test) / len(first.train) if np.isin(first.train, second.train).any() else 0.0

@@ -96,7 +96,9 @@ def compare_runs(first: Run, second: Run, datasets: Sequence[str] = (), methods:
 
     `InputError` if they have no score or no axis in common, or neither has such a data set or method.
     """
-    first, second = _narrowed((first, second), datasets, methods)
+    for column, kind, wanted in (("dataset", "dataset", datasets), ("entry", "method", methods)):
+        names = keep(kind, wanted, dict.fromkeys((*first.rows[column], *second.rows[column])))
+        first, second = (run._replace(rows=run.rows[run.rows[column].isin(names)]) for run in (first, second))
     metrics = [name for name in first.metrics if name in second.metrics]
     if not metrics or first.axes != second.axes:
         what = "the same sweep" if metrics else "a score in common"
@@ -149,14 +151,6 @@ def compare_entries(found: LoadedResults, baseline: str | None) -> tuple[Told, l
     }
     remarks = [found.remark] if found.remark else []
     return Told([*remarks, *lines, *missing], sections if pairs else sections[1:], content), ranked
-
-
-def _narrowed(runs: Sequence[Run], datasets: Sequence[str], methods: Sequence[str]) -> Sequence[Run]:
-    """Select rows of runs by data set and method."""
-    for column, kind, wanted in (("dataset", "dataset", datasets), ("entry", "method", methods)):
-        kept = keep(kind, wanted, dict.fromkeys(name for run in runs for name in run.rows[column]))
-        runs = [run._replace(rows=run.rows[run.rows[column].isin(kept)]) for run in runs]
-    return runs
 
 
 def _ranked(found: LoadedResults) -> tuple[list[Ranks], list[str]]:

@@ -105,7 +105,9 @@ def bring_along(tracking_uri: str, artifact_root: Path) -> None:
     if path is None or not path.is_file() or path.parent.resolve() != artifact_root.parent.resolve():
         return
     with _writing(path) as db:
-        for identifier, name, before in _experiments(db):
+        made = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'experiments'").fetchone()
+        query = "SELECT experiment_id, name, artifact_location FROM experiments"
+        for identifier, name, before in db.execute(query).fetchall() if made else ():
             now = (artifact_root / name).resolve().as_uri()
             if before != now and before.endswith(f"/{quote(artifact_root.name)}/{quote(name)}"):
                 db.execute("UPDATE experiments SET artifact_location = ? WHERE experiment_id = ?", (now, identifier))
@@ -136,13 +138,6 @@ def complete(tracking_uri: str, experiment: str, tag: str, wanted: Sequence[tupl
     except sqlite3.Error:
         return None
     return [found[own] for own in wanted] if found.keys() >= {*wanted} else None
-
-
-def _experiments(db: sqlite3.Connection) -> list[tuple[int, str, str]]:
-    """List the experiments of a database as number, name and place of the artifacts; none of one that is not made."""
-    if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'experiments'").fetchone():
-        return []
-    return db.execute("SELECT experiment_id, name, artifact_location FROM experiments").fetchall()
 
 
 def _client(tracking_uri: str) -> "MlflowClient":

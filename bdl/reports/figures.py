@@ -163,10 +163,6 @@ def _scores(shown: Shown, swept: bool) -> Drawings:
     return score_drawings(shown.benchmark, shown.cells) if bool(shown.benchmark.axes) == swept else {}
 
 
-def _spreads(shown: Shown) -> bool:
-    return any(str(metric).startswith("spread") for metric in shown.benchmark.metrics)
-
-
 # fmt: off
 KINDS = (
     Kind("scores", "cells", lambda shown: _scores(shown, swept=False), "Scores", "<metric>",
@@ -207,7 +203,10 @@ KINDS = (
     Kind("iterates", "posteriors", lambda shown: iterate_drawings(shown.posteriors), "Iterates over the truth",
          "iterates-<dataset>",
          "the same, with `kept` of `sgd-iterates`", "iterates and their mean over the truth"),
-    Kind("bands", "bands", lambda shown: band_drawings(shown.bands, by_quartiles=_spreads(shown)), "Credible bands",
+    Kind("bands", "bands",
+         lambda shown: band_drawings(
+             shown.bands, by_quartiles=any(metric.startswith("spread") for metric in shown.benchmark.metrics)
+         ), "Credible bands",
          "bands-<dataset>",
          "a regression, or two classes, on one input",
          "mean of the function with bands of 1, 2 and 3 standard deviations, or quartiles"),

@@ -110,24 +110,16 @@ def elsewhere_sections(benchmark: "Benchmark", cells: Sequence[Cell]) -> list[Se
     for metric in benchmark.metrics:
         printed = [row for paper in benchmark.elsewhere for row in load_paper(paper) if row["metric"] == metric]
         own = [cell for cell in cells if (cell.metric, cell.statistic) == (metric, "mean") and cell.n_trials]
-        known = {row["dataset"] for row in printed}
-        lines = [
-            line
-            for dataset in dict.fromkeys(cell.dataset for cell in own)
-            if dataset in known
-            for line in (
-                *(_ours(cell) for cell in own if cell.dataset == dataset),
-                *(_theirs(row) for row in printed if row["dataset"] == dataset),
-            )
-        ]
+        lines: list[tuple[str, ...]] = []
+        for dataset in dict.fromkeys(cell.dataset for cell in own):
+            theirs = [row for row in printed if row["dataset"] == dataset]
+            here = SPREAD["se"], SPLITS["same-index"], "here"
+            lines += [(dataset, cell.method, ours(cell), *here) for cell in own if theirs and cell.dataset == dataset]
+            lines += [(dataset, row["method"], *as_printed(row), f"{row['paper']} {row['table']}") for row in theirs]
         if lines and info(metric).direction != "ratio":
             title = f"{benchmark.name}: {heading(metric)}, ours and printed elsewhere, without verdicts"
             found.append(Section.of(title, ["Dataset", "Method", "Mean", "±", "Splits", "Source"], lines))
     return found
-
-
-def _ours(cell: Cell) -> tuple[str, ...]:
-    return cell.dataset, cell.method, ours(cell), SPREAD["se"], SPLITS["same-index"], "here"
 
 
 def as_printed(row: dict[str, str]) -> tuple[str, str, str]:
@@ -136,10 +128,6 @@ def as_printed(row: dict[str, str]) -> tuple[str, str, str]:
     spread, _, guess = said["pm"].partition("-")
     value = " ± ".join(filter(None, (row["value"], row["stderr"])))
     return value, f"{SPREAD[spread]}{', probably' if guess else ''}", SPLITS[said["splits"]]
-
-
-def _theirs(row: dict[str, str]) -> tuple[str, ...]:
-    return row["dataset"], row["method"], *as_printed(row), f"{row['paper']} {row['table']}"
 
 
 NEAR = 1e-6
