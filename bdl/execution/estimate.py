@@ -72,28 +72,20 @@ class Left(NamedTuple):
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run is going to take.
-
-    Parameters
-    ----------
-    left
-        Fits, cell by cell.
-    seconds
-        Wall time, without that of fits that rest on nothing.
-    memory, disk
-        Bytes, at the peak and in the end.
-    basis
-        How many fits rest on what; the time of those that rest on nothing is unknown.
-    jobs
-        Processes.
-    """
+    """What a run is going to take."""
 
     left: tuple[Left, ...]
+    """Fits, cell by cell."""
     seconds: float
+    """Wall time, without that of fits that rest on nothing."""
     memory: int
+    """Bytes, at the peak."""
     disk: int
+    """Bytes, in the end."""
     basis: Counter[Basis]
+    """How many fits rest on what."""
     jobs: int
+    """Processes."""
 
     def count(self, stage: Stage) -> int:
         """Count the fits of a stage that are left."""

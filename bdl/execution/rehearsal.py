@@ -152,9 +152,10 @@ def time_updates(left: Sequence[Left], known: Collection[Measured], seconds: flo
     there = {(one.cell, one.stage, one.device) for one in known}
     alike: dict[object, list[Left]] = {}
     for own in left:
-        stages = [stage for stage in ("search", "final") if own.fits(stage)]
-        if any((own.cell.key, stage, own.cell.device) not in there for stage in stages) and _has_updates(own.cell):
-            alike.setdefault(_kind(own.cell), []).append(own)
+        cell, stages = own.cell, [stage for stage in ("search", "final") if own.fits(stage)]
+        unknown = any((cell.key, stage, cell.device) not in there for stage in stages)
+        if unknown and (cell.settings.streams or cell.settings.training):
+            alike.setdefault(_kind(cell), []).append(own)
     found, end = list[Measured](), time.perf_counter() + seconds
     for kind in sorted(alike.values(), key=lambda kind: -sum(map(_work, kind))):
         # an error has its reason in the run itself; a generator of many normals would be compiled for ten seconds
@@ -163,14 +164,13 @@ def time_updates(left: Sequence[Left], known: Collection[Measured], seconds: flo
             if each * sum(map(_total_updates, kind)) > _LONG:
                 with at_once():
                     each = min(each, *_updates(kind[0].cell))
-            found += [_measured(own.cell, each) for own in kind]
+            for cell in (own.cell for own in kind):
+                together = 1 if cell.settings.streams else width(cell, "final")
+                how = each / together, 1, together, cell.device, False
+                found.append(Measured(cell.key, "final", *how, "timed updates"))
         if time.perf_counter() > end:
             break
     return found
-
-
-def _has_updates(cell: Cell) -> bool:
-    return cell.settings.streams or cell.settings.training is not None
 
 
 def _kind(cell: Cell) -> object:
@@ -192,11 +192,6 @@ def _work(own: Left) -> float:
 def _total_updates(own: Left) -> float:
     cell = own.cell
     return sum(own.fits(stage) * updates_of(cell, stage) / width(cell, stage) for stage in ("search", "final"))
-
-
-def _measured(cell: Cell, seconds: float) -> Measured:
-    at_once = 1 if cell.settings.streams else width(cell, "final")
-    return Measured(cell.key, "final", seconds / at_once, 1, at_once, cell.device, False, "timed updates")
 
 
 def _updates(cell: Cell) -> Iterator[float]:

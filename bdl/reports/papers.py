@@ -4,11 +4,10 @@ import csv
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bdl.errors import InputError, unknown
 
@@ -58,32 +57,20 @@ class Printed(float):
         return round(Decimal(value).scaleb(-self.exponent)) == Decimal(self.text).scaleb(-self.exponent)
 
 
-@dataclass(frozen=True)
-class PaperValue:
-    """One printed number.
-
-    Attributes
-    ----------
-    value
-        The number, in the unit of its metric.
-    stderr
-        Its printed standard error, or None.
-    source
-        Paper and table, for example ``"vifa2023 Table 1"``.
-    single
-        Whether it is one run, rather than a statistic of several.
-    split
-        The split that it is of, from 0, if it is of one alone.
-    n
-        Splits or runs that it is a statistic of; None where the paper does not say, which counts as one.
-    """
+class PaperValue(NamedTuple):
+    """One printed number."""
 
     value: Printed
+    """In the unit of its metric."""
     stderr: Printed | None
     source: str
+    """Paper and table, for example ``"vifa2023 Table 1"``."""
     single: bool = False
+    """Whether it is one run, rather than a statistic of several."""
     split: int | None = None
+    """The split that it is of, from 0, if it is of one alone."""
     n: int | None = None
+    """Splits or runs that it is a statistic of; None where the paper does not say, which counts as one."""
 
 
 def paper_values(papers: Iterable["PaperTables"]) -> dict[Key, PaperValue]:
