@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from math import isfinite, nan
+from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bdl.execution import Report
-from bdl.execution.details import Log, Stopwatch, allowed, details_of, is_finite, is_full_disk, kept, limited
+from bdl.execution.details import Log, Stopwatch, allowed, details_of, is_full_disk, kept, limited
 from bdl.execution.scoring import Buffers, Scored, codes, computed, evaluation, scores
 from bdl.plan import Cell, fit_hash
 from bdl.plan.programs import Member, compiles, evaluations, final_fitting, program, slot_batch, slot_rows, unit, width
@@ -129,7 +129,9 @@ class FinalGroup:
                 for place, position in enumerate(snapshot.index) if snapshot.last or at is not None else ():
                     posterior = work.posterior(snapshot, place)
                     buffers = {name: value[place] for name, value in snapshot.buffers.items()}
-                    scored = self._scores(posterior, buffers, position)
+                    own = self.chosen[position]
+                    seen = evaluation(own.cell, own.split, posterior, buffers, self.hyper[position])
+                    scored = scores(seen, computed(own.cell))
                     if when is not None and at is not None:
                         log.add(position, [Reading(when.unit, at, *score) for score in scored.values.items()])
                     if snapshot.last:
@@ -154,13 +156,6 @@ class FinalGroup:
     def hyper(self) -> tuple[Setting, ...]:
         """Chosen settings, with what references estimate."""
         return tuple(own.setting | estimated(own.cell, own.split) for own in self.chosen)
-
-    def _scores(self, posterior: Posterior, buffers: Buffers, position: int) -> Scored:
-        """Compute all scores; NaN for a posterior that is not finite itself."""
-        cell, split, *_ = self.chosen[position]
-        if not is_finite(posterior):
-            return Scored({str(metric): nan for metric in computed(cell)})
-        return scores(evaluation(cell, split, posterior, buffers, self.hyper[position]), computed(cell))
 
     def _outcome(
         self, position: int, end: "_End", readings: tuple[Reading, ...], seconds: float, details: dict[str, Any]

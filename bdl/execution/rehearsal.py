@@ -12,12 +12,11 @@ from itertools import islice
 from typing import NamedTuple
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from bdl.errors import InputError, in_one_line
 from bdl.execution.estimate import Left, Measured
 from bdl.execution.groups import estimated
-from bdl.execution.scoring import Buffers, computed, evaluation, score
+from bdl.execution.scoring import Buffers, computed, evaluation, reason_of, scores
 from bdl.metrics import METRICS
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.targets import Examples
@@ -83,25 +82,17 @@ def explained() -> Iterator[None]:
 
 def _call(cell: Cell, metrics: Iterable[MetricName], outside: bool) -> None:
     """Begin a fit of a cell, and compute scores; a fit with components of the package alone may not come about."""
-    begun = None
-    with _raising(f"entries.{cell.entry}", cell) if outside else suppress(Exception):
-        begun = _begin(cell)
-    if begun is None or not all(bool(leaf.isfinite().all()) for leaf in tree_leaves(begun.posterior)):
-        return
-    for metric in metrics:
-        with _raising(f"metric '{metric.name}'", cell):
-            score(_few(cell, evaluation(cell, cell.splits[0], *begun)), metric)
-
-
-@contextmanager
-def _raising(what: str, cell: Cell) -> Iterator[None]:
+    problems = {}
     try:
-        yield
+        begun = _begin(cell)
+        found = scores(_few(cell, evaluation(cell, cell.splits[0], *begun)), metrics)
+        problems = {f"metric '{metric.name}'": found.refused.get(str(metric)) for metric in metrics}
     except (Exception, SystemExit) as error:
-        where = outside_place(error)
-        place = f" ({where})" if where else ""
-        told = f"{what} on {cell.dataset}: {in_one_line(error)}{place}; mend it: nothing was trained yet"
-        raise InputError(told) from None
+        if outside:
+            problems = {f"entries.{cell.entry}": reason_of(error)}
+    for what, why in problems.items():
+        if why:
+            raise InputError(f"{what} on {cell.dataset}: {why}; mend it: nothing was trained yet")
 
 
 def _begin(cell: Cell) -> _Begun:

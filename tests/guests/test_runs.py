@@ -9,9 +9,8 @@ from execution.listeners import Ear
 
 from bdl.archive.frames import final_frame
 from bdl.data import load
-from bdl.execution import Processes, WorkerPool, details, queue, worker_pool
+from bdl.execution import Processes, WorkerPool, details, groups, queue, worker_pool
 from bdl.execution.cluster import worker_pool_for
-from bdl.execution.groups import SearchGroup
 from bdl.posteriors.predictive import MeanVariance
 from bdl.reports import compare
 from bdl.store import KEPT, artefacts
@@ -114,15 +113,15 @@ def test_the_search_is_that_of_any_method(rows, guest, store):
 
 def test_the_folds_of_a_search_share_its_seconds(rows, guest, monkeypatch):
     """They are made one after the other: their sum is what the whole took."""
-    scored, spent = SearchGroup._scored, []
+    validate, spent = groups.cross_validate, []
 
-    def timed(*arguments):
+    def timed(*arguments, **named):
         before = time.perf_counter()
-        found = scored(*arguments)
+        found = validate(*arguments, **named)
         spent.append(time.perf_counter() - before)
         return found
 
-    monkeypatch.setattr(SearchGroup, "_scored", timed)
+    monkeypatch.setattr(groups, "cross_validate", timed)
     folds = rows(line(guest("Closure"), SEARCH.replace("HYPER", "noise_precision: 3e-4")), stage="search")
     assert sum(row.seconds for row in folds) == pytest.approx(sum(spent), rel=0.1)
 
