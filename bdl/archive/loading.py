@@ -16,8 +16,7 @@ from bdl.execution.estimate import Measured
 from bdl.plan import Cell
 from bdl.plan.planning import cells_of
 from bdl.spec import Benchmark, Variant, differences, list_benchmarks, load_benchmark, load_variant
-from bdl.spec.parts import listed
-from bdl.spec.variant import GONE, plain
+from bdl.spec.variant import GONE, listed, plain
 
 NO_VERDICTS = "The printed values are of the protocol: verdicts are withheld."
 

@@ -24,8 +24,8 @@ from bdl.publishing.logged import (
 )
 from bdl.publishing.tracking import bring_along, complete, connection, explained
 from bdl.spec.labels import DatasetName
-from bdl.spec.parts import listed
 from bdl.spec.values import leaves
+from bdl.spec.variant import listed
 from bdl.store.store import Store
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from bdl.reports.more_tables import elsewhere_sections, ensemble_sections
 from bdl.reports.paired import paired_sections, tally
 from bdl.reports.render import STYLES
 from bdl.spec import Benchmark, Variant
-from bdl.spec.parts import listed
+from bdl.spec.variant import listed
 from bdl.store import HYPER
 
 HIDDEN = ("spec", "fit_hashes", "score_hashes", "fingerprints", "published", "posteriors", "overlap")

@@ -33,7 +33,7 @@ from bdl.reports.render import markdown, markdown_table, rich_table
 from bdl.reports.standings import Ranks, rank_section, ranks
 from bdl.reports.statistics import short
 from bdl.spec import Benchmark, differences, list_benchmarks, load_benchmark
-from bdl.spec.parts import keep
+from bdl.spec.fields import keep
 
 INDEPENDENT = "The data are not at hand: intervals take splits as independent, and are too short where they are not."
 RENDERINGS = ("text", "markdown", "json")

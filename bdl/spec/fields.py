@@ -1,10 +1,11 @@
-"""The kinds of values that a benchmark file holds, one text for each content, and errors of values in one line."""
+"""Values of a benchmark file: their kinds, one text for each content, points and names, errors in one line."""
 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from functools import wraps
 from inspect import signature
 from typing import Annotated, Any, ParamSpec, TypeVar
@@ -22,7 +23,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails
 
-from bdl.errors import InputError, short
+from bdl.errors import InputError, short, unknown
 
 
 def canonical(content: Any) -> str:
@@ -33,6 +34,41 @@ def canonical(content: Any) -> str:
 def sha256(content: Any) -> str:
     """Hash the canonical JSON of a content, SHA-256 (hex)."""
     return hashlib.sha256(canonical(content).encode()).hexdigest()
+
+
+class Point(Mapping[str, Any]):
+    """Path of each axis to its JSON value there, in the order of the axes; immutable, equal if the values are."""
+
+    def __init__(self, values: Mapping[str, Any] = {}) -> None:
+        self._texts = {path: canonical(value) for path, value in values.items()}
+
+    @property
+    def text(self) -> str:
+        """Canonical JSON, ``{}`` without a sweep."""
+        return canonical(dict(self))
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """Path of each axis to the canonical JSON of its value, as tables have it."""
+        return dict(self._texts)
+
+    def __getitem__(self, path: str) -> Any:
+        return json.loads(self._texts[path])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Point) and self._texts == other._texts
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"Point({self.text})"
 
 
 Path = tuple[str | int, ...]
@@ -79,6 +115,21 @@ def _problems(error: ValidationError, start: Path) -> Iterator[str]:
         shown = not cause and isinstance(value, str | int | float | None) and detail["type"] != "missing"
         place = ".".join(short(str(part)) for part in path)
         yield (f"{place}: " if place else "") + text + (f" (got {short(json.dumps(value))})" if shown else "")
+
+
+def keep(kind: str, wanted: Sequence[str], known: Iterable[str]) -> tuple[str, ...]:
+    """Select those of the known names, in their order, that are wanted, by name or by a pattern such as ``vifa*``.
+
+    All are if none is wanted. `InputError`, with the kind of the names, if nothing is called so.
+    """
+    known = tuple(known)
+    found = set(known) if not wanted else set[str]()
+    for name in wanted:
+        own = {name} & {*known} or {each for each in known if fnmatchcase(each, name)}
+        if not own:
+            raise unknown(kind, name, known)
+        found |= own
+    return tuple(name for name in known if name in found)
 
 
 T = TypeVar("T")

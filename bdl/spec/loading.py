@@ -87,22 +87,11 @@ def list_profiles(name_or_path: str) -> list[str]:
 
 
 def load_benchmark(name_or_path: str, profile: str = "paper", overrides: Sequence[str] = ()) -> Benchmark:
-    """Read and check a benchmark.
+    """Read and check a benchmark, with one of its profiles; ``"paper"`` always exists.
 
-    Parameters
-    ----------
-    name_or_path
-        Name of a benchmark that comes with the package; or a path, which has a ``/`` or ends in ``.yaml``
-        or ``.yml``.
-    profile
-        A profile of the file; ``"paper"`` always exists.
-    overrides
-        Changes written ``path.to.field=value``, which are applied after the profile, in order.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or it, its profile or an override says something that is not allowed.
+    It is given by the name of one that comes with the package, or by a path, which has a ``/`` or ends in ``.yaml`` or
+    ``.yml``. Overrides, written ``path.to.field=value``, are applied after the profile, in order. `InputError` if the
+    file cannot be read, or it, its profile or an override says something that is not allowed.
     """
     path = _find(name_or_path)
     checked = _checked_once if path in shipped().values() else _checked

@@ -9,9 +9,8 @@ from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 from bdl.errors import InputError, unknown
 from bdl.spec.checks import check_changes, check_distances, check_references, check_sweep, lay_over
 from bdl.spec.entry import Entry, Evaluation
-from bdl.spec.fields import Count, Index, Items, NonEmpty, Settings, Slug, Text, Unique, sha256, within
+from bdl.spec.fields import Count, Index, Items, NonEmpty, Point, Settings, Slug, Text, Unique, keep, sha256, within
 from bdl.spec.labels import DatasetLabel, DatasetName, MetricName
-from bdl.spec.parts import Point, keep
 from bdl.spec.sections import STREAM_RECORD, Claim, Limits, Note, PaperTables, Preparation, Record
 
 PART = {"part": True}
