@@ -60,10 +60,22 @@ class Results:
         return pd.DataFrame(record for each in claimed(self.found) for record in each.records)
 
     def plot(self, name: str = "") -> Figures:
-        """Draw the figures that ``bdl-bench figures`` writes: one by name, such as ``"nmll-paired"``, or all of them.
+        """Draw the figures that ``bdl-bench figures`` writes.
 
-        Returned is a dict of matplotlib figures by name, which a notebook shows. `InputError` if there is no such
-        figure.
+        Parameters
+        ----------
+        name
+            Name of one, such as ``"nmll"`` or ``"nmll-paired"``; all by default.
+
+        Returns
+        -------
+        Figures
+            A dict of matplotlib figures by name, which a notebook shows.
+
+        Raises
+        ------
+        InputError
+            If there is no such figure.
         """
         drawings = drawings_of(gathered(self.found, stored_pictures(self.found, self.found.made)))
         if name and name not in drawings:
@@ -82,9 +94,21 @@ class Results:
     def posterior(self, dataset: str, method: str, split: int = 0, at: Mapping[str, Any] | None = None) -> Fitted:
         """Load the posterior of a final fit; nothing is trained.
 
-        Data set and method are called as in `rows`; `at` maps the path of each axis of the sweep, where there is one,
-        to its value. `InputError` if there is no such fit, it failed or was imported from published rows, or spec, data
-        or code have changed.
+        Parameters
+        ----------
+        dataset
+            Its label, as in `rows`.
+        method
+            The method, as in `rows`.
+        split
+            Number of the split.
+        at
+            Path of each axis of the sweep to its value, where there is one.
+
+        Raises
+        ------
+        InputError
+            If there is no such fit, it failed or was imported from published rows, or spec, data or code have changed.
         """
         cells = {cell.key: cell for cell in cells_of(self.found.benchmark)}
         for place, (kind, name) in enumerate(
@@ -194,10 +218,21 @@ class Benchmark:
 
 @checked
 def benchmark(name_or_path: str | Path, profile: str = "paper", set: Names = ()) -> Benchmark:
-    """Return a benchmark, by the name of one that comes with the package, or by the path of a YAML file.
+    """Return a benchmark.
 
-    The profile is one of the file; overrides (`set`) are written ``path.to.field=value``. `InputError` if the file
-    cannot be read, or it, its profile or an override says something that is not allowed.
+    Parameters
+    ----------
+    name_or_path
+        Name of a benchmark that comes with the package, or path of a YAML file.
+    profile
+        A profile of the file.
+    set
+        Overrides, written ``path.to.field=value``.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or it, its profile or an override says something that is not allowed.
     """
     found = Benchmark(str(name_or_path), profile, (set,) if isinstance(set, str) else tuple(set))
     load_variant(found.name_or_path, found.profile, found.set)
@@ -216,9 +251,19 @@ def results(
 ) -> Results:
     """Read the results of an earlier run, as ``bdl-bench table`` does.
 
-    They are in a folder, whose path is given; or they are those of a benchmark by name or path, under a profile, with
-    overrides (`set`), and of the data sets, methods and splits that were run, all by default, in the folder `results`.
-    `InputError` if there are none, or a file is damaged.
+    Parameters
+    ----------
+    name_or_path
+        A folder with results; else a benchmark by name or path, and what was run of it.
+    profile, set, datasets, methods, splits
+        Profile and overrides of the run, and what was run; all by default.
+    results
+        Folder of results.
+
+    Raises
+    ------
+    InputError
+        If there are none, or a file is damaged.
     """
     place = Path(name_or_path)
     with ResultsFolder(place) as here:

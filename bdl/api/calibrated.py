@@ -20,11 +20,15 @@ from bdl.spec.fields import checked
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """How often what was predicted with some probability came true, over a number of rows.
+    """How often what was predicted with some probability came true.
 
-    Of numbers the table has the probability (``level``) of central intervals and the share of targets within
-    (``coverage``); of labels the mean ``confidence`` in the most probable class and the ``accuracy``, with the
-    ``rows``, of each bin.
+    Parameters
+    ----------
+    table
+        Of numbers the probability (``level``) of central intervals and the share of targets within (``coverage``); of
+        labels the mean ``confidence`` in the most probable class and the ``accuracy``, with the ``rows``, of each bin.
+    rows
+        How many rows were predicted.
     """
 
     table: pd.DataFrame = field(repr=False)

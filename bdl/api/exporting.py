@@ -25,14 +25,34 @@ def export(
     draws: Count = 1000,
     seed: Seed = 0,
 ) -> Path:
-    """Write a posterior, or the reference of its entry, in the layout of posteriordb; return the file of the draws.
+    """Write a posterior, or the reference of its entry, in the layout of posteriordb.
 
-    The folder is made if missing: ``posteriors/NAME.json`` says what it is a posterior of,
-    ``reference_posteriors/draws/draws/NAME.json.zip`` has the draws, a list of chains of ``theta[1]`` and so on,
-    ``.../info/NAME.info.json`` how they were made, and ``quality/NAME.json`` what is known of their quality: the scores
-    of a posterior, the certificate of a reference. So many draws are made, by the seed, of a posterior and of a
-    reference in closed form; those of a sampled reference, of an ensemble and of a sampler are written as they are.
-    `InputError` if there is no reference, or no distribution of parameters, or a file cannot be written.
+    Parameters
+    ----------
+    fitted
+        What was fitted, a `bdl.Fitted`.
+    folder
+        Where to write, made if missing: ``posteriors/NAME.json`` says what it is a posterior of,
+        ``reference_posteriors/draws/draws/NAME.json.zip`` has the draws, a list of chains of ``theta[1]`` and so on,
+        ``.../info/NAME.info.json`` how they were made, and ``quality/NAME.json`` what is known of their quality:
+        the scores of a posterior, the certificate of a reference.
+    what
+        Which of the two.
+    draws
+        Draws of a posterior, or of a reference in closed form; those of a sampled reference, of an ensemble and of a
+        sampler are written as they are.
+    seed
+        Of these draws.
+
+    Returns
+    -------
+    Path
+        The file of the draws.
+
+    Raises
+    ------
+    InputError
+        If there is no reference, or no distribution of parameters, or a file cannot be written.
     """
     if not isinstance(fitted, Fitted):
         raise InputError(f"export: fitted is {type(fitted).__name__}: give what bdl.posterior returns")

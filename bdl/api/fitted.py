@@ -75,12 +75,25 @@ class Fitted:
 
     @checked
     def to_inferencedata(self, draws: Count = 1000, seed: Seed = 0) -> Any:
-        """Convert to `arviz.InferenceData`, one chain, for plots and diagnostics of any method's draws.
+        """Convert to `arviz.InferenceData`, for plots and diagnostics of any method's draws.
 
-        Group ``posterior`` has ``theta``, (1, S, D), so many draws by the seed; an ensemble, and what a sampler left,
-        is taken as it is. ``log_likelihood`` has the log-density of each training row under each draw, nats, targets in
-        original units; ``observed_data`` these targets. `InputError` if the method left no distribution of parameters,
-        or arviz is missing (``pip install 'bdl-bench[mcmc]'``).
+        Parameters
+        ----------
+        draws
+            Draws of the posterior; an ensemble, and what a sampler left, is taken as it is.
+        seed
+            Of the draws.
+
+        Returns
+        -------
+        arviz.InferenceData
+            One chain. Group ``posterior`` has ``theta``, (1, S, D); ``log_likelihood`` the log-density of each training
+            row under each draw, nats, targets in original units; ``observed_data`` these targets.
+
+        Raises
+        ------
+        InputError
+            If the method left no distribution of parameters, or arviz is missing (``pip install 'bdl-bench[mcmc]'``).
         """
         try:
             import arviz
@@ -112,9 +125,21 @@ class Fitted:
     def predict(self, x: Any) -> Array:
         """Predict targets in original units, or classes, from the draws that its scores are made of.
 
-        Inputs are in original units, (n, d), or images as the data set has them; columns of a frame are matched by name
-        with those that were fitted. Returned is the predictive mean of each row, or its most probable class; (n,).
-        `InputError` if the inputs have another shape or type, other columns, or are not finite, or there is no model.
+        Parameters
+        ----------
+        x
+            Inputs in original units, (n, d), or images as the data set has them. Columns of a frame are matched by name
+            with those that were fitted.
+
+        Returns
+        -------
+        ndarray
+            The predictive mean of each row, or its most probable class; (n,).
+
+        Raises
+        ------
+        InputError
+            If the inputs have another shape or type, other columns, or are not finite, or there is no model.
         """
         predicted = self.evaluation.predict(self._examples(x), self.draws)
         if predicted.probabilities.shape[1]:
@@ -122,10 +147,14 @@ class Fitted:
         return predicted.mean.cpu().numpy()
 
     def predict_distribution(self, x: Any) -> Distribution:
-        """Return the predictive distribution of each row, batch shape (n,), float64; inputs and errors as in `predict`.
+        """Return the predictive distribution of each row; arguments and errors as in `predict`.
 
-        Numbers, in original units, have the mixture over posterior draws, with ``mean``, ``variance``, ``log_prob``,
-        ``cdf``, ``icdf`` and ``sample``; classes a `Categorical` with ``probs``.
+        Returns
+        -------
+        torch.distributions.Distribution
+            Over targets in original units or classes, batch shape (n,), float64: for numbers the mixture over posterior
+            draws, with ``mean``, ``variance``, ``log_prob``, ``cdf``, ``icdf`` and ``sample``; for classes a
+            `Categorical` with ``probs``.
         """
         rows = self._examples(x)
         if not self.problem.likelihood.fits(0):

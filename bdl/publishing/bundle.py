@@ -126,18 +126,7 @@ def write(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
 
 
 class Bundle:
-    """A bundle that is read; a ``with`` block closes it.
-
-    Parameters
-    ----------
-    path
-        The zip file.
-
-    Raises
-    ------
-    InputError
-        If it is no bundle, or its list of members is not that of the file.
-    """
+    """A bundle that is read; a ``with`` block closes it. `InputError` if it is none, or not all of it is there."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
