@@ -13,11 +13,9 @@ from bdl import runtime
 from bdl.plan import Cell
 from bdl.plan.initial_check import ROW_BYTES, memory, posterior_size
 from bdl.plan.programs import compiles, fits, rough_seconds, scoring_seconds, side_by_side, updates_of, width
-from bdl.store import CellKey, Stage
+from bdl.store import STAGES, CellKey, Stage
 from bdl.store.store import Store
 from bdl.training.programs import COMPILATION
-
-_STAGES: tuple[Stage, ...] = ("search", "final")
 
 Basis = Literal[
     "the same cells",
@@ -118,7 +116,7 @@ def estimate(left: Sequence[Left], jobs: int, measured: Iterable[Measured]) -> E
     compiled = set()
     for own in left:
         chain = 0.0
-        for stage in _STAGES:
+        for stage in STAGES:
             if count := own.fits(stage):
                 seconds, why = _stage_seconds(own, stage, rates)
                 basis[why] += count

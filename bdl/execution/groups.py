@@ -128,7 +128,7 @@ class FinalGroup:
                     at = when.place(snapshot.counters) if snapshot.last else when.due(snapshot.counters)
                 for place, position in enumerate(snapshot.index) if snapshot.last or at is not None else ():
                     posterior = work.posterior(snapshot, place)
-                    buffers = {name: value[place] for name, value in snapshot.buffers.items()}
+                    buffers: Buffers = {name: value[place] for name, value in snapshot.buffers.items()}
                     own = self.chosen[position]
                     seen = evaluation(own.cell, own.split, posterior, buffers, self.hyper[position])
                     scored = scores(seen, computed(own.cell))
@@ -140,7 +140,25 @@ class FinalGroup:
                 start = stopwatch.now()  # scores are no part of what fits take
         at_once = count if cell.settings.streams else width(cell, "final")
         share, details = log.seconds / max(count, at_once), details_of(cell, at_once, compile)
-        return [self._outcome(at, ends[at], log.readings(at), share, details) for at in range(count)]
+        outcomes = []
+        for position, own in enumerate(self.chosen):
+            posterior, buffers, scored, diverged, updates = ends[position]
+            worst = min((value for value in scored.values.values() if not isfinite(value)), default=0.0)
+            reason = failure(diverged, worst)
+            row = Row(
+                *(*own.cell.key, "final", own.split, 0, 0),
+                status="failed" if reason else "ok",
+                reason=reason,
+                hyper=self.hyper[position],
+                metrics={} if reason else {**scored.stored, "runtime": (share + own.search_seconds) / 60},
+                seconds=share,
+                details=details | {"updates": updates} | kept(posterior),
+                codes=codes(own.cell, scored.stored),
+                refused={} if reason else dict(scored.refused),
+            )
+            content = None if reason else artefacts.encode(posterior, buffers)
+            outcomes.append(Outcome(row, log.readings(position), content))
+        return outcomes
 
     def checkpoint(self) -> Checkpoint | None:
         """Return what long fits go on from after an interruption, by all that decides the fits of the group."""
@@ -156,27 +174,6 @@ class FinalGroup:
     def hyper(self) -> tuple[Setting, ...]:
         """Chosen settings, with what references estimate."""
         return tuple(own.setting | estimated(own.cell, own.split) for own in self.chosen)
-
-    def _outcome(
-        self, position: int, end: "_End", readings: tuple[Reading, ...], seconds: float, details: dict[str, Any]
-    ) -> Outcome:
-        cell, split, _, searched = self.chosen[position]
-        scored = end.scored
-        worst = min((value for value in scored.values.values() if not isfinite(value)), default=0.0)
-        reason = failure(end.diverged, worst)
-        runtime = {"runtime": (seconds + searched) / 60}
-        row = Row(
-            *(*cell.key, "final", split, 0, 0),
-            status="failed" if reason else "ok",
-            reason=reason,
-            hyper=self.hyper[position],
-            metrics={} if reason else {**scored.stored, **runtime},
-            seconds=seconds,
-            details=details | {"updates": end.updates} | kept(end.posterior),
-            codes=codes(cell, scored.stored),
-            refused={} if reason else dict(scored.refused),
-        )
-        return Outcome(row, readings, None if reason else artefacts.encode(end.posterior, end.buffers))
 
 
 class _End(NamedTuple):

@@ -27,6 +27,7 @@ from bdl.posteriors.base import Posterior
 from bdl.registry import outside_file, outside_place
 from bdl.search import Setting
 from bdl.spec.labels import MetricName
+from bdl.store import STAGES
 from bdl.training.fitting import EvaluationSchedule, Fitting
 from bdl.training.traced import at_once
 
@@ -143,7 +144,7 @@ def time_updates(left: Sequence[Left], known: Collection[Measured], seconds: flo
     there = {(one.cell, one.stage, one.device) for one in known}
     alike: dict[object, list[Left]] = {}
     for own in left:
-        cell, stages = own.cell, [stage for stage in ("search", "final") if own.fits(stage)]
+        cell, stages = own.cell, [stage for stage in STAGES if own.fits(stage)]
         unknown = any((cell.key, stage, cell.device) not in there for stage in stages)
         if unknown and (cell.settings.streams or cell.settings.training):
             alike.setdefault(_kind(cell), []).append(own)
@@ -175,14 +176,13 @@ def _kind(cell: Cell) -> object:
 def _work(own: Left) -> float:
     cell = own.cell
     return sum(
-        own.fits(stage) * rough_seconds(cell, updates_of(cell, stage), width(cell, stage), False)
-        for stage in ("search", "final")
+        own.fits(stage) * rough_seconds(cell, updates_of(cell, stage), width(cell, stage), False) for stage in STAGES
     )
 
 
 def _total_updates(own: Left) -> float:
     cell = own.cell
-    return sum(own.fits(stage) * updates_of(cell, stage) / width(cell, stage) for stage in ("search", "final"))
+    return sum(own.fits(stage) * updates_of(cell, stage) / width(cell, stage) for stage in STAGES)
 
 
 def _updates(cell: Cell) -> Iterator[float]:

@@ -1,7 +1,7 @@
 """What the trials of a cell are trained by: slot batches of splits side by side, programs, and how much work that is.
 
-See `bdl.training.slots` for what that is good for. Lanes are wide enough for the launches of kernels to weigh little,
-and no wider than that, so that one split by itself costs little more than its share.
+See `bdl.training.slots` for what that is good for. Batches are wide enough for the launches of kernels to weigh
+little, and no wider than that, so that one split by itself costs little more than its share.
 """
 
 from collections.abc import Mapping, Sequence
