@@ -50,9 +50,16 @@ class LoadedResults(NamedTuple):
     def of(
         cls, place: Path, made: Variant, now: Benchmark, rows: pd.DataFrame, points: pd.DataFrame, known: bool = True
     ) -> "LoadedResults":
-        """Compare rows with the protocol; they may not be `known` to say what they were made with."""
-        protocol = made.benchmark.profile == "paper" and not departures(made, now)
-        return cls(place, made, rows, points, remark(made, now, rows if known else None), protocol)
+        """Compare rows with the protocol: profile, part, overrides, a file that has changed since.
+
+        `now` is the benchmark as its file is, under the same overrides. Rows of earlier versions, which are not `known`
+        to be all, may be published in part.
+        """
+        changed = departures(made, now)
+        parts = [_profile(made)] if made.benchmark.profile != "paper" else []
+        parts += [*(_gaps(made.benchmark, rows) if known and not rows.empty else ()), *changed]
+        remark = f"Not the protocol: {'; '.join(parts)}." if parts else ""
+        return cls(place, made, rows, points, remark, made.benchmark.profile == "paper" and not changed)
 
     @property
     def banner(self) -> str:
@@ -144,18 +151,6 @@ def _others(place: Path, source: str, results: Path) -> str:
             if other.published and other.spec:
                 return f" (there is: {replace(other.spec, source=source).command('table', results)})"
     return ""
-
-
-def remark(made: Variant, now: Benchmark, rows: pd.DataFrame | None) -> str:
-    """Describe how rows differ from the protocol, by profile, part, overrides or a file that has changed; empty if not.
-
-    `now` is the benchmark as its file is, under the same overrides. `rows` are all final ones; None for those of
-    earlier versions, which do not say what they were made with: what is published may be a part of them.
-    """
-    parts = [_profile(made)] if made.benchmark.profile != "paper" else []
-    parts += [] if rows is None or rows.empty else _gaps(made.benchmark, rows)
-    parts += departures(made, now)
-    return f"Not the protocol: {'; '.join(parts)}." if parts else ""
 
 
 def departures(made: Variant, now: Benchmark) -> list[str]:

@@ -160,7 +160,9 @@ def judge(
     if not protocol:
         return Judgement(WITHHELD)
     if about.direction == "ratio":
-        return Judgement(_ratio(ours.value, paper.value))
+        faster = ours.value <= paper.value
+        factor = paper.value / ours.value if faster else ours.value / paper.value
+        return Judgement(f"{factor:.{0 if factor >= 9.95 else 1}f}x {'faster' if faster else 'slower'}")
     found, margin = difference(ours, paper), about.margin_of(paper.value)
     if found is None:
         return _by_digits(ours, paper.value, margin, in_error)
@@ -192,8 +194,3 @@ def _beyond(ours: Ours, found: Difference, about: MetricInfo, note: str | None) 
     if ours.shared is not None:
         return Judgement("undecided", COARSE, found)
     return Judgement("undecided" if ours.failed else "better", note, found)
-
-
-def _ratio(ours: float, paper: float) -> str:
-    factor, word = (paper / ours, "faster") if ours <= paper else (ours / paper, "slower")
-    return f"{factor:.0f}x {word}" if factor >= 9.95 else f"{factor:.1f}x {word}"
