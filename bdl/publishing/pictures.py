@@ -19,7 +19,8 @@ from bdl.posteriors.base import Posterior
 from bdl.posteriors.tensors import as_type
 from bdl.reports.certainty import Labelled
 from bdl.reports.distributions import LayerWeights
-from bdl.reports.posteriors import Array, CredibleBand, Gaussians
+from bdl.reports.posteriors import CredibleBand, Gaussians
+from bdl.reports.statistics import Array
 from bdl.store import artefacts
 from bdl.store.store import Store
 

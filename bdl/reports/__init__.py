@@ -12,7 +12,7 @@ import numpy as np
 from bdl.metrics import MetricInfo, info
 from bdl.references.certificate import CERTIFIED
 from bdl.reports.papers import Key, PaperValue, paper_values
-from bdl.reports.statistics import STATISTICS, Values, by_cell, finite
+from bdl.reports.statistics import STATISTICS, Array, by_cell, finite
 from bdl.reports.verdicts import NO_PARAMETERS, SURVIVORS, Judgement, Ours, judge
 from bdl.store import CERTIFICATE, KEPT, REFUSALS
 
@@ -232,7 +232,7 @@ def _remarks(ours: Ours, about: MetricInfo, floor: float | None, split: int | No
         yield judged.note
 
 
-def failed_as_worst(values: Values, failed: int, about: MetricInfo) -> float | None:
+def failed_as_worst(values: Array, failed: int, about: MetricInfo) -> float | None:
     """Return the median of all trials, those that failed being worse than all others; None as `Cell` says."""
     if not failed or about.direction not in ("lower", "higher"):
         return None
@@ -241,7 +241,7 @@ def failed_as_worst(values: Values, failed: int, about: MetricInfo) -> float | N
     return median if math.isfinite(median) else None
 
 
-def summary(statistic: str, values: Values) -> tuple[float | None, float | None]:
+def summary(statistic: str, values: Array) -> tuple[float | None, float | None]:
     """Return a statistic of finite values and its standard error; None where there are too few or they overflow."""
     location, standard_error = STATISTICS[statistic]
     # Diverged trials can be finite and still overflow when squared or summed.
@@ -251,7 +251,7 @@ def summary(statistic: str, values: Values) -> tuple[float | None, float | None]
     return ours if math.isfinite(ours) else None, ours_se if math.isfinite(ours_se) else None
 
 
-def _mean(values: Values) -> float | None:
+def _mean(values: Array) -> float | None:
     finite = values[np.isfinite(values)]
     return float(finite.mean()) if finite.size else None
 

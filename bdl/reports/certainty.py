@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bdl.registry import Label
 from bdl.reports import Cell, drawing
 from bdl.reports.layout import heading, measure
-from bdl.reports.statistics import grouped
+from bdl.reports.statistics import Array, grouped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from bdl.spec import Benchmark
 
-Array = NDArray[np.float64]
 
 _DIAGONAL: dict[str, Any] = {
     "color": drawing.QUIET,

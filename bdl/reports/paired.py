@@ -11,7 +11,7 @@ import numpy as np
 
 from bdl.metrics import info
 from bdl.reports.layout import Section, heading, metric_name, quantity
-from bdl.reports.statistics import Values, by_split, grouped, mean_se, short
+from bdl.reports.statistics import Array, by_split, grouped, mean_se, short
 from bdl.reports.verdicts import FEWEST, reach
 from bdl.store import HYPER
 
@@ -116,7 +116,7 @@ def _lost(own: "pd.Series[float]", other: "pd.Series[float]") -> int:
     return len(own.index[own.isna()].intersection(other.index[other.notna()]))
 
 
-def _interval(values: Values, overlap: float) -> tuple[float | None, float | None, float | None]:
+def _interval(values: Array, overlap: float) -> tuple[float | None, float | None, float | None]:
     """Return the mean and the ends of its interval; None for what too few values leave open."""
     if values.size < 2:
         return (float(values[0]) if values.size else None), None, None

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bdl.reports import drawing
-from bdl.reports.posteriors import FEW, Array, Gaussians, by_truth
-from bdl.reports.statistics import grouped
+from bdl.reports.posteriors import FEW, Gaussians, by_truth
+from bdl.reports.statistics import Array, grouped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

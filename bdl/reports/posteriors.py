@@ -7,16 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bdl.reports import drawing
-from bdl.reports.statistics import grouped
+from bdl.reports.statistics import Array, grouped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Array = NDArray[np.float64]
 
 FEW = 3
 """Entries on a data set that have figures of their own."""
