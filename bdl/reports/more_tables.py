@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from bdl.metrics import info
 from bdl.metrics.likelihoods import FIRST
@@ -16,15 +15,13 @@ from bdl.reports import Cell
 from bdl.reports.layout import Section, heading, measure, ours, quantity
 from bdl.reports.papers import load_paper
 from bdl.reports.statistics import by_cell, by_split, short
-from bdl.spec import Benchmark
-from bdl.spec.entry import Search
 from bdl.spec.sections import Note
 from bdl.store import HYPER
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bdl.spec import Benchmark
+    from bdl.spec import Benchmark, Search
 
 
 METHOD = "deep-ensemble"
@@ -134,7 +131,7 @@ NEAR = 1e-6
 """Relative distance from a bound that counts as none: proposals are mapped to the unit cube and back."""
 
 
-def bound_notes(benchmark: Benchmark, rows: pd.DataFrame) -> list[Note]:
+def bound_notes(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[Note]:
     """Write a note for each entry on each data set whose searches ended on a bound, as final rows tell."""
     hyper = [name for name in rows.columns if str(name).startswith(HYPER)]
     groups = by_cell(rows[["dataset", "entry", *benchmark.axes, *hyper]], benchmark.axes)
@@ -151,7 +148,7 @@ def bound_notes(benchmark: Benchmark, rows: pd.DataFrame) -> list[Note]:
     ]
 
 
-def _bounds(search: Search, rows: pd.DataFrame) -> Iterator[str]:
+def _bounds(search: "Search", rows: "pd.DataFrame") -> Iterator[str]:
     """Yield each bound that was chosen, and how often."""
     ends = {name: (space.low, space.high) for name, space in search.space.items()}
     ends |= {name: (min(values), max(values)) for name, values in search.grid.items() if len(values) > 1}
