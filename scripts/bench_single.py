@@ -9,11 +9,12 @@ Networks, one gradient an update but where it says otherwise:
   10 updates and inverses every 100.
 - ``784-400-400-10`` (D = 478,410) on made-up digits, minibatches of 200.
 
-``torch Adam`` is a `torch.nn.Sequential`, autograd and `torch.optim.Adam`. Methods run as `bdl.fit` runs them, traced
-and compiled. The unit of cost is the update, with its share of shuffling, gathering and noise. Contenders take turns, a
-repeat each; costs are medians over repeats, ratios to ``torch Adam`` medians of the ratios within a repeat. Tracing and
-compilation are left out of the cost, and stand beside it in seconds, from an empty cache. A whole fit is both: as many
-updates as 120 epochs of Boston have.
+``torch Adam`` is a `torch.nn.Sequential`, autograd and `torch.optim.Adam`; IVON and bayesian-torch take its place where
+they are installed (``pip install --no-deps ivon-opt bayesian-torch``), with one sample. Methods run as `bdl.fit` runs
+them, traced and compiled. The unit of cost is the update, with its share of shuffling, gathering and noise. Contenders
+take turns, a repeat each; costs are medians over repeats, ratios to ``torch Adam`` medians of the ratios within a
+repeat. Tracing and compilation are left out of the cost, and stand beside it in seconds, from an empty cache. A whole
+fit is both: as many updates as 120 epochs of Boston have.
 
 The JSON file has the keys ``system``, ``date``, ``settings`` and ``networks`` (``us``, ``us_min``, ``ratio``,
 ``setup_s``, by name of network and contender).
@@ -26,18 +27,18 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
-from itertools import count
 from time import perf_counter
 
 import torch
 from peers import command, machine
 from peers.command import number
 from peers.comparison import Contender, Cost, compare
+from peers.single import BayesianTorch, Ivon, TorchLoop, numpyro_epoch
 from peers.timing import engine_epochs, engine_seconds
 from peers.workload import D_IN, TRAINING_ROWS, Workload, digits, make
 from rich.console import Console
 from rich.table import Table
-from torch import Tensor, nn
+from torch import Tensor
 
 from bdl.methods.base import MinibatchMethod
 from bdl.methods.bbb import BayesByBackprop
@@ -82,6 +83,12 @@ class Network:
         return digits(self.sizes[1:-1], self.batch_size, UPDATES, method)
 
 
+LOOPS: Mapping[str, tuple[type[TorchLoop], str]] = {
+    "torch Adam": (TorchLoop, "torch"),
+    "IVON": (Ivon, "ivon"),
+    "bayesian-torch": (BayesianTorch, "bayesian_torch"),
+}
+"""Plain loops, with the package that each needs."""
 NETWORKS = {
     "13-50-1": Network((D_IN, 50, 1), 10, FAMILIES, 20),
     "784-100-10": Network((784, 100, 10), 100, NOISY, 3),
@@ -111,7 +118,16 @@ def contenders(network: Network, *, quick: bool) -> dict[str, Contender]:
     """Prepare all of them; the first is what ratios refer to."""
     epochs = 1 if quick else network.epochs
     x, y = _data(network)
-    found = {"torch Adam": Contender(partial(_timed, TorchLoop(network, x, y).epoch, epochs))}
+    loops = {
+        "torch Adam": (TorchLoop, "torch"),
+        "IVON": (Ivon, "ivon"),
+        "bayesian-torch": (BayesianTorch, "bayesian_torch"),
+    }
+    found = {
+        name: Contender(partial(_timed, loop(network.sizes, x, y, network.batch_size).epoch, epochs))
+        for name, (loop, package) in loops.items()
+        if find_spec(package)
+    }
     for name, method in network.methods.items():
         work = network.workload(method)
         found[f"{name}, traced"] = _engine(work, epochs, compile=False)
@@ -146,61 +162,6 @@ def _timed(epoch: Callable[[], None], epochs: int) -> float:
     for _ in range(epochs):
         epoch()
     return (perf_counter() - start) / (epochs * UPDATES)
-
-
-class TorchLoop:
-    """A network as most people would train it; inputs (n, d), targets or labels (n,)."""
-
-    def __init__(self, network: Network, x: Tensor, y: Tensor) -> None:
-        self.x, self.y, self.batch_size = x, y if network.regression else y.long(), network.batch_size
-        layers = [(nn.Linear(*pair), nn.ReLU()) for pair in zip(network.sizes, network.sizes[1:], strict=False)]
-        self.net = nn.Sequential(*[module for layer in layers for module in layer][:-1])
-        self.loss = nn.functional.mse_loss if network.regression else nn.functional.cross_entropy
-        self.adam = torch.optim.Adam(self.net.parameters(), lr=0.01 if network.regression else 0.001)
-
-    def epoch(self) -> None:
-        """Train on all rows once."""
-        for rows in torch.randperm(len(self.y))[: UPDATES * self.batch_size].view(UPDATES, self.batch_size):
-            self.adam.zero_grad()
-            self.loss(self.net(self.x[rows]).squeeze(1), self.y[rows]).backward()  # type: ignore[no-untyped-call]
-            self.adam.step()
-
-
-def numpyro_epoch(guide: str, x: Tensor, y: Tensor) -> Callable[[], None]:
-    """Return what trains a mean-field or low-rank Gaussian for an epoch; inputs (n, 13), targets (n,)."""
-    import jax
-    import jax.numpy as jnp
-    import numpyro
-    import numpyro.distributions as dist
-    from numpyro.infer import SVI, Trace_ELBO
-    from numpyro.infer.autoguide import AutoDiagonalNormal, AutoLowRankMultivariateNormal
-
-    inputs, targets = jnp.asarray(x.numpy()), jnp.asarray(y.numpy())
-    n, dim, batch_size = len(targets), 15 * 50 + 1, 10
-
-    def model(x, y):  # type: ignore[no-untyped-def]
-        theta = numpyro.sample("theta", dist.Normal(0, 1).expand([dim]).to_event(1))
-        hidden = jax.nn.relu(x @ theta[: D_IN * 50].reshape(D_IN, 50) + theta[D_IN * 50 : (D_IN + 1) * 50])
-        mean = hidden @ theta[(D_IN + 1) * 50 : -1] + theta[-1]
-        with numpyro.plate("rows", n, subsample_size=len(y)):
-            numpyro.sample("y", dist.Normal(mean, 0.3), obs=y)
-
-    q = AutoDiagonalNormal(model) if guide == "diagonal" else AutoLowRankMultivariateNormal(model, rank=1)
-    svi = SVI(model, q, numpyro.optim.Adam(0.01), Trace_ELBO())
-    state = svi.init(jax.random.PRNGKey(0), inputs[:batch_size], targets[:batch_size])
-
-    @jax.jit
-    def train(state, key):  # type: ignore[no-untyped-def]
-        order = jax.random.permutation(key, n)[: UPDATES * batch_size].reshape(-1, batch_size)
-        return jax.lax.scan(lambda now, rows: svi.update(now, inputs[rows], targets[rows]), state, order)[0]
-
-    epochs = count()
-
-    def epoch() -> None:
-        nonlocal state
-        state = jax.block_until_ready(train(state, jax.random.PRNGKey(next(epochs))))  # type: ignore[no-untyped-call]
-
-    return epoch
 
 
 def _table(network: str, costs: Mapping[str, Cost]) -> Table:

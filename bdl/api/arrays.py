@@ -178,7 +178,7 @@ def _component(given: Component) -> dict[str, Any]:
 
 def _fitted(cell: ArrayCell) -> Fitted:
     hyper = cell.settings.hyper
-    work = final_fitting([(cell, 0)], [hyper], compiles(cell, "final"))
+    work = final_fitting([(cell, 0)], [hyper], compiles(cell, "final"), alone=True)
     end = finished(work)
     posterior = work.posterior(end, 0)
     finite = all(bool(torch.isfinite(leaf).all()) for leaf in tree_leaves(posterior))

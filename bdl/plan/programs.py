@@ -19,13 +19,9 @@ from bdl.training.fitting import EvaluationSchedule, Fitting
 from bdl.training.program import Program
 from bdl.training.programs import update_seconds, worthwhile
 from bdl.training.schedule import Schedule
-from bdl.training.slots import SlotBatch
+from bdl.training.slots import NUMBERS, SlotBatch
 from bdl.training.streaming import StreamFitting, StreamTrial
 from bdl.training.trials import Pool
-
-# Measured on two cores (scripts/bench_training.py): up to here a wider slot batch is faster, and little is lost beyond.
-_NUMBERS = {"cpu": 400_000, "cuda": 50_000_000}
-"""Numbers of an update of a slot batch, if there are enough splits: parameters, normals or activations."""
 
 _MANY = 32
 """Fits of a search from which a split is a slot batch of its own: launches of kernels weigh little by then."""
@@ -57,14 +53,14 @@ def side_by_side(cell: Cell, stage: Stage) -> int:
     together = stage == "search" and search and cell.device == "cpu" and at_once == search.trials * search.folds
     if together and at_once >= _MANY:
         return 1
-    widest = max(least(cell), _NUMBERS[cell.device] // (at_once * _numbers(cell)))
+    widest = max(least(cell), NUMBERS[cell.device] // (at_once * _numbers(cell)))
     slot_batches = -(-splits // widest)
     return -(-splits // slot_batches)
 
 
 def least(cell: Cell) -> int:
     """Count the slots of a batch at the least: one on a GPU and for a fit larger than a batch should be, else two."""
-    alone = cell.device == "cuda" or (cell.settings.training and _numbers(cell) > _NUMBERS[cell.device])
+    alone = cell.device == "cuda" or (cell.settings.training and _numbers(cell) > NUMBERS[cell.device])
     return 1 if alone else 2
 
 
@@ -147,11 +143,13 @@ def program(cell: Cell) -> Program:
     )
 
 
-def final_fitting(members: Sequence[Member], hyper: Sequence[Mapping[str, float]], compile: bool) -> Fitting:
+def final_fitting(
+    members: Sequence[Member], hyper: Sequence[Mapping[str, float]], compile: bool, *, alone: bool = False
+) -> Fitting:
     """Make the fitting of the chosen settings, one a member, on all training rows.
 
-    Members are splits of one slot batch of a cell; or of several cells whose streams are learnt from as one batch,
-    those of a split side by side.
+    Members are splits of one slot batch of a cell, or `alone` and of none; or of several cells whose streams are learnt
+    from as one batch, those of a split side by side.
     """
     cell = members[0][0]
     if cell.settings.streams:
@@ -165,6 +163,8 @@ def final_fitting(members: Sequence[Member], hyper: Sequence[Mapping[str, float]
     trials = shared.trials(identities, [cell.rows(split).train for split in splits], hyper)
     if shared.schedule is None:
         return shared.fitting(trials, asked=[cell.rows(split).test for split in splits])
+    if alone:
+        return shared.fitting(trials, compile=compile)
     rows = slot_rows(cell, "final", splits[0])
     places = [list(rows).index(split) for split in splits]
     return shared.fitting(trials, compile=compile, slot_batch=SlotBatch(list(rows.values()), places, least(cell)))

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -19,14 +20,14 @@ from bdl.models.problem import Hyper, Problem
 from bdl.posteriors.base import Posterior
 from bdl.posteriors.tensors import as_type
 from bdl.rng import trial_keys
-from bdl.runtime import keep_freed_memory
+from bdl.runtime import keep_freed_memory, one_thread
 from bdl.training.batches import minibatches
 from bdl.training.blocks import Normals, Update, blocks, longest
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.fitting import EvaluationSchedule, Progress, Snapshot, silent
 from bdl.training.programs import Halves, Occasion, Programs, compiler_found, generator, occasion, pairs, programs
 from bdl.training.schedule import Schedule
-from bdl.training.slots import Part, SlotBatch
+from bdl.training.slots import NUMBERS, Part, SlotBatch
 from bdl.training.states import TrainingState, finite, initial_state, stacked_buffers
 from bdl.training.traced import Repeated, settled
 from bdl.training.trials import Pool, Trials
@@ -43,6 +44,8 @@ parameters it takes 0.02 s so, and 0.5 s otherwise, twice as long as a gradient 
 class MinibatchFitting:
     """Train every trial; to the last bit, a trial's result depends on its slot batch, and not on its companions.
 
+    A diverged trial has non-finite numbers in its state, and leaves the others alone.
+
     Parameters
     ----------
     dataset, pool
@@ -54,11 +57,7 @@ class MinibatchFitting:
     compile
         Use `torch.compile`; `bdl.training.programs.worthwhile` says when it pays.
     slot_batch
-        Where the trials current among those that may train beside them; None for these trials alone, in their order.
-
-    Notes
-    -----
-    A diverged trial has non-finite numbers in its state and leaves the others alone.
+        Where the trials stand among those that may train beside them; None for these trials alone, in their order.
     """
 
     dataset: Dataset
@@ -76,9 +75,9 @@ class MinibatchFitting:
         progress: Progress = silent,
         checkpoint: Checkpoint | None = None,
     ) -> Iterator[Snapshot]:
-        """Train trials of as many minibatches together, and those of each other number after them.
+        """Train trials of as many minibatches together, and those of each other number after them (`Fitting.run`).
 
-        See `bdl.training.fitting.Fitting.run`. An evaluation after an epoch finds the updates made by then.
+        An evaluation after an epoch finds the updates made by then.
 
         Raises
         ------
@@ -90,9 +89,17 @@ class MinibatchFitting:
         self.schedule.check(self.method)
         if self.pool.device.type == "cpu":
             keep_freed_memory()
-        slot_batch = self.slot_batch or SlotBatch([len(rows) for rows in self.trials.rows], range(len(self.trials)))
-        for part in slot_batch.parts(self.schedule):
-            yield from Together(self, part).run(evaluations, progress, checkpoint)
+        slot_batch = self.slot_batch or SlotBatch.of(self.trials.rows)
+        alone = self.slot_batch is None and len(self.trials) == 1
+        with one_thread() if alone and not self._large else nullcontext():
+            for part in slot_batch.parts(self.schedule):
+                yield from Together(self, part).run(evaluations, progress, checkpoint)
+
+    @property
+    def _large(self) -> bool:
+        """Whether an update of one trial goes through so many numbers that several threads pay."""
+        count = self.method.batches_per_step * self.problem.dim
+        return max(count, 2 * pairs(self.method.step_noise(self.problem))) > NUMBERS["cpu"]
 
     def posterior(self, snapshot: Snapshot, position: int) -> Posterior:
         """Return the posterior of the trial at a position of the snapshot's `index`."""
@@ -107,7 +114,7 @@ class Together:
     fitting
         What is trained, and how.
     part
-        Which of its trials current at the places of the program, which of them are fitted, and the number that
+        Which of its trials stand at the places of the program, which of them are fitted, and the number that
         checkpoints have.
     """
 
@@ -194,8 +201,6 @@ class Together:
             batches_per_step=self.method.batches_per_step,
             done=done,
         )
-
-    # ---- updates
 
     @cached_property
     def _pairs(self) -> int:

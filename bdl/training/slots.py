@@ -3,14 +3,19 @@
 Kernels round differently in batches of another width, and at another place of a batch; what stands at the other places
 does not matter. Places at which nothing is fitted are filled with copies, which are thrown away. On a CPU there are two
 places at least, since the sums of a single trial are split among threads, and rounded accordingly. There is one for
-fits so large that a copy would cost more than that is worth, and on a GPU.
+fits so large that a copy would cost more than that is worth, on a GPU, and for a trial that belongs to no batch: it
+trains on one thread, or if it is large on all.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from bdl.training.schedule import Schedule
+
+# Measured on two cores (scripts/bench_training.py): up to here a wider slot batch is faster, and little is lost beyond.
+NUMBERS = {"cpu": 400_000, "cuda": 50_000_000}
+"""Numbers of an update of a slot batch, if there are enough splits: parameters, normals or activations."""
 
 
 class Part(NamedTuple):
@@ -43,6 +48,11 @@ class SlotBatch:
     rows: Sequence[int]
     places: Sequence[int]
     least: int = 2
+
+    @classmethod
+    def of(cls, rows: Sequence[Sized]) -> Self:
+        """Assign trials of these training rows places in their order; a single one has no copy."""
+        return cls([len(own) for own in rows], range(len(rows)), 1 if len(rows) == 1 else 2)
 
     def parts(self, schedule: Schedule) -> Iterator[Part]:
         """Part the places by their minibatches an epoch, and by their rows too where incomplete ones are kept.

@@ -138,7 +138,7 @@ def test_a_checkpoint_of_another_lane_is_not_gone_on_from(tiny, tmp_path, monkey
     assert path() == first
     assert path(compile=False) == first
     others = {path(splits=3), path(compile=True), path(device="cuda")}
-    monkeypatch.setitem(programs._NUMBERS, "cpu", 1)
+    monkeypatch.setitem(programs.NUMBERS, "cpu", 1)
     assert len({first, *others, path()}) == 5
 
 

@@ -16,7 +16,7 @@ def cell(*overrides, entry="slang-nn", splits=(0, 1, 2), profile="quick"):
 
 
 def numbers(monkeypatch, count):
-    monkeypatch.setattr(programs, "_NUMBERS", {"cpu": count})
+    monkeypatch.setattr(programs, "NUMBERS", {"cpu": count})
 
 
 def test_few_small_fits_are_one_lane():

@@ -12,7 +12,7 @@ def test_networks_are_those_of_the_documentation(name, dim):
         method.check(work.problem)
         assert (work.problem.dim, work.cost_units, work.batch_size) == (dim, bench_single.UPDATES, network.batch_size)
     x, y = bench_single._data(network)
-    loop = bench_single.TorchLoop(network, x, y)
+    loop = bench_single.TorchLoop(network.sizes, x, y, network.batch_size)
     assert sum(part.numel() for part in loop.net.parameters()) == dim
     before = [part.clone() for part in loop.net.parameters()]
     loop.epoch()

@@ -45,11 +45,13 @@ def test_it_stops_in_time_and_goes_on(tmp_path, monkeypatch, capsys):
 
 
 def test_without_a_gpu_it_runs_to_its_end_on_tiny_parts(tmp_path, capsys):
-    file = tmp_path / "gpu.json"
-    assert gpu_suite.main(["--device", "cpu", "--tiny", "--json", str(file)]) == 0
+    """But for a pass of whole networks, which takes half a minute: that of heads differs by what is trained alone."""
+    file, parts = tmp_path / "gpu.json", [part for part in gpu_suite.Suite("cpu", True).parts if part != "pass-resnet"]
+    for pattern in ("[!p]*", "pass-heads"):
+        assert gpu_suite.main(["--device", "cpu", "--tiny", "--json", str(file), "--parts", pattern]) == 0
     report = json.loads(file.read_text())
-    assert [*report["parts"]] == [*gpu_suite.Suite("cpu", True).parts]
-    assert len(report["ratios"]) == 4
+    assert [*report["parts"]] == parts
+    assert len(report["ratios"]) == 3
     numbers = [number for part in (*report["parts"].values(), report["ratios"]) for number in part.values()]
     assert all(math.isfinite(number) and number > 0 for number in numbers)
     assert "time is up" not in capsys.readouterr().out

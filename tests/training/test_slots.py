@@ -1,6 +1,7 @@
 """Places in slot batches: how they are filled, and that a trial's bits do not depend on who stands beside it."""
 
 import pytest
+import torch
 from torch.utils._pytree import tree_leaves
 
 from bdl.methods.bbb import BayesByBackprop
@@ -59,6 +60,22 @@ def test_a_trial_has_the_same_bits_in_any_company(method):
         for position, trial in enumerate(company):
             assert same(pick(found.state, position), pick(everyone.state, trial))
     assert all(leaf.isfinite().all() for leaf in tree_leaves(everyone.state))
+
+
+def test_a_single_trial_has_no_copy_and_the_same_bits_on_any_number_of_threads():
+    """Where it belongs to a slot batch it has one, whose bits do not depend on threads either."""
+    program = toy_program(method=BayesByBackprop(samples=2), schedule=Schedule(epochs=6, batch_size=8))
+    trials, threads = toy_trials(program, LENGTHS).take([0]), torch.get_num_threads()
+    assert [part.standing for part in SlotBatch.of(trials.rows).parts(program.schedule)] == [[0]]
+    found = []
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            found.append(finished(program.fitting(trials)))
+            assert torch.get_num_threads() == count
+    finally:
+        torch.set_num_threads(threads)
+    assert same(*(pick(own.state, 0) for own in found))
 
 
 def test_progress_counts_no_copies():
