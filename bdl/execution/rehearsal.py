@@ -4,10 +4,9 @@ Components of the package are not called: its tests do, and numbers that a poste
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -19,7 +18,6 @@ from bdl.execution.groups import estimated
 from bdl.execution.scoring import Buffers, computed, evaluation, reason_of, scores
 from bdl.metrics import METRICS
 from bdl.metrics.evaluation import Evaluation
-from bdl.metrics.targets import Examples
 from bdl.plan import Cell, outside_files
 from bdl.plan.initial_check import ends, rows_at_once
 from bdl.plan.programs import final_fitting, program, rough_seconds, updates_of, width
@@ -120,12 +118,8 @@ def _few(cell: Cell, whole: Evaluation) -> Evaluation:
     if whole.problem is None:
         return whole
     most = rows_at_once(whole.problem)
-    test, training = (partial(_first, part, most) for part in (whole.test, whole.training))
+    test, training = (lambda: whole.test().take(slice(most))), (lambda: whole.training().take(slice(most)))
     return replace(whole, test=test, training=training, samples=_SAMPLES)
-
-
-def _first(part: Callable[[], Examples], most: int) -> Examples:
-    return part().take(slice(most))
 
 
 _UPDATES = 3

@@ -29,6 +29,7 @@ MAP, IN_LINE = 2.0, 5
 BROAD: dict[str, Any] = {"color": drawing.INK, "linewidth": 4, "alpha": 0.25}
 
 DEVIATIONS = (3, 2, 1)
+"""Standard deviations of bands, and of contours."""
 DOTS: dict[str, Any] = {"linestyle": "none", "marker": "o", "color": drawing.INK}
 SHADE = 0.16
 """How dark one credible band is."""
