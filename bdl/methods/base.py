@@ -154,13 +154,11 @@ class StartedMethod(MinibatchMethod):
 class WeightedDivergence(StartedMethod):
     """A method with the weight of the divergence as a hyper-parameter, ``kl_weight``; without it q has no width."""
 
+    hyper_above: ClassVar[Mapping[str, float]] = {"kl_weight": 0.0}
+
     @property
     def hyper(self) -> tuple[str, ...]:
         return ("learning_rate", "kl_weight")
-
-    @property
-    def hyper_above(self) -> Mapping[str, float]:
-        return {"kl_weight": 0.0}
 
 
 def check_rank(name: str, rank: int, problem: Problem) -> None:

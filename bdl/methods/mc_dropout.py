@@ -15,7 +15,7 @@ docs/errata.md says how the second comes about. The noise precision tau is that 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import torch
 from annotated_types import Ge, Gt
@@ -53,13 +53,8 @@ class McDropout(Descent):
     gradients_per_update: Annotated[int, Ge(1)] = 4
     decay: Literal["corrected", "published"] = "corrected"
 
-    @property
-    def hyper(self) -> tuple[str, ...]:
-        return ("learning_rate", "dropout_rate")
-
-    @property
-    def hyper_below(self) -> Mapping[str, float]:
-        return {"dropout_rate": 1.0}
+    hyper = ("learning_rate", "dropout_rate")
+    hyper_below: ClassVar[Mapping[str, float]] = {"dropout_rate": 1.0}
 
     @property
     def batches_per_step(self) -> int:

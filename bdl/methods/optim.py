@@ -151,6 +151,16 @@ class Descent(StartedMethod):
         return dict.fromkeys(grads, hyper["learning_rate"])
 
 
+def mean_gradient(theta: Tensor, batch: Batch, hyper: Hyper, problem: Problem) -> Tensor:
+    """Return the gradient of minus the mean log-likelihood of a minibatch at parameters (D,)."""
+
+    def cost(theta: Tensor) -> Tensor:
+        return -problem.log_likelihoods(theta, batch, hyper).mean()
+
+    gradient: Tensor = torch.func.grad(cost)(theta)
+    return gradient
+
+
 def sample_gradients(theta: Tensor, batch: Batch, hyper: Hyper, problem: Problem) -> Tensor:
     """Return the gradients of minus the log-likelihood of all data at samples (S, D), from one minibatch; (S, D)."""
 
@@ -163,7 +173,6 @@ def sample_gradients(theta: Tensor, batch: Batch, hyper: Hyper, problem: Problem
 
 def batch_gradients(theta: Tensor, batches: Batch, hyper: Hyper, problem: Problem) -> Tensor:
     """Return the same at parameters (L, D), from a minibatch for each of them; (L, D)."""
-
     batches = stacked(batches, len(theta))
 
     def cost(theta: Tensor, x: Tensor, y: Tensor) -> Tensor:

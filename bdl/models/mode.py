@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
-from torch.func import grad, grad_and_value, jacrev
+from torch.func import grad, jacrev
 
 from bdl.errors import InputError
 from bdl.models.base import Layers
@@ -112,18 +114,24 @@ def climb(log_density: LogDensity, start: Tensor) -> Tensor:
     InputError
         If the log-density is not finite there.
     """
-    look = grad_and_value(lambda theta: -log_density(theta.unsqueeze(0)).squeeze(0))
-
-    def cost(values: Any) -> tuple[float, Any]:
-        slope, value = look(torch.tensor(values))
-        return float(value), slope.numpy()
-
     options = {"maxiter": 10_000, "maxfun": 20_000, "maxcor": 30, "ftol": LEAST_GAIN}
-    found = minimize(cost, start.numpy(), jac=True, method="L-BFGS-B", options=options)  # type: ignore[call-overload]
+    found = descend(lambda theta: -log_density(theta.unsqueeze(0)).squeeze(0), start.numpy(), options)
     end = torch.from_numpy(found.x)
     if not bool(torch.tensor(found.fun).isfinite()):
         raise InputError(f"log p(D, theta) is not finite at {_shown(end)}: check the data and the precisions")
     return end
+
+
+def descend(cost: Callable[[Tensor], Tensor], start: NDArray[np.float64], options: dict[str, Any], **given: Any) -> Any:
+    """Minimise a function of a float64 tensor by L-BFGS; options and result are those of `scipy.optimize.minimize`."""
+
+    def both(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        point = torch.from_numpy(flat).requires_grad_()
+        value = cost(point)
+        (gradient,) = torch.autograd.grad(value, point)
+        return float(value.detach()), gradient.numpy()
+
+    return minimize(both, start, jac=True, method="L-BFGS-B", options=options, **given)  # type: ignore[call-overload]
 
 
 def _differentiate(height: Callable[[Tensor], Tensor], theta: Tensor) -> Slopes:

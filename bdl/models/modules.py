@@ -15,7 +15,7 @@ from torch.func import functional_call
 
 from bdl.errors import InputError
 from bdl.models.base import Layers
-from bdl.models.networks import Linear, Mlp
+from bdl.models.networks import ACTIVATIONS, Linear, Mlp
 from bdl.models.problem import Problem
 from bdl.models.skeleton import Skeleton, build, factory_of, make_network, take_apart
 
@@ -245,16 +245,6 @@ def _given_module(network: nn.Module, shape: tuple[int, ...] | None) -> GivenMod
     return GivenModule(network=network, shape=shape)
 
 
-_ACTIVATIONS: dict[str, type[nn.Module]] = {
-    "relu": nn.ReLU,
-    "tanh": nn.Tanh,
-    "sigmoid": nn.Sigmoid,
-    "softplus": nn.Softplus,
-    "gelu": nn.GELU,
-    "silu": nn.SiLU,
-}
-
-
 def torch_module(problem: Problem, seed: int) -> nn.Module:
     """Build the model of a problem as a module, float32, on the CPU.
 
@@ -292,5 +282,5 @@ def _network(problem: Problem) -> nn.Module:
     for n_in, n_out in pairwise(model.widths(problem.d_in, problem.d_out)):
         layers += [nn.Linear(n_in, n_out, bias=model.bias)]
         if isinstance(model, Mlp):
-            layers += [_ACTIVATIONS[model.activation]()]
+            layers += [ACTIVATIONS[model.activation].module()]
     return nn.Sequential(*layers[: -1 if isinstance(model, Mlp) else None])

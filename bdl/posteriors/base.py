@@ -1,17 +1,9 @@
 """The contract of posterior families, the verbs that they share, and the divergence between any two Gaussian ones.
 
 A family is a NamedTuple of tensors that describes ONE distribution over D parameters. Being a NamedTuple it
-passes in and out of `torch.func.vmap`, which is how thousands of posteriors are handled at once. A NamedTuple inherits
-from nothing else, so a family of this package is a subclass of its fields and of `Family` or `GaussianFamily`::
-
-    class _Fields(NamedTuple):
-        loc: Tensor
-        var: Tensor
-
-
-    class DiagonalGaussian(_Fields, GaussianFamily): ...
-
-It defines the verbs that differ; what they return is documented by the contract, `Posterior` and `Gaussian`.
+passes in and out of `torch.func.vmap`, which is how thousands of posteriors are handled at once. A family of this
+package is a subclass of its fields and of `Family` or `GaussianFamily`. It defines the verbs that differ; what they
+return is documented by the contract, `Posterior` and `Gaussian`.
 """
 
 from math import log, pi
@@ -180,6 +172,13 @@ def check_finite(name: str, tensor: Tensor, advice: str = "leave out what diverg
     """Raise InputError unless every entry is finite."""
     if not bool(torch.isfinite(tensor).all()):
         raise InputError(f"{name} has values that are not finite: {advice}")
+
+
+def inverse_tril(root: Tensor) -> Tensor:
+    """Invert a lower triangular matrix, (D, D)."""
+    eye = torch.eye(len(root), dtype=root.dtype, device=root.device)
+    inverse: Tensor = torch.linalg.solve_triangular(root, eye, upper=False)
+    return inverse
 
 
 def check_index(name: str, tensor: Tensor, count: int, meaning: str) -> None:

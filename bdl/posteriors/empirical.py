@@ -10,11 +10,7 @@ from bdl.errors import InputError
 from bdl.posteriors.base import Family, NoDensity, check_finite, check_index, check_shape, check_vector
 
 
-class _PointFields(NamedTuple):
-    loc: Tensor
-
-
-class Point(_PointFields, NoDensity):
+class Point(NamedTuple("Fields", [("loc", Tensor)]), NoDensity):
     """All probability at one vector; it has no density over the parameters. A sample takes no normals.
 
     Parameters
@@ -45,18 +41,10 @@ class Point(_PointFields, NoDensity):
         check_finite("loc", self.loc)
 
 
-class _Fields(NamedTuple):
-    draws: Tensor
-
-
-class _WeightedFields(NamedTuple):
-    draws: Tensor
-    log_weights: Tensor
-
-
 class _Draws(NoDensity):
     """A family with a field `draws`, shape (S, D); a sample takes one normal, which picks a draw."""
 
+    multimodal = True  # the vectors need not be near each other
     _reason = "draws have no density: leave out metrics that need one, or fit a Gaussian to the draws"
 
     @property
@@ -67,19 +55,14 @@ class _Draws(NoDensity):
     def noise_dim(self) -> int:
         return 1
 
-    @property
-    def multimodal(self) -> bool:
-        """True: the vectors need not be near each other."""
-        return True
-
     def _validate(self: "Empirical | Weighted") -> None:  # type: ignore[misc]
-        shape = tuple(self.draws.shape)
         if self.draws.ndim != 2 or not self.draws.numel():
+            shape = tuple(self.draws.shape)
             raise InputError(f"draws has shape {shape}: give it shape (S, D) with S and D at least 1")
         check_finite("draws", self.draws)
 
 
-class Empirical(_Fields, _Draws):
+class Empirical(NamedTuple("Fields", [("draws", Tensor)]), _Draws):
     """Each of S parameter vectors with probability 1 / S; it has no density over the parameters.
 
     Moments are divided by S, not S - 1. A sample is draw floor(S Phi(noise)).
@@ -111,7 +94,7 @@ class Empirical(_Fields, _Draws):
         return self.draws[index]
 
 
-class Weighted(_WeightedFields, _Draws):
+class Weighted(NamedTuple("Fields", [("draws", Tensor), ("log_weights", Tensor)]), _Draws):
     """Draw s of S with probability r_s / sum r, as importance sampling leaves them; no density over the parameters.
 
     A sample is the draw at which the sum of the weights exceeds Phi(noise).
@@ -159,13 +142,7 @@ class Weighted(_WeightedFields, _Draws):
         check_finite("log_weights", self.log_weights, "leave out draws without a density")
 
 
-class _DropoutFields(NamedTuple):
-    loc: Tensor
-    source: Tensor
-    rate: Tensor
-
-
-class Dropout(_DropoutFields, Family):
+class Dropout(NamedTuple("Fields", [("loc", Tensor), ("source", Tensor), ("rate", Tensor)]), Family):
     """theta_i = loc_i m_u, where u is the unit that weight i leaves and m_u is 0 or 1 / (1 - rate_u).
 
     Each of the U units is dropped, m_u = 0, with probability rate_u, independently (Gal and Ghahramani 2016, with

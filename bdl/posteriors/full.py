@@ -6,24 +6,7 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.posteriors.base import Gaussian, GaussianFamily, NoDensity, check_shape, check_tril, check_vector
-
-
-class _CovarianceFields(NamedTuple):
-    loc: Tensor
-    scale_tril: Tensor
-
-
-class _TracedFields(NamedTuple):
-    loc: Tensor
-    scale_tril: Tensor
-    start: Tensor
-    path: Tensor
-
-
-class _PrecisionFields(NamedTuple):
-    loc: Tensor
-    precision_tril: Tensor
+from bdl.posteriors.base import Gaussian, GaussianFamily, NoDensity, check_shape, check_tril, check_vector, inverse_tril
 
 
 class _Factored(GaussianFamily):
@@ -62,7 +45,7 @@ class _Factored(GaussianFamily):
         check_tril("scale_tril", self.scale_tril)
 
 
-class FullGaussian(_CovarianceFields, _Factored):
+class FullGaussian(NamedTuple("Fields", [("loc", Tensor), ("scale_tril", Tensor)]), _Factored):
     """N(loc, L L^T).
 
     Parameters
@@ -102,24 +85,17 @@ class FullGaussian(_CovarianceFields, _Factored):
 
 
 class Linearised(FullGaussian):
-    """N(loc, L L^T) with predictions by the linearised model, f(loc) + J (theta - loc) (Immer, Korzepa and Bauer 2021).
+    """A `FullGaussian` with predictions by the linearised model, f(loc) + J (theta - loc).
 
-    J is the derivative of the model's outputs at loc, which makes them Gaussian. As a distribution over the parameters
-    it is a `FullGaussian`.
-
-    Parameters
-    ----------
-    loc, scale_tril
-        As in `FullGaussian`.
+    J is the derivative of the model's outputs at loc, which makes them Gaussian (Immer, Korzepa and Bauer 2021).
     """
 
-    @property
-    def linearised(self) -> bool:
-        """True: see the class docstring."""
-        return True
+    linearised = True
 
 
-class Traced(_TracedFields, _Factored):
+class Traced(
+    NamedTuple("Fields", [("loc", Tensor), ("scale_tril", Tensor), ("start", Tensor), ("path", Tensor)]), _Factored
+):
     """N(loc, L L^T) that remembers the parameter vectors whose mean and covariance it has.
 
     Parameters
@@ -138,7 +114,7 @@ class Traced(_TracedFields, _Factored):
         check_shape("path", self.path, len(self.path), self.dim)
 
 
-class FullPrecision(_PrecisionFields, GaussianFamily):
+class FullPrecision(NamedTuple("Fields", [("loc", Tensor), ("precision_tril", Tensor)]), GaussianFamily):
     """N(loc, P^{-1}) with P = R R^T.
 
     Parameters
@@ -150,10 +126,10 @@ class FullPrecision(_PrecisionFields, GaussianFamily):
     """
 
     def variance(self) -> Tensor:
-        return self._inverse().square().sum(-2)
+        return inverse_tril(self.precision_tril).square().sum(-2)
 
     def covariance(self) -> Tensor:
-        inverse = self._inverse()
+        inverse = inverse_tril(self.precision_tril)
         return inverse.mT @ inverse
 
     def sample(self, noise: Tensor) -> Tensor:
@@ -177,13 +153,8 @@ class FullPrecision(_PrecisionFields, GaussianFamily):
         return self.precision_tril.square().sum(-1)
 
     def trace_solve(self, other: Gaussian) -> Tensor:
-        return other.whiten(self._inverse()).square().sum()  # R^{-1} has the rows of a root of the covariance
-
-    def _inverse(self) -> Tensor:
-        """Return R^{-1}, shape (D, D)."""
-        eye = torch.eye(self.dim, dtype=self.precision_tril.dtype, device=self.precision_tril.device)
-        inverse: Tensor = torch.linalg.solve_triangular(self.precision_tril, eye, upper=False)
-        return inverse
+        rows = inverse_tril(self.precision_tril)  # of a root of the covariance
+        return other.whiten(rows).square().sum()
 
     def _validate(self) -> None:
         check_vector("loc", self.loc)
@@ -191,12 +162,7 @@ class FullPrecision(_PrecisionFields, GaussianFamily):
         check_tril("precision_tril", self.precision_tril)
 
 
-class _LastLayerFields(NamedTuple):
-    loc: Tensor
-    precision_root: Tensor
-
-
-class LastLayer(_LastLayerFields, NoDensity):
+class LastLayer(NamedTuple("Fields", [("loc", Tensor), ("precision_root", Tensor)]), NoDensity):
     """The last k of D parameters are normal, the others a point; it has no density over all parameters.
 
     A sample takes k normals, and adds R^-T noise to the last k parameters.

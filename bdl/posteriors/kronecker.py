@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.posteriors.base import Gaussian, GaussianFamily, check_shape, check_tril, check_vector
+from bdl.posteriors.base import Gaussian, GaussianFamily, check_shape, check_tril, check_vector, inverse_tril
 from bdl.posteriors.independent import DiagonalGaussian
 
 
@@ -36,14 +36,9 @@ def from_blocks(blocks: Sequence[Tensor], widths: Sequence[int]) -> Tensor:
     return torch.cat(parts, -1)
 
 
-class _Fields(NamedTuple):
-    loc: Tensor
-    inner: Tensor
-    outer: Tensor
-    widths: Tensor
-
-
-class KroneckerGaussian(_Fields, GaussianFamily):
+class KroneckerGaussian(
+    NamedTuple("Fields", [("loc", Tensor), ("inner", Tensor), ("outer", Tensor), ("widths", Tensor)]), GaussianFamily
+):
     """Independent layers, each matrix normal: W = M + S Z A^T with Z standard normal, (out, in).
 
     W are the weights of a layer, its bias their last column if it has one, so that the covariance of W, row by row, is
@@ -83,10 +78,10 @@ class KroneckerGaussian(_Fields, GaussianFamily):
         return 2 * torch.stack(terms).sum()
 
     def whiten(self, delta: Tensor) -> Tensor:
-        return self._apply(delta, lambda Delta, A, S: _inverse(S) @ (Delta @ _inverse(A).mT))
+        return self._apply(delta, lambda Delta, A, S: inverse_tril(S) @ (Delta @ inverse_tril(A).mT))
 
     def precision_diagonal(self) -> Tensor:
-        inverses = [(_inverse(A), _inverse(S)) for A, S in self.roots()]
+        inverses = [(inverse_tril(A), inverse_tril(S)) for A, S in self.roots()]
         return self._outer_products([(A.square().sum(-2), S.square().sum(-2)) for A, S in inverses])
 
     def trace_solve(self, other: Gaussian) -> Tensor:
@@ -135,9 +130,3 @@ class KroneckerGaussian(_Fields, GaussianFamily):
 
 def _matrix(flat: Tensor, rows: int) -> Tensor:
     return flat.reshape(*flat.shape[:-1], rows, flat.shape[-1] // rows)
-
-
-def _inverse(root: Tensor) -> Tensor:
-    eye = torch.eye(len(root), dtype=root.dtype, device=root.device)
-    inverse: Tensor = torch.linalg.solve_triangular(root, eye, upper=False)
-    return inverse

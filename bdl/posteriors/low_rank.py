@@ -7,16 +7,18 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.posteriors.base import Family, Gaussian, GaussianFamily, check_positive, check_shape, check_vector
+from bdl.posteriors.base import (
+    Family,
+    Gaussian,
+    GaussianFamily,
+    check_positive,
+    check_shape,
+    check_vector,
+    inverse_tril,
+)
 
 
-class _Fields(NamedTuple):
-    loc: Tensor
-    factors: Tensor
-    diag: Tensor
-
-
-class _LowRank(_Fields, GaussianFamily):
+class _LowRank(NamedTuple("Fields", [("loc", Tensor), ("factors", Tensor), ("diag", Tensor)]), GaussianFamily):
     _rank_name: ClassVar[str]
 
     @property
@@ -109,9 +111,9 @@ class FactorAnalysis(_LowRank):
         return other.whiten(self.factors.mT).square().sum() + self.diag @ other.precision_diagonal()
 
     def _cholesky(self) -> Tensor:
-        eye = torch.eye(self.rank, dtype=self.factors.dtype, device=self.factors.device)
-        inner = eye + self.factors.mT @ (self.factors / self.diag.unsqueeze(-1))
-        factor: Tensor = torch.linalg.cholesky_ex(inner).L
+        factor: Tensor = torch.linalg.cholesky_ex(
+            _plus_identity(self.factors.mT @ (self.factors / self.diag.unsqueeze(-1)))
+        ).L
         return factor
 
 
@@ -191,8 +193,7 @@ class LowRankPrecision(_LowRank):
     def _core(self) -> Tensor:
         """Return R^{-T} (I + R)^{-1}, shape (L, L)."""
         root = self._cholesky()
-        eye = torch.eye(self.rank, dtype=root.dtype, device=root.device)
-        inner = torch.linalg.solve_triangular(root + eye, eye, upper=False)
+        inner = inverse_tril(_plus_identity(root))
         core: Tensor = torch.linalg.solve_triangular(root.mT, inner, upper=True)
         return core
 
@@ -215,13 +216,7 @@ def _plus_identity(matrix: Tensor) -> Tensor:
     return matrix + torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
 
 
-class _MixtureFields(NamedTuple):
-    locs: Tensor
-    factors: Tensor
-    diags: Tensor
-
-
-class Mixture(_MixtureFields, Family):
+class Mixture(NamedTuple("Fields", [("locs", Tensor), ("factors", Tensor), ("diags", Tensor)]), Family):
     """(1/C) sum_c N(loc_c, F_c F_c^T + diag(psi_c)); its entropy has no closed form.
 
     The noise of a sample is (u, h, z), of 1 + K + D values: it is that of component floor(C Phi(u)) with the noise (h,
@@ -237,6 +232,8 @@ class Mixture(_MixtureFields, Family):
         psi of each, positive, shape (C, D).
     """
 
+    multimodal = True  # the components need not be near each other
+
     @property
     def dim(self) -> int:
         return self.locs.shape[-1]
@@ -244,11 +241,6 @@ class Mixture(_MixtureFields, Family):
     @property
     def noise_dim(self) -> int:
         return 1 + self.factors.shape[-1] + self.dim
-
-    @property
-    def multimodal(self) -> bool:
-        """True: the components need not be near each other."""
-        return True
 
     def components(self) -> list[FactorAnalysis]:
         """Return the Gaussians that are mixed."""

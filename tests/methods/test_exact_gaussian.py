@@ -7,7 +7,7 @@ import torch
 from bdl.errors import InputError
 from bdl.methods import exact_gaussian
 from bdl.methods.exact_gaussian import ExactGaussian
-from bdl.methods.fa_elbo import FactorAnalysisElbo
+from bdl.methods.fa_optimum import FactorAnalysisElbo
 from bdl.models.likelihoods import Bernoulli, Categorical
 from bdl.models.linear import elbo, expected_log_likelihood, prior_precision
 from bdl.models.networks import Linear, Mlp
