@@ -82,10 +82,7 @@ class RemoteFile:
     def read_bytes(self) -> bytes:
         """Return the content of the file; download it if it is missing.
 
-        Raises
-        ------
-        InputError
-            If the file cannot be had, or the cached file is corrupt (it is left as it is).
+        `InputError` if the file cannot be had, or the cached file is corrupt (it is left as it is).
         """
         if not self.target.is_file():
             self.download()
@@ -98,14 +95,9 @@ class RemoteFile:
             ) from None
 
     def download(self) -> None:
-        """Put a verified copy in the data directory, from the mirror or else from the public address.
+        """Put a verified copy in the data directory, whole or not at all, from the mirror or the public address.
 
-        The file appears whole or not at all.
-
-        Raises
-        ------
-        InputError
-            If no source has the right file, or the data directory cannot be written.
+        `InputError` if no source has the right file, or the data directory cannot be written.
         """
         mirror = os.environ.get("BDL_DATA_MIRROR")
         sources = [f"{mirror.rstrip('/')}/{self.path}", self.url] if mirror else [self.url]
@@ -219,10 +211,7 @@ class FileSet(ABC):
     def __call__(self) -> Dataset:
         """Load the data set; its splits are read when they are asked for.
 
-        Raises
-        ------
-        InputError
-            If a file cannot be had or is corrupt, or the content is not what is said here.
+        `InputError` if a file cannot be had or is corrupt, or the content is not what is said here.
         """
         x, y = self.table()
         dataset = Dataset(self.name, x, y, self.task, splits=self.splits, published=self.split)

@@ -52,20 +52,10 @@ class Layout:
     classes: int
 
     def read(self, name: str, folder: Path) -> Labelled:
-        """Read the table, and find each picture.
+        """Read the table in a folder, and find each picture.
 
-        Parameters
-        ----------
-        name
-            Of the data set, for messages.
-        folder
-            What has the layout.
-
-        Raises
-        ------
-        InputError
-            If the layout is another, an identifier comes twice, a label is out of range, or pictures and table do not
-            belong together; with the count and the first example.
+        `InputError` if the layout is another, an identifier comes twice, a label is out of range, or pictures and table
+        do not belong together; with the count and the first example.
         """
         found = self._labels(name, folder)
         files = {file.stem: file for file in (folder / self.images).iterdir() if file.suffix.lower() in _SUFFIXES}
@@ -155,10 +145,7 @@ class Aptos2019:
     def __call__(self) -> Dataset:
         """Read the table and decode the images, which takes minutes for Kaggle's own once.
 
-        Raises
-        ------
-        InputError
-            If there is no such folder, what it has is not as it should be, or the network's weights are not installed.
+        `InputError` if there is no such folder, what it has is not as it should be, or the weights are not installed.
         """
         name = "aptos2019"
         files, grades = LAYOUT.read(name, _folder())
@@ -211,32 +198,14 @@ class RetinaMnist:
     )
 
     def __call__(self) -> Dataset:
-        """Load it; its one split has 1080 training, 120 validation and 400 test rows.
-
-        Raises
-        ------
-        InputError
-            If the file cannot be had or is corrupt.
-        """
+        """Load it; its one split has 1080 training, 120 validation and 400 test rows."""
         return parts_dataset(_NAME, self.files[0].read_bytes(), self.target)
 
 
 def parts_dataset(name: str, content: bytes, target: Literal["referable", "grade"]) -> Dataset:
-    """Make a data set of an npz archive as MedMNIST has them.
+    """Make a data set of an npz archive as MedMNIST has them; `InputError` if it has something else.
 
-    Parameters
-    ----------
-    name
-        Of the data set.
-    content
-        The archive: ``{train,val,test}_images`` of uint8, (n, H, W, 3), and ``{train,val,test}_labels``, (n, 1).
-    target
-        As in `RetinaMnist`.
-
-    Raises
-    ------
-    InputError
-        If the archive has something else.
+    It has ``{train,val,test}_images`` of uint8, (n, H, W, 3), and ``{train,val,test}_labels``, (n, 1).
     """
     try:
         archive = np.load(io.BytesIO(content))

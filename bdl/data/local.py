@@ -123,11 +123,8 @@ class Table(TableSettings):
     def __call__(self) -> Dataset:
         """Load it.
 
-        Raises
-        ------
-        InputError
-            If it cannot be read, lacks a column, has gaps, texts among numbers or text that is a number, a date or a
-            time, or cannot be split so.
+        `InputError` if it cannot be read, lacks a column, has gaps, texts among numbers or text that is a number, a
+        date or a time, or cannot be split so.
         """
         from bdl.data.tables import to_dataset  # imports pandas, which those who only list names can do without
 

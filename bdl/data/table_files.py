@@ -80,12 +80,7 @@ def is_grouped(text: str, mark: str) -> bool:
 def settings_for(texts: Sequence[str], decimal: str) -> str:
     """Return the settings of a CSV file with which texts are numbers, ``thousands: ","``; empty if none are known.
 
-    Parameters
-    ----------
-    texts
-        Numbers in some notation.
-    decimal
-        Decimal point that was tried.
+    `decimal` is the decimal point that was tried.
     """
     other = "." if decimal == "," else ","
     odd = [text for text in map(str.strip, texts) if not is_plain(text, decimal)]
@@ -106,11 +101,8 @@ Column = pd.Series
 def read_csv(how: "CsvSettings") -> Frame:
     """Read a file of text.
 
-    Raises
-    ------
-    InputError
-        If there is no such file, it is empty, its header is none, lines have different numbers of values, or a word
-        such as ``NA`` may be a gap or a category.
+    `InputError` if there is no such file, it is empty, its header is none, lines have different numbers of values, or a
+    word such as ``NA`` may be a gap or a category.
     """
     path, encoding = Path(how.path), _encoding(how.encoding)
     if how.thousands == how.decimal:
@@ -159,13 +151,7 @@ def read_csv(how: "CsvSettings") -> Frame:
 
 
 def read_parquet(path: Path) -> Frame:
-    """Read a file in the Parquet format; an index that has a name is a column.
-
-    Raises
-    ------
-    InputError
-        If there is no such file, it is of another format, or damaged.
-    """
+    """Read a file in the Parquet format; an index that has a name is a column; `InputError` if it cannot be read."""
     from pyarrow.parquet import read_table
 
     try:

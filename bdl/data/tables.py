@@ -40,22 +40,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def to_dataset(how: "TableSettings", frame: Frame, target: str) -> Dataset:
-    """Make a data set of columns.
-
-    Parameters
-    ----------
-    how
-        What is done with them.
-    frame
-        The columns.
-    target
-        Name of the column that is predicted.
-
-    Raises
-    ------
-    InputError
-        As `bdl.data.local.Table` says.
-    """
+    """Make a data set of columns, one of which is predicted; errors as in `bdl.data.local.Table`."""
     name, splitting = how.called, how.split_column or how.group or how.time
     _check_names(name, frame.columns, [target, *how.leave_out, *how.categories, *([splitting] if splitting else [])])
     frame = frame.drop(columns=[column for column in how.leave_out if column != target])
@@ -90,10 +75,7 @@ def to_dataset(how: "TableSettings", frame: Frame, target: str) -> Dataset:
 def _tidy(name: str, column: Column) -> Column:
     """Return a column as numbers, true and false, dates, or text without white space around it; gaps are NaN.
 
-    Raises
-    ------
-    InputError
-        If it has something else: lists, mappings, bytes, lengths of time, complex numbers.
+    `InputError` if it has something else: lists, mappings, bytes, lengths of time, complex numbers.
     """
     kind = pd.api.types.infer_dtype(column, skipna=True)
     if kind == "categorical":

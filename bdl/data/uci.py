@@ -66,13 +66,7 @@ class UciSet(FileSet):
         return x, np.ascontiguousarray(table[:, target])
 
     def split(self, index: int) -> Split:
-        """Read one published split.
-
-        Raises
-        ------
-        InputError
-            If a file cannot be had or is corrupt.
-        """
+        """Read one published split."""
         files = (f"index_{part}_{index}.txt" for part in _PARTS)
         return Split(*map(self._integers, files))
 

@@ -81,12 +81,8 @@ def student(shape: Gaussian, degrees: int, samples: int, generator: torch.Genera
     """Draw from Student's t with the location and the shape matrix of a Gaussian, whose noise is of length D.
 
     With z ~ N(0, I), c ~ chi^2 of nu degrees of freedom and A A^T the covariance of the Gaussian, theta = m + (nu /
-    c)^1/2 A z; so that (theta - m)^T (A A^T)^-1 (theta - m) = nu |z|^2 / c, and the density needs no solve.
-
-    Returns
-    -------
-    tuple of Tensor
-        Draws, (S, D), and their log-densities, nats, (S,); of the type of the Gaussian's mean.
+    c)^1/2 A z; so that (theta - m)^T (A A^T)^-1 (theta - m) = nu |z|^2 / c, and the density needs no solve. Returns
+    draws, (S, D), and their log-densities, nats, (S,).
     """
     mean, dim = shape.mean(), shape.dim
     z = torch.randn(samples, dim, generator=generator, dtype=mean.dtype)

@@ -65,16 +65,9 @@ def axes_of(A: Tensor, S: Tensor, gin: Tensor, gam: Tensor, share: Tensor) -> Ax
 
 
 def split(A: Tensor, S: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what the damping adds to the eigenvalues of A and of S.
+    """Return what the damping g adds to the eigenvalues of A and of S.
 
     A factor that vanishes, as where all units of a layer are dead, counts as tiny.
-
-    Parameters
-    ----------
-    A, S
-        Factors (in, in) and (out, out).
-    g
-        Damping, a scalar.
     """
     size_A, size_S = (F.diagonal().mean().clamp(min=1e-20) for F in (A, S))
     pi = (size_A / size_S).sqrt()

@@ -130,28 +130,14 @@ than float32 rounds, 5e-7 (4 up to 7e-6, 3 up to 2e-3); `eigh` of 150 matrices 4
 
 
 def top_eigenvectors(matrix: Tensor, count: int) -> Tensor:
-    """Find orthonormal columns Q that maximise tr(Q^T C Q).
+    """Find orthonormal columns Q, (n, L), that maximise tr(Q^T C Q), C being positive semidefinite.
 
-    They are exact if the Krylov basis would be no smaller than the matrix. Otherwise they are the best that the
-    space of C V, ..., C^k V has (Rayleigh-Ritz), V being a block of `count` fixed columns in general position.
-    The part they miss falls as the Chebyshev polynomial of degree k - 1 of the gap between the eigenvalues
-    wanted and the others: it is large only where there is no gap, and any Q is then nearly as good.
-
-    Parameters
-    ----------
-    matrix
-        Symmetric positive semidefinite C, (n, n).
-    count
-        Number of eigenvectors, L.
-
-    Returns
-    -------
-    Tensor
-        (n, L); the leading eigenvector is the last column. Without meaning if C is not finite.
-
-    References
-    ----------
-    Musco and Musco (2015), Randomized block Krylov methods, Algorithm 2.
+    The leading eigenvector is the last column; without meaning if C is not finite. They are exact if the Krylov basis
+    would be no smaller than the matrix. Otherwise they are the best that the space of C V, ..., C^k V has
+    (Rayleigh-Ritz), V being a block of `count` fixed columns in general position (Musco and Musco 2015, Randomized
+    block Krylov methods, Algorithm 2). The part they miss falls as the Chebyshev polynomial of degree k - 1 of the gap
+    between the eigenvalues wanted and the others: it is large only where there is no gap, and any Q is then nearly as
+    good.
     """
     if _DEPTH * count >= len(matrix):
         return _eigenvectors(matrix)[:, -count:]

@@ -74,14 +74,8 @@ def sliced_w2(f: Tensor, truth: Tensor, slices: int) -> Tensor:
 def joint_kl(f: Tensor, truth: Tensor, noise: Tensor, inputs: int, sets: int) -> Tensor:
     """KL(truth || posterior) of the targets at random sets of rows, as Gaussians, averaged over sets: nats, a scalar.
 
-    Parameters
-    ----------
-    f, truth
-        Samples of the function, (S, n) and (T, n).
-    noise
-        Variance of the targets about it, (n,).
-    inputs, sets
-        Rows of a set, all of them where there are fewer, and number of sets.
+    Functions are (S, n) and (T, n), and `noise` is the variance of the targets about them, (n,). A set has `inputs`
+    rows, or all of them where there are fewer.
     """
     generator = torch.Generator().manual_seed(0)
     ours, exact = ((part.mean(0), torch.cov(part.T, correction=0) + noise.diag()) for part in (f, truth))

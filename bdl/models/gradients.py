@@ -176,26 +176,9 @@ def _total(terms: Iterable[Tensor]) -> Tensor:
 
 
 def gradient_matrix(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper) -> Tensor:
-    """Differentiate each example's log-likelihood, for any model.
+    """Differentiate each example's log-likelihood, for any model: nats per unit of each parameter, (M, D).
 
-    Parameters
-    ----------
-    problem
-        Model and likelihood.
-    theta
-        Parameters, (D,).
-    batch, hyper
-        As in `Problem.log_likelihoods`.
-
-    Returns
-    -------
-    Tensor
-        Shape (M, D), nats per unit of each parameter.
-
-    Raises
-    ------
-    InputError
-        If the model normalises by statistics of the minibatch: an example has no gradient of its own then.
+    `InputError` if the model normalises by statistics of the minibatch: an example has no gradient of its own then.
     """
     if problem.buffers() or problem.recomputes:
         raise InputError("under batch normalisation no example has a gradient of its own: use layer normalisation")
@@ -209,23 +192,11 @@ def gradient_matrix(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper)
 
 
 def example_gradients(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper) -> ExampleGradients:
-    """Differentiate each example's log-likelihood at several parameter vectors.
+    """Differentiate each example's log-likelihood at S parameter vectors (S, D): S M gradients.
 
-    Parameters
-    ----------
-    problem
-        Model and likelihood.
-    theta
-        Parameter vectors, (S, D); all see the whole minibatch.
-    batch, hyper
-        As in `Problem.log_likelihoods`.
-
-    Returns
-    -------
-    ExampleGradients
-        The S M gradients. They are outer products if the model is a `LayeredModel`, those of the first parameter vector
-        first, and otherwise a matrix; of one layer with one output, whose gradients e_si x_i share their inputs, the M
-        rows (sum_s e_si^2)^1/2 x_i.
+    They are outer products if the model is a `LayeredModel`, those of the first parameter vector first, and otherwise a
+    matrix; of one layer with one output, whose gradients e_si x_i share their inputs, the M rows (sum_s e_si^2)^1/2
+    x_i.
     """
     model = problem.model
     if one_output(problem):
@@ -241,23 +212,10 @@ def example_gradients(problem: Problem, theta: Tensor, batch: Batch, hyper: Hype
 
 
 def example_hessians(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper) -> ExampleGradients:
-    """Differentiate each example's log-likelihood once and twice at several parameter vectors.
+    """Differentiate each example's log-likelihood twice at S parameter vectors (S, D), for a model of `one_output`.
 
-    Parameters
-    ----------
-    problem, theta, batch, hyper
-        As in `example_gradients`; of one layer with one output, and a likelihood whose curvature in that output is its
-        Fisher information: all that are here.
-
-    Returns
-    -------
-    ExampleGradients
-        With the sum of the gradients as `total`, and G^T G = minus the sum of the Hessians, M rows.
-
-    Raises
-    ------
-    InputError
-        If the model has several layers or outputs.
+    The result has the sum of the gradients as `total`, and G^T G = minus the sum of the Hessians, M rows, if the
+    curvature of the likelihood in the output is its Fisher information: of all that are here.
     """
     if not one_output(problem):
         raise InputError("Hessians of single examples need a linear model with one output: use curvature fisher")

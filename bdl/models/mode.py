@@ -44,24 +44,10 @@ def laplace(
 ) -> tuple[Tensor, Tensor]:
     """Climb from `start` to a mode by Newton's method with backtracking (Nocedal & Wright 2006, section 3.4).
 
-    Parameters
-    ----------
-    log_density
-        What is climbed.
-    start
-        Parameters, (D,), float64.
-    slopes
-        Gives its derivatives at parameters (D,). By default they are those of `torch.func`, row by row of the Hessian.
-
-    Returns
-    -------
-    tuple of Tensor
-        The mode, (D,), and S with orthogonal columns, (D, D): S S^T is the inverse of minus the Hessian.
-
-    Raises
-    ------
-    InputError
-        If the log-density or a derivative is not finite on the way, or there is no maximum with a definite Hessian.
+    Returns the mode, (D,), and S with orthogonal columns, (D, D): S S^T is the inverse of minus the Hessian. `slopes`
+    gives the derivatives of the log-density; by default they are those of `torch.func`, row by row of the Hessian.
+    `InputError` if the log-density or a derivative is not finite on the way, or there is no maximum with a definite
+    Hessian.
     """
 
     def height(theta: Tensor) -> Tensor:
@@ -95,24 +81,9 @@ def laplace(
 
 
 def climb(log_density: LogDensity, start: Tensor) -> Tensor:
-    """Climb from `start` by L-BFGS, to where it gains no more; that may be a kink.
+    """Climb from `start` by L-BFGS, to where it gains no more, which may be a kink: the highest point found, (D,).
 
-    Parameters
-    ----------
-    log_density
-        What is climbed.
-    start
-        Parameters, (D,), float64.
-
-    Returns
-    -------
-    Tensor
-        The highest point found, (D,).
-
-    Raises
-    ------
-    InputError
-        If the log-density is not finite there.
+    `InputError` if the log-density is not finite there.
     """
     options = {"maxiter": 10_000, "maxfun": 20_000, "maxcor": 30, "ftol": LEAST_GAIN}
     found = descend(lambda theta: -log_density(theta.unsqueeze(0)).squeeze(0), start.numpy(), options)
@@ -168,18 +139,7 @@ def gauss_newton(problem: Problem, theta: Tensor, x: Tensor, hyper: Hyper) -> Te
         H = sum_i (R_i^T J_i)^T (R_i^T J_i).
 
     It is minus the Hessian where the model is linear in its parameters, and the likelihood's information about the
-    outputs does not depend on the target.
-
-    Parameters
-    ----------
-    problem
-        Model and likelihood.
-    theta
-        Parameters, (D,).
-    x
-        Inputs of all training rows, (n, d_in).
-    hyper
-        Hyper-parameters in the unit of the targets that the model sees.
+    outputs does not depend on the target. Hyper-parameters are in the unit of the targets that the model sees.
     """
 
     def rows(x: Tensor, root: Tensor) -> Tensor:
@@ -200,11 +160,7 @@ def kronecker(problem: Problem, theta: Tensor, x: Tensor, hyper: Hyper) -> Tenso
     It is zero but for the weights of each dense layer, (1/n) sum_i e_i^T e_i (x) sum_i a_i a_i^T, and for its biases,
     sum_i e_i^T e_i, where a_i are the layer's inputs and the rows of e_i, (C, out), the errors of R_i^T f_i (Botev,
     Ritter and Barber 2017). Weights and biases stand apart, as they do in the software of Daxberger et al. (2021).
-
-    Raises
-    ------
-    InputError
-        If the model is not made of dense layers.
+    `InputError` if the model is not made of dense layers.
     """
     backpropagate: Callable[..., Layers] | None = None
     for name in ("backpropagate", "dense_layers"):

@@ -130,13 +130,7 @@ class Module:
         return total
 
     def last_layer(self, d_in: int, d_out: int) -> tuple[int, int, bool]:
-        """Return inputs and outputs of the last layer, and whether it has biases.
-
-        Raises
-        ------
-        InputError
-            If it is not dense.
-        """
+        """Return inputs and outputs of the last layer, and whether it has biases; `InputError` if it is not dense."""
         shapes = self._skeleton(d_in, d_out).shapes
         last = [*shapes][-1].rpartition(".")[0]
         (_, weight), *bias = [(name, shape) for name, shape in shapes.items() if name.rpartition(".")[0] == last]
@@ -147,10 +141,7 @@ class Module:
     def dense_layers(self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]) -> Layers:
         """Return inputs and errors as `LayeredModel.backpropagate` does, of a network of dense layers; not under vmap.
 
-        Raises
-        ------
-        InputError
-            If it has other parameters, or a layer is used more than once.
+        `InputError` if it has other parameters, or a layer is used more than once.
         """
         skeleton, seen = self._skeleton(x.shape[-1], d_out), list[tuple[str, Tensor, Tensor]]()
         parts = {name: part for name, part in skeleton.evaluation.named_modules() if isinstance(part, nn.Linear)}
@@ -246,21 +237,10 @@ def _given_module(network: nn.Module, shape: tuple[int, ...] | None) -> GivenMod
 
 
 def torch_module(problem: Problem, seed: int) -> nn.Module:
-    """Build the model of a problem as a module, float32, on the CPU.
+    """Build the model of a problem as a module, float32, on the CPU; `InputError` if it is none that can be built.
 
-    ``torch.nn.utils.parameters_to_vector(module.parameters())`` is the parameter vector of the problem, (D,).
-
-    Parameters
-    ----------
-    problem
-        Whose model is meant.
-    seed
-        Of its start, which has the law that the engine's fits start from.
-
-    Raises
-    ------
-    InputError
-        If the model is none that can be built.
+    ``torch.nn.utils.parameters_to_vector(module.parameters())`` is the parameter vector of the problem, (D,). Its start
+    has the law that the engine's fits start from.
     """
     network = _network(problem)
     noise = torch.randn(problem.dim, generator=torch.Generator().manual_seed(seed))

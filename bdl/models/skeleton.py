@@ -76,10 +76,7 @@ def factory_of(name: str) -> Callable[..., Any]:
 def build(factory: str, settings: Mapping[str, Any], shape: tuple[int, ...] | None, d_in: int, d_out: int) -> Skeleton:
     """Call a factory and take the network apart; arguments as in `bdl.models.modules.Module`.
 
-    Raises
-    ------
-    InputError
-        If the factory fails, or makes something that does not fit.
+    `InputError` if the factory fails, or makes something that does not fit.
     """
     net = make_network(factory, settings, shape, d_in, d_out)
     return take_apart(f"factory '{factory}'", net, (d_in,) if shape is None else shape, d_out)
@@ -106,23 +103,10 @@ def make_network(
 
 
 def take_apart(name: str, net: nn.Module, row: tuple[int, ...], d_out: int) -> Skeleton:
-    """Take a network apart, which is changed by that.
+    """Take a network apart, float32, on the CPU, which is changed by that; messages call it `name`.
 
-    Parameters
-    ----------
-    name
-        What messages call it.
-    net
-        The network, float32, on the CPU.
-    row
-        Shape of one row.
-    d_out
-        Outputs that it should have.
-
-    Raises
-    ------
-    InputError
-        If it draws random numbers of its own, fails, or has other inputs or outputs.
+    `row` is the shape of one row. `InputError` if the network draws random numbers of its own, fails, or has other
+    inputs, or outputs than `d_out`.
     """
     _check_layers(name, net)
     return _take_apart(net, _widest(name, net, row, d_out))

@@ -58,20 +58,10 @@ class FullGaussian(NamedTuple("Fields", [("loc", Tensor), ("scale_tril", Tensor)
 
     @classmethod
     def from_covariance(cls, loc: Tensor, covariance: Tensor) -> "FullGaussian":
-        """Build from a dense covariance; not for use under vmap.
+        """Build from a mean (D,) and a dense covariance (D, D); not for use under vmap.
 
-        Parameters
-        ----------
-        loc
-            Mean, shape (D,).
-        covariance
-            Symmetric positive definite, shape (D, D).
-
-        Raises
-        ------
-        InputError
-            If shapes disagree, or the matrix is not positive definite or not symmetric (to the root of its
-            precision).
+        `InputError` if shapes disagree, or the matrix is not positive definite or not symmetric (to the root of its
+        precision).
         """
         check_vector("loc", loc)
         check_shape("covariance", covariance, len(loc), len(loc))

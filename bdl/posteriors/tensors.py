@@ -39,22 +39,10 @@ Tree = TypeVar("Tree")
 
 
 def to_tensors(posterior: Posterior) -> tuple[str, dict[str, Tensor]]:
-    """Take a posterior apart.
+    """Take a posterior apart: name of the family, and tensors by field.
 
-    Parameters
-    ----------
-    posterior
-        Of a registered family, or any NamedTuple of tensors that can be imported.
-
-    Returns
-    -------
-    tuple
-        Name of the family, ``module:Class`` or ``path/to/file.py:Class`` if it is not registered; tensors by field.
-
-    Raises
-    ------
-    InputError
-        If it is not a NamedTuple of tensors.
+    The name is ``module:Class`` or ``path/to/file.py:Class`` if the family is not registered. `InputError` if the
+    posterior is not a NamedTuple of tensors.
     """
     kind: Any = type(posterior)
     fields = posterior._asdict() if hasattr(posterior, "_asdict") else {}
@@ -66,18 +54,7 @@ def to_tensors(posterior: Posterior) -> tuple[str, dict[str, Tensor]]:
 
 
 def from_tensors(family: str, tensors: Mapping[str, Tensor]) -> Posterior:
-    """Put a posterior together again.
-
-    Parameters
-    ----------
-    family, tensors
-        What `to_tensors` gave.
-
-    Raises
-    ------
-    InputError
-        If there is no such family, or it has other fields.
-    """
+    """Put together again what `to_tensors` gave; `InputError` if there is no such family, or it has other fields."""
     kind = FAMILIES.get(family)
     wanted = getattr(kind, "_fields", ())
     if set(wanted) != set(tensors):

@@ -133,11 +133,8 @@ def state(recipe: Recipe) -> State:
 def obtain(recipe: Recipe) -> Made:
     """Read the draws of a recipe; sample, certify and keep them first if they are missing.
 
-    Raises
-    ------
-    InputError
-        If the recipe keeps no draws that break a rule and they do, the files are corrupt or cannot be written, or the
-        extra ``mcmc`` is not installed.
+    `InputError` if the recipe keeps no draws that break a rule and they do, the files are corrupt or cannot be written,
+    or the extra ``mcmc`` is not installed.
     """
     if not all(path.exists() for path in files(recipe)):
         write(recipe)
@@ -163,13 +160,7 @@ def write(recipe: Recipe) -> Judged:
 
 
 def read(recipe: Recipe) -> Made:
-    """Read and verify the draws of a recipe.
-
-    Raises
-    ------
-    InputError
-        If a file is missing, truncated or edited.
-    """
+    """Read and verify the draws of a recipe; `InputError` if a file is missing, truncated or edited."""
     place, info = files(recipe)
     stamps = tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in (place, info))
     return _read(place, info, stamps, recipe.certificate.from_json)

@@ -60,15 +60,9 @@ def slope(problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Slope:
 def slope_with_precisions(problem: Problem, x: Tensor, y: Tensor, laws: Mapping[str, Law]) -> Slope:
     """Return the log posterior of parameters and of the logarithms of prior and noise precision, (D + 2,).
 
-    Parameters
-    ----------
-    problem
-        A model with the likelihood `gaussian` and one prior precision for all parameters.
-    x, y
-        Training data as the model sees them, float64, (n, d) and (n,).
-    laws
-        Mean and standard deviation of the normal laws of log ``prior_precision`` and log ``noise_precision``, in the
-        unit of `y`; their order is that of the two last coordinates.
+    The model has the likelihood `gaussian` and one prior precision for all parameters; training data are as the model
+    sees them, float64. The order of the laws, of log ``prior_precision`` and log ``noise_precision`` in the unit of
+    `y`, is that of the two last coordinates.
     """
     dim, rows = problem.dim, len(y)
     names = tuple(laws)
@@ -241,13 +235,7 @@ def climb(start: Vector, slope: Slope) -> Vector:
 
 
 def run(slope: Slope, begin: list[tuple[Start, Vector]], settings: ChainSettings) -> Chains:
-    """Sample chains one after the other, on one thread.
-
-    Raises
-    ------
-    InputError
-        If nutpie is not installed.
-    """
+    """Sample chains one after the other, on one thread; `InputError` if nutpie is not installed."""
     began = perf_counter()
     with one_thread():
         done = [_chain(slope, point, settings, settings.seed + number) for number, (_, point) in enumerate(begin)]

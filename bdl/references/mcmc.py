@@ -122,25 +122,10 @@ class Draws(NamedTuple):
 
 
 def sample(regression: Regression, settings: Settings) -> Draws:
-    """Draw from the posterior.
+    """Draw from the posterior: the same for the same seed, sampler and versions.
 
-    Parameters
-    ----------
-    regression
-        The problem.
-    settings
-        Length, seed and sampler.
-
-    Returns
-    -------
-    Draws
-        The same for the same seed, sampler and versions. No process is forked: nutpie runs its chains in
-        threads, pymc one after the other.
-
-    Raises
-    ------
-    InputError
-        If bambi or the sampler is not installed.
+    No process is forked: nutpie runs its chains in threads, pymc one after the other. `InputError` if bambi or the
+    sampler is not installed.
     """
     sampler = settings.chosen()
     run, packages = {"nutpie": (_nutpie, ["nutpie"]), "pymc": (_pymc, [])}[sampler]

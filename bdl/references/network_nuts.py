@@ -84,7 +84,6 @@ class NetworkNuts(Guest):
     needs: ClassVar = {"nutpie": "bdl-bench[mcmc]", "numba": "bdl-bench[mcmc]"}
 
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` unless it is a regression by a dense network, and its chains can be judged."""
         super().check(problem)
         for_numbers(self, problem)
         check_length(self.chains, self.draws)
@@ -97,7 +96,6 @@ class NetworkNuts(Guest):
             raise InputError("NetworkNuts samples one prior precision: use the prior 'gaussian' without bias_precision")
 
     def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> SampledNetworks:
-        """Sample, judge, and keep what predicts."""
         problem, x, y = train.problem, torch.from_numpy(train.x), torch.from_numpy(train.y)
         settings = ChainSettings(self.draws, self.tune, self.chains, self.kept, seed, max_depth=_DEPTH)
         begin = _starts(problem, x, y, settings)
