@@ -40,19 +40,9 @@ def data_directory() -> Path:
 class RemoteFile:
     """A file of a data set that is downloaded once and verified on every read.
 
-    A gzip file is kept as it came, and is decompressed to be read and verified: the same content comes in wrappers
-    that differ from source to source, and some servers take the wrapper off on the way.
-
-    Parameters
-    ----------
-    dataset
-        Name of the data set it belongs to, for messages.
-    path
-        Where it lies in the data directory and in a mirror, with forward slashes.
-    url
-        Public address.
-    sha256
-        Hex digest of its content, decompressed.
+    `path` is where it lies in the data directory and in a mirror, with forward slashes; `sha256` is the hex digest of
+    its content, decompressed. A gzip file is kept as it came, and is decompressed to be read and verified: the same
+    content comes in wrappers that differ from source to source, and some servers take the wrapper off on the way.
     """
 
     dataset: str
@@ -172,18 +162,7 @@ Array = NDArray[np.float64]
 class FileSet(ABC):
     """What is known of a data set before its files are read; calling it loads the data set.
 
-    Parameters
-    ----------
-    name
-        Identifier, as in the registry.
-    about
-        One line for people: what the target is.
-    n
-        Number of rows.
-    d
-        Number of inputs.
-    splits
-        Number of published splits.
+    `about` says in a line what the target is; n, d and splits are the numbers of rows, inputs and published splits.
     """
 
     name: str

@@ -31,18 +31,9 @@ class Labelled(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a table and its pictures are, below one folder.
+    """Where a table and the folder of its pictures are, below one folder.
 
-    Parameters
-    ----------
-    table
-        The CSV file.
-    images
-        The folder of images, each called by its identifier.
-    identifiers, labels
-        Columns of the table.
-    classes
-        Labels are whole numbers from 0 up, fewer than this.
+    Pictures are called by their identifiers. Labels are whole numbers from 0 up, fewer than `classes`.
     """
 
     table: str

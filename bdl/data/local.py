@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableSettings(ABC):
+class Table(ABC):
     """Rows and columns with names, one of which is the target; the others are inputs.
 
     Columns of text become one column of 0 and 1 a category, in alphabetical order; text that is a number, a date or a
@@ -71,51 +71,6 @@ class TableSettings(ABC):
     def called(self) -> str:
         """What tables and figures call it, unless a benchmark gives it a label."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class CsvSettings(TableSettings):
-    """How a file of text with a line a row is read.
-
-    Parameters
-    ----------
-    path
-        The file, relative to the working directory.
-    target
-        Name of the column that is predicted.
-    separator
-        What stands between values; None for that of comma, semicolon, tab and bar that the first line has most of.
-    decimal
-        Decimal point.
-    thousands
-        What stands between groups of three digits: ``,`` in 1,234.5; None if nothing does.
-    gaps
-        Texts that stand for a gap, as ``NA``; None for those of `pandas.read_csv`, of which words such as ``NA`` and
-        ``None`` are refused among categories, as they may be one.
-    encoding
-        How the text is encoded, as Python names it: ``utf-8``, ``latin-1``, ``utf-16``.
-    header
-        Whether the first line has the names of the columns; without it they are called 0, 1, 2, ...
-    """
-
-    path: str
-    target: str
-    separator: Annotated[str, Len(1, 1)] | None = None
-    decimal: Literal[".", ","] = "."
-    thousands: Literal[",", ".", "'", " "] | None = None
-    gaps: tuple[str, ...] | None = None
-    encoding: str = "utf-8"
-    header: bool = True
-
-    @property
-    def called(self) -> str:
-        """The file's name without its ending."""
-        return Path(self.path).stem
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table(TableSettings):
-    """Rows and columns that are read when the data set is loaded."""
-
     @abstractmethod
     def read(self) -> "tuple[pd.DataFrame, str]":
         """Read the columns, and name the target; errors as in `__call__`."""
@@ -133,21 +88,8 @@ class Table(TableSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Csv(CsvSettings, Table):
-    """A file of text with a line a row."""
-
-    comes: ClassVar[str] = "your file"
-
-    def read(self) -> "tuple[pd.DataFrame, str]":
-        """Read the columns, and name the target."""
-        from bdl.data.table_files import read_csv
-
-        return read_csv(self), self.target
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parquet(Table):
-    """A file in the Parquet format.
+class _InFile(Table):
+    """Rows and columns in a file.
 
     Parameters
     ----------
@@ -165,6 +107,46 @@ class Parquet(Table):
     def called(self) -> str:
         """The file's name without its ending."""
         return Path(self.path).stem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Csv(_InFile):
+    """A file of text with a line a row.
+
+    Parameters
+    ----------
+    separator
+        What stands between values; None for that of comma, semicolon, tab and bar that the first line has most of.
+    decimal
+        Decimal point.
+    thousands
+        What stands between groups of three digits: ``,`` in 1,234.5; None if nothing does.
+    gaps
+        Texts that stand for a gap, as ``NA``; None for those of `pandas.read_csv`, of which words such as ``NA`` and
+        ``None`` are refused among categories, as they may be one.
+    encoding
+        How the text is encoded, as Python names it: ``utf-8``, ``latin-1``, ``utf-16``.
+    header
+        Whether the first line has the names of the columns; without it they are called 0, 1, 2, ...
+    """
+
+    separator: Annotated[str, Len(1, 1)] | None = None
+    decimal: Literal[".", ","] = "."
+    thousands: Literal[",", ".", "'", " "] | None = None
+    gaps: tuple[str, ...] | None = None
+    encoding: str = "utf-8"
+    header: bool = True
+
+    def read(self) -> "tuple[pd.DataFrame, str]":
+        """Read the columns, and name the target."""
+        from bdl.data.table_files import read_csv
+
+        return read_csv(self), self.target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parquet(_InFile):
+    """A file in the Parquet format."""
 
     def read(self) -> "tuple[pd.DataFrame, str]":
         """Read the columns, and name the target."""

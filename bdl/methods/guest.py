@@ -35,15 +35,7 @@ class OutOfTime(TimeoutError):
 
 @dataclass(frozen=True, eq=False)
 class Train:
-    """What a guest learns from.
-
-    Parameters
-    ----------
-    x, y
-        Standardised inputs, (n, d), and targets, (n,); labels are 0 to C - 1.
-    problem
-        Model, likelihood and prior of the entry.
-    """
+    """What a guest learns from: standardised inputs, (n, d), and targets, (n,); labels are 0 to C - 1."""
 
     x: Array
     y: Array

@@ -83,14 +83,11 @@ class McDropout(Descent):
         theta, q = state.params["theta"], self.posterior(state)
         masks = q.masks(noise["units"])
         G = batch_gradients(masks * theta, batches, hyper, problem)
-        factor = self._decay_factor(q, batches.y_unit)
+        if self.decay == "published":  # lambda / alpha of each parameter
+            factor = q.spread(0.5 * (1 - q.rate) * batches.y_unit.square(), 0.0)
+        else:
+            factor = q.spread(1 / (1 - q.rate), 1.0)
         return {"theta": (masks * G).mean(0) + problem.prior_precision(hyper) * factor * theta}
-
-    def _decay_factor(self, q: Dropout, y_unit: Tensor) -> Tensor:
-        """Return lambda / alpha of each parameter, (D,)."""
-        if self.decay == "published":
-            return q.spread(0.5 * (1 - q.rate) * y_unit.square(), 0.0)
-        return q.spread(1 / (1 - q.rate), 1.0)
 
     def posterior(self, state: McDropoutState) -> Dropout:
         return Dropout(state.params["theta"], state.source.long(), state.rate)

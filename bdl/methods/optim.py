@@ -7,7 +7,7 @@ variational parameters and of standard normals, so that J is differentiated thro
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import torch
 from annotated_types import Ge, Lt
@@ -149,6 +149,31 @@ class Descent(StartedMethod):
     def _rates(self, grads: Params, hyper: Hyper) -> Params:
         """Return the learning rate of each parameter that has a gradient."""
         return dict.fromkeys(grads, hyper["learning_rate"])
+
+
+@dataclass(frozen=True)
+class SampledDescent(Descent):
+    """Variational inference by Adam, from gradients at samples of q.
+
+    Parameters
+    ----------
+    initial_scale
+        Standard deviation of the initial means, which are normal with mean 0; null for the model's own start.
+    samples
+        Samples S from q in an update; each sees the whole minibatch.
+    betas
+        Decay rates of Adam's two moments.
+    """
+
+    initial_scale: Annotated[float, Ge(0)] | None = 0.0
+    samples: Annotated[int, Ge(1)] = 4
+    betas: tuple[Decay, Decay] = (0.9, 0.99)
+
+    retired: ClassVar[Mapping[str, Any]] = {"optimizer": "adam"}
+
+    @property
+    def _optimizer(self) -> Optimizer:
+        return Adam(*self.betas)
 
 
 def mean_gradient(theta: Tensor, batch: Batch, hyper: Hyper, problem: Problem) -> Tensor:

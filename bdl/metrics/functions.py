@@ -225,7 +225,10 @@ def _score(evaluation: Evaluation, measure: Measure) -> dict[str, float]:
     whole = groups.flatten(0, 1)
     squared = _jackknife(lambda rest: measure(ours, rest), groups)
     if drawn:
-        squared = squared + _jackknife(lambda rest: measure(rest, whole), torch.stack(_blocks(ours)))
+        size = len(ours) // BLOCKS
+        squared = squared + _jackknife(
+            lambda rest: measure(rest, whole), torch.stack(torch.split(ours[: BLOCKS * size], size))
+        )
     floor = measure(groups[::2].flatten(0, 1), groups[1::2].flatten(0, 1))
     return {"": float(measure(ours, whole)), "mcse": float(squared.sqrt()), "floor": float(floor)}
 
@@ -236,9 +239,3 @@ def _jackknife(distance: Callable[[Tensor], Tensor], groups: Tensor) -> Tensor:
     kept = (torch.arange(count) != left_out for left_out in range(count))
     found = torch.stack([distance(groups[rest].flatten(0, 1)) for rest in kept])
     return (count - 1) * found.var(correction=0)
-
-
-def _blocks(f: Tensor) -> list[Tensor]:
-    """Cut samples into blocks of the same size; a remainder is left out."""
-    size = len(f) // BLOCKS
-    return list(torch.split(f[: BLOCKS * size], size))

@@ -194,23 +194,13 @@ def _beside(parts: list[Predictions]) -> Predictions:
 
 def _together(first: Predictions, second: Predictions) -> Predictions:
     """Join sums over successive samples of the same rows."""
+    (one, own, *parts), (two, others, *more) = first, second
     return Predictions(
-        torch.logaddexp(first.log_likelihood, second.log_likelihood),
-        torch.cat([first.sample_log_likelihood, second.sample_log_likelihood]),
-        first.mean + second.mean,
-        first.probabilities + second.probabilities,
-        first.votes + second.votes,
-        first.squares + second.squares,
+        torch.logaddexp(one, two), torch.cat([own, others]), *(a + b for a, b in zip(parts, more, strict=True))
     )
 
 
 def _averages(sums: Predictions, count: int) -> Predictions:
     """Divide by the number of samples."""
-    return Predictions(
-        sums.log_likelihood - log(count),
-        sums.sample_log_likelihood,
-        sums.mean / count,
-        sums.probabilities / count,
-        sums.votes / count,
-        sums.squares / count,
-    )
+    marginal, joint, *others = sums
+    return Predictions(marginal - log(count), joint, *(part / count for part in others))

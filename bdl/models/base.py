@@ -114,15 +114,7 @@ class RecomputingModel(Model, Protocol):
 
 @dataclass(frozen=True)
 class Layout:
-    """What a prior, or a method, may ask about each parameter; computed when it is asked for.
-
-    Parameters
-    ----------
-    model
-        The model.
-    d_in, d_out
-        Numbers of inputs and outputs.
-    """
+    """What a prior, or a method, may ask about each parameter; computed when it is asked for."""
 
     model: Model
     d_in: int

@@ -56,15 +56,7 @@ class ExampleGradients(Protocol):
 
 @dataclass(frozen=True)
 class DenseGradients:
-    """G as a matrix.
-
-    Parameters
-    ----------
-    matrix
-        Shape (n, D).
-    summed
-        Sum of the gradients, (D,), where a row stands for several; None if the rows are the gradients.
-    """
+    """G as a matrix, (n, D); `summed` is the sum of the gradients, (D,), where a row stands for several."""
 
     matrix: Tensor
     summed: Tensor | None = None
@@ -96,16 +88,10 @@ class DenseGradients:
 class OuterGradients:
     """G as the inputs and errors of dense layers.
 
-    Its rows are those of the first sample's M examples, then of the second's. What they have of a layer's inputs is
-    summed up first where samples share them, as they do those of the first layer: S times less work.
-
-    Parameters
-    ----------
-    layers
-        Inputs (T, M, in), with a last column of ones where the layers have biases, and errors (S, M, out) of S samples;
-        T is 1 where they share the inputs, else S.
-    bias
-        Whether they have.
+    Inputs are (T, M, in), with a last column of ones if the layers have a `bias`, and errors (S, M, out) of S samples;
+    T is 1 where these share the inputs, else S. Rows are those of the first sample's M examples, then of the second's.
+    What they have of a layer's inputs is summed up first where samples share them, as they do those of the first layer:
+    S times less work.
     """
 
     layers: Layers

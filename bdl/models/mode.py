@@ -53,7 +53,10 @@ def laplace(
     def height(theta: Tensor) -> Tensor:
         return log_density(theta.unsqueeze(0)).squeeze(0)
 
-    look, theta, small = slopes or (lambda theta: _differentiate(height, theta)), start, torch.inf
+    def by_rows(theta: Tensor) -> Slopes:
+        return Slopes(height(theta), grad(height)(theta), -jacrev(grad(height), chunk_size=CHUNK)(theta))
+
+    look, theta, small = slopes or by_rows, start, torch.inf
     for _ in range(NEWTON_STEPS):
         value, slope, curvature = look(theta)
         if not all(bool(part.isfinite().all()) for part in (value, slope, curvature)):
@@ -103,11 +106,6 @@ def descend(cost: Callable[[Tensor], Tensor], start: NDArray[np.float64], option
         return float(value.detach()), gradient.numpy()
 
     return minimize(both, start, jac=True, method="L-BFGS-B", options=options, **given)  # type: ignore[call-overload]
-
-
-def _differentiate(height: Callable[[Tensor], Tensor], theta: Tensor) -> Slopes:
-    """Differentiate by `torch.func`."""
-    return Slopes(height(theta), grad(height)(theta), -jacrev(grad(height), chunk_size=CHUNK)(theta))
 
 
 def _climb(height: Callable[[Tensor], Tensor], theta: Tensor, ascent: Tensor, value: Tensor, rise: float) -> Tensor:

@@ -32,17 +32,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """Model, likelihood and prior of one kind of trial.
-
-    Parameters
-    ----------
-    model, likelihood
-        The components.
-    d_in, d_out
-        Numbers of inputs and outputs.
-    prior
-        The prior of the parameters.
-    """
+    """Model, likelihood and prior of one kind of trial, with `d_in` inputs and `d_out` outputs."""
 
     model: Model
     likelihood: Likelihood

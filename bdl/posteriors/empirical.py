@@ -11,13 +11,7 @@ from bdl.posteriors.base import Family, NoDensity, check_finite, check_index, ch
 
 
 class Point(NamedTuple("Fields", [("loc", Tensor)]), NoDensity):
-    """All probability at one vector; it has no density over the parameters. A sample takes no normals.
-
-    Parameters
-    ----------
-    loc
-        The vector, finite, shape (D,).
-    """
+    """All probability at one vector, (D,); it has no density over the parameters. A sample takes no normals."""
 
     _reason = "a point estimate has no density: leave out metrics that need one, or use another method"
 
@@ -63,14 +57,9 @@ class _Draws(NoDensity):
 
 
 class Empirical(NamedTuple("Fields", [("draws", Tensor)]), _Draws):
-    """Each of S parameter vectors with probability 1 / S; it has no density over the parameters.
+    """Each of S parameter vectors, (S, D), with probability 1 / S; it has no density over the parameters.
 
     Moments are divided by S, not S - 1. A sample is draw floor(S Phi(noise)).
-
-    Parameters
-    ----------
-    draws
-        The vectors, finite, shape (S, D).
     """
 
     @property
@@ -97,15 +86,9 @@ class Empirical(NamedTuple("Fields", [("draws", Tensor)]), _Draws):
 class Weighted(NamedTuple("Fields", [("draws", Tensor), ("log_weights", Tensor)]), _Draws):
     """Draw s of S with probability r_s / sum r, as importance sampling leaves them; no density over the parameters.
 
-    A sample is the draw at which the sum of the weights exceeds Phi(noise).
-
-    Parameters
-    ----------
-    draws
-        The vectors, finite, shape (S, D).
-    log_weights
-        log r_s, nats, finite, not normalised, shape (S,): where r_s = p(D, theta_s) / q(theta_s) for draws from q,
-        their mean is the evidence.
+    `draws` are (S, D), and `log_weights` log r_s, nats, not normalised, (S,): where r_s = p(D, theta_s) / q(theta_s)
+    for draws from q, their mean is the evidence. A sample is the draw at which the sum of the weights exceeds
+    Phi(noise).
     """
 
     def weights(self) -> Tensor:
@@ -145,19 +128,11 @@ class Weighted(NamedTuple("Fields", [("draws", Tensor), ("log_weights", Tensor)]
 class Dropout(NamedTuple("Fields", [("loc", Tensor), ("source", Tensor), ("rate", Tensor)]), Family):
     """theta_i = loc_i m_u, where u is the unit that weight i leaves and m_u is 0 or 1 / (1 - rate_u).
 
-    Each of the U units is dropped, m_u = 0, with probability rate_u, independently (Gal and Ghahramani 2016, with
-    the scale that keeps the mean). Biases are never dropped. There are 2^U values of theta, so `log_prob` and
-    `entropy` are those of a discrete distribution; the log-probability of what is no sample is -inf. A sample takes
-    one normal a unit, which is dropped where the distribution function of its normal is below rate.
-
-    Parameters
-    ----------
-    loc
-        Mean, shape (D,).
-    source
-        Unit that each parameter leaves, 0 to U - 1; U for a bias. Integers, shape (D,).
-    rate
-        Probability that each unit is dropped, in [0, 1), shape (U,).
+    Each of the U units is dropped, m_u = 0, with probability rate_u, independently (Gal and Ghahramani 2016, with the
+    scale that keeps the mean). Biases are never dropped. There are 2^U values of theta, so `log_prob` and `entropy` are
+    those of a discrete distribution; the log-probability of what is no sample is -inf. A sample takes one normal a
+    unit, which is dropped where the distribution function of its normal is below rate. `source` has the unit that each
+    parameter leaves, 0 to U - 1, and U for a bias: integers, (D,); `rate` is in [0, 1), (U,).
     """
 
     @property

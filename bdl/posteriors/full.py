@@ -46,15 +46,7 @@ class _Factored(GaussianFamily):
 
 
 class FullGaussian(NamedTuple("Fields", [("loc", Tensor), ("scale_tril", Tensor)]), _Factored):
-    """N(loc, L L^T).
-
-    Parameters
-    ----------
-    loc
-        Mean, shape (D,).
-    scale_tril
-        L, lower triangular with a positive diagonal, shape (D, D).
-    """
+    """N(loc, L L^T), (D,), with a lower triangular `scale_tril` L with a positive diagonal, (D, D)."""
 
     @classmethod
     def from_covariance(cls, loc: Tensor, covariance: Tensor) -> "FullGaussian":
@@ -86,16 +78,10 @@ class Linearised(FullGaussian):
 class Traced(
     NamedTuple("Fields", [("loc", Tensor), ("scale_tril", Tensor), ("start", Tensor), ("path", Tensor)]), _Factored
 ):
-    """N(loc, L L^T) that remembers the parameter vectors whose mean and covariance it has.
+    """N(loc, L L^T), as `FullGaussian`, that remembers the parameter vectors whose mean and covariance it has.
 
-    Parameters
-    ----------
-    loc, scale_tril
-        As in `FullGaussian`.
-    start
-        The vector before the first of them, shape (D,).
-    path
-        The first T of them, shape (T, D); those that are still to come are equal to `loc`.
+    `start` is the vector before the first of them, (D,), and `path` the first T of them, (T, D); those that are still
+    to come are equal to `loc`.
     """
 
     def _validate(self) -> None:
@@ -105,15 +91,7 @@ class Traced(
 
 
 class FullPrecision(NamedTuple("Fields", [("loc", Tensor), ("precision_tril", Tensor)]), GaussianFamily):
-    """N(loc, P^{-1}) with P = R R^T.
-
-    Parameters
-    ----------
-    loc
-        Mean, shape (D,).
-    precision_tril
-        R, lower triangular with a positive diagonal, shape (D, D).
-    """
+    """N(loc, P^{-1}), (D,), with P = R R^T and a lower triangular R with a positive diagonal, (D, D)."""
 
     def variance(self) -> Tensor:
         return inverse_tril(self.precision_tril).square().sum(-2)
@@ -155,14 +133,8 @@ class FullPrecision(NamedTuple("Fields", [("loc", Tensor), ("precision_tril", Te
 class LastLayer(NamedTuple("Fields", [("loc", Tensor), ("precision_root", Tensor)]), NoDensity):
     """The last k of D parameters are normal, the others a point; it has no density over all parameters.
 
-    A sample takes k normals, and adds R^-T noise to the last k parameters.
-
-    Parameters
-    ----------
-    loc
-        Mean, shape (D,).
-    precision_root
-        Lower Cholesky factor R of the precision R R^T of the last k parameters, shape (k, k).
+    Their precision is R R^T, R being a lower Cholesky factor, (k, k). A sample takes k normals, and adds R^-T noise to
+    the last k parameters.
     """
 
     _reason = "all but the last layer are points, which have no density: leave out metrics that need one"

@@ -19,15 +19,7 @@ from bdl.posteriors.base import (
 
 
 class DiagonalGaussian(NamedTuple("Fields", [("loc", Tensor), ("var", Tensor)]), GaussianFamily):
-    """N(loc, diag(var)): independent parameters.
-
-    Parameters
-    ----------
-    loc
-        Mean, shape (D,).
-    var
-        Variances, positive, shape (D,).
-    """
+    """N(loc, diag(var)): independent parameters, with positive variances, (D,)."""
 
     def variance(self) -> Tensor:
         return self.var
@@ -56,17 +48,9 @@ class DiagonalGaussian(NamedTuple("Fields", [("loc", Tensor), ("var", Tensor)]),
 class StudentT(NamedTuple("Fields", [("loc", Tensor), ("scale", Tensor), ("degrees", Tensor)]), Family):
     """theta_i = loc_i + scale_i t_i with t_i of Student's t distribution, independently.
 
-    Variances scale^2 nu / (nu - 2) are infinite up to two degrees of freedom nu. A sample takes two normals a
-    parameter: of two uniform variables, t = sqrt(nu (U^(-2 / nu) - 1)) cos(2 pi V) is Student's (Bailey 1994).
-
-    Parameters
-    ----------
-    loc
-        Location, shape (D,): the median, and the mean where there is one.
-    scale
-        Scales, positive, shape (D,).
-    degrees
-        Degrees of freedom of all, positive, a scalar.
+    Location and positive scales are (D,), the degrees of freedom nu a scalar. Variances scale^2 nu / (nu - 2) are
+    infinite up to nu = 2. A sample takes two normals a parameter: of two uniform variables, t = sqrt(nu (U^(-2 / nu) -
+    1)) cos(2 pi V) is Student's (Bailey 1994).
     """
 
     @property
@@ -119,18 +103,11 @@ class Scaled(
 ):
     """theta_i = w_i prod_j s_source[j, i], w ~ N(loc, diag(var)) and log s ~ N(log_loc, diag(log_var)).
 
-    With m and v the mean and variance of the logarithm of a parameter's scale, its mean is loc exp(m + v / 2) and its
-    variance (loc^2 + var) exp(2 m + 2 v) - mean^2; parameters that share a scale are correlated. The density is an
-    integral over the scales without a closed form. A sample takes one normal a parameter, and then one a scale.
-
-    Parameters
-    ----------
-    loc, var
-        Means and variances of the w, shape (D,).
-    log_loc, log_var
-        Means and variances of the logarithms of the K scales, shape (K,).
-    source
-        Scales of each parameter, 0 to K - 1, no scale twice; K stands for none. Integers, shape (J, D).
+    The w are (D,), and the scales (K,). `source` has the scales of each parameter, 0 to K - 1, no scale twice, and K
+    for none: integers, (J, D). With m and v the mean and variance of the logarithm of a parameter's scale, its mean is
+    loc exp(m + v / 2) and its variance (loc^2 + var) exp(2 m + 2 v) - mean^2; parameters that share a scale are
+    correlated. The density is an integral over the scales without a closed form. A sample takes one normal a parameter,
+    and then one a scale.
     """
 
     _reason = "posterior 'scaled' has no closed density: leave out metrics that need one"

@@ -42,20 +42,13 @@ class KroneckerGaussian(
     """Independent layers, each matrix normal: W = M + S Z A^T with Z standard normal, (out, in).
 
     W are the weights of a layer, its bias their last column if it has one, so that the covariance of W, row by row, is
-    the Kronecker product of S S^T and A A^T. Every verb but `covariance` and `trace_solve` costs what a few products
-    of such matrices cost.
+    the Kronecker product of S S^T and A A^T. Every verb but `covariance` and `trace_solve` costs what a few products of
+    such matrices cost.
 
-    Parameters
-    ----------
-    loc
-        Mean, shape (D,): layer by layer the weights (out x in, row-major), and then the bias.
-    inner
-        A of every layer, lower triangular with a positive diagonal, flattened and end to end.
-    outer
-        S of every layer, likewise.
-    widths
-        Inputs, units of each hidden layer and outputs, (n_0, ..., n_L), as the SHAPE (0, n_0, ..., n_L) of a tensor
-        without entries: shapes are known where values are not, under vmap say. There are biases if D says so.
+    `loc`, (D,), has layer by layer the weights (out x in, row-major), and then the bias; `inner` and `outer` A and S of
+    every layer, lower triangular with positive diagonals, flattened and end to end. `widths` are the inputs, units of
+    each hidden layer and outputs, (n_0, ..., n_L), as the SHAPE (0, n_0, ..., n_L) of a tensor without entries: shapes
+    are known where values are not, under vmap say. There are biases if D says so.
     """
 
     @property

@@ -48,22 +48,9 @@ class _LowRank(NamedTuple("Fields", [("loc", Tensor), ("factors", Tensor), ("dia
 class FactorAnalysis(_LowRank):
     """N(loc, F F^T + diag(psi)), the law of theta = loc + F h + psi^{1/2} o z with standard-normal h and z.
 
-    Every verb but `covariance` costs O(D K^2) or less, by the Woodbury identity with the K x K matrix
-    I + F^T diag(psi)^{-1} F. The noise of a sample is (h, z), of K + D values.
-
-    Parameters
-    ----------
-    loc
-        Mean, shape (D,).
-    factors
-        F, shape (D, K), K <= D.
-    diag
-        psi, positive, shape (D,).
-
-    References
-    ----------
-    Bishop (2006), Pattern Recognition and Machine Learning, section 12.2.4 (factor analysis) and
-    equation C.7 (Woodbury).
+    `factors` are F, (D, K), K <= D, and `diag` is psi, positive, (D,). Every verb but `covariance` costs O(D K^2) or
+    less, by the Woodbury identity with the K x K matrix I + F^T diag(psi)^{-1} F (Bishop 2006, section 12.2.4 and
+    equation C.7). The noise of a sample is (h, z), of K + D values.
     """
 
     _rank_name = "K"
@@ -120,26 +107,14 @@ class FactorAnalysis(_LowRank):
 class LowRankPrecision(_LowRank):
     """N(loc, P^{-1}) with P = U U^T + diag(d).
 
-    With W = diag(d)^{-1/2} U and the Cholesky factor R R^T = I + W^T W, of size L x L, a square root of the
-    covariance and its inverse are
+    `factors` are U, (D, L), L <= D, whose columns may be zero, and `diag` is d, positive, (D,). With W = diag(d)^{-1/2}
+    U and the Cholesky factor R R^T = I + W^T W, of size L x L, a square root of the covariance and its inverse are
 
         A = diag(d)^{-1/2} (I - W R^{-T} (I + R)^{-1} W^T),    A^{-1} = (I + W (I + R^T)^{-1} W^T) diag(d)^{1/2}.
 
-    Every verb but `covariance` costs O(D L^2) or less.
-
-    Parameters
-    ----------
-    loc
-        Mean, shape (D,).
-    factors
-        U, shape (D, L), L <= D; columns may be zero.
-    diag
-        d, positive, shape (D,).
-
-    Notes
-    -----
-    Mishkin et al. (2018), SLANG, appendix A.2, sample with another such root, which divides by the Cholesky
-    factor of U^T diag(d)^{-1} U and so needs U of full rank; their print has I + V^T V for I + A^T A.
+    Every verb but `covariance` costs O(D L^2) or less. Mishkin et al. (2018), SLANG, appendix A.2, sample with another
+    such root, which divides by the Cholesky factor of U^T diag(d)^{-1} U and so needs U of full rank; their print has I
+    + V^T V for I + A^T A.
     """
 
     _rank_name = "L"
@@ -219,17 +194,8 @@ def _plus_identity(matrix: Tensor) -> Tensor:
 class Mixture(NamedTuple("Fields", [("locs", Tensor), ("factors", Tensor), ("diags", Tensor)]), Family):
     """(1/C) sum_c N(loc_c, F_c F_c^T + diag(psi_c)); its entropy has no closed form.
 
-    The noise of a sample is (u, h, z), of 1 + K + D values: it is that of component floor(C Phi(u)) with the noise (h,
-    z), as `FactorAnalysis` has it.
-
-    Parameters
-    ----------
-    locs
-        Means of the components, shape (C, D).
-    factors
-        F of each, shape (C, D, K), K <= D.
-    diags
-        psi of each, positive, shape (C, D).
+    Fields are those of C `FactorAnalysis`, stacked. The noise of a sample is (u, h, z), of 1 + K + D values: it is that
+    of component floor(C Phi(u)) with the noise (h, z).
     """
 
     multimodal = True  # the components need not be near each other

@@ -78,12 +78,7 @@ class _MeanVarianceFields(NamedTuple):
 class MeanVariance(_MeanVarianceFields, Answer):
     """Targets with normal distributions, or an equal mixture of S of them for each row; standardised units.
 
-    Parameters
-    ----------
-    mean, variance
-        Of the targets, noise included; (n,), or (S, n).
-    rows
-        Left to the suite.
+    Variances include noise; both are (n,), or (S, n). `rows` are left to the suite.
     """
 
     def checked(self, n: int, d_out: int, classes: int) -> Self:
@@ -106,12 +101,7 @@ class _OutputsFields(NamedTuple):
 class Outputs(_OutputsFields, Answer):
     """Outputs of S samples of a model, from which the likelihood of the entry predicts; standardised units.
 
-    Parameters
-    ----------
-    outputs
-        (S, n, d_out); (S, n) where there is one output.
-    rows
-        Left to the suite.
+    They are (S, n, d_out), or (S, n) where there is one. `rows` are left to the suite.
     """
 
     def checked(self, n: int, d_out: int, classes: int) -> Self:
@@ -126,14 +116,9 @@ class _ProbabilitiesFields(NamedTuple):
 
 
 class Probabilities(_ProbabilitiesFields, Answer):
-    """Probabilities of C classes, or those of S samples, which are averaged.
+    """Probabilities of C classes, (n, C), or those of S samples, (S, n, C), which are averaged.
 
-    Parameters
-    ----------
-    probabilities
-        (n, C), or (S, n, C); two columns for two classes.
-    rows
-        Left to the suite.
+    There are two columns for two classes. `rows` are left to the suite.
     """
 
     def checked(self, n: int, d_out: int, classes: int) -> Self:

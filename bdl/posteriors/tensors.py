@@ -48,7 +48,10 @@ def to_tensors(posterior: Posterior) -> tuple[str, dict[str, Tensor]]:
     fields = posterior._asdict() if hasattr(posterior, "_asdict") else {}
     if not fields or not all(isinstance(value, Tensor) for value in fields.values()):
         raise InputError(f"posterior {kind.__name__} cannot be stored: make it a NamedTuple of tensors")
-    target = f"{_place(kind.__module__)}:{kind.__qualname__}"
+    module = kind.__module__
+    # files that were named by path have no importable name
+    place = sys.modules[module].__file__ if module.startswith("bdl_user_") else module
+    target = f"{place}:{kind.__qualname__}"
     names = {where: name for name, where in FAMILIES.targets.items()}
     return names.get(target, target), fields
 
@@ -71,8 +74,3 @@ def as_type(tree: Tree, dtype: torch.dtype, device: torch.device | None = None) 
 
     converted: Tree = tree_map(convert, tree)
     return converted
-
-
-def _place(module: str) -> str:
-    """Return where to import a module from: files that were named by path have no importable name."""
-    return str(sys.modules[module].__file__) if module.startswith("bdl_user_") else module

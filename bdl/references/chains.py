@@ -48,13 +48,7 @@ def slope(problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Slope:
         loops = _loops()
         return lambda theta: loops(theta, *given)
     batch = whole(x, y)
-
-    def by_torch(theta: Vector) -> tuple[float, Vector]:
-        at = torch.tensor(theta, requires_grad=True)
-        value = log_joint(at.unsqueeze(0), problem, batch, hyper).squeeze(0)
-        return float(value.detach()), torch.autograd.grad(value, at)[0].numpy()
-
-    return by_torch
+    return _by_torch(lambda theta: log_joint(theta.unsqueeze(0), problem, batch, hyper).squeeze(0))
 
 
 def slope_with_precisions(problem: Problem, x: Tensor, y: Tensor, laws: Mapping[str, Law]) -> Slope:
@@ -70,14 +64,12 @@ def slope_with_precisions(problem: Problem, x: Tensor, y: Tensor, laws: Mapping[
     if not _has_loops(problem):
         batch = whole(x, y)
 
-        def by_torch(phi: Vector) -> tuple[float, Vector]:
-            at = torch.tensor(phi, requires_grad=True)
-            hyper = dict(zip(names, at[dim:].exp(), strict=True))
-            of_precisions = ((at[dim:] - torch.from_numpy(centres)) / torch.from_numpy(widths)).square().sum() / 2
-            value = log_joint(at[:dim].unsqueeze(0), problem, batch, hyper).squeeze(0) - of_precisions
-            return float(value.detach()), torch.autograd.grad(value, at)[0].numpy()
+        def density(phi: Tensor) -> Tensor:
+            hyper = dict(zip(names, phi[dim:].exp(), strict=True))
+            of_precisions = ((phi[dim:] - torch.from_numpy(centres)) / torch.from_numpy(widths)).square().sum() / 2
+            return log_joint(phi[:dim].unsqueeze(0), problem, batch, hyper).squeeze(0) - of_precisions
 
-        return by_torch
+        return _by_torch(density)
     ones, across, targets = np.ones(dim), np.ascontiguousarray(x.numpy().T), y.numpy()
     tanh, loops = _tanh(problem), _loops()
     prior_at, noise_at = names.index("prior_precision"), names.index("noise_precision")
@@ -98,6 +90,15 @@ def slope_with_precisions(problem: Problem, x: Tensor, y: Tensor, laws: Mapping[
         return value, gradient
 
     return by_loops
+
+
+def _by_torch(density: Callable[[Tensor], Tensor]) -> Slope:
+    def differentiated(theta: Vector) -> tuple[float, Vector]:
+        at = torch.tensor(theta, requires_grad=True)
+        value = density(at)
+        return float(value.detach()), torch.autograd.grad(value, at)[0].numpy()
+
+    return differentiated
 
 
 def _has_loops(problem: Problem) -> bool:

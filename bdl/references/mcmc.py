@@ -27,21 +27,9 @@ TERM = "features(row)"
 class Regression:
     """Data, likelihood and prior of a linear model.
 
-    Parameters
-    ----------
-    x
-        Inputs, (n, D).
-    y
-        Targets, (n,): 0 or 1 in logistic regression, real otherwise.
-    prior_precision
-        alpha, of every parameter, (D,).
-    noise_precision
-        beta of Gaussian targets; None makes it a logistic regression.
-
-    Raises
-    ------
-    InputError
-        If shapes disagree, a value is not finite, a label is neither 0 nor 1, or a precision is not positive.
+    Inputs are (n, D), targets (n,): 0 or 1 in logistic regression, which it is if `noise_precision` is None, real
+    otherwise; `prior_precision` is that of every parameter, (D,). `InputError` if shapes disagree, a value is not
+    finite, a label is neither 0 nor 1, or a precision is not positive.
     """
 
     x: NDArray[np.float64]

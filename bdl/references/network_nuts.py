@@ -17,7 +17,7 @@ from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.posteriors.predictive import MeanVariance
 from bdl.references.certificate import check_length, told
-from bdl.references.chains import Chains, ChainSettings, Law, Start, Vector, climb, run, slope, slope_with_precisions
+from bdl.references.chains import ChainSettings, Law, Start, Vector, climb, run, slope, slope_with_precisions
 from bdl.references.function_certificate import CHECKS, certify_functions
 
 LAWS: Mapping[str, Law] = {"prior_precision": (math.log(3), 1.0), "noise_precision": (math.log(10), 2.0)}
@@ -102,7 +102,8 @@ class NetworkNuts(Guest):
         sampled = run(slope_with_precisions(problem, x, y, LAWS), begin, settings)
         theta, logs = np.split(sampled.theta, [problem.dim], axis=2)
         precision = np.exp(logs[:, :, list(LAWS).index("noise_precision")])
-        worst = _worst(problem, sampled._replace(theta=theta), x, y, torch.from_numpy(precision))
+        noise = {"noise_precision": torch.from_numpy(precision).unsqueeze(-1)}
+        certificate = certify_functions(problem, sampled._replace(theta=theta), x, y, noise, beyond=False)
         kept = np.linspace(0, self.draws - 1, min(self.kept, self.draws)).round().astype(int)
         assert isinstance(problem.model, Mlp), "check has seen to it"
         return SampledNetworks(
@@ -110,7 +111,7 @@ class NetworkNuts(Guest):
             torch.from_numpy(precision[:, kept].ravel()),
             torch.tensor(problem.model.hidden),
             torch.tensor(_ACTIVATIONS.index(problem.model.activation)),
-            worst,
+            torch.tensor([certificate.worst_of(rule) for rule in CHECKS], dtype=torch.float64),
         )
 
 
@@ -129,10 +130,3 @@ def _starts(problem: Problem, x: Tensor, y: Tensor, settings: ChainSettings) -> 
             drawn = problem.prior.sample(theta, dict(zip(LAWS, logs.exp(), strict=True)), problem.layout)
             found.append(("prior", torch.cat([drawn, logs]).numpy()))
     return found
-
-
-def _worst(problem: Problem, chains: Chains, x: Tensor, y: Tensor, noise_precision: Tensor) -> Tensor:
-    """Judge chains with noise precisions (C, S) of their own: the worst value of each rule."""
-    hyper = {"noise_precision": noise_precision.unsqueeze(-1)}
-    certificate = certify_functions(problem, chains, x, y, hyper, beyond=False)
-    return torch.tensor([certificate.worst_of(rule) for rule in CHECKS], dtype=torch.float64)

@@ -38,7 +38,7 @@ class LinearRecipe:
     @cached_property
     def key(self) -> str:
         """SHA-256 (hex) over data, likelihood, prior and sampler settings."""
-        content = hashlib.sha256(f"{_FORMAT}{self.regression.x.shape}{self._noise}".encode())
+        content = hashlib.sha256(f"{_FORMAT}{self.regression.x.shape}{self.regression.noise_precision!r}".encode())
         for values in (self.regression.x, self.regression.y, self.regression.prior_precision):
             content.update(np.ascontiguousarray(values, dtype="<f8").tobytes())
         content.update(json.dumps(asdict(self.settings), sort_keys=True).encode())
@@ -60,10 +60,6 @@ class LinearRecipe:
         """Sample and certify; raise `InputError` if a rule is broken."""
         draws = sample(self.regression, self.settings)
         return Made(draws.theta, certify(draws).admit())
-
-    @property
-    def _noise(self) -> str:
-        return repr(self.regression.noise_precision)
 
 
 @dataclass(frozen=True)
