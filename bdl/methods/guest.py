@@ -80,6 +80,8 @@ class Guest(ExternalMethod):
     """Modules that have to be there, and what to install for each: ``{"ngboost": "bdl-bench[ngboost]"}``."""
     needs_model: ClassVar[bool] = False
     """Whether it fits the model of the entry; one that does not needs none."""
+    needs_numbers: ClassVar[bool] = False
+    """Whether targets have to be numbers."""
 
     @property
     def packages(self) -> str:
@@ -110,6 +112,8 @@ class Guest(ExternalMethod):
             raise InputError(self.missing)
         if self.needs_model and isinstance(problem.model, NoModel):
             raise InputError(f"{type(self).__name__} fits the model of the entry: give one, such as {{name: mlp}}")
+        if self.needs_numbers and problem.classes:
+            raise InputError(f"{type(self).__name__} is for targets that are numbers: use another method")
 
     def fits(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int) -> Iterator[tuple[int, Any]]:
         """Yield what `fit` returns; `InputError` if it is nothing that can be used.
@@ -131,12 +135,6 @@ class Guest(ExternalMethod):
             if lacking and not is_predictive(found):
                 raise InputError(f"a posterior predicts with the {lacking[0]}: name it in `hyper`")
             yield 0, found
-
-
-def for_numbers(guest: Guest, problem: Problem) -> None:
-    """Raise `InputError` if the targets are labels."""
-    if problem.classes:
-        raise InputError(f"{type(guest).__name__} is for targets that are numbers: use another method")
 
 
 @contextmanager

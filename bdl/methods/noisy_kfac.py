@@ -37,6 +37,7 @@ from bdl.errors import InputError
 from bdl.methods.base import Noise, Shapes, WeightedDivergence
 from bdl.methods.counters import StepCounters
 from bdl.models.base import LayeredModel
+from bdl.models.networks import with_ones
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import KroneckerGaussian
 from bdl.posteriors.kronecker import from_blocks, to_blocks
@@ -217,13 +218,13 @@ def _seen(state: NoisyKfacState, W: Blocks, batches: Batch, hyper: Hyper, proble
     The first layer gets turned inputs and weights, its bias among the weights. The others are turned back.
     """
     bias, (first, *others) = _layered(problem).bias, state.axes
-    a = _ones(batches.x, bias)
+    a = with_ones(batches.x, bias)
     turned, entry = a @ first.U, first.V @ W[0]
     blocks = [torch.cat([entry, torch.zeros_like(entry[:, : int(bias)])], 1)]
     blocks += [axes.V @ block @ axes.U.mT for block, axes in zip(W[1:], others, strict=True)]
     theta = from_blocks(blocks, (a.shape[1], *_widths(problem)[1:]))
     (_, e), *rest = problem.layers(theta, batches._replace(x=turned), hyper)
-    inputs = [_ones(a, bias) for a, _ in rest]
+    inputs = [with_ones(a, bias) for a, _ in rest]
     later = zip(inputs, others, rest, strict=True)
     return [_Seen(a, turned, e), *(_Seen(a, a @ axes.U, e) for a, axes, (_, e) in later)]
 
@@ -247,11 +248,6 @@ def _moved(
         for M, axes, block, (_, turned, e) in zip(state.means, state.axes, W, seen, strict=True)
     )
     return state._replace(means=means)
-
-
-def _ones(a: Tensor, bias: bool) -> Tensor:
-    """Append the input 1 of a bias, if there is one."""
-    return torch.cat([a, torch.ones_like(a[:, : int(bias)])], 1)
 
 
 def _widths(problem: Problem) -> tuple[int, ...]:

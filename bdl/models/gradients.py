@@ -15,6 +15,7 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.models.base import LayeredModel, Layers
+from bdl.models.networks import with_ones
 from bdl.models.problem import Batch, Hyper, Problem
 
 
@@ -194,7 +195,7 @@ def example_gradients(problem: Problem, theta: Tensor, batch: Batch, hyper: Hype
         return DenseGradients(matrix.flatten(0, 1))
     (inputs, errors), *others = torch.func.vmap(lambda one: problem.layers(one, batch, hyper))(theta)
     layers = [(inputs[:1], errors), *others]  # the minibatch itself enters the first layer, at every sample
-    return OuterGradients(tuple((_with_ones(inputs, model.bias), errors) for inputs, errors in layers), model.bias)
+    return OuterGradients(tuple((with_ones(inputs, model.bias), errors) for inputs, errors in layers), model.bias)
 
 
 def example_hessians(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper) -> ExampleGradients:
@@ -220,7 +221,7 @@ def _outputs(problem: Problem, theta: Tensor, batch: Batch) -> tuple[Tensor, Ten
     """Return the inputs of one layer with one output, (M, D), and its outputs, (S, M), as one product of matrices."""
     model = problem.model
     assert isinstance(model, LayeredModel), "one layer"
-    inputs = _with_ones(batch.x, model.bias)
+    inputs = with_ones(batch.x, model.bias)
     return inputs, theta @ inputs.T
 
 
@@ -238,7 +239,3 @@ def _errors(problem: Problem, f: Tensor, batch: Batch, hyper: Hyper) -> Tensor:
 def _shared(inputs: Tensor, errors: Tensor, weights: Tensor) -> DenseGradients:
     """Add up over samples what they have of each example: inputs (M, D), errors and weights (S, M)."""
     return DenseGradients(weights.sum(0).sqrt().unsqueeze(1) * inputs, errors.sum(0) @ inputs)
-
-
-def _with_ones(values: Tensor, ones: bool) -> Tensor:
-    return torch.cat([values, torch.ones_like(values[..., :1])], dim=-1) if ones else values

@@ -63,6 +63,11 @@ class _Pass(NamedTuple):
     """Outputs, (M, d_out)."""
 
 
+def with_ones(inputs: Tensor, bias: bool) -> Tensor:
+    """Append the input 1 of a bias, if there is one: (..., in) -> (..., in + 1)."""
+    return torch.cat([inputs, torch.ones_like(inputs[..., :1])], -1) if bias else inputs
+
+
 class _Dense:
     """What models of dense layers share."""
 
@@ -150,7 +155,7 @@ class Linear(_Dense):
 
     def design(self, x: Tensor) -> Tensor:
         """Return the matrix X of a single output X theta: inputs (M, d_in) -> (M, d_in + 1), or (M, d_in)."""
-        return torch.cat([x, torch.ones_like(x[:, : int(self.bias)])], dim=1)
+        return with_ones(x, self.bias)
 
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
         size = d_out * x.shape[-1]

@@ -11,7 +11,7 @@ from annotated_types import Ge
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.guest import Guest, Train, for_numbers
+from bdl.methods.guest import Guest, Train
 from bdl.models.networks import Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
@@ -81,11 +81,11 @@ class NetworkNuts(Guest):
 
     self_tuned = True
     needs_model = True
+    needs_numbers = True
     needs: ClassVar = {"nutpie": "bdl-bench[mcmc]", "numba": "bdl-bench[mcmc]"}
 
     def check(self, problem: Problem) -> None:
         super().check(problem)
-        for_numbers(self, problem)
         check_length(self.chains, self.draws)
         model, prior = problem.model, problem.prior
         if not isinstance(model, Mlp) or model.activation not in _ACTIVATIONS:
