@@ -175,13 +175,11 @@ class MnistSet(FileSet):
         ]
 
     def table(self) -> tuple[NDArray[np.uint8], Array]:
-        """Read the training rows and then the test rows."""
         parts = [_idx(file.read_bytes()) for file in self.files]
         images, labels = np.concatenate(parts[:2]), np.concatenate(parts[2:])
         return images, labels.astype(np.float64)
 
     def split(self, index: int) -> Split:
-        """Return the published training and test rows."""
         whole = leading_split(self.n, 60_000)
         train, validation = np.split(whole.train, [60_000 - self.validation])
         return Split(train, whole.test, validation)

@@ -105,7 +105,6 @@ class _InFile(Table):
 
     @property
     def called(self) -> str:
-        """The file's name without its ending."""
         return Path(self.path).stem
 
 
@@ -138,7 +137,6 @@ class Csv(_InFile):
     header: bool = True
 
     def read(self) -> "tuple[pd.DataFrame, str]":
-        """Read the columns, and name the target."""
         from bdl.data.table_files import read_csv
 
         return read_csv(self), self.target
@@ -149,7 +147,6 @@ class Parquet(_InFile):
     """A file in the Parquet format."""
 
     def read(self) -> "tuple[pd.DataFrame, str]":
-        """Read the columns, and name the target."""
         from bdl.data.table_files import read_parquet
 
         return read_parquet(Path(self.path)), self.target
@@ -173,11 +170,9 @@ class OpenML(Table):
 
     @property
     def called(self) -> str:
-        """``openml_`` and the number."""
         return f"openml_{self.id}"
 
     def read(self) -> "tuple[pd.DataFrame, str]":
-        """Download or read the columns, and name the target."""
         from sklearn.datasets import fetch_openml
 
         try:

@@ -69,7 +69,6 @@ class Cubic:
     variant: Literal["plain", "outlier"] = "plain"
 
     def __call__(self) -> Dataset:
-        """Draw the rows."""
         generator = np.random.RandomState(1)
         x, noise = generator.uniform(-4, 4, 30), generator.normal(0, 3, 30)
         if self.variant == "outlier":

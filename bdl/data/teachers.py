@@ -49,7 +49,6 @@ class SparseLinear:
         return self._draw(index)[0]
 
     def __call__(self) -> Dataset:
-        """Draw the rows."""
         return joined("sparse_linear", self.rows, [self._draw(index)[1:] for index in range(_DRAWS)])
 
     def _draw(self, index: int) -> tuple[Array, Array, Array]:
@@ -81,7 +80,6 @@ class SparseNetwork:
         return self._draw(index)[0]
 
     def __call__(self) -> Dataset:
-        """Draw the rows."""
         return joined("sparse_network", 220, [self._draw(index)[1:] for index in range(_DRAWS)])
 
     def _draw(self, index: int) -> tuple[tuple[Array, ...], Array, Array]:
@@ -149,7 +147,6 @@ class PriorDraws:
     noise_precision: Annotated[float, Gt(0)] = 1.0
 
     def __call__(self) -> Dataset:
-        """Draw the rows."""
         drawn = [self._draw(index) for index in range(self.draws)]
         rolled = [(np.roll(x, -_TESTED, axis=0), np.roll(y, -_TESTED)) for _, x, y in drawn]
         return replace(

@@ -17,18 +17,9 @@ SGD have standard deviations around 1e-3, and some may not vary at all: the weig
 Notes
 -----
 Successive iterates are strongly correlated, and a network's drift. On `yacht` (network 6-50-1, minibatches of 10, 1620
-iterates after 60 epochs, five settings with rates of 1e-4 to 1e-2 and noise precisions of 0.03 and 0.3) their standard
-deviation is 4 to 12 times that of the first hundred, and one direction has 95 % to 99.6 % of their variance. Of the
-total variance of the iterates learnt from, the posterior with K = 10 has
-
-    ============  ============
-    `OnlineEm`    0.01 to 0.14
-    `OnlineSga`   0.01 to 0.06
-    `OnlinePxEm`  0.60 to 0.94
-    ============  ============
-
-With the standard deviations of all iterates for units, which a stream cannot know, three of the settings give 0.24 to
-0.42, 0.72 to 0.73, and 0.60 to 0.94: EM by itself hardly changes the size of F, whatever the unit.
+iterates after 60 epochs, five settings) one direction has 95 % to 99.6 % of their variance. Of the total variance of
+the iterates learnt from, the posterior with K = 10 has 0.01 to 0.14 by `OnlineEm`, 0.01 to 0.06 by `OnlineSga` and 0.60
+to 0.94 by `OnlinePxEm`: EM by itself hardly changes the size of F, whatever the unit.
 """
 
 from collections.abc import Mapping
