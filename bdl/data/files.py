@@ -11,7 +11,7 @@ import os
 import shutil
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -135,6 +135,16 @@ def workspace(folder: Path) -> TemporaryDirectory[str]:
         raise InputError(
             f"cannot write to data directory {folder} ({error.strerror}); set BDL_DATA_DIR to one you can write to"
         ) from None
+
+
+def kept(path: Path, write: Callable[[Path], object]) -> Path:
+    """Return a file; if it is missing, let a function write it, so that it appears whole or not at all."""
+    if not path.is_file():
+        with workspace(path.parent) as folder:
+            part = Path(folder) / path.name
+            write(part)
+            part.replace(path)
+    return path
 
 
 def _transfer(source: str, target: Path) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
-from bdl.data.files import Array, FileSet, RemoteFile, data_directory, workspace
+from bdl.data.files import Array, FileSet, RemoteFile, data_directory, kept
 from bdl.data.splits import Split, half_split, leading_split
 from bdl.errors import InputError
 
@@ -31,15 +31,14 @@ def decoded(name: str, files: Sequence[Path], size: int) -> Images:
     change of every picture. `InputError` if pictures cannot be read (their count, and the first), or the directory not
     be written.
     """
-    kept = data_directory() / "decoded" / f"{name}-{size}-{_checksum(files)}.npy"
-    if not kept.is_file():
-        with workspace(kept.parent) as folder:
-            part = Path(folder) / kept.name
-            images = np.lib.format.open_memmap(part, "w+", np.uint8, (len(files), 3, size, size))
-            _decode_all(name, files, images)
-            images.flush()
-            part.replace(kept)
-    mapped: Images = np.load(kept, mmap_mode="c")
+
+    def write(part: Path) -> None:
+        images = np.lib.format.open_memmap(part, "w+", np.uint8, (len(files), 3, size, size))
+        _decode_all(name, files, images)
+        images.flush()
+
+    path = data_directory() / "decoded" / f"{name}-{size}-{_checksum(files)}.npy"
+    mapped: Images = np.load(kept(path, write), mmap_mode="c")
     return mapped
 
 
@@ -117,13 +116,9 @@ def features(name: str, images: Images, network: Network) -> tuple[NDArray[np.fl
     content = sha256(f"{_FORMATS[network]}\0{network}\0{WEIGHTS}\0{images.shape}\0".encode())
     content.update(np.ascontiguousarray(images).data)
     digest = content.hexdigest()
-    kept = data_directory() / "features" / f"{name}-{network}-{digest[:16]}.npy"
-    if not kept.is_file():
-        with workspace(kept.parent) as folder:
-            part = Path(folder) / kept.name
-            np.save(part, _computed(name, images, network))
-            part.replace(kept)
-    return np.load(kept).astype(np.float64), digest
+    path = data_directory() / "features" / f"{name}-{network}-{digest[:16]}.npy"
+    kept(path, lambda part: np.save(part, _computed(name, images, network)))
+    return np.load(path).astype(np.float64), digest
 
 
 def _computed(name: str, images: Images, network: Network) -> NDArray[np.float32]:

@@ -6,7 +6,6 @@ and ``<key>.json``, with what was sampled, the rules, the certificate, and diges
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bdl.data.files import data_directory
 from bdl.errors import InputError
 from bdl.models.problem import Hyper, Problem
 from bdl.references.certificate import Judged
@@ -115,7 +115,7 @@ State = Literal["ready", "missing", "corrupt"]
 
 def files(recipe: Recipe) -> tuple[Path, Path]:
     """Return where the draws and the info of a recipe lie."""
-    folder = Path(os.environ.get("BDL_DATA_DIR") or "data").expanduser() / "references"
+    folder = data_directory() / "references"
     return folder / f"{recipe.key}.npy", folder / f"{recipe.key}.json"
 
 
