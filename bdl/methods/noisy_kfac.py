@@ -36,7 +36,6 @@ from torch import Tensor
 from bdl.errors import InputError
 from bdl.methods.base import Noise, Shapes, WeightedDivergence
 from bdl.methods.counters import StepCounters
-from bdl.models.base import LayeredModel
 from bdl.models.networks import with_ones
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import KroneckerGaussian
@@ -132,7 +131,7 @@ class NoisyKfac(WeightedDivergence):
         return (*super().hyper, "damping") if self.damping is None else super().hyper
 
     def check(self, problem: Problem) -> None:
-        _layered(problem)
+        _ = problem.layout.layered
         if self.inverses_every % self.statistics_every:
             raise InputError(
                 f"inverses_every {self.inverses_every} is no multiple of statistics_every {self.statistics_every}: "
@@ -145,7 +144,7 @@ class NoisyKfac(WeightedDivergence):
         mu = self.start(problem, noise["theta"])
         eyes = tuple((eye(mu, n_in), eye(mu, n_out)) for n_out, n_in in _sizes(problem))
         axes = tuple(Axes(A, S, *(torch.ones_like(F[0]) for F in (A, S, A, S))) for A, S in eyes)
-        widths = _widths(problem)
+        widths = problem.layout.widths
         return NoisyKfacState(tuple(to_blocks(mu, widths)), eyes, axes, mu.new_zeros((0, *widths)))
 
     def step_noise(self, problem: Problem) -> Shapes:
@@ -217,12 +216,12 @@ def _seen(state: NoisyKfacState, W: Blocks, batches: Batch, hyper: Hyper, proble
 
     The first layer gets turned inputs and weights, its bias among the weights. The others are turned back.
     """
-    bias, (first, *others) = _layered(problem).bias, state.axes
+    bias, (first, *others) = problem.layout.layered.bias, state.axes
     a = with_ones(batches.x, bias)
     turned, entry = a @ first.U, first.V @ W[0]
     blocks = [torch.cat([entry, torch.zeros_like(entry[:, : int(bias)])], 1)]
     blocks += [axes.V @ block @ axes.U.mT for block, axes in zip(W[1:], others, strict=True)]
-    theta = from_blocks(blocks, (a.shape[1], *_widths(problem)[1:]))
+    theta = from_blocks(blocks, (a.shape[1], *problem.layout.widths[1:]))
     (_, e), *rest = problem.layers(theta, batches._replace(x=turned), hyper)
     inputs = [with_ones(a, bias) for a, _ in rest]
     later = zip(inputs, others, rest, strict=True)
@@ -250,20 +249,9 @@ def _moved(
     return state._replace(means=means)
 
 
-def _widths(problem: Problem) -> tuple[int, ...]:
-    return _layered(problem).widths(problem.d_in, problem.d_out)
-
-
 def _sizes(problem: Problem) -> list[tuple[int, int]]:
     """Count outputs and inputs of each layer, a bias as an input."""
-    return [(n_out, n_in + _layered(problem).bias) for n_in, n_out in pairwise(_widths(problem))]
-
-
-def _layered(problem: Problem) -> LayeredModel:
-    model = problem.model
-    if not isinstance(model, LayeredModel):
-        raise InputError(f"noisy-kfac needs a model of dense layers, not {type(model).__name__}; use linear or mlp")
-    return model
+    return [(n_out, n_in + problem.layout.layered.bias) for n_in, n_out in pairwise(problem.layout.widths)]
 
 
 def _eigen(factor: Tensor) -> tuple[Tensor, Tensor]:

@@ -145,13 +145,11 @@ class Problem:
         gradient of the weights is the outer product of both, that of the bias the error. `InputError` if the model is
         not made of dense layers.
         """
-        if not isinstance(self.model, LayeredModel):
-            raise InputError(f"model {type(self.model).__name__} is not made of dense layers: use linear or mlp")
 
         def value(f: Tensor) -> Tensor:
             return self.likelihood.log_prob(f, batch.y, hyper, batch.y_unit).sum()
 
-        return self.model.backpropagate(theta, batch.x, self.d_out, torch.func.grad(value))
+        return self.layout.layered.backpropagate(theta, batch.x, self.d_out, torch.func.grad(value))
 
 
 CHUNK = 2**20
