@@ -19,7 +19,7 @@ from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import Empirical, Mixture
 
 
-class EnsembleState(NamedTuple):
+class State(NamedTuple):
     """What the members have learnt."""
 
     members: Any  # Their states, stacked
@@ -49,15 +49,15 @@ class Ensemble(StartedMethod):
     def init_noise(self, problem: Problem) -> Shapes:
         return {"theta": (self.members, problem.dim)}
 
-    def init(self, problem: Problem, noise: Noise) -> EnsembleState:
+    def init(self, problem: Problem, noise: Noise) -> State:
         return _stacked([self._member.init(problem, {"theta": theta}) for theta in noise["theta"]])
 
-    def step(self, state: EnsembleState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> EnsembleState:
+    def step(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
         return self._each(self._member.step, state, batches, hyper, problem)
 
     def _each(
-        self, function: Callable[..., Any], state: EnsembleState, batches: Batch, hyper: Hyper, problem: Problem
-    ) -> EnsembleState:
+        self, function: Callable[..., Any], state: State, batches: Batch, hyper: Hyper, problem: Problem
+    ) -> State:
         """Apply a member's function to all, each with its minibatch."""
 
         def one(number: int) -> Any:
@@ -76,7 +76,7 @@ class DeepEnsemble(Ensemble):
     def _member(self) -> Adam:
         return Adam(initial_scale=self.initial_scale)
 
-    def posterior(self, state: EnsembleState) -> Empirical:
+    def posterior(self, state: State) -> Empirical:
         return Empirical(state.members.params["theta"])
 
 
@@ -113,21 +113,19 @@ class MultiSwag(Ensemble):
         whole = counters.ended and counters.epochs % self.members == 0
         return ("collect",) if whole and counters.epochs > self.warmup_epochs else ()
 
-    def collect(
-        self, state: EnsembleState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
-    ) -> EnsembleState:
+    def collect(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
         """Let each member collect its iterate."""
         return self._each(self._member.collect, state, batches, hyper, problem)
 
-    def posterior(self, state: EnsembleState) -> Mixture:
+    def posterior(self, state: State) -> Mixture:
         each = [self._member.posterior(member(state, number)) for number in range(self.members)]
         return Mixture(*(torch.stack(tensors) for tensors in zip(*each, strict=True)))
 
 
-def member(state: EnsembleState, number: int) -> Any:
+def member(state: State, number: int) -> Any:
     """Return the state of one member."""
     return tree_map(lambda leaf: leaf[number], state.members)
 
 
-def _stacked(states: list[Any]) -> EnsembleState:
-    return EnsembleState(tree_map(lambda *leaves: torch.stack(leaves), *states))
+def _stacked(states: list[Any]) -> State:
+    return State(tree_map(lambda *leaves: torch.stack(leaves), *states))

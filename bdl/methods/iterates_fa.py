@@ -46,7 +46,7 @@ _LEAST_SHARE, _LEAST_NOISE = 1e-4, 1e-6
 """Least squared unit relative to the mean over parameters, and least psi in squared units, above float32's rounding."""
 
 
-class IteratesFaState(NamedTuple):
+class State(NamedTuple):
     """The iterate, the units, and the state of the estimator."""
 
     theta: Tensor  # Parameters, (D,)
@@ -83,10 +83,10 @@ class IteratesFa(ConstantSgd):
     def init_noise(self, problem: Problem) -> Shapes:
         return {**super().init_noise(problem), **self._estimator.init_noise(problem.dim)}
 
-    def init(self, problem: Problem, noise: Noise) -> IteratesFaState:
+    def init(self, problem: Problem, noise: Noise) -> State:
         theta = self.start(problem, noise["theta"])
         zeros = torch.zeros_like(theta)
-        return IteratesFaState(theta, zeros[0], theta, zeros, self._estimator.init(noise))
+        return State(theta, zeros[0], theta, zeros, self._estimator.init(noise))
 
     def due(self, counters: StepCounters) -> tuple[str, ...]:
         kept = counters.updates - self.warmup_epochs * counters.per_epoch
@@ -94,9 +94,7 @@ class IteratesFa(ConstantSgd):
             return ()
         return ("measure",) if kept <= self._estimator.warmup else ("learn",)
 
-    def measure(
-        self, state: IteratesFaState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
-    ) -> IteratesFaState:
+    def measure(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
         """Take the iterate into the units."""
         measured = state.measured + 1
         weight, gain = welford_weights(measured)
@@ -107,15 +105,13 @@ class IteratesFa(ConstantSgd):
             scatter=state.scatter + gain * delta.square(),
         )
 
-    def learn(
-        self, state: IteratesFaState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
-    ) -> IteratesFaState:
+    def learn(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
         """Learn from the iterate."""
         own = (state.theta - state.origin) / self._unit(state.scatter)
         learnt = self._estimator.update(state.estimate, own)
         return state._replace(estimate=learnt._replace(diag=learnt.diag.clamp(min=_LEAST_NOISE)))
 
-    def posterior(self, state: IteratesFaState) -> FactorAnalysis:
+    def posterior(self, state: State) -> FactorAnalysis:
         """Return the estimate in the unit of the parameters, psi at least `VARIANCE_FLOOR`.
 
         While the estimator has seen no more than its warm-up it is a narrow Gaussian at the last iterate.

@@ -27,7 +27,7 @@ from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import Dropout
 
 
-class McDropoutState(NamedTuple):
+class State(NamedTuple):
     """Parameters ``theta`` (D,), the optimiser's state, and what describes the masks."""
 
     params: Params
@@ -63,23 +63,21 @@ class McDropout(Descent):
     def check(self, problem: Problem) -> None:
         _ = problem.layout.n_units
 
-    def init(self, problem: Problem, noise: Noise) -> McDropoutState:
+    def init(self, problem: Problem, noise: Noise) -> State:
         params = {"theta": self.start(problem, noise["theta"])}
         source = problem.layout.units.to(noise["theta"])
         rate = torch.zeros_like(noise["theta"][:1]).repeat(problem.layout.n_units)
-        return McDropoutState(params, self._optimizer.init(params), source, rate)
+        return State(params, self._optimizer.init(params), source, rate)
 
     def step_noise(self, problem: Problem) -> Shapes:
         return {"units": (self.gradients_per_update, problem.layout.n_units)}
 
-    def step(
-        self, state: McDropoutState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
-    ) -> McDropoutState:
+    def step(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
         state = state._replace(rate=torch.zeros_like(state.rate) + hyper["dropout_rate"])
-        moved: McDropoutState = super().step(state, batches, hyper, noise, problem)
+        moved: State = super().step(state, batches, hyper, noise, problem)
         return moved
 
-    def gradients(self, state: McDropoutState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Params:
+    def gradients(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Params:
         theta, q = state.params["theta"], self.posterior(state)
         masks = q.masks(noise["units"])
         G = batch_gradients(masks * theta, batches, hyper, problem)
@@ -89,5 +87,5 @@ class McDropout(Descent):
             factor = q.spread(1 / (1 - q.rate), 1.0)
         return {"theta": (masks * G).mean(0) + problem.prior_precision(hyper) * factor * theta}
 
-    def posterior(self, state: McDropoutState) -> Dropout:
+    def posterior(self, state: State) -> Dropout:
         return Dropout(state.params["theta"], state.source.long(), state.rate)

@@ -64,7 +64,7 @@ class NaturalGradientMethod(StartedMethod):
         return first * mean, second * precision
 
 
-class NaturalGradientState(NamedTuple):
+class State(NamedTuple):
     """Variational parameters, and the root of the precision that sampling and solving need."""
 
     mu: Tensor  # Mean, (D,)
@@ -95,14 +95,12 @@ class NaturalGradient(NaturalGradientMethod):
         if self.curvature == "hessian" and not one_output(problem):
             raise InputError("curvature hessian needs a linear model with one output: use curvature fisher")
 
-    def init(self, problem: Problem, noise: Noise) -> NaturalGradientState:
+    def init(self, problem: Problem, noise: Noise) -> State:
         mu = self.start(problem, noise["theta"])
         P = torch.full_like(mu, self.initial_precision)
         return self._state(mu, P.diag() if self.structure == "full" else P)
 
-    def step(
-        self, state: NaturalGradientState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
-    ) -> NaturalGradientState:
+    def step(self, state: State, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
         alpha, beta = self.steps(hyper)
         prior = problem.prior_precision(hyper).expand(problem.dim)
 
@@ -116,11 +114,11 @@ class NaturalGradient(NaturalGradientMethod):
         step = FullPrecision(state.mu, moved.root).solve(force) if full else force / moved.P
         return moved._replace(mu=state.mu - alpha * step)
 
-    def posterior(self, state: NaturalGradientState) -> FullPrecision | DiagonalGaussian:
+    def posterior(self, state: State) -> FullPrecision | DiagonalGaussian:
         if self.structure == "full":
             return FullPrecision(state.mu, state.root)
         return DiagonalGaussian(state.mu, state.P.reciprocal())
 
-    def _state(self, mu: Tensor, P: Tensor) -> NaturalGradientState:
+    def _state(self, mu: Tensor, P: Tensor) -> State:
         root: Tensor = torch.linalg.cholesky_ex(P).L if self.structure == "full" else P[:0]
-        return NaturalGradientState(mu, P, root)
+        return State(mu, P, root)
