@@ -9,6 +9,9 @@ Networks, one gradient an update but where it says otherwise:
   10 updates and inverses every 100.
 - ``784-400-400-10`` (D = 478,410) on made-up digits, minibatches of 200.
 
+Beside them, the Laplace approximation of a trained network 13-50-1 on those 364 rows, by laplace-torch and by
+`bdl.fit`, which is told to stay at its weights: whole fits.
+
 ``torch Adam`` is a `torch.nn.Sequential`, autograd and `torch.optim.Adam`; IVON and bayesian-torch take its place where
 they are installed (``pip install --no-deps ivon-opt bayesian-torch``), with one sample. Methods run as `bdl.fit` runs
 them, traced and compiled. The unit of cost is the update, with its share of shuffling, gathering and noise. Contenders
@@ -16,7 +19,7 @@ take turns, a repeat each; costs are medians over repeats, ratios to ``torch Ada
 repeat. Tracing and compilation are left out of the cost, and stand beside it in seconds, from an empty cache. A whole
 fit is both: as many updates as 120 epochs of Boston have.
 
-The JSON file has the keys ``system``, ``date``, ``settings`` and ``networks`` (``us``, ``us_min``, ``ratio``,
+The JSON file has the keys ``system``, ``settings`` and ``networks`` (``us``, ``us_min``, ``ratio``,
 ``setup_s``, by name of network and contender).
 """
 
@@ -24,7 +27,6 @@ import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
 from time import perf_counter
@@ -33,13 +35,14 @@ import torch
 from peers import command, machine
 from peers.command import number
 from peers.comparison import Contender, Cost, compare
-from peers.single import BayesianTorch, Ivon, TorchLoop, numpyro_epoch
+from peers.single import BayesianTorch, Ivon, TorchLoop, laplace_torch, numpyro_epoch
 from peers.timing import engine_epochs, engine_seconds
 from peers.workload import D_IN, TRAINING_ROWS, Workload, digits, make
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
+import bdl
 from bdl.methods.base import MinibatchMethod
 from bdl.methods.bbb import BayesByBackprop
 from bdl.methods.noisy_adam import NoisyAdam
@@ -49,6 +52,7 @@ from bdl.methods.slang import Slang
 from bdl.methods.vifa import Vifa
 from bdl.training.programs import compiler_found
 
+NOISE_SD = 0.3
 UPDATES = TRAINING_ROWS // 10
 """Of an epoch, of all networks."""
 FIT = 120 * UPDATES
@@ -109,6 +113,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in options.network or NETWORKS:
             found[name] = compare(contenders(NETWORKS[name], quick=options.quick), repeats)
             Console().print(_table(name, found[name]))
+        if find_spec("laplace") and not options.network:
+            for curvature in ("ggn", "kronecker"):
+                name = f"laplace, {curvature}"
+                found[name] = compare(laplaces(NETWORKS["13-50-1"], curvature), repeats)
+                Console().print(_table(name, found[name]))
     if options.json:
         _write(options, found)
     return 0
@@ -142,6 +151,30 @@ def contenders(network: Network, *, quick: bool) -> dict[str, Contender]:
     return found
 
 
+def laplaces(network: Network, curvature: str) -> dict[str, Contender]:
+    """Prepare Laplace approximations of one network, which is trained; a first one is not timed."""
+    x, y = _data(network)
+    loop = TorchLoop(network.sizes, x, y, network.batch_size)
+    for _ in range(20):
+        loop.epoch()
+    method = {"name": "laplace", "curvature": curvature, "linearised": True, "climb": False}
+    hyper = {"prior_precision": 1.0, "noise_precision": 1 / NOISE_SD**2}
+    inputs, targets = x.numpy(), y.numpy()
+    fits = {
+        "laplace-torch": lambda: laplace_torch(loop.net, x, y, curvature, NOISE_SD),
+        "laplace": lambda: bdl.fit(method, loop.net, "gaussian", inputs, targets, hyper, standardise="none"),
+    }
+    return {name: Contender(partial(_once, fit)) for name, fit in fits.items()}
+
+
+def _once(fit: Callable[[], object]) -> float:
+    """Seconds of a call, after another one."""
+    fit()
+    start = perf_counter()
+    fit()
+    return perf_counter() - start
+
+
 def _data(network: Network) -> tuple[Tensor, Tensor]:
     """Return the training rows, as the trial sees them."""
     work = network.workload(Adam())
@@ -165,19 +198,20 @@ def _timed(epoch: Callable[[], None], epochs: int) -> float:
 
 
 def _table(network: str, costs: Mapping[str, Cost]) -> Table:
-    table = Table(title=f"One network {network}, an update")
-    for heading in ("Contender", "µs", "relative to torch Adam", "set-up, s", f"{FIT} updates, s"):
+    first = next(iter(costs))
+    table = Table(title=f"One network {network}, an update" if network in NETWORKS else network)
+    for heading in ("Contender", "µs", f"relative to {first}", "set-up, s", f"{FIT} updates, s"):
         table.add_column(heading, justify="left" if heading == "Contender" else "right")
     for name, cost in costs.items():
-        whole = (cost.setup_s or 0) + 1e-6 * cost.us * FIT
-        table.add_row(name, number(cost.us, 0), number(cost.ratio, 2), number(cost.setup_s, 1), number(whole, 1))
+        whole = (cost.setup_s or 0) + 1e-6 * cost.us * FIT if network in NETWORKS else None
+        row = number(cost.us, 0), number(cost.ratio, 2), number(cost.setup_s, 1), number(whole, 1)
+        table.add_row(name, *row)
     return table
 
 
 def _write(options: argparse.Namespace, networks: Mapping[str, Mapping[str, Cost]]) -> None:
     report = {
         "system": machine.system(options.threads),
-        "date": datetime.now(UTC).date().isoformat(),
         "settings": {"repeats": options.repeats},
         "networks": {name: {each: asdict(cost) for each, cost in costs.items()} for name, costs in networks.items()},
     }

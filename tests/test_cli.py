@@ -270,6 +270,7 @@ def test_a_run_its_repetition_its_table_and_a_new_start(tiny, tmp_path, run, inv
     assert fresh.seconds.tolist() != kept.seconds.tolist()
 
 
+@pytest.mark.slow  # a whole run, twice
 def test_a_run_with_nothing_to_do_publishes_nothing_anew(tiny, tmp_path, run, invoke):
     """Neither figures nor their mirror; what is gone is made again, and so is what another note changes."""
     call = "run", tiny, "--method", "fixed", "--no-compile"
@@ -376,6 +377,7 @@ def test_a_baseline_adds_paired_figures(tiny, tmp_path, run, invoke):
     assert_refused(invoke("figures", tiny, "--set", "baseline=fixd"), "baseline: unknown entry 'fixd': did you mean")
 
 
+@pytest.mark.slow  # a whole run
 def test_a_sweep_from_the_command_line_to_the_figures(tiny, tmp_path, run, invoke):
     """Three widths of a hidden layer: a column of the rows and of the tables, and the axis of the figures."""
     tiny.write_text(TINY.replace("{name: linear}", "{name: mlp, hidden: [2]}"), "utf-8")

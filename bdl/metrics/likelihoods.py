@@ -55,21 +55,10 @@ class JointNll:
 
 
 @dataclass(frozen=True)
-class Nll:
-    """Negative log-likelihood of labels, nats per test point: the mean of -log of the label's mean probability.
-
-    Parameters
-    ----------
-    at
-        Parameters that predict: samples of the posterior, or its mean alone.
-    """
-
-    at: At = "samples"
+class Nll(Nmll):
+    """Negative log-likelihood of labels, nats per test point: the mean of -log of the label's mean probability."""
 
     info: ClassVar = MetricInfo("NLL", "nats per test point", "lower", "predictive", "classification", margin=0.02)
-
-    def __call__(self, evaluation: Evaluation) -> float:
-        return -float(evaluation.at(self.at).predictions.log_likelihood.mean())
 
 
 @dataclass(frozen=True)
@@ -189,16 +178,9 @@ class CalibratedNll:
 
 
 def best(family: Family, rows: Tensor) -> Tensor:
-    """Choose the logarithm of the factor under which rows are most likely; 0 if there are none.
+    """Choose the logarithm of the factor under which rows, given by their numbers, are most likely; 0 without rows.
 
     It is the best of a grid, then the zero of the derivative next to it.
-
-    Parameters
-    ----------
-    family
-        Predictions of all rows.
-    rows
-        Numbers of those that choose.
     """
     if not len(rows):
         return torch.zeros((), dtype=torch.float64)

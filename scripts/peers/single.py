@@ -83,6 +83,30 @@ class BayesianTorch(TorchLoop):
         return super()._loss(x, y) + divergence / len(self.y)
 
 
+def laplace_torch(net: nn.Module, x: Tensor, y: Tensor, curvature: str, noise_sd: float) -> object:
+    """Approximate the posterior of a trained network by laplace-torch, with a prior precision of 1.
+
+    Parameters
+    ----------
+    net
+        The network, (n, d) to (n, 1).
+    x, y
+        Inputs (n, d) and targets (n,), which it gets in one minibatch.
+    curvature
+        ``ggn`` or ``kronecker``.
+    noise_sd
+        Standard deviation of the targets about the network.
+    """
+    from laplace import Laplace
+    from torch.utils.data import DataLoader, TensorDataset
+
+    structure = {"ggn": "full", "kronecker": "kron"}[curvature]
+    given = {"hessian_structure": structure, "sigma_noise": noise_sd, "prior_precision": 1.0}
+    found = Laplace(net, "regression", subset_of_weights="all", **given)
+    found.fit(DataLoader(TensorDataset(x, y.unsqueeze(1)), batch_size=len(y)))
+    return found
+
+
 def numpyro_epoch(guide: str, x: Tensor, y: Tensor) -> Callable[[], None]:
     """Return what trains a mean-field or low-rank Gaussian for an epoch; inputs (n, 13), targets (n,)."""
     import jax

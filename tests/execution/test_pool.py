@@ -61,6 +61,7 @@ def about(argument, report):
     return os.getpid(), torch.get_num_threads(), os.sched_getaffinity(0), os.environ["CUDA_VISIBLE_DEVICES"]
 
 
+@pytest.mark.slow  # processes, each of which imports everything
 def test_workers_share_cores_and_devices_and_their_reports_arrive(tmp_path):
     told = []
     with worker_pool(2, ["3", "7"]) as workers:
@@ -92,6 +93,7 @@ def gone(pid):
     return False
 
 
+@pytest.mark.slow  # processes, each of which imports everything
 def test_workers_end_at_once_where_the_run_raises(tmp_path):
     """By Ctrl-C they do so in `test_cli`."""
     (tmp_path / "pids").mkdir()

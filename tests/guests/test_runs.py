@@ -162,6 +162,7 @@ def test_what_goes_wrong_in_a_guest_is_a_failed_row(rows, guest, kind, reason):
     assert all(row.reason.startswith(reason) for row in found), found[0].reason
 
 
+@pytest.mark.slow  # processes, and a limit that has to pass
 def test_a_guest_that_hears_no_alarm_is_ended_from_outside_and_the_run_goes_on(cells, guest, store, monkeypatch):
     monkeypatch.setattr(details, "_GRACE", 1.0)
     planned = cells(f"{wrong(guest, 'hung', 0.2)}, {line(guest('Weights')).replace('line', 'good', 1)}", splits=(0,))
