@@ -60,7 +60,7 @@ def test_a_fit_whose_time_is_over_ends_while_it_is_traced(monkeypatch, compile):
         raise TimeoutError("over")
 
     monkeypatch.setattr(traced, "AFTER", 1)
-    monkeypatch.setattr(traced, "compiled_graph" if compile else "_recorded", late)
+    monkeypatch.setattr(traced, "compiled_graph" if compile else "recorded", late)
     with pytest.raises(TimeoutError, match="over"):
         Repeated(lambda x: 2 * x, compile)(torch.ones(3))
 
