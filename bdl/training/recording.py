@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakTensorKeyDictionary
 
 _aten = torch.ops.aten
 
@@ -56,11 +57,11 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._device = leaves[0].device if leaves else None
         self._graph, self._constants = Graph(), dict[str, Tensor]()
-        self._nodes, self._kept = dict[int, Node](), list[Tensor]()
+        self._nodes = WeakTensorKeyDictionary()  # results that nobody needs are freed meanwhile
         self._made, self._shared = dict[object, Node](), set[Node]()
         self._placed = dict[object, tuple[Tensor | float, Tensor]]()
         for number, leaf in enumerate(leaves):
-            self._learn(leaf, self._graph.placeholder(f"leaf_{number}"))
+            self._nodes[leaf] = self._graph.placeholder(f"leaf_{number}")
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -73,22 +74,22 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return parts
         if torch.Tag.data_dependent_output in func.tags:
             raise ValueError(f"{func} asks for a number")
-        if func is _aten._to_copy.default and id(args[0]) not in self._nodes:  # it may be a number
+        if func is _aten._to_copy.default and not self._knows(args[0]):
             return self._moved(args[0], kwargs)
         found = func(*args, **kwargs)
         if func is _aten.detach.default:
-            self._learn(found, self._node_of(args[0]))
+            self._nodes[found] = self._node_of(args[0])
             return found
         if func is _aten.lift_fresh.default:  # what is written as a number is made anew in each call
             func = _aten.lift_fresh_copy.default
         written = {**kwargs, "device": self._device} if func is _aten.scalar_tensor.default and self._device else kwargs
         node = self._write(func, *map_aggregate((tuple(args), written), self._node_of))
         if isinstance(found, Tensor):
-            self._learn(found, node)
+            self._nodes[found] = node
         elif isinstance(found, tuple | list):
             for place, part in enumerate(found):
                 if isinstance(part, Tensor):
-                    self._learn(part, self._write(operator.getitem, (node, place), {}))
+                    self._nodes[part] = self._write(operator.getitem, (node, place), {})
         return found
 
     def graph_module(self, returned: Sequence[Tensor]) -> GraphModule:
@@ -125,11 +126,15 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Return what stands for a tensor: a constant for one that was there before; other values stay."""
         if not isinstance(value, Tensor):
             return value
-        if id(value) not in self._nodes:
+        if not self._knows(value):
             name = f"constant_{len(self._constants)}"
             self._constants[name] = value
-            self._learn(value, self._graph.create_node("get_attr", name))
-        return self._nodes[id(value)]
+            self._nodes[value] = self._graph.create_node("get_attr", name)
+        return self._nodes[value]
+
+    def _knows(self, value: Tensor | float) -> bool:
+        """Return whether there is a node for a tensor; there is none for a number."""
+        return isinstance(value, Tensor) and value in self._nodes
 
     def _moved(self, constant: Tensor | float, kwargs: dict[str, Any]) -> Tensor:
         """Return a constant, or a number, on another device or in another type: one for each."""
@@ -137,10 +142,6 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if key not in self._placed:
             self._placed[key] = constant, _aten._to_copy.default(constant, **kwargs)
         return self._placed[key][1]
-
-    def _learn(self, found: Tensor, node: Node) -> None:
-        self._nodes[id(found)] = node
-        self._kept.append(found)  # no other tensor gets its id
 
 
 def _base(node: Node) -> Node:

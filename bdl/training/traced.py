@@ -25,7 +25,7 @@ from bdl.training.recording import recorded
 
 log = logging.getLogger(__name__)
 
-AFTER = 100
+AFTER = 20
 """Calls of a kind from which a trace is repaid: it is made after so many, or before the first of so many to come."""
 
 _KINDS = 64
@@ -49,7 +49,7 @@ def at_once() -> Iterator[None]:
 
 
 class Repeated:
-    """A function that is called by its trace where a kind of call is made a hundred times, or compiled from the first.
+    """A function that is called by its trace where a kind of call is made twenty times, or compiled from the first.
 
     Calls are of a kind if their arguments have the same structure, shapes, strides, types and devices. A function that
     cannot be traced, because numbers decide which operations it makes, is called as it is.

@@ -74,7 +74,7 @@ def test_a_failing_compiler_is_told_once_and_the_trace_runs(monkeypatch, caplog)
     repeated = Repeated(function, compile=True)
     with caplog.at_level(logging.WARNING):
         assert [repeated(torch.ones(n)).sum().item() for n in (1, 1, 2, 2)] == [2, 2, 4, 4]
-    assert function.calls == 3  # the second kind of call waits for its 100th
+    assert function.calls == 3  # the second kind of call waits for its 20th
     assert [record.message for record in caplog.records] == [
         "torch.compile failed, going on without it (slower): no C++ compiler"
     ]
