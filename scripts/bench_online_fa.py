@@ -19,8 +19,8 @@ several times as much. In ``streams`` contenders take turns, 1000 observations e
 are medians over turns, ratios (to drawing) medians of the ratios within a turn, so that a slow spell of the machine
 strikes all. The set-up of drawing (models, and the latent variables of whole streams) is reported apart, but belongs
 to its seconds. Some of the updates are within the warm-up of the estimators, where they run the same operations. An
-estimate that is not finite ends the script. In ``large`` observations are standard normal, given to
-`bdl.methods.online_fa.FaStream`, which checks them; times are medians of ``--updates`` updates, after two others.
+estimate that is not finite ends the script. In ``large`` observations are standard normal, and checked to be finite;
+times are medians of ``--updates`` updates, after two others.
 In ``large`` and ``batch`` each contender has a process of its own; its memory is that of the whole process, with the
 libraries, and beside it stands that of a process that has only learned from a tiny stream (``idle_gb``). In ``batch``
 what is held of the sample counts: all of it for scikit-learn, 1000 observations for the others; smaller needs than

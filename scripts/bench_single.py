@@ -19,7 +19,7 @@ take turns, a repeat each; costs are medians over repeats, ratios to ``torch Ada
 repeat. Tracing and compilation are left out of the cost, and stand beside it in seconds, from an empty cache. A whole
 fit is both: as many updates as 120 epochs of Boston have.
 
-The JSON file has the keys ``system``, ``date``, ``settings`` and ``networks`` (``us``, ``us_min``, ``ratio``,
+The JSON file has the keys ``system``, ``settings`` and ``networks`` (``us``, ``us_min``, ``ratio``,
 ``setup_s``, by name of network and contender).
 """
 
@@ -27,7 +27,6 @@ import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
 from time import perf_counter
@@ -213,7 +212,6 @@ def _table(network: str, costs: Mapping[str, Cost]) -> Table:
 def _write(options: argparse.Namespace, networks: Mapping[str, Mapping[str, Cost]]) -> None:
     report = {
         "system": machine.system(options.threads),
-        "date": datetime.now(UTC).date().isoformat(),
         "settings": {"repeats": options.repeats},
         "networks": {name: {each: asdict(cost) for each, cost in costs.items()} for name, costs in networks.items()},
     }

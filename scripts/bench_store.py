@@ -19,7 +19,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
+from peers import machine
 
 from bdl.execution.queue import claim
 from bdl.plan.planning import cells_of
@@ -108,7 +110,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     found = [measure(rows) for rows in asked.rows]
     if asked.json:
-        asked.json.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+        report = {"system": machine.system(torch.get_num_threads()), "stores": found}
+        asked.json.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
     return 0
 
 

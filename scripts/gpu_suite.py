@@ -26,7 +26,6 @@ import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
@@ -229,7 +228,7 @@ def measure(suite: Suite, file: Path, seconds: float, pattern: str = "*") -> Ite
     report = json.loads(file.read_text("utf-8")) if file.exists() else {"parts": {}}
     images = {"tiny": suite.tiny, "pixels": suite.pixels}
     system = {**machine.system(torch.get_num_threads()), "cores": machine.cores(), "device": device}
-    report["system"] = {**system, **images, "date": datetime.now(UTC).date().isoformat()}
+    report["system"] = {**system, **images}
     for name, part in suite.parts.items():
         if name in report["parts"] or not fnmatch(name, pattern):
             continue

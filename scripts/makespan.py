@@ -22,8 +22,9 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from bdl.execution import WorkerPool
 from bdl.execution.groups import Group
-from bdl.execution.scheduler import JobChain, run_chains
+from bdl.execution.queue import JobChain, run_chains
 from bdl.plan.planning import cells_of
 from bdl.plan.programs import slot_batch
 from bdl.search import per_round
@@ -35,16 +36,21 @@ Stages = list[list[float]]
 
 
 @dataclass
-class Simulated:
+class Simulated(WorkerPool):
     """Workers on a clock of their own: the group that ends first is the next to be handed over."""
 
-    size: int
+    workers: int
     now: float = 0.0
     busy: float = 0.0
     """Seconds of work that were handed out."""
     _running: list[tuple[float, int, Any]] = field(default_factory=list)
     _count: Any = field(default_factory=itertools.count)
     _handed: bool = True
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return self.workers
 
     def submit(self, task: Any, group: Any, report: Any, seconds: float | None = None) -> "Future[Any]":
         """Begin a group at once."""

@@ -270,6 +270,7 @@ def test_a_run_its_repetition_its_table_and_a_new_start(tiny, tmp_path, run, inv
     assert fresh.seconds.tolist() != kept.seconds.tolist()
 
 
+@pytest.mark.slow  # a whole run, twice
 def test_a_run_with_nothing_to_do_publishes_nothing_anew(tiny, tmp_path, run, invoke):
     """Neither figures nor their mirror; what is gone is made again, and so is what another note changes."""
     call = "run", tiny, "--method", "fixed", "--no-compile"
@@ -376,6 +377,7 @@ def test_a_baseline_adds_paired_figures(tiny, tmp_path, run, invoke):
     assert_refused(invoke("figures", tiny, "--set", "baseline=fixd"), "baseline: unknown entry 'fixd': did you mean")
 
 
+@pytest.mark.slow  # a whole run
 def test_a_sweep_from_the_command_line_to_the_figures(tiny, tmp_path, run, invoke):
     """Three widths of a hidden layer: a column of the rows and of the tables, and the axis of the figures."""
     tiny.write_text(TINY.replace("{name: linear}", "{name: mlp, hidden: [2]}"), "utf-8")
@@ -569,16 +571,21 @@ def test_a_download_of_ones_own_is_not_fetched_but_told(offline, tmp_path, monke
     assert "your download, read and checked by each run" in invoke("data", command, "aptos2019")[1]
 
 
-HELP = """
+LOADED = """
 import sys
 from bdl.cli import main
-sys.argv = ["bdl-bench", "--help"]
+sys.argv, heavy = ["bdl-bench", *{command!r}.split()], {heavy!r}.split()
 try:
     main()
 except SystemExit as stop:
-    heavy = {"torch", "pandas", "mlflow", "sklearn", "scipy", "matplotlib", "optuna", "pooch", "pydantic"}
-    print("LOADED", stop.code, sorted(heavy & set(sys.modules)))
+    print("LOADED", stop.code, sorted(set(heavy) & set(sys.modules)))
 """
+
+
+def loaded(command, heavy):
+    """Run a command in a process of its own; return what it prints, last which heavy packages it has imported."""
+    code = LOADED.format(command=command, heavy=heavy)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
 def test_help_says_what_jobs_takes(invoke):
@@ -588,9 +595,17 @@ def test_help_says_what_jobs_takes(invoke):
 
 
 def test_help_imports_nothing_heavy():
-    found = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
-    assert found.stdout.splitlines()[-1] == "LOADED 0 []"
-    assert all(command in found.stdout for command in ("run", "submit", "verify"))
+    found = loaded("--help", "torch pandas mlflow sklearn scipy matplotlib optuna pooch pydantic")
+    assert found.splitlines()[-1] == "LOADED 0 []"
+    assert all(command in found for command in ("run", "submit", "verify"))
+
+
+@pytest.mark.parametrize("command", ["table", "describe"])
+def test_what_only_shows_imports_no_more_than_it_needs(command):
+    """Specs are checked by the components that they name, which import torch; nothing is fitted, drawn or mirrored."""
+    found = loaded(f"{command} uci-regression", "mlflow sklearn scipy.optimize scipy.stats matplotlib torch._dynamo")
+    assert found.splitlines()[-1] == "LOADED 0 []"
+    assert "vifa-nn" in found
 
 
 def test_the_command_is_installed():

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
-from bdl.archive.loading import departures, remark
+from bdl.archive.loading import LoadedResults, departures
 from bdl.publishing import mirror
 from bdl.spec import load_variant
 
@@ -247,9 +247,15 @@ def test_a_table_is_of_the_rows_of_a_part_where_no_run_was_narrowed_to_it(publis
     )
 
 
+def remark(made):
+    """Say what rows of an earlier version are not."""
+    none = pd.DataFrame()
+    return LoadedResults.of(Path(), made, made.benchmark, none, none, known=False).remark
+
+
 def test_a_profile_is_told_in_what_it_changes():
     made = load_variant("blindness-detection", "cpu")
-    told = remark(made, made.benchmark, None)
+    told = remark(made)
     assert told.startswith(
         "Not the protocol: profile cpu (datasets.0.size 224, datasets.0.features efficientnet-lite0, "
     )
@@ -264,14 +270,12 @@ def test_a_profile_is_told_in_what_it_changes():
 
 def test_lists_are_told_by_names(tiny):
     made = load_variant(str(tiny), overrides=["metrics=[nmll, {name: rmse, standardised: true}]"])
-    assert remark(made, made.benchmark, None) == "Not the protocol: metrics=[nmll, rmse_true]."
+    assert remark(made) == "Not the protocol: metrics=[nmll, rmse_true]."
 
 
 def test_changes_of_entries_that_are_not_run_are_not_told(tiny):
     more = "profiles:\n  quick:\n    entries: {fixed: {training: {epochs: 7}}, other: {training: {batch_size: 3}}}\n"
     tiny.write_text(TWO.partition("profiles:")[0] + more, "utf-8")
     whole, part = (load_variant(str(tiny), "quick", entries=names) for names in ((), ("other",)))
-    assert remark(whole, whole.benchmark, None) == (
-        "Not the protocol: profile quick (training.epochs 7, training.batch_size 3)."
-    )
-    assert remark(part, part.benchmark, None) == "Not the protocol: profile quick (training.batch_size 3)."
+    assert remark(whole) == ("Not the protocol: profile quick (training.epochs 7, training.batch_size 3).")
+    assert remark(part) == "Not the protocol: profile quick (training.batch_size 3)."

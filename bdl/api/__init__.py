@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bdl.api.arrays import fit
-    from bdl.api.benchmarks import Benchmark, benchmark
+    from bdl.api.benchmarks import Benchmark, Results, benchmark, posterior, results
     from bdl.api.calibrated import Calibration, calibration
     from bdl.api.estimators import Classifier, Regressor
     from bdl.api.exporting import export
     from bdl.api.fitted import Fitted, load
-    from bdl.api.reading import Results, posterior, results
 
 __all__ = [
     "Benchmark",
@@ -30,12 +29,11 @@ __all__ = [
 
 _MODULES = {
     "arrays": ["fit"],
-    "benchmarks": ["Benchmark", "benchmark"],
+    "benchmarks": ["Benchmark", "Results", "benchmark", "posterior", "results"],
     "calibrated": ["Calibration", "calibration"],
     "estimators": ["Classifier", "Regressor"],
     "exporting": ["export"],
     "fitted": ["Fitted", "load"],
-    "reading": ["Results", "posterior", "results"],
 }
 """Where the names are: the command line needs no estimators, and these take a second to import."""
 

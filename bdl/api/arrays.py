@@ -7,16 +7,15 @@ from functools import cached_property, partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import torch
 from pydantic import PlainValidator, ValidationError
 from torch import nn
-from torch.utils._pytree import tree_leaves
 
 from bdl.api import automatic
 from bdl.api.fitted import Fitted
 from bdl.data import Dataset, Split, Standardise
 from bdl.data.conversion import Array, Inputs, check_aligned, columns_of, inputs, targets
 from bdl.errors import InputError
+from bdl.execution.details import is_finite
 from bdl.methods.base import MinibatchMethod
 from bdl.models.base import Model
 from bdl.models.likelihoods import Likelihood
@@ -181,8 +180,7 @@ def _fitted(cell: ArrayCell) -> Fitted:
     work = final_fitting([(cell, 0)], [hyper], compiles(cell, "final"), alone=True)
     end = finished(work)
     posterior = work.posterior(end, 0)
-    finite = all(bool(torch.isfinite(leaf).all()) for leaf in tree_leaves(posterior))
-    if reason := failure(int(end.diverged[0]), 0.0 if finite else float("nan")):
+    if reason := failure(int(end.diverged[0]), 0.0 if is_finite(posterior) else float("nan")):
         raise InputError(f"the fit failed ({reason}): lower the learning rate, or change other hyper-parameters")
     return Fitted(cell, 0, posterior, {name: value[0] for name, value in end.buffers.items()}, dict(hyper))
 

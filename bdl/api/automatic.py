@@ -62,30 +62,12 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def choose(cell: Cell, given: Mapping[str, float], wanted: Sequence[str]) -> dict[str, float]:
-    """Choose hyper-parameters on the training rows of the cell's only split.
+    """Choose hyper-parameters (`wanted`) on the training rows of the cell's only split; return all, in original units.
 
     The evidence chooses where it is in closed form or near it: for linear models. What networks need is searched on a
     fifth of the rows that is held out, all trials side by side; where that would take too long, the noise is that of
-    the best linear model, and the rest is fixed in standardised units.
-
-    Parameters
-    ----------
-    cell
-        What is fitted; its hyper-parameters are not looked at.
-    given
-        Values of the others, original units.
-    wanted
-        Names of those that are chosen.
-
-    Returns
-    -------
-    dict
-        Every hyper-parameter, original units.
-
-    Raises
-    ------
-    InputError
-        If every trial of the search fails.
+    the best linear model, and the rest is fixed in standardised units. The others are `given`, in original units.
+    `InputError` if every trial of the search fails.
     """
     rows, problem = cell.rows(cell.splits[0]).train, cell.problem
     values = dict(given) | _by_evidence(cell.data, problem, rows, given, wanted)

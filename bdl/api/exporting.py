@@ -14,7 +14,6 @@ from bdl.execution.scoring import computed, scores
 from bdl.plan import truths
 from bdl.posteriors import FullGaussian
 from bdl.references import base
-from bdl.references.base import Truth
 from bdl.spec.fields import checked
 
 
@@ -111,12 +110,8 @@ def _reference(fitted: Fitted, draws: int, seed: int) -> Written:
     quality: dict[str, Any] = {"evidence": truths.evidence(cell, split)}
     if recipe is not None:
         quality = {"certificate": vars(base.obtain(recipe).certificate)}
-    return _chains(truth, draws, seed), info, quality
-
-
-def _chains(truth: Truth, draws: int, seed: int) -> Tensor:
     if truth.chains is not None:
-        return truth.chains
+        return truth.chains, info, quality
     if len(truth.covariance) < len(truth.mean):
         raise InputError("the reference knows the covariance of some parameters only: it has no draws to export")
-    return sample(FullGaussian.from_covariance(truth.mean, truth.covariance), draws, seed)[None]
+    return sample(FullGaussian.from_covariance(truth.mean, truth.covariance), draws, seed)[None], info, quality

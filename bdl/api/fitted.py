@@ -60,13 +60,7 @@ class Fitted:
 
     @property
     def problem(self) -> Problem:
-        """Model, likelihood and prior.
-
-        Raises
-        ------
-        InputError
-            If the posterior is that of a stream, which has none.
-        """
+        """Model, likelihood and prior; `InputError` for the posterior of a stream, which has none."""
         return self.evaluation.model
 
     @cached_property
@@ -120,10 +114,7 @@ class Fitted:
     def log_density(self, theta: ArrayLike) -> Array:
         """Evaluate the posterior's log-density in nats, (..., D) -> (...).
 
-        Raises
-        ------
-        InputError
-            If the last axis has another length than D, or a value is not a finite number.
+        `InputError` if the last axis has another length than D, or a value is not a finite number.
         """
         posterior = self.double()
         given = torch.from_numpy(np.array(numbers(theta, "theta")))
@@ -232,10 +223,7 @@ class Fitted:
 def load(path: str | Path) -> Fitted:
     """Read what `Fitted.save` wrote. It is a pickle, which may run code: load files that you trust alone.
 
-    Raises
-    ------
-    InputError
-        If there is no such file, or something else in it.
+    `InputError` if there is no such file, or something else in it.
     """
     try:
         found = pickle.loads(Path(path).read_bytes())

@@ -37,20 +37,11 @@ def forecast(
     jobs: int,
     elsewhere: Mapping[CellKey, Collection[int]] | None = None,
 ) -> Estimate:
-    """Estimate a run.
+    """Estimate what a run of a plan is going to take.
 
-    Parameters
-    ----------
-    asked, cells
-        What is to be run, and its plan.
-    store
-        What it has is left out.
-    results
-        Folder of results, whose runs of the benchmark tell what fits take.
-    jobs
-        Processes; 0 for as many as memory and cores allow, but one where that is done within a minute.
-    elsewhere
-        Splits of a cell that the run copies from others, or imports.
+    What the store has is left out, and so are the splits of a cell that are copied from `elsewhere`, or imported. Runs
+    of the benchmark in the folder of results tell what fits take. Processes (`jobs`) are, for 0, as many as memory and
+    cores allow, but one where that is done within a minute.
     """
     left = [left_of(cell, store, (elsewhere or {}).get(cell.key, ())) for cell in cells]
     known = timings(asked, results) if any(own.splits for own in left) else []
@@ -102,14 +93,7 @@ def read(cells: Sequence[Cell]) -> list[str]:
 def lines(found: Estimate, asked: Variant, place: Path) -> list[str]:
     """Describe an estimate: fits, time and what it rests on, memory and disk, and how to narrow what is long.
 
-    Parameters
-    ----------
-    found
-        What the run takes.
-    asked
-        What is to be run.
-    place
-        Folder of results, whose disk is meant.
+    The disk is that of the folder of results.
     """
     searched, final = found.count("search"), found.count("final")
     there = found.done("search"), found.done("final")

@@ -20,21 +20,10 @@ from bdl.store.store import Store
 
 
 class Voice(Console):
-    """A console of which a file keeps what is printed, line by line with its time.
+    """A console of which a file, if there is one, keeps what is printed, line by line with its time.
 
-    Parameters
-    ----------
-    log
-        The file, to which lines are added; None for none.
-    verbose
-        Whether to print, too, what is otherwise for the file alone.
-    options
-        As `rich.console.Console` takes them.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
+    A verbose one prints what is otherwise for the file alone. Options are those of `rich.console.Console`. `InputError`
+    if the file cannot be written.
     """
 
     def __init__(self, log: Path | None = None, verbose: bool = False, **options: Any) -> None:
@@ -72,13 +61,7 @@ _PLAIN_EVERY = 15.0
 
 
 class Bar:
-    """A `bdl.execution.queue.Listener` that draws tqdm's bar in a notebook or on a terminal, and nothing elsewhere.
-
-    Parameters
-    ----------
-    name
-        Stands before the bar.
-    """
+    """A `bdl.execution.queue.Listener` that draws tqdm's bar in a notebook or on a terminal, and nothing elsewhere."""
 
     def __init__(self, name: str) -> None:
         console = Console(stderr=True)
@@ -109,14 +92,7 @@ class Bar:
 class Display:
     """A `bdl.execution.queue.Listener` for a terminal, or for a log file where there is none.
 
-    Parameters
-    ----------
-    console
-        Where to write.
-    cells
-        The plan, one line of the live table each.
-    store
-        What it has already is shown as done.
+    The live table has a line a cell of the plan; what the store has already is shown as done.
     """
 
     def __init__(self, console: Console, cells: Sequence[Cell], store: Store) -> None:

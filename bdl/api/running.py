@@ -55,23 +55,32 @@ class RunSettings(NamedTuple):
 
 def run(asked: Variant, settings: RunSettings, uri: str | None, console: Console) -> None:
     """Do what is missing of what is asked for, publish it, and mirror it to MLflow where there is an address."""
-    start = time.perf_counter()
+    start, results = time.perf_counter(), settings.results
     cells = _plan(asked, settings, console)
     _say(forecasts.read(cells), console)
     aside(console, f"planned in {time.perf_counter() - start:.1f} s")
-    with opened(settings.results, asked) as store:
+    with opened(results, asked) as store:
         _work(asked, cells, store, settings, console)
+        worked = time.perf_counter()
         try:
-            worked = time.perf_counter()
-            _hand_over(asked, store, settings.results, worked - start, uri, console)
-            aside(
-                console, f"worked until {worked - start:.1f} s, and published in {time.perf_counter() - worked:.1f} s"
-            )
+            found, compared, files = publish(asked, store, results, worked - start)
         except Damaged:  # a posterior that a figure was to show; its fit is made again
             _work(asked, cells, store, settings._replace(fresh=False, changed=False, retry=False), console)
-            _hand_over(asked, store, settings.results, time.perf_counter() - start, uri, console)
+            worked = time.perf_counter()
+            found, compared, files = publish(asked, store, results, worked - start)
+        console.print(tables(found, "rich", cells=compared))
+        bounds = bound_notes(found.benchmark, found.rows)
+        _say((f"{note.dataset}/{note.entry}: {note.text}" for note in bounds), console)
+        if asked.name:
+            again = asked.command("table", results)
+            _say([f"kept apart from the protocol, in {store.path.parent}; see it with: {again}"], console)
+        if uri:
+            mirror_run(found, store, uri, results, files)
+            _say([f"mirrored to MLflow; look at it with: bdl-bench ui{there(results)}"], console)
+        published = time.perf_counter() - worked
+        aside(console, f"worked until {worked - start:.1f} s, and published in {published:.1f} s")
         finals = [row for cell in cells for row in store.rows("final", cell.key)]
-    if told := _shortfall(asked, finals, settings.results):
+    if told := _shortfall(asked, finals, results):
         _say(told, console)
         if isinstance(console, Voice) and console.quiet:
             _say(told, Console(stderr=True))
@@ -155,12 +164,9 @@ def _plan(asked: Variant, settings: RunSettings, console: Console, *, dry: bool 
 def _within_reach(asked: Variant, cells: list[Cell], settings: RunSettings, console: Console) -> list[Cell]:
     """Leave out the fits that need a package that is not installed, unless they are done or published.
 
-    Raises
-    ------
-    InputError
-        If an entry that needs one was asked for by name, or nothing is left.
+    `InputError` if an entry that needs one was asked for by name, or nothing is left.
     """
-    lacking = [cell for cell in cells if _missing(cell)]
+    lacking = [cell for cell in cells if cell.settings.method.build().missing]
     if not lacking:
         return cells
     with empty() if settings.fresh else looked_at(settings.results, asked) as store:
@@ -171,16 +177,13 @@ def _within_reach(asked: Variant, cells: list[Cell], settings: RunSettings, cons
         replace(cell, splits=tuple(split for split in cell.splits if split in ready.get(cell.key, cell.splits)))
         for cell in cells
     ]
-    short = {old.entry: _missing(old) for old, new in zip(cells, narrowed, strict=True) if old.splits != new.splits}
+    fewer = (old for old, new in zip(cells, narrowed, strict=True) if old.splits != new.splits)
+    short = {cell.entry: cell.settings.method.build().missing for cell in fewer}
     kept = [cell for cell in narrowed if cell.splits]
     if short and (asked.entries or not kept):
         raise InputError(next(f"entries.{entry}: {missing}" for entry, missing in short.items()))
     _say((f"{entry} is left out: {missing}" for entry, missing in short.items()), console)
     return kept
-
-
-def _missing(cell: Cell) -> str:
-    return cell.settings.method.build().missing
 
 
 def _elsewhere(asked: Variant, cells: list[Cell], store: Store, settings: RunSettings) -> dict[CellKey, set[int]]:
@@ -193,7 +196,7 @@ def _elsewhere(asked: Variant, cells: list[Cell], store: Store, settings: RunSet
 
 def _importing(cells: list[Cell], settings: RunSettings) -> list[Cell]:
     """List the cells whose published fits are imported: all, or those that cannot be made here."""
-    return cells if settings.published else [cell for cell in cells if _missing(cell)]
+    return cells if settings.published else [cell for cell in cells if cell.settings.method.build().missing]
 
 
 def _work(asked: Variant, cells: list[Cell], store: Store, settings: RunSettings, console: Console) -> None:
@@ -234,19 +237,6 @@ def _published(asked: Variant, results: Path) -> list[PublishedFits]:
     """Read what is published of a benchmark, by this command and by others."""
     place = folder(results, asked)
     return published_fits(place, siblings(place))
-
-
-def _hand_over(asked: Variant, store: Store, results: Path, seconds: float, uri: str | None, console: Console) -> None:
-    """Publish what the store has, show its tables, and mirror it."""
-    found, artifacts = publish(asked, store, results, seconds)
-    console.print(tables(found, "rich"))
-    _say((f"{note.dataset}/{note.entry}: {note.text}" for note in bound_notes(found.benchmark, found.rows)), console)
-    if asked.name:
-        again = asked.command("table", results)
-        _say([f"kept apart from the protocol, in {store.path.parent}; see it with: {again}"], console)
-    if uri:
-        mirror_run(found, store, uri, results, artifacts)
-        _say([f"mirrored to MLflow; look at it with: bdl-bench ui{there(results)}"], console)
 
 
 def _say(lines: Iterable[str], console: Console) -> None:

@@ -54,19 +54,9 @@ class Failure(NamedTuple):
 class ResultsFolder:
     """The data sets and entries that are asked for, in a folder of results; a ``with`` block closes the store.
 
-    Parameters
-    ----------
-    place
-        The folder.
-    asked
-        The benchmark as its file is now, with the overrides and the part of the run, or with a narrower part. None for
-        what the rows themselves say.
-    latest
-        Whether to read rows from the store where both are there: a run may have added some since it published.
-
-    Notes
-    -----
-    What reads a damaged file raises `InputError`.
+    `asked` is the benchmark as its file is now, with the overrides and the part of the run, or with a narrower part;
+    None for what the rows themselves say. `latest` reads rows from the store where both are there: a run may have added
+    some since it published. What reads a damaged file raises `InputError`.
     """
 
     def __init__(self, place: Path, asked: Variant | None = None, *, latest: bool = False) -> None:
@@ -140,7 +130,8 @@ class ResultsFolder:
         """Cells that have final rows in the store, with the splits that have them."""
         cells = stored_cells(self.made.benchmark, self.store) if self.store else []
         datasets, entries = self._chosen
-        return [cell for cell in cells if _among(str(cell.dataset), datasets) and _among(cell.entry, entries)]
+        kept = [cell for cell in cells if not datasets or str(cell.dataset) in datasets]
+        return [cell for cell in kept if not entries or cell.entry in entries]
 
     @property
     def finals(self) -> pd.DataFrame:
@@ -188,13 +179,9 @@ class ResultsFolder:
         ]
 
     def timings(self, own: bool) -> Iterator[Measured]:
-        """Yield what the fits took.
+        """Yield what the fits took; `own` says whether the folder is that of the run that goes on.
 
-        Parameters
-        ----------
-        own
-            Whether the folder is that of the run that goes on. Fits that were imported from published rows are not its
-            own: another machine may have made them.
+        Fits that were imported from published rows are not its own: another machine may have made them.
         """
         rows = self.rows("origin")
         columns = ["stage", "split", "seconds", "width", "updates", "device", "compiled", "origin"]
@@ -211,10 +198,8 @@ class ResultsFolder:
     def posterior(self, cell: Cell, split: int) -> tuple[Posterior, Mapping[str, Tensor], Row]:
         """Load the posterior of a final fit, the buffers of its model, and its row.
 
-        Raises
-        ------
-        InputError
-            If there is no such fit, it failed or was imported from published rows, or spec, data or code have changed.
+        `InputError` if there is no such fit, it failed or was imported from published rows, or spec, data or code have
+        changed.
         """
         again = f"bdl-bench run {self.made.asked}"
         if self.store is None:
@@ -253,11 +238,6 @@ def stored_cells(benchmark: Benchmark, store: Store) -> list[Cell]:
     """List the cells of a benchmark that have final rows in a store, with the splits that have them."""
     found = ((cell, store.splits(cell.key)) for cell in cells_of(benchmark))
     return [cell.with_splits(splits) for cell, splits in found if splits]
-
-
-def _among(name: str, chosen: Sequence[str]) -> bool:
-    """Return whether a name is chosen; all are if none is listed."""
-    return not chosen or name in chosen
 
 
 def _as_shown(made: Variant, asked: Variant) -> Variant:

@@ -43,13 +43,7 @@ def siblings(place: Path) -> list[Path]:
 
 @contextmanager
 def opened(results: Path, variant: Variant) -> Iterator[Store]:
-    """Open the store for writing, alone.
-
-    Raises
-    ------
-    InputError
-        If the folder is not writable, or another run of the benchmark is under way.
-    """
+    """Open the store for writing, alone; `InputError` if the folder is not writable, or another run is under way."""
     path = folder(results, variant) / STORE
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -137,16 +131,8 @@ def frame(
 ) -> pd.DataFrame:
     """Return rows as a table: a column for each axis of the sweep and each metric, ``hyper_<name>``, and the details.
 
-    Parameters
-    ----------
-    cells, stages
-        Which rows, in this order.
-    store
-        Where they are.
-    details
-        More details that become columns, such as ``traceback``, which is not published.
-    problems
-        Whether only rows with a reason are read.
+    The order is that of cells, then stages. `details` names further ones, such as ``traceback``, which is not
+    published. With `problems`, only rows with a reason are read.
     """
     apart = _APART.difference(details)
     parts = (
@@ -229,13 +215,7 @@ def write_frames(cells: Sequence[Cell], store: Store, folder: Path, made: str | 
 
 
 def read_frames(folder: Path) -> Frames:
-    """Read published rows.
-
-    Raises
-    ------
-    InputError
-        If a file is damaged.
-    """
+    """Read published rows; `InputError` if a file is damaged."""
     rows, recorded = _read(folder / TRIALS, COLUMNS), folder / POINTS
     points = _read(recorded, POINT_COLUMNS) if recorded.exists() else pd.DataFrame(columns=POINT_COLUMNS)
     return Frames(rows, points, rows.attrs.pop(_MADE, None))

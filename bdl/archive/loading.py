@@ -16,8 +16,7 @@ from bdl.execution.estimate import Measured
 from bdl.plan import Cell
 from bdl.plan.planning import cells_of
 from bdl.spec import Benchmark, Variant, differences, list_benchmarks, load_benchmark, load_variant
-from bdl.spec.parts import listed
-from bdl.spec.variant import GONE, plain
+from bdl.spec.variant import GONE, listed, plain
 
 NO_VERDICTS = "The printed values are of the protocol: verdicts are withheld."
 
@@ -51,21 +50,16 @@ class LoadedResults(NamedTuple):
     def of(
         cls, place: Path, made: Variant, now: Benchmark, rows: pd.DataFrame, points: pd.DataFrame, known: bool = True
     ) -> "LoadedResults":
-        """Compare rows with the protocol.
+        """Compare rows with the protocol: profile, part, overrides, a file that has changed since.
 
-        Parameters
-        ----------
-        place
-            Folder of the rows.
-        made, now
-            As `remark` takes them.
-        rows, points
-            Final rows, and scores at recorded counts.
-        known
-            Whether the rows say what they were made with.
+        `now` is the benchmark as its file is, under the same overrides. Rows of earlier versions, which are not `known`
+        to be all, may be published in part.
         """
-        protocol = made.benchmark.profile == "paper" and not departures(made, now)
-        return cls(place, made, rows, points, remark(made, now, rows if known else None), protocol)
+        changed = departures(made, now)
+        parts = [_profile(made)] if made.benchmark.profile != "paper" else []
+        parts += [*(_gaps(made.benchmark, rows) if known and not rows.empty else ()), *changed]
+        remark = f"Not the protocol: {'; '.join(parts)}." if parts else ""
+        return cls(place, made, rows, points, remark, made.benchmark.profile == "paper" and not changed)
 
     @property
     def banner(self) -> str:
@@ -79,20 +73,10 @@ class LoadedResults(NamedTuple):
 
 
 def load_results(asked: Variant, results: Path) -> LoadedResults:
-    """Load the results of an earlier run: the published rows, otherwise those of the store.
+    """Load the published rows of an earlier run, otherwise those of the store; `InputError` if none, or if damaged.
 
-    Parameters
-    ----------
-    asked
-        The benchmark as its file is now, with the overrides and the part of the run. If no run was narrowed to these
-        data sets and entries, they are selected from the rows of the whole.
-    results
-        Folder of results.
-
-    Raises
-    ------
-    InputError
-        If there are none, or a file is damaged.
+    The benchmark is as its file is now, with the overrides and the part of the run. If no run was narrowed to these
+    data sets and entries, they are selected from the rows of the whole.
     """
     with open_results(asked, results) as here:
         return load(here)
@@ -122,12 +106,7 @@ def open_results(asked: Variant, results: Path, *, latest: bool = False) -> Resu
 def timings(asked: Variant, results: Path) -> list[Measured]:
     """Return what earlier fits of a benchmark took, whatever profile, part or overrides they had.
 
-    Parameters
-    ----------
-    asked
-        What is to be run; the fits of its own folder are told apart from those of others.
-    results
-        Folder of results. What cannot be read is left out.
+    Those of the folder of what is asked for are told apart from others. What cannot be read is left out.
     """
     own, base = folder(results, asked), results / asked.benchmark.name
     found: list[Measured] = []
@@ -139,22 +118,7 @@ def timings(asked: Variant, results: Path) -> list[Measured]:
 
 
 def check_overwrite(asked: Variant, cells: Sequence[Cell], results: Path) -> None:
-    """Refuse a run after which published rows would be lost that no store holds, or would be those of another spec.
-
-    Parameters
-    ----------
-    asked
-        What is to be run.
-    cells
-        Its plan.
-    results
-        Folder of results.
-
-    Raises
-    ------
-    InputError
-        If they would, or the published rows cannot be read.
-    """
+    """Refuse a run after which published rows would be lost that no store holds, or would be those of another spec."""
     place, name = folder(results, asked), asked.benchmark.name
     with ResultsFolder(place, asked) as here:
         if not here.published:
@@ -168,17 +132,16 @@ def check_overwrite(asked: Variant, cells: Sequence[Cell], results: Path) -> Non
     elsewhere = "give the benchmark a name of its own, or choose another --results"
     for cell in cells_of(made.benchmark):
         own = ours.get(cell.key)
-        if own and any(key == cell.key for key, _ in kept) and _fit_part(own) != _fit_part(cell):
-            raise InputError(f"{place} has published rows of {cell.label} of another spec, and no store; {elsewhere}")
+        if own and any(key == cell.key for key, _ in kept):
+            today, then = (one.benchmark.fit_part(one.dataset, one.entry) for one in (own, cell))
+            if today != then:
+                what = f"{place} has published rows of {cell.label} of another spec, and no store"
+                raise InputError(f"{what}; {elsewhere}")
     lost = kept - {(cell.key, split) for cell in cells for split in cell.splits}
     if lost:
         raise InputError(
             f"{place} has {len(lost)} published final fits that this benchmark lacks, and no store of them; {elsewhere}"
         )
-
-
-def _fit_part(cell: Cell) -> object:
-    return cell.benchmark.fit_part(cell.dataset, cell.entry)
 
 
 def _others(place: Path, source: str, results: Path) -> str:
@@ -190,36 +153,17 @@ def _others(place: Path, source: str, results: Path) -> str:
     return ""
 
 
-def remark(made: Variant, now: Benchmark, rows: pd.DataFrame | None) -> str:
-    """Describe how rows differ from the protocol: profile, part, overrides, a file that has changed since.
-
-    Parameters
-    ----------
-    made
-        What they were made with.
-    now
-        The benchmark as its file is now, under the same overrides.
-    rows
-        All final rows; None for those of earlier versions, which do not say what they were made with: what is published
-        may be a part of them.
-
-    Returns
-    -------
-    str
-        A sentence; empty if there is nothing to say.
-    """
-    parts = [_profile(made)] if made.benchmark.profile != "paper" else []
-    parts += [] if rows is None or rows.empty else _gaps(made.benchmark, rows)
-    parts += departures(made, now)
-    return f"Not the protocol: {'; '.join(parts)}." if parts else ""
-
-
 def departures(made: Variant, now: Benchmark) -> list[str]:
     """List the overrides, and the fields that the file has changed since."""
     parts = [f"{path}={brief(value)}" for path, value in made.changes.items() if _concerns(path, made)]
     both = now.select(), made.benchmark.select()  # without entries that a profile runs on no data set
     since = {path: old for path, (_, old) in differences(*both).items() if path not in SHOWN}
-    return parts + [_changed(path, old) for path, old in since.items() if _concerns(path, made)]
+    for path, old in since.items():
+        if _concerns(path, made):
+            parts.append(
+                f"{path} has come into the file since" if old == GONE else f"the file had {path}={brief(old)} then"
+            )
+    return parts
 
 
 def _concerns(path: str, made: Variant) -> bool:
@@ -240,10 +184,6 @@ def _profile(made: Variant) -> str:
             values.setdefault(inner, {})[brief(own)] = None
     changed = ", ".join(f"{inner} {' or '.join(own)}" for inner, own in values.items())
     return f"profile {name} ({changed})" if changed else f"profile {name}"
-
-
-def _changed(path: str, old: object) -> str:
-    return f"{path} has come into the file since" if old == GONE else f"the file had {path}={brief(old)} then"
 
 
 def brief(value: object) -> str:

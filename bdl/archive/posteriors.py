@@ -41,10 +41,7 @@ Contents = Mapping[str, Mapping[int, bytes]]
 def stored_posteriors(cells: Sequence[Cell], store: Store) -> Contents:
     """Read the artefacts of the final fits of cells; nothing if they are far too large to travel.
 
-    Raises
-    ------
-    Damaged
-        If one of them is missing or not what was written; all of these are noticed by the next run.
+    `Damaged` if one of them is missing or not what was written; all of these are noticed by the next run.
     """
     kept = {cell.label: {split: name for split, _, name in store.artefacts(cell.key) if name} for cell in cells}
     distinct = {name for own in kept.values() for name in own.values()}
@@ -64,12 +61,8 @@ def stored_posteriors(cells: Sequence[Cell], store: Store) -> Contents:
 def write_posteriors(contents: Contents, folder: Path) -> dict[str, str] | None:
     """Write what travels, all or nothing; float64 is rounded to float32 where the file would be too large otherwise.
 
-    A family that is not of this package's does not travel: reading it would run code that came with the file.
-
-    Returns
-    -------
-    dict or None
-        What `read_posteriors` finds in the provenance; None, and no file, if nothing travels.
+    A family that is not of this package's does not travel: reading it would run code that came with the file. Returned
+    is what `read_posteriors` finds in the provenance; None, and no file, if nothing travels.
     """
     path = folder / POSTERIORS
     own = {
@@ -87,13 +80,7 @@ def write_posteriors(contents: Contents, folder: Path) -> dict[str, str] | None:
 
 
 def read_posteriors(folder: Path, provenance: Mapping[str, Any]) -> Contents:
-    """Read what travels with published rows; nothing where no file does.
-
-    Raises
-    ------
-    InputError
-        If the file is not the one that was published.
-    """
+    """Read what travels with published rows; nothing where no file does; `InputError` if it is another one."""
     path = folder / POSTERIORS
     if not (provenance.get("posteriors") and path.is_file()):
         return {}

@@ -55,17 +55,8 @@ class PublishedFits:
 
     A fit is imported with the curves that the benchmark records, or not at all; one that failed is a result like any
     other. Where its posterior travels, the fit alone has to have today's identity: its other scores are computed from
-    the posterior. Without one, what needs it, such as a figure, needs the fit anew.
-
-    Parameters
-    ----------
-    place
-        Folder of published rows; no matter if it has none.
-
-    Raises
-    ------
-    InputError
-        If what is there cannot be read.
+    the posterior. Without one, what needs it, such as a figure, needs the fit anew. `InputError` if what is in the
+    folder cannot be read.
     """
 
     def __init__(self, place: Path) -> None:
@@ -112,13 +103,7 @@ class PublishedFits:
 
 
 def published_fits(place: Path, siblings: Iterable[Path]) -> list[PublishedFits]:
-    """Read what is published in a folder, and in others as far as it can be read.
-
-    Raises
-    ------
-    InputError
-        If what is in the first cannot be read.
-    """
+    """Read what is published in a folder (`InputError` if that cannot be), and in others as far as it can be read."""
     found = [PublishedFits(place)]
     for path in siblings:
         with suppress(InputError):
@@ -127,21 +112,9 @@ def published_fits(place: Path, siblings: Iterable[Path]) -> list[PublishedFits]
 
 
 def reuse_fits(cells: Sequence[Cell], store: Store, folders: Iterable[Path]) -> int:
-    """Copy fits from the stores of other folders.
+    """Copy fits of the plan, which the store has claimed, from the stores of other folders; return how many final ones.
 
-    Parameters
-    ----------
-    cells
-        The plan, which the store has claimed.
-    store
-        Where rows go. A split of which it holds anything stays as it is.
-    folders
-        Folders of other runs. What cannot be read is left where it is, and made here.
-
-    Returns
-    -------
-    int
-        How many final fits were copied.
+    A split of which the store holds anything stays as it is. What cannot be read is left where it is, and made here.
     """
     count = 0
     for path in folders:

@@ -121,10 +121,12 @@ def table(
     metric: Annotated[list[str], typer.Option("--metric", help="Only this metric (repeatable).")] = [],
 ) -> None:
     """Show a benchmark's numbers beside the printed ones."""
-    from bdl.archive.loading import load_results
-    from bdl.publishing.outcome import tables
+    with importing():
+        from bdl.archive.loading import load_results
+        from bdl.publishing.outcome import tables
 
-    rendered = tables(load_results(selection.asked, selection.results), format, metric)
+        asked = selection.asked  # whose components are imported
+    rendered = tables(load_results(asked, selection.results), format, metric)
     if format == "rich":
         console.print(rendered)
     else:
@@ -213,9 +215,11 @@ def describe(
     ],
 ) -> None:
     """Describe what a benchmark or a component is."""
-    from bdl.cli.describe import describe as text
+    with importing():
+        from bdl.cli.describe import describe as text
 
-    console.print(text(name), highlight=False, soft_wrap=True)
+        told = text(name)
+    console.print(told, highlight=False, soft_wrap=True)
 
 
 @app.command()

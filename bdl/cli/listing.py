@@ -111,10 +111,8 @@ def list_data(as_json: AsJson = False) -> None:
     if as_json:
         terminal.write_json([dict(zip(("name", "files", "about"), line, strict=True)) for line in lines])
         return
-    widths = [max(len(line[column]) for line in lines) for column in (0, 1)]
-    for name, here, told in lines:
-        text = f"{name:<{widths[0]}}  {here:<{widths[1]}}  {told}"
-        terminal.console().print(text, highlight=False, soft_wrap=True)
+    for line in _aligned(lines):
+        terminal.console().print(line, highlight=False, soft_wrap=True)
 
 
 @data_app.command()
@@ -150,6 +148,12 @@ def verify(names: Names = None) -> None:
     if wrong:
         terminal.console().print("mend with: bdl-bench data fetch")
         raise typer.Exit(1)
+
+
+def _aligned(lines: list[tuple[str, str, str]]) -> list[str]:
+    """Write lines in three columns."""
+    first, second = (max((len(line[column]) for line in lines), default=0) for column in (0, 1))
+    return [f"{one:<{first}}  {other:<{second}}  {last}" for one, other, last in lines]
 
 
 def _say(name: str, told: str, names: list[str]) -> None:
@@ -207,9 +211,7 @@ def list_references(
     if as_json:
         terminal.write_json([dict(zip(("benchmark", "place", "state"), line, strict=True)) for line in lines])
         return
-    widths = [max((len(line[column]) for line in lines), default=0) for column in (0, 1)]
-    told = [f"{benchmark:<{widths[0]}}  {place:<{widths[1]}}  {about}" for benchmark, place, about in lines]
-    for line in (*told, *without):
+    for line in (*_aligned(lines), *without):
         terminal.console().print(line, highlight=False, soft_wrap=True)
 
 

@@ -110,11 +110,9 @@ class Selection(NamedTuple):
     @property
     def asked(self) -> "Variant":
         """What is selected; errors as in `bdl.spec.load_variant`."""
-        from bdl.spec import load_benchmark, load_variant
-        from bdl.spec.loading import uncertified
+        from bdl.spec import load_variant
 
-        also = uncertified(load_benchmark(self.name, self.profile)) if self.uncertified else []
-        return load_variant(self.name, self.profile, [*self.set_, *also], self.dataset, self.method, self.splits)
+        return load_variant(*self[:-1])
 
 
 def selecting(command: Callable[..., None]) -> Callable[..., None]:

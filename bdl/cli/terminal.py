@@ -117,12 +117,10 @@ def write_json(content: object) -> None:
 
 
 def ended(command: Callable[[], int | None]) -> int:
-    """Run a command to its end; give the exit code, after a line on stderr where there is something to tell.
+    """Run a command to its end, with a line on stderr where there is something to tell; return the exit code.
 
-    Returns
-    -------
-    int
-        0 done, 1 failed fits (which the command itself gives), 2 bad input, 3 a fault of this program, 130 interrupted.
+    It is 0 done, 1 failed fits (which the command itself gives), 2 bad input, 3 a fault of this program, 130
+    interrupted.
     """
     try:
         _check_words()

@@ -1,9 +1,8 @@
 """Data sets with checksums, published splits, and scaling fitted on training rows only."""
 
 from bdl.data.catalogue import DATASETS, FetchCount, SplitScheme, about, fetch, load, load_stream, prepare, status
-from bdl.data.conversion import Inputs
 from bdl.data.dataset import Dataset, Standardise, Task
-from bdl.data.files import FileSet, RemoteFile, State
+from bdl.data.files import RemoteFile
 from bdl.data.splits import Scaling, Split, folds, half_split, leading_split, recipe_split
 from bdl.data.streams import Stream, draw
 
@@ -11,14 +10,11 @@ __all__ = [
     "DATASETS",
     "Dataset",
     "FetchCount",
-    "FileSet",
-    "Inputs",
     "RemoteFile",
     "Scaling",
     "Split",
     "SplitScheme",
     "Standardise",
-    "State",
     "Stream",
     "Task",
     "about",

@@ -72,18 +72,11 @@ class FetchCount(NamedTuple):
 
 
 def load(name: str) -> Dataset:
-    """Load a table; files that are missing are downloaded, all are verified.
+    """Load a table by its name in `DATASETS`, ``module:attribute`` or ``path/to/file.py:attribute``, or a `Label`.
 
-    Parameters
-    ----------
-    name
-        A name in `DATASETS`, or ``module:attribute``, or ``path/to/file.py:attribute``; with settings as a `Label`.
-
-    Raises
-    ------
-    InputError
-        If the name is unknown or that of a stream, settings are missing, a file cannot be had, a cached file is
-        corrupt, or the function that makes it fails or gives something else.
+    Files that are missing are downloaded, and all are verified. `InputError` if the name is unknown or that of a
+    stream, settings are missing, a file cannot be had, a cached file is corrupt, or the function that makes it fails or
+    gives something else.
     """
     found = _called(name)
     if isinstance(found, Stream):
@@ -92,13 +85,7 @@ def load(name: str) -> Dataset:
 
 
 def load_stream(name: str) -> Stream:
-    """Return a stream of parameter vectors; arguments as in `load`.
-
-    Raises
-    ------
-    InputError
-        If the name is unknown, or not that of a stream.
-    """
+    """Return a stream of parameter vectors; `InputError` if the name is unknown, or not that of a stream."""
     found = _called(name)
     if not isinstance(found, Stream):
         raise InputError(
@@ -109,13 +96,7 @@ def load_stream(name: str) -> Stream:
 
 
 def about(name: str) -> list[str]:
-    """Describe what a data set is, without reading its files: what its target is, then its size if that is known.
-
-    Raises
-    ------
-    InputError
-        If the name is unknown.
-    """
+    """Describe a data set, without reading its files: its target, then its size if that is known."""
     dataset = _component(name) if isinstance(name, Label) else DATASETS.get(name)
     if isinstance(dataset, Stream):
         return [dataset.about]
@@ -126,35 +107,14 @@ def about(name: str) -> list[str]:
 
 
 def status(name: str, *, gaps: bool = True) -> list[tuple[str, State]]:
-    """Return the state of every file of a data set, split files included.
-
-    Parameters
-    ----------
-    name
-        As in `load`.
-    gaps
-        Whether to include the files of gap splits.
-
-    Returns
-    -------
-    list of (path in the data directory, state)
-        Empty for a data set that needs no download.
-
-    Raises
-    ------
-    InputError
-        If the name is unknown.
-    """
+    """Return path and state of every file of a data set, split files included; those of gap splits if `gaps`."""
     return [(file.path, file.state()) for file in _files(name, gaps)]
 
 
 def fetch(name: str) -> FetchCount:
     """Download the files of a data set that are missing or corrupt, split files included.
 
-    Raises
-    ------
-    InputError
-        If the name is unknown or a file cannot be had; files downloaded before that stay.
+    `InputError` if the name is unknown or a file cannot be had; files downloaded before that stay.
     """
     files = _files(name)
     wanted = [file for file in files if file.state() != "ok"]
@@ -198,29 +158,18 @@ SplitScheme = Literal["published", "first", "other-first", "half", "other-half",
 
 
 def prepare(dataset: Dataset, split: SplitScheme, standardise: Standardise, rows: int | None = None) -> Dataset:
-    """Return a data set the splits and the standardisation of an experiment.
+    """Return a data set with the splits and the standardisation of an experiment.
 
-    Parameters
-    ----------
-    dataset
-        As loaded.
-    split
-        ``"published"`` keeps the set's own splits. ``"gap"`` are its published gap splits, one for each input, and
-        ``"tail"`` those of `bdl.data.splits.tail_split`. The others make every split the same, so that split numbers
-        are replicates. ``"first"`` is the first of the set's own splits, and under ``"other-first"`` the rows that it
-        tests train and the others are left out. ``"half"`` is half of the rows: permuted by the legacy generator
-        seeded with 1, the second half trains and the first, on which the settings were tuned by hand, is left out
-        (Brownlie 2022, section 5.2.2); it trains under ``"other-half"``.
-    standardise
-        What is scaled to mean 0 and standard deviation 1 on the training rows.
-    rows
-        Training rows that are kept, the first so many in the order of the split; None keeps all.
+    ``"published"`` keeps the set's own splits. ``"gap"`` are its published gap splits, one for each input, and
+    ``"tail"`` those of `bdl.data.splits.tail_split`. The others make every split the same, so that split numbers are
+    replicates. ``"first"`` is the first of the set's own splits, and under ``"other-first"`` the rows that it tests
+    train and the others are left out. ``"half"`` is half of the rows: permuted by the legacy generator seeded with 1,
+    the second half trains and the first, on which the settings were tuned by hand, is left out (Brownlie 2022, section
+    5.2.2); it trains under ``"other-half"``.
 
-    Raises
-    ------
-    InputError
-        If the data set has no gap splits, or is of images and so has no tails; from the `split` of the result, if the
-        split has fewer training rows.
+    Of the training rows the first `rows` in the order of the split are kept; None keeps all. `InputError` if the data
+    set has no gap splits, or is of images and so has no tails; from the `split` of the result, if it has fewer training
+    rows.
     """
     # each split's own parameters, which mean something for its rows as they are
     own = split == "published" and standardise == "none"

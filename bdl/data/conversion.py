@@ -19,20 +19,11 @@ _LARGEST = 1e100
 
 
 def inputs(given: Any, what: str) -> Inputs:
-    """Return inputs as float64, (n, d), or as images of uint8.
+    """Return inputs, which messages call `what`, as float64, (n, d), or as images of uint8.
 
-    Parameters
-    ----------
-    given
-        Numbers, or true and false, in an array, a frame, a tensor or lists, (n, d); or images of uint8, (n, H, W) or
-        (n, C, H, W). Bytes with two axes are a table.
-    what
-        Name of the argument, for messages.
-
-    Raises
-    ------
-    InputError
-        If the shape is another, there is no row or no column, or a value is not a finite number.
+    Given are numbers, or true and false, in an array, a frame, a tensor or lists, (n, d); or images of uint8, (n, H, W)
+    or (n, C, H, W). Bytes with two axes are a table. `InputError` if the shape is another, there is no row or no
+    column, or a value is not a finite number.
     """
     found = _plain(given, what)
     if found.ndim == 2:
@@ -48,10 +39,7 @@ def inputs(given: Any, what: str) -> Inputs:
 def targets(given: Any, what: str) -> Array:
     """Return targets as float64, (n,); a single column, (n, 1), is taken as well.
 
-    Raises
-    ------
-    InputError
-        If the shape is another, or a value is not a finite number.
+    `InputError` if the shape is another, or a value is not a finite number.
     """
     found = _plain(given, what)
     if found.ndim == 2 and found.shape[1] == 1:
@@ -81,24 +69,8 @@ def columns_of(given: Any) -> tuple[str, ...]:
 def in_order(given: Any, columns: Sequence[str], what: str) -> Any:
     """Return a frame with its columns in the order of those that were fitted; what has no names stays as it is.
 
-    Parameters
-    ----------
-    given
-        Inputs of any kind.
-    columns
-        Names of the columns that were fitted; empty if they had none.
-    what
-        Name of the argument, for messages.
-
-    Raises
-    ------
-    InputError
-        If columns are missing, unknown or there twice.
-
-    Warns
-    -----
-    UserWarning
-        If only the columns that were fitted, or only these, have names, so that the order decides.
+    `InputError` if columns are missing, unknown or there twice; a warning if only the columns that were fitted, or only
+    these, have names, so that the order decides.
     """
     called = columns_of(given)
     if called and columns:
@@ -118,13 +90,7 @@ def in_order(given: Any, columns: Sequence[str], what: str) -> Any:
 
 
 def check_aligned(X: Any, y: Any) -> None:
-    """Refuse a frame and targets whose row labels are the same in another order.
-
-    Raises
-    ------
-    InputError
-        If they are.
-    """
+    """Raise `InputError` if a frame and its targets have the same row labels in another order."""
     one, other = _pandas(X), _pandas(y)
     if one is None or other is None or len(one) != len(other) or one.index.equals(other.index):
         return

@@ -142,18 +142,7 @@ class Dataset:
         return content.hexdigest()
 
     def split(self, index: int) -> Split:
-        """Return the training and test rows of one split.
-
-        Parameters
-        ----------
-        index
-            Number of the split, from 0.
-
-        Raises
-        ------
-        InputError
-            If there is no such split, or its files cannot be had.
-        """
+        """Return the training and test rows of a split, counted from 0; `InputError` if there is no such split."""
         if index < 0 or (self.splits is not None and index >= self.splits):
             known = "from 0 up" if self.splits is None else f"0 to {self.splits - 1}"
             raise InputError(f"dataset '{self.name}' has no split {index}; choose {known}")

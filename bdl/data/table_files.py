@@ -15,7 +15,7 @@ from bdl.data.conversion import short
 from bdl.errors import InputError
 
 if TYPE_CHECKING:
-    from bdl.data.local import CsvSettings
+    from bdl.data.local import Csv
 
 _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|"
@@ -80,12 +80,7 @@ def is_grouped(text: str, mark: str) -> bool:
 def settings_for(texts: Sequence[str], decimal: str) -> str:
     """Return the settings of a CSV file with which texts are numbers, ``thousands: ","``; empty if none are known.
 
-    Parameters
-    ----------
-    texts
-        Numbers in some notation.
-    decimal
-        Decimal point that was tried.
+    `decimal` is the decimal point that was tried.
     """
     other = "." if decimal == "," else ","
     odd = [text for text in map(str.strip, texts) if not is_plain(text, decimal)]
@@ -103,14 +98,11 @@ Frame = pd.DataFrame
 Column = pd.Series
 
 
-def read_csv(how: "CsvSettings") -> Frame:
+def read_csv(how: "Csv") -> Frame:
     """Read a file of text.
 
-    Raises
-    ------
-    InputError
-        If there is no such file, it is empty, its header is none, lines have different numbers of values, or a word
-        such as ``NA`` may be a gap or a category.
+    `InputError` if there is no such file, it is empty, its header is none, lines have different numbers of values, or a
+    word such as ``NA`` may be a gap or a category.
     """
     path, encoding = Path(how.path), _encoding(how.encoding)
     if how.thousands == how.decimal:
@@ -159,13 +151,7 @@ def read_csv(how: "CsvSettings") -> Frame:
 
 
 def read_parquet(path: Path) -> Frame:
-    """Read a file in the Parquet format; an index that has a name is a column.
-
-    Raises
-    ------
-    InputError
-        If there is no such file, it is of another format, or damaged.
-    """
+    """Read a file in the Parquet format; an index that has a name is a column; `InputError` if it cannot be read."""
     from pyarrow.parquet import read_table
 
     try:
@@ -212,7 +198,7 @@ def _header(path: Path, file: Iterable[str], separator: str) -> list[str]:
     return names
 
 
-def _doubtful(how: "CsvSettings", column: Column) -> bool:
+def _doubtful(how: "Csv", column: Column) -> bool:
     """Return whether the text of a column in the file has to be looked at as well."""
     if column.name in how.leave_out:
         return False
@@ -221,7 +207,7 @@ def _doubtful(how: "CsvSettings", column: Column) -> bool:
     return how.gaps is None and bool(column.isna().any()) and pd.api.types.infer_dtype(column, skipna=True) == "string"
 
 
-def _check_read(how: "CsvSettings", column: Column, raw: Column) -> None:
+def _check_read(how: "Csv", column: Column, raw: Column) -> None:
     """Refuse what pandas reads without a word: marks that do not stand between thousands, and words that are gaps."""
     raw = raw.str.strip()
     if pd.api.types.is_numeric_dtype(column):

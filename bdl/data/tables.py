@@ -18,7 +18,7 @@ from bdl.data.table_files import first_line, is_plain, kind_of, settings_for
 from bdl.errors import InputError, unknown
 
 if TYPE_CHECKING:
-    from bdl.data.local import TableSettings
+    from bdl.data.local import Table
 
 Array = NDArray[np.float64]
 Frame = pd.DataFrame
@@ -39,23 +39,8 @@ _PARTS = {"train", "training", "test", "testing", "val", "valid", "validation", 
 _LOG = logging.getLogger(__name__)
 
 
-def to_dataset(how: "TableSettings", frame: Frame, target: str) -> Dataset:
-    """Make a data set of columns.
-
-    Parameters
-    ----------
-    how
-        What is done with them.
-    frame
-        The columns.
-    target
-        Name of the column that is predicted.
-
-    Raises
-    ------
-    InputError
-        As `bdl.data.local.Table` says.
-    """
+def to_dataset(how: "Table", frame: Frame, target: str) -> Dataset:
+    """Make a data set of columns, one of which is predicted; errors as in `bdl.data.local.Table`."""
     name, splitting = how.called, how.split_column or how.group or how.time
     _check_names(name, frame.columns, [target, *how.leave_out, *how.categories, *([splitting] if splitting else [])])
     frame = frame.drop(columns=[column for column in how.leave_out if column != target])
@@ -90,10 +75,7 @@ def to_dataset(how: "TableSettings", frame: Frame, target: str) -> Dataset:
 def _tidy(name: str, column: Column) -> Column:
     """Return a column as numbers, true and false, dates, or text without white space around it; gaps are NaN.
 
-    Raises
-    ------
-    InputError
-        If it has something else: lists, mappings, bytes, lengths of time, complex numbers.
+    `InputError` if it has something else: lists, mappings, bytes, lengths of time, complex numbers.
     """
     kind = pd.api.types.infer_dtype(column, skipna=True)
     if kind == "categorical":
@@ -156,7 +138,7 @@ class _Read(NamedTuple):
     """How it was read."""
 
 
-def _target(how: "TableSettings", column: Column) -> tuple[Task, Array, str]:
+def _target(how: "Table", column: Column) -> tuple[Task, Array, str]:
     """Return the task, the targets as numbers, or the numbers of their classes, and how they were read."""
     name, task = how.called, how.task
     declared = task == "classification" or (task is None and column.name in how.categories)
@@ -175,7 +157,7 @@ def _target(how: "TableSettings", column: Column) -> tuple[Task, Array, str]:
     return "classification", codes.astype(np.float64), f"{len(classes)} classes, {shown}"
 
 
-def _input(how: "TableSettings", column: Column) -> _Read:
+def _input(how: "Table", column: Column) -> _Read:
     """Return a column of inputs as numbers, (n, 1), or as 0 and 1 for each of its categories, (n, categories)."""
     declared = column.name in how.categories
     numbers = None if declared or _is_category(column) else _numbers(how, column)
@@ -202,7 +184,7 @@ def _is_category(column: Column) -> bool:
     return isinstance(column.dtype, pd.CategoricalDtype) or pd.api.types.infer_dtype(column) == "boolean"
 
 
-def _numbers(how: "TableSettings", column: Column) -> Array | None:
+def _numbers(how: "Table", column: Column) -> Array | None:
     """Return numbers; None for text that is categories."""
     name = how.called
     if pd.api.types.infer_dtype(column) in ("datetime64", "datetime", "date"):
@@ -218,7 +200,7 @@ def _numbers(how: "TableSettings", column: Column) -> Array | None:
     _refuse(how, column, column.map({text: kind_of(text) for text in texts}), decimal)
 
 
-def _refuse(how: "TableSettings", column: Column, kinds: Column, decimal: str | None) -> NoReturn:
+def _refuse(how: "Table", column: Column, kinds: Column, decimal: str | None) -> NoReturn:
     """Refuse a column whose texts are numbers, dates or times, and say how it can be read."""
     name, kind = column.name, kinds.mode().iloc[0]
     texts = column[kinds == kind]
@@ -243,7 +225,7 @@ def _refuse(how: "TableSettings", column: Column, kinds: Column, decimal: str | 
     )
 
 
-def _check_few(how: "TableSettings", column: Column, count: int, declared: bool) -> None:
+def _check_few(how: "Table", column: Column, count: int, declared: bool) -> None:
     most = _DECLARED if declared else _CATEGORIES
     if count > most:
         cure = "" if declared else f', or say categories: ["{column.name}"]'
@@ -258,7 +240,7 @@ def _check_few(how: "TableSettings", column: Column, count: int, declared: bool)
         )
 
 
-def _parts(name: str, how: "TableSettings", column: Column) -> tuple[Rows, int | None]:
+def _parts(name: str, how: "Table", column: Column) -> tuple[Rows, int | None]:
     """Number the parts of the rows, and say how many of them test, from 0 on; None for groups, of which some do."""
     if how.time:
         last = max(1, round(how.test_share * len(column)))

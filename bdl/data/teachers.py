@@ -49,7 +49,6 @@ class SparseLinear:
         return self._draw(index)[0]
 
     def __call__(self) -> Dataset:
-        """Draw the rows."""
         return joined("sparse_linear", self.rows, [self._draw(index)[1:] for index in range(_DRAWS)])
 
     def _draw(self, index: int) -> tuple[Array, Array, Array]:
@@ -81,7 +80,6 @@ class SparseNetwork:
         return self._draw(index)[0]
 
     def __call__(self) -> Dataset:
-        """Draw the rows."""
         return joined("sparse_network", 220, [self._draw(index)[1:] for index in range(_DRAWS)])
 
     def _draw(self, index: int) -> tuple[tuple[Array, ...], Array, Array]:
@@ -98,19 +96,7 @@ class SparseNetwork:
 
 
 def joined(name: str, train: int, draws: list[tuple[Array, Array]], task: Task = "regression") -> Dataset:
-    """Make a data set whose split i is draw i: the first `train` of its rows train, the others test.
-
-    Parameters
-    ----------
-    name
-        Of the data set.
-    train
-        Rows of a draw that train.
-    draws
-        Inputs and targets of each, of the same shape.
-    task
-        What is learnt.
-    """
+    """Make a data set whose split i is draw i, inputs and targets: the first `train` rows train, the others test."""
     x, y = (np.concatenate(parts) for parts in zip(*draws, strict=True))
     published = partial(_split, train, len(draws[0][1]))
     return Dataset(name, x, y, task, splits=len(draws), published=published, simulated=True)
@@ -161,7 +147,6 @@ class PriorDraws:
     noise_precision: Annotated[float, Gt(0)] = 1.0
 
     def __call__(self) -> Dataset:
-        """Draw the rows."""
         drawn = [self._draw(index) for index in range(self.draws)]
         rolled = [(np.roll(x, -_TESTED, axis=0), np.roll(y, -_TESTED)) for _, x, y in drawn]
         return replace(
@@ -190,27 +175,14 @@ def factor_model(
     spectrum: tuple[float, float],
     scaling: Literal["rows", "columns"] = "rows",
 ) -> FactorAnalysis:
-    """Draw a model N(c, F F^T + diag(psi)), float32.
+    """Draw a model N(c, F F^T + diag(psi)), float32; `InputError` if the sizes or the range are impossible.
 
     c is standard normal, V has the leading eigenvectors of M M^T with a standard-normal D x D matrix M, the s^2 are
-    uniform on `spectrum`, and psi is uniform on (0, max s^2).
+    uniform on `spectrum`, and psi is uniform on (0, max s^2). PyTorch's generator draws c, M, s^2 and psi in this
+    order.
 
-    Parameters
-    ----------
-    seed
-        Of PyTorch's generator, which draws c, M, s^2 and psi in this order.
-    dim, latent_dim
-        D and K.
-    spectrum
-        Range of s^2.
-    scaling
-        ``"rows"`` is F = diag(s) V with D values s, as the published code has it; ``"columns"`` is
-        F = V diag(s) with K values, as the thesis's argument about conditioning suggests.
-
-    Raises
-    ------
-    InputError
-        If the sizes or the range are impossible.
+    ``"rows"`` is F = diag(s) V with D values s, as the published code has it; ``"columns"`` is F = V diag(s) with K
+    values, as the thesis's argument about conditioning suggests.
     """
     if not 1 <= latent_dim < dim:
         raise InputError(f"latent_dim {latent_dim} does not suit {dim} dimensions: give one of 1 to {dim - 1}")
@@ -228,27 +200,11 @@ def factor_model(
 
 
 def observations(models: Sequence[FactorAnalysis], seed: int, count: int, block: int) -> Iterator[Tensor]:
-    """Draw observations theta = c + F h + psi^{1/2} o z from each model, with the same h and z for all.
+    """Draw theta = c + F h + psi^{1/2} o z from each of S models, with the same h and z for all: (S, block, D) each.
 
-    The generator is seeded with `seed` and draws all h, (count, K), and then all z, (count, D). The published runs
-    gave it the seed of the model, so that the first h repeat the normals of c and M; models that differ in their
-    spectrum alone then have the same h and z.
-
-    Parameters
-    ----------
-    models
-        S models of the same D and K, float32.
-    seed
-        Of PyTorch's generator.
-    count
-        Observations of each model.
-    block
-        Observations in a block; a multiple of 16 makes the values independent of it.
-
-    Yields
-    ------
-    Tensor
-        Shape (S, block, D); the last may have fewer observations.
+    The generator draws all h, (count, K), and then all z, (count, D). The published runs gave it the seed of the model,
+    so that the first h repeat the normals of c and M; models that differ in their spectrum alone then have the same h
+    and z. A `block` that is a multiple of 16 makes the values independent of it.
     """
     generator = torch.Generator().manual_seed(seed)
     h = torch.randn(count, models[0].rank, generator=generator)

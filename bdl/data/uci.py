@@ -42,7 +42,6 @@ class UciSet(FileSet):
 
     @property
     def files(self) -> list[RemoteFile]:
-        """All files but those of gap splits."""
         numbers = range(self.splits)
         parts = [f"index_{part}_{i}.txt" for i in numbers for part in _PARTS]
         tables = ["data.txt", "index_features.txt", "index_target.txt", "n_splits.txt"]
@@ -54,7 +53,6 @@ class UciSet(FileSet):
         return [self._gap_file(index) for index in range(self.d)]
 
     def __call__(self) -> Dataset:
-        """Load the data set, as every `FileSet`, with its gap splits."""
         return replace(super().__call__(), gap=self.gap)
 
     def table(self) -> tuple[Array, Array]:
@@ -66,13 +64,6 @@ class UciSet(FileSet):
         return x, np.ascontiguousarray(table[:, target])
 
     def split(self, index: int) -> Split:
-        """Read one published split.
-
-        Raises
-        ------
-        InputError
-            If a file cannot be had or is corrupt.
-        """
         files = (f"index_{part}_{index}.txt" for part in _PARTS)
         return Split(*map(self._integers, files))
 
@@ -139,7 +130,6 @@ class LibsvmSet(FileSet):
 
     @property
     def files(self) -> list[RemoteFile]:
-        """The one file."""
         return [RemoteFile(self.name, f"libsvm/{self.file}", f"{LIBSVM_URL}/{self.file}", self.sha256)]
 
     def table(self) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pebble import ProcessPool
@@ -34,30 +34,16 @@ class OverTime(Exception):
     """A task was ended because it had not ended by itself."""
 
 
-class WorkerPool(Protocol):
-    """Workers for tasks."""
+class WorkerPool:
+    """Workers for tasks; here the calling process, whose cores serve one batched program; Ctrl-C passes through."""
 
     @property
     def size(self) -> int:
         """Tasks that they take at a time."""
+        return 1
 
     def submit(self, task: Task, argument: Any, report: Report, seconds: float | None = None) -> "Future[Any]":
-        """Start ``task(argument, report)``; what takes longer than so many seconds is ended."""
-
-    def result(self, future: "Future[Any]") -> Any:
-        """Return what a task returned, or raise what it raised, or `LostWorker`, or `OverTime`."""
-
-    def collect(self, report: Report) -> None:
-        """Pass on what workers have reported since the last time."""
-
-
-class Alone:
-    """The calling process, whose cores serve one batched program; Ctrl-C passes through."""
-
-    size = 1
-
-    def submit(self, task: Task, argument: Any, report: Report, seconds: float | None = None) -> "Future[Any]":
-        """Run the task at once, to its end: nobody is there to end it."""
+        """Start ``task(argument, report)``; what takes longer than so many seconds is ended, if anybody can do so."""
         future: Future[Any] = Future()
         try:
             future.set_result(task(argument, report))
@@ -66,28 +52,26 @@ class Alone:
         return future
 
     def result(self, future: "Future[Any]") -> Any:
-        """Return what the task returned, or raise what it raised."""
+        """Return what a task returned, or raise what it raised, or `LostWorker`, or `OverTime`."""
         return future.result()
 
     def collect(self, report: Report) -> None:
-        """Do nothing: tasks report directly."""
+        """Pass on what workers have reported since the last time, unless tasks report directly."""
 
 
-class Processes:
-    """Spawned processes; one that dies is replaced.
+class Processes(WorkerPool):
+    """Spawned processes, which began with `_begin`; one that dies is replaced.
 
-    Parameters
-    ----------
-    pool
-        The processes, which began with `_begin`.
-    size
-        How many.
-    counts
-        Work that each place in the pool has done, written by whoever holds it.
+    Each place in the pool has its count of work that is done, written by whoever holds it.
     """
 
-    def __init__(self, pool: "ProcessPool", size: int, counts: Sequence[int]) -> None:
-        self._pool, self.size, self._counts, self._told = pool, size, counts, 0
+    def __init__(self, pool: "ProcessPool", counts: Sequence[int]) -> None:
+        self._pool, self._counts, self._told = pool, counts, 0
+
+    @property
+    def size(self) -> int:
+        """Number of processes."""
+        return len(self._counts)
 
     def submit(self, task: Task, argument: Any, report: Report, seconds: float | None = None) -> "Future[Any]":
         """Start the task in a process; reports come with `collect`."""
@@ -118,19 +102,11 @@ class Processes:
 def worker_pool(jobs: int, devices: Sequence[str] = (), apart: bool = False) -> Iterator[WorkerPool]:
     """Make a worker pool: the calling process for one job, else so many spawned processes, which share the cores.
 
-    The numbers are the same. Workers end with the block, at once if it raises.
-
-    Parameters
-    ----------
-    jobs
-        Processes.
-    devices
-        GPUs, as ``CUDA_VISIBLE_DEVICES`` names them, which the processes share; none for work on the CPU.
-    apart
-        Whether one job has a process of its own, too, which can be ended from outside.
+    The numbers are the same. Workers end with the block, at once if it raises. They share the GPUs that are given as
+    ``CUDA_VISIBLE_DEVICES`` names them. `apart` gives one job a process of its own as well, which can be ended.
     """
     if jobs == 1 and not apart:
-        yield Alone()
+        yield WorkerPool()
         return
     from pebble import ProcessPool
 
@@ -138,7 +114,7 @@ def worker_pool(jobs: int, devices: Sequence[str] = (), apart: bool = False) -> 
     pids, counts = context.Array("l", jobs), context.RawArray("q", jobs)
     pool = ProcessPool(jobs, context=context, initializer=_begin, initargs=(pids, counts, tuple(devices)))
     try:
-        yield Processes(pool, jobs, counts)
+        yield Processes(pool, counts)
     except BaseException:
         pool.stop()
         raise
@@ -157,7 +133,9 @@ def _begin(pids: Any, counts: Any, devices: Sequence[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     index = _claim(pids)
     _place = counts, index
-    cores = _cores(index, len(counts))
+    every = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    share = len(every) // len(counts)  # none of its own where there are more places than cores
+    cores = every[index * share : (index + 1) * share]
     os.environ.update(dict.fromkeys(_THREADS, str(len(cores) or 1)))
     if cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
@@ -172,8 +150,7 @@ def _claim(pids: Any) -> int:
     """Take the first place whose holder is gone."""
     held = pids.get_lock().acquire(timeout=_PATIENCE)
     try:
-        free = (place for place, pid in enumerate(pids.get_obj()) if not pid or not _lives(pid))
-        place = next(free, 0)
+        place = next((place for place, pid in enumerate(pids.get_obj()) if not pid or not _lives(pid)), 0)
         pids.get_obj()[place] = os.getpid()
         return place
     finally:
@@ -186,13 +163,6 @@ def _lives(pid: int) -> bool:
         os.kill(pid, 0)
         return True
     return False
-
-
-def _cores(index: int, jobs: int) -> set[int]:
-    """Return the cores of a place: an equal share, none of its own where there are more places than cores."""
-    every = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    share = len(every) // jobs
-    return set(every[index * share : (index + 1) * share])
 
 
 def _task(task: Task, argument: Any) -> Any:

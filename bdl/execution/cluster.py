@@ -39,20 +39,10 @@ _PACKAGES = ("bdl-bench", "torch", "numpy")
 def worker_pool_for(cells: Sequence[Cell], jobs: int, executor: str) -> Iterator[WorkerPool]:
     """Make a worker pool for cells: processes of this machine, or the workers of a cluster.
 
-    Parameters
-    ----------
-    cells
-        What is run.
-    jobs
-        Processes of this machine, each with a GPU of its own where there are several.
-    executor
-        ``dask:ADDRESS`` of a scheduler; ``slurm:FILE``, settings of ``dask_jobqueue.SLURMCluster`` and the number of
-        ``jobs`` as YAML; empty for this machine.
-
-    Raises
-    ------
-    InputError
-        If there is no such executor, its packages are missing, nobody answers, or workers have other versions.
+    Several processes have a GPU each where there are several. The executor is ``dask:ADDRESS`` of a scheduler;
+    ``slurm:FILE``, settings of ``dask_jobqueue.SLURMCluster`` and the number of ``jobs`` as YAML; empty for this
+    machine. `InputError` if there is no such executor, its packages are missing, nobody answers, or workers have other
+    versions.
     """
     if not executor:
         with worker_pool(
@@ -75,14 +65,8 @@ def worker_pool_for(cells: Sequence[Cell], jobs: int, executor: str) -> Iterator
         yield DaskCrew(client)
 
 
-class DaskCrew:
-    """Workers of a Dask cluster; the scheduler gives a group to another worker where one is lost.
-
-    Parameters
-    ----------
-    client
-        Connected to the scheduler.
-    """
+class DaskCrew(WorkerPool):
+    """Workers of a Dask cluster; the scheduler gives a group to another worker where one is lost."""
 
     def __init__(self, client: "Client") -> None:
         self._client, self._done = client, SimpleQueue[int]()
@@ -92,10 +76,7 @@ class DaskCrew:
     def size(self) -> int:
         """One group for each thread of the workers, and one that waits so that none is idle.
 
-        Raises
-        ------
-        InputError
-            If the scheduler is gone, or no worker has been there for a minute: what is done is kept.
+        `InputError` if the scheduler is gone, or no worker has been there for a minute: what is done is kept.
         """
         if time.monotonic() - self._asked > _ASK_EVERY:
             with _gone():
@@ -127,13 +108,7 @@ class DaskCrew:
         return future
 
     def result(self, future: "Future[Any]") -> Any:
-        """Return what the task returned, or raise what it raised, or `LostWorker`.
-
-        Raises
-        ------
-        InputError
-            If the scheduler is gone: what is done is kept.
-        """
+        """Return what the task returned, or raise what it raised, `LostWorker`, or `InputError` without a scheduler."""
         from distributed import KilledWorker
 
         try:

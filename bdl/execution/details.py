@@ -132,12 +132,7 @@ def is_full_disk(error: BaseException) -> bool:
 def hard(limits: Limits, fits: float | None) -> float | None:
     """Return the seconds after which the process of a group is ended; None for never.
 
-    Parameters
-    ----------
-    limits
-        Of the benchmark.
-    fits
-        Seconds that the fits of the group may take by limits of their own, if they have any.
+    `fits` are those that its fits may take by limits of their own, if they have any.
     """
     most = [seconds for seconds in (limits.minutes and 60 * limits.minutes, fits) if seconds is not None]
     return min(most) + _GRACE if most else None
@@ -147,12 +142,8 @@ def hard(limits: Limits, fits: float | None) -> float | None:
 def limited(limits: Limits) -> Iterator[None]:
     """Hold a block to its limits.
 
-    Raises
-    ------
-    OverLimit
-        When its time is over, between two steps of Python; only in the main thread, where alarms are heard.
-    MemoryError or RuntimeError
-        Whichever the library raises that asks for more memory than the process may have.
+    `OverLimit` when its time is over, between two steps of Python; only in the main thread, where alarms are heard.
+    What asks for more memory than the process may have raises what its library does.
     """
     minutes = limits.minutes
     over = OverLimit(f"over the limit of {minutes:g} minutes (limits.minutes)" if minutes else "")

@@ -13,11 +13,9 @@ from bdl import runtime
 from bdl.plan import Cell
 from bdl.plan.initial_check import ROW_BYTES, memory, posterior_size
 from bdl.plan.programs import compiles, fits, rough_seconds, scoring_seconds, side_by_side, updates_of, width
-from bdl.store import CellKey, Stage
+from bdl.store import STAGES, CellKey, Stage
 from bdl.store.store import Store
 from bdl.training.programs import COMPILATION
-
-_STAGES: tuple[Stage, ...] = ("search", "final")
 
 Basis = Literal[
     "the same cells",
@@ -72,28 +70,20 @@ class Left(NamedTuple):
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run is going to take.
-
-    Parameters
-    ----------
-    left
-        Fits, cell by cell.
-    seconds
-        Wall time, without that of fits that rest on nothing.
-    memory, disk
-        Bytes, at the peak and in the end.
-    basis
-        How many fits rest on what; the time of those that rest on nothing is unknown.
-    jobs
-        Processes.
-    """
+    """What a run is going to take."""
 
     left: tuple[Left, ...]
+    """Fits, cell by cell."""
     seconds: float
+    """Wall time, without that of fits that rest on nothing."""
     memory: int
+    """Bytes, at the peak."""
     disk: int
+    """Bytes, in the end."""
     basis: Counter[Basis]
+    """How many fits rest on what."""
     jobs: int
+    """Processes."""
 
     def count(self, stage: Stage) -> int:
         """Count the fits of a stage that are left."""
@@ -105,17 +95,7 @@ class Estimate:
 
 
 def left_of(cell: Cell, store: Store, elsewhere: Collection[int] = ()) -> Left:
-    """Count what a cell still needs.
-
-    Parameters
-    ----------
-    cell
-        Of the plan.
-    store
-        What it has is left out.
-    elsewhere
-        Splits that the run copies from others, or imports.
-    """
+    """Count what a cell still needs, but for what the store has and splits that the run copies from `elsewhere`."""
     done = {row.split for row in store.rows("final", cell.key)} | set(elsewhere)
     todo = {split for split in cell.splits if split not in done}
     searched = Counter(row.split for row in store.rows("search", cell.key))
@@ -125,16 +105,9 @@ def left_of(cell: Cell, store: Store, elsewhere: Collection[int] = ()) -> Left:
 
 
 def estimate(left: Sequence[Left], jobs: int, measured: Iterable[Measured]) -> Estimate:
-    """Estimate what is left of a run.
+    """Estimate what is left of a run by so many processes.
 
-    Parameters
-    ----------
-    left
-        What each cell still needs.
-    jobs
-        Processes that will work.
-    measured
-        What earlier fits of the benchmark took, and timed updates; those on other devices are not heeded.
+    What was measured of earlier fits and of timed updates counts, but for that on other devices.
     """
     cells = {own.cell.key: own.cell for own in left}
     rates = _rates(cells, measured)
@@ -143,7 +116,7 @@ def estimate(left: Sequence[Left], jobs: int, measured: Iterable[Measured]) -> E
     compiled = set()
     for own in left:
         chain = 0.0
-        for stage in _STAGES:
+        for stage in STAGES:
             if count := own.fits(stage):
                 seconds, why = _stage_seconds(own, stage, rates)
                 basis[why] += count

@@ -5,16 +5,16 @@ import json
 import os
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from math import isfinite, nan
+from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bdl.execution import Report
-from bdl.execution.details import Log, Stopwatch, allowed, details_of, is_finite, is_full_disk, kept, limited
+from bdl.execution.details import Log, Stopwatch, allowed, details_of, is_full_disk, kept, limited
 from bdl.execution.scoring import Buffers, Scored, codes, computed, evaluation, scores
 from bdl.plan import Cell, fit_hash
 from bdl.plan.programs import Member, compiles, evaluations, final_fitting, program, slot_batch, slot_rows, unit, width
@@ -22,10 +22,8 @@ from bdl.plan.truths import truth
 from bdl.posteriors.base import Posterior
 from bdl.search import Setting, propose
 from bdl.search.crossval import FoldScore, cross_validate, failure, told
-from bdl.spec import Search
 from bdl.store import Outcome, Reading, Row, Stage, artefacts
 from bdl.training.checkpoint import Checkpoint
-from bdl.training.fitting import Fitting, Snapshot
 
 
 class Chosen(NamedTuple):
@@ -70,36 +68,29 @@ class SearchGroup:
         """Do the work; one row a fold."""
         cell, search, compile = self.cell, self.cell.settings.search, compiles(self.cell, "search")
         assert search is not None
+        settings, cost = dict[int, dict[int, Setting]](), unit(cell, "search")
         with Stopwatch() as stopwatch:
             start = stopwatch.now()
-            found = self._scored(search, compile, report)
+            for split, scored in self.scores.items():
+                earlier = told(scored, search.penalty)
+                proposed = enumerate(propose(search, cell.benchmark.seed + split, earlier), start=len(earlier))
+                settings[split] = {trial: {**cell.settings.hyper, **own} for trial, own in proposed}
+            found = cross_validate(
+                program(cell),
+                {split: cell.data.split(split) for split in self.scores},
+                settings,
+                slot_batch=slot_rows(cell, "search", next(iter(self.scores))),
+                k=search.folds,
+                score=search.metric.build(),
+                identity=cell.identity,
+                compile=compile,
+                progress=lambda minibatches: report(minibatches * cost),
+                checkpoint=self.checkpoint(),
+            )
             seconds = stopwatch.now() - start
         details = details_of(cell, width(cell, "search"), compile)
         share = seconds / max(len(found), details["width"])
         return [Outcome(_fold_row(cell, search.metric, score, share, details)) for score in found]
-
-    def _scored(self, search: Search, compile: bool, report: Report) -> list[FoldScore]:
-        cell = self.cell
-        settings = {split: self._proposed(search, split) for split in self.scores}
-        cost = unit(cell, "search")
-        return cross_validate(
-            program(cell),
-            {split: cell.data.split(split) for split in self.scores},
-            settings,
-            slot_batch=slot_rows(cell, "search", next(iter(self.scores))),
-            k=search.folds,
-            score=search.metric.build(),
-            identity=cell.identity,
-            compile=compile,
-            progress=lambda minibatches: report(minibatches * cost),
-            checkpoint=self.checkpoint(),
-        )
-
-    def _proposed(self, search: Search, split: int) -> dict[int, Setting]:
-        """Settings of a split's next round, by trial."""
-        earlier, cell = told(self.scores[split], search.penalty), self.cell
-        proposed = propose(search, cell.benchmark.seed + split, earlier)
-        return {trial: {**cell.settings.hyper, **own} for trial, own in enumerate(proposed, start=len(earlier))}
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,34 +112,53 @@ class FinalGroup:
     def run(self, report: Report) -> list[Outcome]:
         """Do the work; one row a member."""
         cell, count = self.chosen[0].cell, len(self.chosen)
-        compile = compiles(cell, "final")
+        compile, cost = compiles(cell, "final"), unit(cell, "final")
         work = final_fitting(self.members, self.hyper, compile)
         checkpoint, when = self.checkpoint(), evaluations(cell)
         log = Log.parse(checkpoint.text if checkpoint else "")
         if checkpoint:  # a fit that is scored after every update would write its scores thousands of times
             checkpoint.write = lambda: log.text
         ends: dict[int, _End] = {}
-        for spent, snapshot in _timed(work, cell, report, checkpoint):
-            log.seconds += spent
-            at = (
-                None
-                if when is None
-                else when.place(snapshot.counters)
-                if snapshot.last
-                else when.due(snapshot.counters)
-            )
-            for place, position in enumerate(snapshot.index) if snapshot.last or at is not None else ():
-                posterior = work.posterior(snapshot, place)
-                buffers = {name: value[place] for name, value in snapshot.buffers.items()}
-                scored = self._scores(posterior, buffers, position)
-                if when is not None and at is not None:
-                    log.add(position, [Reading(when.unit, at, *score) for score in scored.values.items()])
-                if snapshot.last:
-                    numbers = int(snapshot.diverged[place]), int(snapshot.updates[place])
-                    ends[position] = _End(posterior, buffers, scored, *numbers)
+        with Stopwatch() as stopwatch:
+            start = stopwatch.now()
+            for snapshot in work.run(when, lambda minibatches: report(minibatches * cost), checkpoint):
+                log.seconds += stopwatch.now() - start
+                at = None
+                if when is not None:
+                    at = when.place(snapshot.counters) if snapshot.last else when.due(snapshot.counters)
+                for place, position in enumerate(snapshot.index) if snapshot.last or at is not None else ():
+                    posterior = work.posterior(snapshot, place)
+                    buffers: Buffers = {name: value[place] for name, value in snapshot.buffers.items()}
+                    own = self.chosen[position]
+                    seen = evaluation(own.cell, own.split, posterior, buffers, self.hyper[position])
+                    scored = scores(seen, computed(own.cell))
+                    if when is not None and at is not None:
+                        log.add(position, [Reading(when.unit, at, *score) for score in scored.values.items()])
+                    if snapshot.last:
+                        numbers = int(snapshot.diverged[place]), int(snapshot.updates[place])
+                        ends[position] = _End(posterior, buffers, scored, *numbers)
+                start = stopwatch.now()  # scores are no part of what fits take
         at_once = count if cell.settings.streams else width(cell, "final")
         share, details = log.seconds / max(count, at_once), details_of(cell, at_once, compile)
-        return [self._outcome(at, ends[at], log.readings(at), share, details) for at in range(count)]
+        outcomes = []
+        for position, own in enumerate(self.chosen):
+            posterior, buffers, scored, diverged, updates = ends[position]
+            worst = min((value for value in scored.values.values() if not isfinite(value)), default=0.0)
+            reason = failure(diverged, worst)
+            row = Row(
+                *(*own.cell.key, "final", own.split, 0, 0),
+                status="failed" if reason else "ok",
+                reason=reason,
+                hyper=self.hyper[position],
+                metrics={} if reason else {**scored.stored, "runtime": (share + own.search_seconds) / 60},
+                seconds=share,
+                details=details | {"updates": updates} | kept(posterior),
+                codes=codes(own.cell, scored.stored),
+                refused={} if reason else dict(scored.refused),
+            )
+            content = None if reason else artefacts.encode(posterior, buffers)
+            outcomes.append(Outcome(row, log.readings(position), content))
+        return outcomes
 
     def checkpoint(self) -> Checkpoint | None:
         """Return what long fits go on from after an interruption, by all that decides the fits of the group."""
@@ -164,34 +174,6 @@ class FinalGroup:
     def hyper(self) -> tuple[Setting, ...]:
         """Chosen settings, with what references estimate."""
         return tuple(own.setting | estimated(own.cell, own.split) for own in self.chosen)
-
-    def _scores(self, posterior: Posterior, buffers: Buffers, position: int) -> Scored:
-        """Compute all scores; NaN for a posterior that is not finite itself."""
-        cell, split, *_ = self.chosen[position]
-        if not is_finite(posterior):
-            return Scored({str(metric): nan for metric in computed(cell)})
-        return scores(evaluation(cell, split, posterior, buffers, self.hyper[position]), computed(cell))
-
-    def _outcome(
-        self, position: int, end: "_End", readings: tuple[Reading, ...], seconds: float, details: dict[str, Any]
-    ) -> Outcome:
-        cell, split, _, searched = self.chosen[position]
-        scored = end.scored
-        worst = min((value for value in scored.values.values() if not isfinite(value)), default=0.0)
-        reason = failure(end.diverged, worst)
-        runtime = {"runtime": (seconds + searched) / 60}
-        row = Row(
-            *(*cell.key, "final", split, 0, 0),
-            status="failed" if reason else "ok",
-            reason=reason,
-            hyper=self.hyper[position],
-            metrics={} if reason else {**scored.stored, **runtime},
-            seconds=seconds,
-            details=details | {"updates": end.updates} | kept(end.posterior),
-            codes=codes(cell, scored.stored),
-            refused={} if reason else dict(scored.refused),
-        )
-        return Outcome(row, readings, None if reason else artefacts.encode(end.posterior, end.buffers))
 
 
 class _End(NamedTuple):
@@ -260,18 +242,6 @@ def estimated(cell: Cell, split: int) -> Setting:
     wanted = cell.settings.from_reference
     found = truth(cell, split) if wanted else None
     return {name: float(found.hyper[name]) for name in wanted} if found else {}
-
-
-def _timed(
-    work: Fitting, cell: Cell, report: Report, checkpoint: Checkpoint | None
-) -> Iterator[tuple[float, Snapshot]]:
-    """Yield each snapshot with the seconds that the fits took since the one before."""
-    cost = unit(cell, "final")
-    with Stopwatch() as stopwatch:
-        start = stopwatch.now()
-        for snapshot in work.run(evaluations(cell), lambda minibatches: report(minibatches * cost), checkpoint):
-            yield stopwatch.now() - start, snapshot
-            start = stopwatch.now()
 
 
 def _fold_row(cell: Cell, metric: str, found: FoldScore, seconds: float, details: dict[str, Any]) -> Row:

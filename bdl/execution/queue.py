@@ -5,15 +5,17 @@ interrupted needs. Groups of different cells wait for nothing but their own earl
 posteriors; the calling process alone writes.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from typing import Protocol
 
-from bdl.execution import WorkerPool
-from bdl.execution.groups import Chosen, Group, SearchGroup, failed_row, final_groups
-from bdl.execution.scheduler import JobChain, run_chains
+from bdl.execution import LostWorker, OverTime, Report, WorkerPool
+from bdl.execution.details import hard
+from bdl.execution.groups import Chosen, Group, SearchGroup, attempt, failed, failed_row, final_groups
 from bdl.execution.scoring import beyond, rescore
 from bdl.plan import Cell, fit_hash, outside_files
 from bdl.plan.planning import together
@@ -38,25 +40,11 @@ class Listener(Protocol):
 
 
 def run(cells: Sequence[Cell], store: Store, worker_pool: WorkerPool, listener: Listener) -> None:
-    """Do what the store lacks.
+    """Do what the store lacks of the plan.
 
-    Parameters
-    ----------
-    cells
-        The plan.
-    store
-        Where rows go; what it holds is not done again. A score that final rows lack, or whose code has changed, needs
-        no training: it is computed from the posteriors.
-    worker pool
-        Where groups run.
-    listener
-        Progress.
-
-    Raises
-    ------
-    InputError
-        If the store holds a cell's rows made under another spec, other data or other code, or rows without posteriors
-        whose scores are not today's.
+    A score that final rows lack, or whose code has changed, needs no training: it is computed from the posteriors.
+    `InputError` if the store holds a cell's rows made under another spec, other data or other code, or rows without
+    posteriors whose scores are not today's.
     """
     prepare(cells, store)
     listener.begin(sum(remaining(cell, store) for cell in cells))
@@ -67,15 +55,72 @@ def run(cells: Sequence[Cell], store: Store, worker_pool: WorkerPool, listener: 
     run_chains(chains, worker_pool, listener.advance)
 
 
+@dataclass(eq=False)
+class JobChain:
+    """Stages that follow one another; the groups of a stage are ready when all before it are kept."""
+
+    stages: Iterator[list[Group]]
+    """Groups of each stage; the next is asked for when the last is kept."""
+    keep: Callable[[list[Outcome]], None]
+    """What becomes of the outcomes of a group."""
+    ready: deque[Group] = field(default_factory=deque)
+    running: int = 0
+
+    def advance(self) -> bool:
+        """Declare the next stage if nothing is left of the last; return whether a group is ready."""
+        while not self.ready and not self.running and (stage := next(self.stages, None)) is not None:
+            self.ready.extend(stage)
+        return bool(self.ready)
+
+
+def run_chains(chains: Sequence[JobChain], worker_pool: WorkerPool, report: Report, poll: float = 0.1) -> None:
+    """Run all groups; a worker that is free takes the first that is ready, those of earlier chains before others.
+
+    A group whose worker is lost is begun once more. Reports of workers are looked at after so many seconds (`poll`).
+    """
+    running: dict[Future[list[Outcome]], tuple[JobChain, Group]] = {}
+    lost = set[Group]()
+    while True:
+        while len(running) < worker_pool.size and (chain := next((own for own in chains if own.advance()), None)):
+            group = chain.ready.popleft()
+            chain.running += 1
+            limits = group.members[0][0].benchmark.limits
+            running[worker_pool.submit(attempt, group, report, hard(limits, group.allowed))] = chain, group
+        if not running:
+            return
+        done, _ = wait(running, timeout=poll, return_when=FIRST_COMPLETED)
+        worker_pool.collect(report)
+        for future in done:
+            chain, group = running.pop(future)
+            chain.running -= 1
+            try:
+                outcomes = worker_pool.result(future)
+            except LostWorker as error:
+                if group not in lost:  # which is no fault of the fits
+                    lost.add(group)
+                    chain.ready.appendleft(group)
+                    continue
+                outcomes = failed(group, f"{error}, twice", {})
+            except OverTime:
+                outcomes = _hung(group)
+            chain.keep(outcomes)
+            if checkpoint := group.checkpoint():
+                checkpoint.remove()
+
+
+def _hung(group: Group) -> list[Outcome]:
+    """Make the rows of a group that had to be ended, with the limit that it was over."""
+    minutes, own = group.members[0][0].benchmark.limits.minutes, group.allowed
+    limits = [] if minutes is None else [(60 * minutes, f"{minutes:g} minutes (limits.minutes)")]
+    limits += [] if own is None else [(own, f"{own:g} seconds (method.seconds)")]
+    return failed(group, f"over the limit of {min(limits)[1]}, and hung", {})
+
+
 def prepare(cells: Sequence[Cell], store: Store) -> list[str]:
     """Register the cells, remove fits that lost their posterior, and give the others the scores that they lack.
 
-    Errors as in `run`.
-
-    Returns
-    -------
-    list of str
-        What was found, a line each: fits that are made again, and files of components that have changed.
+    Errors as in `run`. Returned is what was found, a line each: fits that are made again, and files of components that
+    have changed.
     """
     claim(cells, store)
     finals = sum(len(store.rows("final", cell.key)) for cell in cells)
@@ -145,13 +190,7 @@ def check(cells: Sequence[Cell], store: Store) -> dict[Cell, str]:
 
 
 def check_hashes(cells: Sequence[Cell], store: Store) -> dict[Cell, str]:
-    """Return the hash of each cell's fits.
-
-    Raises
-    ------
-    InputError
-        If the store holds fits of another spec, other data or other code.
-    """
+    """Return the hash of each cell's fits; `InputError` if those in the store are of another spec, data or code."""
     hashes = {cell: fit_hash(cell) for cell in cells}
     for cell, own in hashes.items():
         found = store.fit_hash(cell.key)

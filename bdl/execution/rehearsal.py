@@ -4,23 +4,20 @@ Components of the package are not called: its tests do, and numbers that a poste
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from bdl.errors import InputError, in_one_line
 from bdl.execution.estimate import Left, Measured
 from bdl.execution.groups import estimated
-from bdl.execution.scoring import Buffers, computed, evaluation, score
+from bdl.execution.scoring import Buffers, computed, evaluation, reason_of, scores
 from bdl.metrics import METRICS
 from bdl.metrics.evaluation import Evaluation
-from bdl.metrics.targets import Examples
 from bdl.plan import Cell, outside_files
 from bdl.plan.initial_check import ends, rows_at_once
 from bdl.plan.programs import final_fitting, program, rough_seconds, updates_of, width
@@ -28,6 +25,7 @@ from bdl.posteriors.base import Posterior
 from bdl.registry import outside_file, outside_place
 from bdl.search import Setting
 from bdl.spec.labels import MetricName
+from bdl.store import STAGES
 from bdl.training.fitting import EvaluationSchedule, Fitting
 from bdl.training.traced import at_once
 
@@ -50,17 +48,8 @@ def rehearse(cells: Iterable[Cell]) -> None:
 
     The method makes one update on the first split (one without minibatches is fitted to a few rows), and the scores are
     those of what it has made by then. Equal components are called for one cell alone. Guests are not called: they may
-    hang, and what goes wrong in one is told by its rows.
-
-    Parameters
-    ----------
-    cells
-        The plan, with its references.
-
-    Raises
-    ------
-    InputError
-        If one raises, with the file and the line where it does.
+    hang, and what goes wrong in one is told by its rows. `InputError` if one raises, with the file and the line where
+    it does.
     """
     called = set[object]()
     for cell in cells:
@@ -92,25 +81,17 @@ def explained() -> Iterator[None]:
 
 def _call(cell: Cell, metrics: Iterable[MetricName], outside: bool) -> None:
     """Begin a fit of a cell, and compute scores; a fit with components of the package alone may not come about."""
-    begun = None
-    with _raising(f"entries.{cell.entry}", cell) if outside else suppress(Exception):
-        begun = _begin(cell)
-    if begun is None or not all(bool(leaf.isfinite().all()) for leaf in tree_leaves(begun.posterior)):
-        return
-    for metric in metrics:
-        with _raising(f"metric '{metric.name}'", cell):
-            score(_few(cell, evaluation(cell, cell.splits[0], *begun)), metric)
-
-
-@contextmanager
-def _raising(what: str, cell: Cell) -> Iterator[None]:
+    problems = {}
     try:
-        yield
+        begun = _begin(cell)
+        found = scores(_few(cell, evaluation(cell, cell.splits[0], *begun)), metrics)
+        problems = {f"metric '{metric.name}'": found.refused.get(str(metric)) for metric in metrics}
     except (Exception, SystemExit) as error:
-        where = outside_place(error)
-        place = f" ({where})" if where else ""
-        told = f"{what} on {cell.dataset}: {in_one_line(error)}{place}; mend it: nothing was trained yet"
-        raise InputError(told) from None
+        if outside:
+            problems = {f"entries.{cell.entry}": reason_of(error)}
+    for what, why in problems.items():
+        if why:
+            raise InputError(f"{what} on {cell.dataset}: {why}; mend it: nothing was trained yet")
 
 
 def _begin(cell: Cell) -> _Begun:
@@ -137,12 +118,8 @@ def _few(cell: Cell, whole: Evaluation) -> Evaluation:
     if whole.problem is None:
         return whole
     most = rows_at_once(whole.problem)
-    test, training = (partial(_first, part, most) for part in (whole.test, whole.training))
+    test, training = (lambda: whole.test().take(slice(most))), (lambda: whole.training().take(slice(most)))
     return replace(whole, test=test, training=training, samples=_SAMPLES)
-
-
-def _first(part: Callable[[], Examples], most: int) -> Examples:
-    return part().take(slice(most))
 
 
 _UPDATES = 3
@@ -154,28 +131,17 @@ _BLOCK = 1000
 
 
 def time_updates(left: Sequence[Left], known: Collection[Measured], seconds: float) -> list[Measured]:
-    """Time updates of cells that lack earlier fits, those with most work first.
+    """Time an update, not compiled, of cells that lack earlier fits, those with most work first.
 
-    Parameters
-    ----------
-    left
-        What each cell still needs.
-    known
-        What earlier fits took.
-    seconds
-        No cell is begun after so many; the first always is.
-
-    Returns
-    -------
-    list of Measured
-        An update of each cell that was timed, not compiled. A method without updates is not timed.
+    No cell is begun after so many seconds; the first always is. A method without updates is not timed.
     """
     there = {(one.cell, one.stage, one.device) for one in known}
     alike: dict[object, list[Left]] = {}
     for own in left:
-        stages = [stage for stage in ("search", "final") if own.fits(stage)]
-        if any((own.cell.key, stage, own.cell.device) not in there for stage in stages) and _has_updates(own.cell):
-            alike.setdefault(_kind(own.cell), []).append(own)
+        cell, stages = own.cell, [stage for stage in STAGES if own.fits(stage)]
+        unknown = any((cell.key, stage, cell.device) not in there for stage in stages)
+        if unknown and (cell.settings.streams or cell.settings.training):
+            alike.setdefault(_kind(cell), []).append(own)
     found, end = list[Measured](), time.perf_counter() + seconds
     for kind in sorted(alike.values(), key=lambda kind: -sum(map(_work, kind))):
         # an error has its reason in the run itself; a generator of many normals would be compiled for ten seconds
@@ -184,14 +150,13 @@ def time_updates(left: Sequence[Left], known: Collection[Measured], seconds: flo
             if each * sum(map(_total_updates, kind)) > _LONG:
                 with at_once():
                     each = min(each, *_updates(kind[0].cell))
-            found += [_measured(own.cell, each) for own in kind]
+            for cell in (own.cell for own in kind):
+                together = 1 if cell.settings.streams else width(cell, "final")
+                how = each / together, 1, together, cell.device, False
+                found.append(Measured(cell.key, "final", *how, "timed updates"))
         if time.perf_counter() > end:
             break
     return found
-
-
-def _has_updates(cell: Cell) -> bool:
-    return cell.settings.streams or cell.settings.training is not None
 
 
 def _kind(cell: Cell) -> object:
@@ -205,19 +170,13 @@ def _kind(cell: Cell) -> object:
 def _work(own: Left) -> float:
     cell = own.cell
     return sum(
-        own.fits(stage) * rough_seconds(cell, updates_of(cell, stage), width(cell, stage), False)
-        for stage in ("search", "final")
+        own.fits(stage) * rough_seconds(cell, updates_of(cell, stage), width(cell, stage), False) for stage in STAGES
     )
 
 
 def _total_updates(own: Left) -> float:
     cell = own.cell
-    return sum(own.fits(stage) * updates_of(cell, stage) / width(cell, stage) for stage in ("search", "final"))
-
-
-def _measured(cell: Cell, seconds: float) -> Measured:
-    at_once = 1 if cell.settings.streams else width(cell, "final")
-    return Measured(cell.key, "final", seconds / at_once, 1, at_once, cell.device, False, "timed updates")
+    return sum(own.fits(stage) * updates_of(cell, stage) / width(cell, stage) for stage in STAGES)
 
 
 def _updates(cell: Cell) -> Iterator[float]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from math import isfinite
+from math import isfinite, nan
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bdl.data.conversion import Inputs
 from bdl.errors import in_one_line
-from bdl.execution.details import is_full_disk
+from bdl.execution.details import is_finite, is_full_disk
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.targets import Examples
 from bdl.plan import Cell, score_hash
@@ -36,16 +36,9 @@ Buffers = Mapping[str, Tensor]
 
 
 def evaluation(cell: Cell, split: int, posterior: Posterior, buffers: Buffers, hyper: Setting) -> Evaluation:
-    """Make what scores are functions of; nothing is computed before a score asks for it.
+    """Make what scores of a fit are functions of; nothing is computed before a score asks for it.
 
-    Parameters
-    ----------
-    cell, split
-        Whose test rows, training rows and reference are meant.
-    posterior, buffers
-        What the fit has left.
-    hyper
-        Its hyper-parameters, in original units.
+    Hyper-parameters are in original units.
     """
     streams = cell.settings.streams
     drawn_with = None if streams else cell.data.generating
@@ -82,15 +75,13 @@ class Scored(NamedTuple):
 
 
 def scores(evaluated: Evaluation, metrics: Iterable[MetricName]) -> Scored:
-    """Compute metrics; one that raises leaves its own column empty, and does not stop the others.
+    """Compute metrics, NaN for a posterior that is not finite itself.
 
-    Raises
-    ------
-    OverLimit
-        When the time of the fits is over.
-    OSError
-        If the disk is full, which is no fault of a score.
+    One that raises leaves its own column empty, and does not stop the others; but for `OverLimit` when the time of the
+    fits is over, and `OSError` if the disk is full, which are no fault of a score.
     """
+    if not is_finite(evaluated.posterior):
+        return Scored({str(metric): nan for metric in metrics})
     values: dict[str, float] = {}
     refused: dict[str, str] = {}
     without: list[str] = []
@@ -99,21 +90,21 @@ def scores(evaluated: Evaluation, metrics: Iterable[MetricName]) -> Scored:
             without.append(str(metric))
             continue
         try:
-            values |= score(evaluated, metric)
+            with nullcontext() if metric.info.kind == "predictive" else one_thread():
+                value = metric.build()(evaluated)
+            parts = value if isinstance(value, Mapping) else {"": value}
+            values |= {f"{metric}_{suffix}" if suffix else str(metric): float(part) for suffix, part in parts.items()}
         except (Exception, SystemExit) as error:  # a score that calls sys.exit ends its column, not the run
             if isinstance(error, OverLimit) or is_full_disk(error):
                 raise
-            where = outside_place(error)
-            refused[str(metric)] = f"{in_one_line(error)} ({where})" if where else in_one_line(error)
+            refused[str(metric)] = reason_of(error)
     return Scored(values, refused, tuple(without))
 
 
-def score(evaluated: Evaluation, metric: MetricName) -> dict[str, float]:
-    """Compute one metric, as `Scored.values` has it; raise what it raises."""
-    with nullcontext() if metric.info.kind == "predictive" else one_thread():
-        value = metric.build()(evaluated)
-    parts = value if isinstance(value, Mapping) else {"": value}
-    return {f"{metric}_{suffix}" if suffix else str(metric): float(part) for suffix, part in parts.items()}
+def reason_of(error: BaseException) -> str:
+    """Write an error in one line, with its place if that is in a component that was given as a file."""
+    where = outside_place(error)
+    return f"{in_one_line(error)} ({where})" if where else in_one_line(error)
 
 
 def computed(cell: Cell) -> list[MetricName]:
@@ -129,15 +120,7 @@ def codes(cell: Cell, names: Iterable[str]) -> dict[str, str]:
 
 
 def examples(cell: Cell, split: int, x: Inputs, y: NDArray[np.float64]) -> Examples:
-    """Standardise rows, of the data set or new ones, as the trial of a split does.
-
-    Parameters
-    ----------
-    cell, split
-        Whose training rows the scaling is fitted on.
-    x, y
-        Inputs and targets in original units, of the shapes that the data set has.
-    """
+    """Standardise rows in original units, of the data set or new ones, as the trial of a split does."""
     scaling = fitted_scaling(cell.data, [cell.rows(split).train])
     inputs = np.asarray((x.reshape(len(x), -1) - scaling.x_mean[0]) / scaling.x_scale[0], dtype=np.float64)
     return Examples(torch.from_numpy(inputs), torch.from_numpy(y), float(scaling.y_scale[0]), float(scaling.y_mean[0]))

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from bdl.methods.guest import Guest, Train, for_numbers
-from bdl.models.problem import Problem
+from bdl.methods.guest import Guest, Train
 from bdl.posteriors.predictive import MeanVariance, Predictive
 
 
@@ -15,10 +14,7 @@ class BayesianRidge(Guest):
     """`sklearn.linear_model.BayesianRidge` (MacKay 1992; Tipping 2001): mean and variance of the targets."""
 
     self_tuned = True
-
-    def check(self, problem: Problem) -> None:
-        super().check(problem)
-        for_numbers(self, problem)
+    needs_numbers = True
 
     def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> Predictive:
         from sklearn.linear_model import BayesianRidge

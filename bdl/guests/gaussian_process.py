@@ -9,8 +9,7 @@ import numpy as np
 from annotated_types import Ge
 from torch import Tensor
 
-from bdl.methods.guest import Guest, Train, for_numbers
-from bdl.models.problem import Problem
+from bdl.methods.guest import Guest, Train
 from bdl.posteriors.predictive import MeanVariance, Predictive
 
 
@@ -29,10 +28,7 @@ class GaussianProcess(Guest):
     restarts: Annotated[int, Ge(0)] = 1
 
     self_tuned = True
-
-    def check(self, problem: Problem) -> None:
-        super().check(problem)
-        for_numbers(self, problem)
+    needs_numbers = True
 
     def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> Predictive:
         from sklearn.exceptions import ConvergenceWarning

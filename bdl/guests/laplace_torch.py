@@ -47,10 +47,7 @@ class LaplaceTorch(Guest):
 
     needs_model = True
     needs: ClassVar = {"laplace": "bdl-bench[laplace]"}
-
-    @property
-    def hyper(self) -> tuple[str, ...]:
-        return ("learning_rate",)
+    hyper = ("learning_rate",)
 
     def check(self, problem: Problem) -> None:
         super().check(problem)

@@ -25,10 +25,7 @@ class NgBoost(Guest):
 
     self_tuned = True
     needs: ClassVar = {"ngboost": "bdl-bench[ngboost]"}
-
-    @property
-    def hyper(self) -> tuple[str, ...]:
-        return ("learning_rate",)
+    hyper = ("learning_rate",)
 
     def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> Predictive:
         import ngboost

@@ -42,10 +42,7 @@ class AutoLowRank(_OfNumPyro):
     rank: Annotated[int, Ge(1)] = 10
     steps: Annotated[int, Ge(1)] = 5000
     initial_std: Annotated[float, Gt(0)] = 0.05
-
-    @property
-    def hyper(self) -> tuple[str, ...]:
-        return ("learning_rate",)
+    hyper = ("learning_rate",)
 
     def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> FactorAnalysis:
         import jax

@@ -16,10 +16,7 @@ from bdl.posteriors import DiagonalGaussian, Empirical
 class _OfPosteriors(Guest):
     needs_model = True
     needs: ClassVar = {"posteriors": "bdl-bench[posteriors]"}
-
-    @property
-    def hyper(self) -> tuple[str, ...]:
-        return ("learning_rate",)
+    hyper = ("learning_rate",)
 
 
 @dataclass(frozen=True)

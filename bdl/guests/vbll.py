@@ -34,10 +34,7 @@ class Vbll(Guest):
     self_tuned = True
     needs_model = True
     needs: ClassVar = {"vbll": "bdl-bench[vbll]"}
-
-    @property
-    def hyper(self) -> tuple[str, ...]:
-        return ("learning_rate", "weight_decay")
+    hyper = ("learning_rate", "weight_decay")
 
     def check(self, problem: Problem) -> None:
         super().check(problem)

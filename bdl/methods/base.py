@@ -77,7 +77,6 @@ class MinibatchMethod(Method):
 
     @property
     def hyper(self) -> tuple[str, ...]:
-        """Names of the per-trial hyper-parameters it needs beside those of the problem."""
         return ("learning_rate",)
 
     @property
@@ -154,13 +153,11 @@ class StartedMethod(MinibatchMethod):
 class WeightedDivergence(StartedMethod):
     """A method with the weight of the divergence as a hyper-parameter, ``kl_weight``; without it q has no width."""
 
+    hyper_above: ClassVar[Mapping[str, float]] = {"kl_weight": 0.0}
+
     @property
     def hyper(self) -> tuple[str, ...]:
         return ("learning_rate", "kl_weight")
-
-    @property
-    def hyper_above(self) -> Mapping[str, float]:
-        return {"kl_weight": 0.0}
 
 
 def check_rank(name: str, rank: int, problem: Problem) -> None:
@@ -229,16 +226,8 @@ class ExternalMethod(Method):
     def fits(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int) -> Iterator[tuple[int, Posterior]]:
         """Yield updates made and the posterior after them, as often as it likes; the last is the result.
 
-        Parameters
-        ----------
-        problem
-            Model, likelihood and prior.
-        x, y
-            Training data as the model sees them, float64, (n, d) and (n,).
-        hyper
-            Hyper-parameters in the unit of `y`, float64 scalars.
-        seed
-            Of 31 bits, the trial's own.
+        Training data are as the model sees them, float64, (n, d) and (n,), hyper-parameters in the unit of `y`, float64
+        scalars; the seed, of 31 bits, is the trial's own.
         """
 
 
@@ -253,5 +242,4 @@ class Direct(ExternalMethod):
         """Return the posterior; arguments as for `ExternalMethod.fits`."""
 
     def fits(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int) -> Iterator[tuple[int, Posterior]]:
-        """Yield the posterior that `fit` returns, after no updates."""
         yield 0, self.fit(problem, x, y, hyper, seed)

@@ -23,13 +23,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import torch
-from annotated_types import Ge, Gt
+from annotated_types import Gt
 from torch import Tensor
 from torch.nn.functional import softplus
 
 from bdl.errors import InputError
 from bdl.methods.base import Noise, Shapes
-from bdl.methods.optim import Adam, Decay, Descent, Optimizer, OptimState, Params, sample_gradients
+from bdl.methods.optim import OptimState, Params, SampledDescent, sample_gradients
 from bdl.models.priors import ExpectedPrior, PrecisionPrior, ScaledPrior
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import DiagonalGaussian, Scaled, StudentT
@@ -44,27 +44,17 @@ class BbbState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BayesByBackprop(Descent):
+class BayesByBackprop(SampledDescent):
     """Settings of Bayes by Backprop; the defaults are those of the SLANG paper's regressions.
 
     Parameters
     ----------
-    samples
-        Samples S from q in an update; each sees the whole minibatch.
-    betas
-        Decay rates of Adam's two moments.
     initial_rho
-        Start of every rho: -1 is a standard deviation of 0.313.
-    initial_scale
-        Standard deviation of the initial means, which are normal with mean 0; null for the model's own start. Latent
-        scales start around 1.
+        Start of every rho: -1 is a standard deviation of 0.313. Latent scales start around 1.
     degrees
         Degrees of freedom of a q that is Student's t; null for the Gaussian.
     """
 
-    initial_scale: Annotated[float, Ge(0)] | None = 0.0
-    samples: Annotated[int, Ge(1)] = 4
-    betas: tuple[Decay, Decay] = (0.9, 0.99)
     initial_rho: float = -1.0
     degrees: Annotated[float, Gt(0)] | None = None
 
@@ -77,10 +67,6 @@ class BayesByBackprop(Descent):
                 raise InputError(f"degrees: under {name}, whose scales are latent, bbb needs a Gaussian; leave it out")
         elif problem.latent_dim != problem.dim:
             raise InputError(f"bbb does not know the latent variables of {name}: give the prior a `source` of scales")
-
-    @property
-    def _optimizer(self) -> Optimizer:
-        return Adam(*self.betas)
 
     def init(self, problem: Problem, noise: Noise) -> BbbState:
         theta, prior = noise["theta"], problem.prior

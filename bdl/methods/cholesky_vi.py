@@ -15,46 +15,32 @@ and for the logarithm of L_ii that of L_ii times L_ii. The lecture notes that th
 over log L_ii, and so half of the last term: the best covariance for a Gaussian posterior would be half of the true one.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated
 
 import torch
-from annotated_types import Ge, Gt
+from annotated_types import Gt
 from torch import Tensor
 
 from bdl.methods.base import Noise, Shapes
-from bdl.methods.optim import Adam, Decay, Descent, DescentState, Optimizer, Params, sample_gradients
+from bdl.methods.optim import DescentState, Params, SampledDescent, sample_gradients
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import FullGaussian
 
 
 @dataclass(frozen=True)
-class CholeskyVi(Descent):
+class CholeskyVi(SampledDescent):
     """Settings of full-covariance variational inference.
 
     The parameters in its state are ``m`` (D,) and ``A`` (D, D), which is L but for log L_ii on its diagonal.
 
     Parameters
     ----------
-    samples
-        Samples S from q in an update; each sees the whole minibatch.
-    betas
-        Decay rates of Adam's two moments.
     initial_std
         Start of every L_ii; L is diagonal then.
     """
 
-    initial_scale: Annotated[float, Ge(0)] | None = 0.0
-    samples: Annotated[int, Ge(1)] = 4
-    betas: tuple[Decay, Decay] = (0.9, 0.99)
     initial_std: Annotated[float, Gt(0)] = 0.3
-
-    retired: ClassVar[Mapping[str, Any]] = {"optimizer": "adam"}
-
-    @property
-    def _optimizer(self) -> Optimizer:
-        return Adam(*self.betas)
 
     def init(self, problem: Problem, noise: Noise) -> DescentState:
         m = self.start(problem, noise["theta"])

@@ -1,8 +1,6 @@
-"""Deep ensembles: point estimates from several starts (Lakshminarayanan, Pritzel and Blundell 2017).
+"""Ensembles: members that start by themselves and learn from minibatches of their own.
 
-Each member starts by itself and descends by Adam, on minibatches of its own; its cost is that of
-`bdl.methods.point_estimate`. An update takes a minibatch for each member, so that E epochs show each of them E /
-members times the data.
+An update takes a minibatch for each member, so that E epochs show each of them E / members times the data.
 """
 
 from collections.abc import Callable
@@ -10,16 +8,18 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 import torch
-from annotated_types import Ge
+from annotated_types import Ge, Gt
 from torch.utils._pytree import tree_map
 
 from bdl.methods.base import MinibatchMethod, Noise, Shapes, StartedMethod
+from bdl.methods.counters import StepCounters
 from bdl.methods.point_estimate import Adam
+from bdl.methods.swag import Swag
 from bdl.models.problem import Batch, Hyper, Problem
-from bdl.posteriors import Empirical
+from bdl.posteriors import Empirical, Mixture
 
 
-class EnsembleState(NamedTuple):
+class State(NamedTuple):
     """What the members have learnt."""
 
     members: Any  # Their states, stacked
@@ -49,15 +49,15 @@ class Ensemble(StartedMethod):
     def init_noise(self, problem: Problem) -> Shapes:
         return {"theta": (self.members, problem.dim)}
 
-    def init(self, problem: Problem, noise: Noise) -> EnsembleState:
+    def init(self, problem: Problem, noise: Noise) -> State:
         return _stacked([self._member.init(problem, {"theta": theta}) for theta in noise["theta"]])
 
-    def step(self, state: EnsembleState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> EnsembleState:
+    def step(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
         return self._each(self._member.step, state, batches, hyper, problem)
 
     def _each(
-        self, function: Callable[..., Any], state: EnsembleState, batches: Batch, hyper: Hyper, problem: Problem
-    ) -> EnsembleState:
+        self, function: Callable[..., Any], state: State, batches: Batch, hyper: Hyper, problem: Problem
+    ) -> State:
         """Apply a member's function to all, each with its minibatch."""
 
         def one(number: int) -> Any:
@@ -70,20 +70,62 @@ class Ensemble(StartedMethod):
 
 @dataclass(frozen=True)
 class DeepEnsemble(Ensemble):
-    """Settings of deep ensembles."""
+    """Deep ensembles: point estimates by Adam (Lakshminarayanan, Pritzel and Blundell 2017)."""
 
     @property
     def _member(self) -> Adam:
         return Adam(initial_scale=self.initial_scale)
 
-    def posterior(self, state: EnsembleState) -> Empirical:
+    def posterior(self, state: State) -> Empirical:
         return Empirical(state.members.params["theta"])
 
 
-def member(state: EnsembleState, number: int) -> Any:
+@dataclass(frozen=True)
+class MultiSwag(Ensemble):
+    """MultiSWAG: an equal mixture of SWAG's Gaussians (Wilson and Izmailov 2020, section 4).
+
+    It collects once in so many epochs as there are members, when it has seen as many rows as one SWAG sees in an epoch.
+
+    Parameters
+    ----------
+    rank
+        Deviations that each member keeps, K.
+    warmup_epochs
+        Epochs of the training in which nothing is collected; train for more than these.
+    """
+
+    initial_scale: Annotated[float, Gt(0)] | None = 0.1
+    rank: Annotated[int, Ge(2)] = 2
+    warmup_epochs: Annotated[int, Ge(0)] = 500
+
+    @property
+    def idle_epochs(self) -> int:
+        return self.warmup_epochs
+
+    @property
+    def _member(self) -> Swag:
+        return Swag(self.initial_scale, self.warmup_epochs, self.rank)
+
+    def check(self, problem: Problem) -> None:
+        self._member.check(problem)
+
+    def due(self, counters: StepCounters) -> tuple[str, ...]:
+        whole = counters.ended and counters.epochs % self.members == 0
+        return ("collect",) if whole and counters.epochs > self.warmup_epochs else ()
+
+    def collect(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
+        """Let each member collect its iterate."""
+        return self._each(self._member.collect, state, batches, hyper, problem)
+
+    def posterior(self, state: State) -> Mixture:
+        each = [self._member.posterior(member(state, number)) for number in range(self.members)]
+        return Mixture(*(torch.stack(tensors) for tensors in zip(*each, strict=True)))
+
+
+def member(state: State, number: int) -> Any:
     """Return the state of one member."""
     return tree_map(lambda leaf: leaf[number], state.members)
 
 
-def _stacked(states: list[Any]) -> EnsembleState:
-    return EnsembleState(tree_map(lambda *leaves: torch.stack(leaves), *states))
+def _stacked(states: list[Any]) -> State:
+    return State(tree_map(lambda *leaves: torch.stack(leaves), *states))

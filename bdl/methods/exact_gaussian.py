@@ -63,13 +63,10 @@ class ExactGaussian(Direct):
     def fit(
         self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0
     ) -> FullGaussian | DiagonalGaussian:
-        """Return the optimum.
+        """Return the optimum; `InputError` if it has not converged, or the prior has no precision.
 
-        Raises
-        ------
-        InputError
-            If it has not converged: the error, which is the length of the ELBO's gradient with parameters measured in
-            posterior standard deviations, is above 1e-8 of the ELBO. Or if the prior has no precision.
+        It has if the error, which is the length of the ELBO's gradient with parameters measured in posterior standard
+        deviations, is at most 1e-8 of the ELBO.
         """
 
         def look(q: _Family) -> _Point:

@@ -35,15 +35,7 @@ class OutOfTime(TimeoutError):
 
 @dataclass(frozen=True, eq=False)
 class Train:
-    """What a guest learns from.
-
-    Parameters
-    ----------
-    x, y
-        Standardised inputs, (n, d), and targets, (n,); labels are 0 to C - 1.
-    problem
-        Model, likelihood and prior of the entry.
-    """
+    """What a guest learns from: standardised inputs, (n, d), and targets, (n,); labels are 0 to C - 1."""
 
     x: Array
     y: Array
@@ -58,12 +50,8 @@ class Train:
         """Build the model as a module, float32, which maps (m, d) to (m, d_out).
 
         Its start has the law that the engine's fits start from. The parameters, one after the other
-        (``torch.nn.utils.parameters_to_vector``), are the vector that a posterior is over.
-
-        Raises
-        ------
-        InputError
-            If the entry names no model, or one that is no module.
+        (``torch.nn.utils.parameters_to_vector``), are the vector that a posterior is over. `InputError` if the entry
+        names no model, or one that is no module.
         """
         return torch_module(self.problem, seed)
 
@@ -92,6 +80,8 @@ class Guest(ExternalMethod):
     """Modules that have to be there, and what to install for each: ``{"ngboost": "bdl-bench[ngboost]"}``."""
     needs_model: ClassVar[bool] = False
     """Whether it fits the model of the entry; one that does not needs none."""
+    needs_numbers: ClassVar[bool] = False
+    """Whether targets have to be numbers."""
 
     @property
     def packages(self) -> str:
@@ -105,22 +95,11 @@ class Guest(ExternalMethod):
 
     @abstractmethod
     def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> Posterior | Predictive:
-        """Fit.
+        """Return a distribution over the parameters of the model, or a predictive.
 
-        Parameters
-        ----------
-        train
-            The data and the model.
-        hyper
-            Hyper-parameters by name, in the unit of ``train.y``.
-        seed
-            Of 31 bits, the trial's own. The generators of torch and NumPy start from it.
-
-        Returns
-        -------
-        Posterior or Predictive
-            A distribution over the parameters of the model; or a function of inputs, (n, d) float64 tensor, that
-            answers with `MeanVariance`, `Outputs` or `Probabilities`.
+        A predictive is a function of inputs, (n, d) float64 tensor, that answers with `MeanVariance`, `Outputs` or
+        `Probabilities`. Hyper-parameters are in the unit of ``train.y``. The generators of torch and NumPy start from
+        the seed, of 31 bits, the trial's own.
         """
 
     @property
@@ -129,21 +108,17 @@ class Guest(ExternalMethod):
         return next((f"{type(self).__name__} needs {name}: pip install '{package}'" for name, package in lacking), "")
 
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` if a package is missing, or there is no model where one is needed."""
         if self.missing:
             raise InputError(self.missing)
         if self.needs_model and isinstance(problem.model, NoModel):
             raise InputError(f"{type(self).__name__} fits the model of the entry: give one, such as {{name: mlp}}")
+        if self.needs_numbers and problem.classes:
+            raise InputError(f"{type(self).__name__} is for targets that are numbers: use another method")
 
     def fits(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int) -> Iterator[tuple[int, Any]]:
-        """Yield what `fit` returns.
+        """Yield what `fit` returns; `InputError` if it is nothing that can be used.
 
-        Raises
-        ------
-        InputError
-            If it is nothing that can be used.
-        OutOfTime
-            If it takes longer than it may, what is asked of a predictive before the next turn included.
+        `OutOfTime` if it takes longer than it may, what is asked of a predictive before the next turn included.
         """
         train = Train(x.numpy(), y.numpy(), problem)
         values = {name: float(value) for name, value in hyper.items()}
@@ -162,12 +137,6 @@ class Guest(ExternalMethod):
             yield 0, found
 
 
-def for_numbers(guest: Guest, problem: Problem) -> None:
-    """Raise `InputError` if the targets are labels."""
-    if problem.classes:
-        raise InputError(f"{type(guest).__name__} is for targets that are numbers: use another method")
-
-
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
     """Let the global generators, which guests may use without a word, start from a seed, and put them back."""
@@ -182,19 +151,7 @@ def _seeded(seed: int) -> Iterator[None]:
 
 
 def descend(parameters: Iterable[nn.Parameter], cost: Callable[[], Tensor], steps: int, rate: float) -> None:
-    """Minimise a cost by Adam, with a rate that falls to 0 along a half cosine.
-
-    Parameters
-    ----------
-    parameters
-        What is changed.
-    cost
-        Evaluates the cost, a scalar.
-    steps
-        Number of updates.
-    rate
-        First learning rate.
-    """
+    """Minimise a cost, which is evaluated anew each time, by Adam, with a rate that falls to 0 along a half cosine."""
     optimizer = torch.optim.Adam(parameters, lr=rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     for _ in range(steps):

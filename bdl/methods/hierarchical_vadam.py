@@ -26,8 +26,7 @@ from torch import Tensor
 from bdl.errors import InputError
 from bdl.methods.base import Noise, Shapes, StartedMethod
 from bdl.methods.counters import StepCounters
-from bdl.methods.natural import MomentsState
-from bdl.methods.vadam import Vadam, Vogn, VpropRoot
+from bdl.methods.vadam import MomentsState, Vadam, Vogn, VpropRoot
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import DiagonalGaussian

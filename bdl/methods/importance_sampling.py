@@ -1,4 +1,4 @@
-"""Self-normalised importance sampling.
+"""Self-normalised importance sampling, and the Gaussian with the moments of its draws.
 
 Draws theta_s from a proposal q have weights r_s = p(D | theta_s) p(theta_s) / q(theta_s). Their mean is an unbiased
 estimate of the evidence p(D), and sum_s r_s f(theta_s) / sum_s r_s one of E[f(theta) | D] whose bias falls as 1 / S.
@@ -20,7 +20,7 @@ from bdl.methods.base import Direct
 from bdl.methods.exact_gaussian import ExactGaussian
 from bdl.methods.laplace import Laplace
 from bdl.models.problem import Hyper, Problem, log_joint, log_likelihood, whole
-from bdl.posteriors import Weighted
+from bdl.posteriors import FullGaussian, Weighted
 from bdl.posteriors.base import Gaussian
 
 Approximation = Literal["laplace", "variational"]
@@ -48,7 +48,6 @@ class ImportanceSampling(Direct):
 
     @property
     def draws(self) -> int:
-        """Parameter vectors that it holds in memory at once."""
         return self.samples
 
     def check(self, problem: Problem) -> None:
@@ -82,12 +81,8 @@ def student(shape: Gaussian, degrees: int, samples: int, generator: torch.Genera
     """Draw from Student's t with the location and the shape matrix of a Gaussian, whose noise is of length D.
 
     With z ~ N(0, I), c ~ chi^2 of nu degrees of freedom and A A^T the covariance of the Gaussian, theta = m + (nu /
-    c)^1/2 A z; so that (theta - m)^T (A A^T)^-1 (theta - m) = nu |z|^2 / c, and the density needs no solve.
-
-    Returns
-    -------
-    tuple of Tensor
-        Draws, (S, D), and their log-densities, nats, (S,); of the type of the Gaussian's mean.
+    c)^1/2 A z; so that (theta - m)^T (A A^T)^-1 (theta - m) = nu |z|^2 / c, and the density needs no solve. Returns
+    draws, (S, D), and their log-densities, nats, (S,).
     """
     mean, dim = shape.mean(), shape.dim
     z = torch.randn(samples, dim, generator=generator, dtype=mean.dtype)
@@ -95,3 +90,50 @@ def student(shape: Gaussian, degrees: int, samples: int, generator: torch.Genera
     theta = mean + (degrees / c).sqrt().unsqueeze(1) * (shape.sample(z) - mean)
     constant = lgamma((degrees + dim) / 2) - lgamma(degrees / 2) - dim / 2 * log(degrees * pi)
     return theta, constant - shape.log_det() / 2 - (degrees + dim) / 2 * torch.log1p(z.square().sum(1) / c)
+
+
+_LEAST = 2
+"""Effective draws a parameter, below which a covariance says little beyond the proposal's."""
+
+
+@dataclass(frozen=True)
+class MomentMatching(Direct):
+    """The Gaussian with the mean and the covariance of the posterior.
+
+    Of all Gaussians q it has the least KL(p || q) from the posterior p, since the cross-entropy with a Gaussian depends
+    on the first two moments of p alone; variational inference has the least KL(q || p) instead, which is narrower. The
+    moments are those of `ImportanceSampling` under a proposal by Student's t, with a Monte-Carlo error: if n draws
+    count, the mean is off by about (D / n)^1/2 posterior standard deviations, all D parameters together, and the
+    covariance by as much of its norm where its eigenvalues are alike.
+
+    Parameters
+    ----------
+    samples, proposal, degrees
+        As in `ImportanceSampling`.
+    """
+
+    samples: Annotated[int, Ge(2)] = 10_000
+    proposal: Approximation = "laplace"
+    degrees: Annotated[int, Ge(1)] = 10
+
+    @property
+    def draws(self) -> int:
+        return self.samples
+
+    @property
+    def _sampling(self) -> ImportanceSampling:
+        return ImportanceSampling(self.samples, self.proposal, self.degrees)
+
+    def check(self, problem: Problem) -> None:
+        self._sampling.check(problem)
+
+    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int) -> FullGaussian:
+        """Weigh draws, and take their moments; also raises if the effective sample size is below two a parameter."""
+        weighted = self._sampling.fit(problem, x, y, hyper, seed)
+        size = float(weighted.effective_size())
+        if size < _LEAST * problem.dim:
+            raise InputError(
+                f"moment-matching: {self.samples} draws have an effective size of {size:.0f}, which is below "
+                f"{_LEAST} for each of {problem.dim} parameters: raise samples or change degrees"
+            )
+        return FullGaussian.from_covariance(weighted.mean(), weighted.covariance())

@@ -17,18 +17,9 @@ SGD have standard deviations around 1e-3, and some may not vary at all: the weig
 Notes
 -----
 Successive iterates are strongly correlated, and a network's drift. On `yacht` (network 6-50-1, minibatches of 10, 1620
-iterates after 60 epochs, five settings with rates of 1e-4 to 1e-2 and noise precisions of 0.03 and 0.3) their standard
-deviation is 4 to 12 times that of the first hundred, and one direction has 95 % to 99.6 % of their variance. Of the
-total variance of the iterates learnt from, the posterior with K = 10 has
-
-    ============  ============
-    `OnlineEm`    0.01 to 0.14
-    `OnlineSga`   0.01 to 0.06
-    `OnlinePxEm`  0.60 to 0.94
-    ============  ============
-
-With the standard deviations of all iterates for units, which a stream cannot know, three of the settings give 0.24 to
-0.42, 0.72 to 0.73, and 0.60 to 0.94: EM by itself hardly changes the size of F, whatever the unit.
+iterates after 60 epochs, five settings) one direction has 95 % to 99.6 % of their variance. Of the total variance of
+the iterates learnt from, the posterior with K = 10 has 0.01 to 0.14 by `OnlineEm`, 0.01 to 0.06 by `OnlineSga` and 0.60
+to 0.94 by `OnlinePxEm`: EM by itself hardly changes the size of F, whatever the unit.
 """
 
 from collections.abc import Mapping
@@ -40,11 +31,11 @@ from annotated_types import Ge
 from torch import Tensor
 
 from bdl.methods.base import Noise, Shapes
-from bdl.methods.constant_sgd import VARIANCE_FLOOR, ConstantSgd, welford_weights
 from bdl.methods.counters import StepCounters
 from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm
 from bdl.methods.online_sga import OnlineSga
+from bdl.methods.sgd_iterates import VARIANCE_FLOOR, ConstantSgd, welford_weights
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import FactorAnalysis
 
@@ -55,7 +46,7 @@ _LEAST_SHARE, _LEAST_NOISE = 1e-4, 1e-6
 """Least squared unit relative to the mean over parameters, and least psi in squared units, above float32's rounding."""
 
 
-class IteratesFaState(NamedTuple):
+class State(NamedTuple):
     """The iterate, the units, and the state of the estimator."""
 
     theta: Tensor  # Parameters, (D,)
@@ -92,10 +83,10 @@ class IteratesFa(ConstantSgd):
     def init_noise(self, problem: Problem) -> Shapes:
         return {**super().init_noise(problem), **self._estimator.init_noise(problem.dim)}
 
-    def init(self, problem: Problem, noise: Noise) -> IteratesFaState:
+    def init(self, problem: Problem, noise: Noise) -> State:
         theta = self.start(problem, noise["theta"])
         zeros = torch.zeros_like(theta)
-        return IteratesFaState(theta, zeros[0], theta, zeros, self._estimator.init(noise))
+        return State(theta, zeros[0], theta, zeros, self._estimator.init(noise))
 
     def due(self, counters: StepCounters) -> tuple[str, ...]:
         kept = counters.updates - self.warmup_epochs * counters.per_epoch
@@ -103,9 +94,7 @@ class IteratesFa(ConstantSgd):
             return ()
         return ("measure",) if kept <= self._estimator.warmup else ("learn",)
 
-    def measure(
-        self, state: IteratesFaState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
-    ) -> IteratesFaState:
+    def measure(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
         """Take the iterate into the units."""
         measured = state.measured + 1
         weight, gain = welford_weights(measured)
@@ -116,15 +105,13 @@ class IteratesFa(ConstantSgd):
             scatter=state.scatter + gain * delta.square(),
         )
 
-    def learn(
-        self, state: IteratesFaState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
-    ) -> IteratesFaState:
+    def learn(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
         """Learn from the iterate."""
         own = (state.theta - state.origin) / self._unit(state.scatter)
         learnt = self._estimator.update(state.estimate, own)
         return state._replace(estimate=learnt._replace(diag=learnt.diag.clamp(min=_LEAST_NOISE)))
 
-    def posterior(self, state: IteratesFaState) -> FactorAnalysis:
+    def posterior(self, state: State) -> FactorAnalysis:
         """Return the estimate in the unit of the parameters, psi at least `VARIANCE_FLOOR`.
 
         While the estimator has seen no more than its warm-up it is a narrow Gaussian at the last iterate.

@@ -25,11 +25,10 @@ from typing import Annotated
 
 import torch
 from annotated_types import Ge, Gt
-from torch import Tensor
 
 from bdl.methods.base import Noise, Shapes
-from bdl.methods.natural import MomentsMethod, MomentsState
-from bdl.methods.optim import Decay
+from bdl.methods.optim import Decay, mean_gradient
+from bdl.methods.vadam import MomentsMethod, MomentsState
 from bdl.models.problem import Batch, Hyper, Problem
 
 
@@ -59,11 +58,7 @@ class Ivon(MomentsMethod):
         delta = problem.prior_precision(hyper) / batch.n
         h = torch.where(state.updates == 0, self.initial_curvature, state.s)
         sigma = (batch.n * (h + delta)).rsqrt()
-
-        def cost(theta: Tensor) -> Tensor:
-            return -problem.log_likelihoods(theta, batch, hyper).mean()
-
-        G: Tensor = torch.func.vmap(torch.func.grad(cost))(state.mu + sigma * z)
+        G = torch.func.vmap(lambda theta: mean_gradient(theta, batch, hyper, problem))(state.mu + sigma * z)
         change = (1 - b2) * ((G * z).mean(0) / sigma - h)
         g = torch.lerp(G.mean(0), state.m, b1)
         h, updates = h + change + 0.5 * change.square() / (h + delta), state.updates + 1

@@ -1,6 +1,6 @@
 """Stochastic-gradient MCMC: SGLD, SGHMC and cyclical SG-MCMC, whose posterior is a set of kept iterates.
 
-They move theta by minibatch gradients of E(theta) = -(1/N) log p(D, theta), the cost that `bdl.methods.constant_sgd`
+They move theta by minibatch gradients of E(theta) = -(1/N) log p(D, theta), the cost that `bdl.methods.sgd_iterates`
 descends. With the learning rate l, the friction a and standard normals z, an update is
 
     v     <- (1 - a) v - l grad E(theta) + (2 a l / N)^1/2 z
@@ -33,6 +33,7 @@ from torch import Tensor
 from bdl.errors import InputError
 from bdl.methods.base import Noise, Shapes, StartedMethod
 from bdl.methods.counters import StepCounters
+from bdl.methods.optim import mean_gradient
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import Empirical
 
@@ -109,11 +110,8 @@ class Sgld(StartedMethod):
         self, state: ChainState, batch: Batch, hyper: Hyper, problem: Problem, rate: Tensor, kick: Tensor | float
     ) -> ChainState:
         """Move by the gradient and by random changes of the velocity."""
-
-        def cost(theta: Tensor) -> Tensor:
-            return -problem.log_likelihoods(theta, batch, hyper).mean()
-
-        slope = torch.func.grad(cost)(state.theta) + problem.prior_precision(hyper) / batch.n * state.theta
+        slope = mean_gradient(state.theta, batch, hyper, problem)
+        slope = slope + problem.prior_precision(hyper) / batch.n * state.theta
         velocity = (1 - self._friction) * state.velocity - rate * slope + kick
         epochs = state.epochs + len(batch.x) / batch.n
         return state._replace(theta=state.theta + velocity, velocity=velocity, epochs=epochs)

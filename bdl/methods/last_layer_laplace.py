@@ -29,7 +29,7 @@ _MOST = 10_000
 """Parameters of a last layer whose matrix is formed."""
 
 
-class LastLayerState(NamedTuple):
+class State(NamedTuple):
     """What has been descended to, and what has been added up there."""
 
     point: DescentState  # Parameters and Adam's moments
@@ -64,11 +64,11 @@ class LastLayerLaplace(StartedMethod):
         if (size := _size(problem)) > _MOST:
             raise InputError(f"the last layer has {size} parameters: its matrix is formed for {_MOST} at most")
 
-    def init(self, problem: Problem, noise: Noise) -> LastLayerState:
+    def init(self, problem: Problem, noise: Noise) -> State:
         point = self._adam.init(problem, noise)
         ones = torch.ones_like(point.params["theta"][-_size(problem) :])
         curvature = torch.zeros_like(ones).unsqueeze(1) * ones
-        return LastLayerState(point, curvature, 0 * ones[0], ones, ones[0])
+        return State(point, curvature, 0 * ones[0], ones, ones[0])
 
     def step_noise(self, problem: Problem) -> Shapes:
         """Declare none, and build the network that puts out what enters the last layer before it is mapped."""
@@ -78,16 +78,12 @@ class LastLayerLaplace(StartedMethod):
     def phase(self, counters: StepCounters) -> str:
         return "step" if counters.epoch < self.descent_epochs else "look"
 
-    def step(
-        self, state: LastLayerState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
-    ) -> LastLayerState:
+    def step(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
         point = self._adam.step(state.point, batches, hyper, noise, problem)
         prior = (torch.zeros_like(point.params["theta"]) + problem.prior_precision(hyper))[-len(state.prior) :]
         return state._replace(point=point, prior=prior, rows=batches.n)
 
-    def look(
-        self, state: LastLayerState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
-    ) -> LastLayerState:
+    def look(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
         """Add the matrix of a minibatch."""
         inputs = _inputs(problem, state.point.params["theta"], batches.x)
         n_in, n_out, bias = problem.layout.last_layer
@@ -99,7 +95,7 @@ class LastLayerLaplace(StartedMethod):
         rows = torch.cat([part.flatten(2) for part in parts], 2).flatten(0, 1)
         return state._replace(curvature=state.curvature + rows.T @ rows, seen=state.seen + len(inputs))
 
-    def posterior(self, state: LastLayerState) -> LastLayer:
+    def posterior(self, state: State) -> LastLayer:
         """Return N(theta, H^-1) in the last layer; the sum over rows that were left out is made up for."""
         share = state.rows / state.seen.clamp(min=1)
         precision = share * state.curvature + state.prior.diag_embed()

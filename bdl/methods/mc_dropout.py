@@ -15,7 +15,7 @@ docs/errata.md says how the second comes about. The noise precision tau is that 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import torch
 from annotated_types import Ge, Gt
@@ -27,7 +27,7 @@ from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import Dropout
 
 
-class McDropoutState(NamedTuple):
+class State(NamedTuple):
     """Parameters ``theta`` (D,), the optimiser's state, and what describes the masks."""
 
     params: Params
@@ -53,13 +53,8 @@ class McDropout(Descent):
     gradients_per_update: Annotated[int, Ge(1)] = 4
     decay: Literal["corrected", "published"] = "corrected"
 
-    @property
-    def hyper(self) -> tuple[str, ...]:
-        return ("learning_rate", "dropout_rate")
-
-    @property
-    def hyper_below(self) -> Mapping[str, float]:
-        return {"dropout_rate": 1.0}
+    hyper = ("learning_rate", "dropout_rate")
+    hyper_below: ClassVar[Mapping[str, float]] = {"dropout_rate": 1.0}
 
     @property
     def batches_per_step(self) -> int:
@@ -68,34 +63,29 @@ class McDropout(Descent):
     def check(self, problem: Problem) -> None:
         _ = problem.layout.n_units
 
-    def init(self, problem: Problem, noise: Noise) -> McDropoutState:
+    def init(self, problem: Problem, noise: Noise) -> State:
         params = {"theta": self.start(problem, noise["theta"])}
         source = problem.layout.units.to(noise["theta"])
         rate = torch.zeros_like(noise["theta"][:1]).repeat(problem.layout.n_units)
-        return McDropoutState(params, self._optimizer.init(params), source, rate)
+        return State(params, self._optimizer.init(params), source, rate)
 
     def step_noise(self, problem: Problem) -> Shapes:
         return {"units": (self.gradients_per_update, problem.layout.n_units)}
 
-    def step(
-        self, state: McDropoutState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
-    ) -> McDropoutState:
+    def step(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
         state = state._replace(rate=torch.zeros_like(state.rate) + hyper["dropout_rate"])
-        moved: McDropoutState = super().step(state, batches, hyper, noise, problem)
+        moved: State = super().step(state, batches, hyper, noise, problem)
         return moved
 
-    def gradients(self, state: McDropoutState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Params:
+    def gradients(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Params:
         theta, q = state.params["theta"], self.posterior(state)
         masks = q.masks(noise["units"])
         G = batch_gradients(masks * theta, batches, hyper, problem)
-        factor = self._decay_factor(q, batches.y_unit)
+        if self.decay == "published":  # lambda / alpha of each parameter
+            factor = q.spread(0.5 * (1 - q.rate) * batches.y_unit.square(), 0.0)
+        else:
+            factor = q.spread(1 / (1 - q.rate), 1.0)
         return {"theta": (masks * G).mean(0) + problem.prior_precision(hyper) * factor * theta}
 
-    def _decay_factor(self, q: Dropout, y_unit: Tensor) -> Tensor:
-        """Return lambda / alpha of each parameter, (D,)."""
-        if self.decay == "published":
-            return q.spread(0.5 * (1 - q.rate) * y_unit.square(), 0.0)
-        return q.spread(1 / (1 - q.rate), 1.0)
-
-    def posterior(self, state: McDropoutState) -> Dropout:
+    def posterior(self, state: State) -> Dropout:
         return Dropout(state.params["theta"], state.source.long(), state.rate)

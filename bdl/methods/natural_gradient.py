@@ -10,24 +10,61 @@ precision lambda,
 
 of which the diagonal structure keeps the diagonal of C alone: the methods called VOGN and VON. With all examples and
 exact expectations, the Hessian's fixed point is the optimum of the ELBO.
+
+Under q = N(mu, P^-1) the natural gradient of the ELBO by the natural parameters is its gradient by the expectation
+parameters (Khan and Rue 2023): so that an update averages the curvature of samples into P, and moves mu by P^-1 times
+the mean gradient. Methods differ in the form of P and in the curvature that they take.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
 import torch
-from annotated_types import Ge
+from annotated_types import Ge, Gt
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.base import Noise
-from bdl.methods.natural import Factor, NaturalGradientMethod
+from bdl.methods.base import Noise, Shapes, StartedMethod
 from bdl.models.gradients import example_gradients, example_hessians, one_output
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import DiagonalGaussian, FullPrecision
 
+Factor = Annotated[float, Gt(0)]
 
-class NaturalGradientState(NamedTuple):
+
+@dataclass(frozen=True)
+class NaturalGradientMethod(StartedMethod):
+    """A method with learning rates of the mean and of the precision.
+
+    Parameters
+    ----------
+    samples
+        Samples S from q in an update; each sees the whole minibatch.
+    lr_factors
+        Learning rates alpha of the mean and beta of the precision, as multiples of the hyper-parameter
+        ``learning_rate``; beta has to stay below 1.
+    """
+
+    samples: Annotated[int, Ge(1)] = 4
+    lr_factors: tuple[Factor, Factor] = (1.0, 1.0)
+
+    groups = ("mean", "precision")
+
+    @property
+    def hyper_below(self) -> Mapping[str, float]:
+        return {"learning_rate": 1 / self.lr_factors[1]}
+
+    def step_noise(self, problem: Problem) -> Shapes:
+        return {"theta": (self.samples, problem.dim)}
+
+    def steps(self, hyper: Hyper) -> tuple[Tensor, Tensor]:
+        """Return alpha and beta, scalars."""
+        (first, second), (mean, precision) = self.lr_factors, self.rates(hyper).values()
+        return first * mean, second * precision
+
+
+class State(NamedTuple):
     """Variational parameters, and the root of the precision that sampling and solving need."""
 
     mu: Tensor  # Mean, (D,)
@@ -58,14 +95,12 @@ class NaturalGradient(NaturalGradientMethod):
         if self.curvature == "hessian" and not one_output(problem):
             raise InputError("curvature hessian needs a linear model with one output: use curvature fisher")
 
-    def init(self, problem: Problem, noise: Noise) -> NaturalGradientState:
+    def init(self, problem: Problem, noise: Noise) -> State:
         mu = self.start(problem, noise["theta"])
         P = torch.full_like(mu, self.initial_precision)
         return self._state(mu, P.diag() if self.structure == "full" else P)
 
-    def step(
-        self, state: NaturalGradientState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
-    ) -> NaturalGradientState:
+    def step(self, state: State, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
         alpha, beta = self.steps(hyper)
         prior = problem.prior_precision(hyper).expand(problem.dim)
 
@@ -79,11 +114,11 @@ class NaturalGradient(NaturalGradientMethod):
         step = FullPrecision(state.mu, moved.root).solve(force) if full else force / moved.P
         return moved._replace(mu=state.mu - alpha * step)
 
-    def posterior(self, state: NaturalGradientState) -> FullPrecision | DiagonalGaussian:
+    def posterior(self, state: State) -> FullPrecision | DiagonalGaussian:
         if self.structure == "full":
             return FullPrecision(state.mu, state.root)
         return DiagonalGaussian(state.mu, state.P.reciprocal())
 
-    def _state(self, mu: Tensor, P: Tensor) -> NaturalGradientState:
+    def _state(self, mu: Tensor, P: Tensor) -> State:
         root: Tensor = torch.linalg.cholesky_ex(P).L if self.structure == "full" else P[:0]
-        return NaturalGradientState(mu, P, root)
+        return State(mu, P, root)

@@ -19,11 +19,10 @@ from typing import Annotated, Any, ClassVar
 
 import torch
 from annotated_types import Ge
-from torch import Tensor
 
 from bdl.methods.base import Noise, Shapes, WeightedDivergence
-from bdl.methods.natural import MomentsMethod, MomentsState
-from bdl.methods.optim import Decay
+from bdl.methods.optim import Decay, mean_gradient
+from bdl.methods.vadam import MomentsMethod, MomentsState
 from bdl.models.problem import Batch, Hyper, Problem
 
 
@@ -52,11 +51,7 @@ class NoisyAdam(MomentsMethod, WeightedDivergence):
         share = hyper["kl_weight"] / batch.n
         gin = share * problem.prior_precision(hyper)
         theta = state.mu + (share / (state.s + gin)).sqrt() * noise["theta"]
-
-        def mean(theta: Tensor) -> Tensor:
-            return problem.log_likelihoods(theta, batch, hyper).mean()
-
-        g: Tensor = torch.func.grad(mean)(theta)
+        g = -mean_gradient(theta, batch, hyper, problem)
         m = torch.lerp(g - gin * theta, state.m, b1)
         f = torch.lerp(g.square(), state.s, b2)
         updates = state.updates + 1

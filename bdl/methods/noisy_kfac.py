@@ -36,7 +36,7 @@ from torch import Tensor
 from bdl.errors import InputError
 from bdl.methods.base import Noise, Shapes, WeightedDivergence
 from bdl.methods.counters import StepCounters
-from bdl.models.base import LayeredModel
+from bdl.models.networks import with_ones
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import KroneckerGaussian
 from bdl.posteriors.kronecker import from_blocks, to_blocks
@@ -65,16 +65,9 @@ def axes_of(A: Tensor, S: Tensor, gin: Tensor, gam: Tensor, share: Tensor) -> Ax
 
 
 def split(A: Tensor, S: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what the damping adds to the eigenvalues of A and of S.
+    """Return what the damping g adds to the eigenvalues of A and of S.
 
     A factor that vanishes, as where all units of a layer are dead, counts as tiny.
-
-    Parameters
-    ----------
-    A, S
-        Factors (in, in) and (out, out).
-    g
-        Damping, a scalar.
     """
     size_A, size_S = (F.diagonal().mean().clamp(min=1e-20) for F in (A, S))
     pi = (size_A / size_S).sqrt()
@@ -97,7 +90,7 @@ def eye(like: Tensor, size: int) -> Tensor:
     return torch.eye(size, dtype=like.dtype, device=like.device)
 
 
-class NoisyKfacState(NamedTuple):
+class State(NamedTuple):
     """The posterior, and what updates need."""
 
     means: tuple[Tensor, ...]  # V^T M U of each layer, (out, in)
@@ -138,7 +131,7 @@ class NoisyKfac(WeightedDivergence):
         return (*super().hyper, "damping") if self.damping is None else super().hyper
 
     def check(self, problem: Problem) -> None:
-        _layered(problem)
+        _ = problem.layout.layered
         if self.inverses_every % self.statistics_every:
             raise InputError(
                 f"inverses_every {self.inverses_every} is no multiple of statistics_every {self.statistics_every}: "
@@ -147,12 +140,12 @@ class NoisyKfac(WeightedDivergence):
         if problem.prior_precision({name: torch.ones(()) for name in problem.hyper}).ndim:
             raise InputError("noisy-kfac needs one prior precision for all parameters: leave out bias_precision")
 
-    def init(self, problem: Problem, noise: Noise) -> NoisyKfacState:
+    def init(self, problem: Problem, noise: Noise) -> State:
         mu = self.start(problem, noise["theta"])
         eyes = tuple((eye(mu, n_in), eye(mu, n_out)) for n_out, n_in in _sizes(problem))
         axes = tuple(Axes(A, S, *(torch.ones_like(F[0]) for F in (A, S, A, S))) for A, S in eyes)
-        widths = _widths(problem)
-        return NoisyKfacState(tuple(to_blocks(mu, widths)), eyes, axes, mu.new_zeros((0, *widths)))
+        widths = problem.layout.widths
+        return State(tuple(to_blocks(mu, widths)), eyes, axes, mu.new_zeros((0, *widths)))
 
     def step_noise(self, problem: Problem) -> Shapes:
         return {f"layer_{index}": shape for index, shape in enumerate(_sizes(problem))}
@@ -164,41 +157,31 @@ class NoisyKfac(WeightedDivergence):
             return "invert"
         return "step" if counters.updates % self.statistics_every else "observe"
 
-    def begin(
-        self, state: NoisyKfacState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
-    ) -> NoisyKfacState:
+    def begin(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
         """Take the factors from the first minibatch at the mean, then move it."""
         return self._inverted(state, state.means, 1.0, batches, hyper, problem)
 
-    def step(
-        self, state: NoisyKfacState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
-    ) -> NoisyKfacState:
+    def step(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
         W = _drawn(state, noise)
         return _moved(state, W, _seen(state, W, batches, hyper, problem), batches.n, hyper, problem)
 
-    def observe(
-        self, state: NoisyKfacState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
-    ) -> NoisyKfacState:
+    def observe(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
         """Update the statistics, then the mean."""
         W = _drawn(state, noise)
         seen = _seen(state, W, batches, hyper, problem)
         return _moved(_observed(state, seen, self.statistics_weight), W, seen, batches.n, hyper, problem)
 
-    def invert(
-        self, state: NoisyKfacState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem
-    ) -> NoisyKfacState:
+    def invert(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
         """Update the statistics, the inverses, then the mean."""
         return self._inverted(state, _drawn(state, noise), self.statistics_weight, batches, hyper, problem)
 
-    def posterior(self, state: NoisyKfacState) -> KroneckerGaussian:
+    def posterior(self, state: State) -> KroneckerGaussian:
         means = [V @ M @ U.mT for M, (U, V, *_) in zip(state.means, state.axes, strict=True)]
         inner = torch.cat([triangular(U * root).flatten() for U, _, root, *_ in state.axes])
         outer = torch.cat([triangular(V * root).flatten() for _, V, _, root, *_ in state.axes])
         return KroneckerGaussian(from_blocks(means, state.widths.shape[1:]), inner, outer, state.widths)
 
-    def _inverted(
-        self, state: NoisyKfacState, W: Blocks, b: float, batches: Batch, hyper: Hyper, problem: Problem
-    ) -> NoisyKfacState:
+    def _inverted(self, state: State, W: Blocks, b: float, batches: Batch, hyper: Hyper, problem: Problem) -> State:
         """Update everything, with weight b of the minibatch in the statistics."""
         seen = _seen(state, W, batches, hyper, problem)
         state = _observed(state, seen, b)
@@ -212,30 +195,30 @@ class NoisyKfac(WeightedDivergence):
         return _moved(state._replace(means=tuple(means), axes=axes), W, seen, batches.n, hyper, problem)
 
 
-def _drawn(state: NoisyKfacState, noise: Noise) -> list[Tensor]:
+def _drawn(state: State, noise: Noise) -> list[Tensor]:
     """Draw each layer, along the eigenvectors."""
     layers = zip(state.means, state.axes, noise.values(), strict=True)
     return [M + axes.outer.unsqueeze(-1) * Z * axes.inner for M, axes, Z in layers]
 
 
-def _seen(state: NoisyKfacState, W: Blocks, batches: Batch, hyper: Hyper, problem: Problem) -> list[_Seen]:
+def _seen(state: State, W: Blocks, batches: Batch, hyper: Hyper, problem: Problem) -> list[_Seen]:
     """Run a minibatch through layers that are given along the eigenvectors.
 
     The first layer gets turned inputs and weights, its bias among the weights. The others are turned back.
     """
-    bias, (first, *others) = _layered(problem).bias, state.axes
-    a = _ones(batches.x, bias)
+    bias, (first, *others) = problem.layout.layered.bias, state.axes
+    a = with_ones(batches.x, bias)
     turned, entry = a @ first.U, first.V @ W[0]
     blocks = [torch.cat([entry, torch.zeros_like(entry[:, : int(bias)])], 1)]
     blocks += [axes.V @ block @ axes.U.mT for block, axes in zip(W[1:], others, strict=True)]
-    theta = from_blocks(blocks, (a.shape[1], *_widths(problem)[1:]))
+    theta = from_blocks(blocks, (a.shape[1], *problem.layout.widths[1:]))
     (_, e), *rest = problem.layers(theta, batches._replace(x=turned), hyper)
-    inputs = [_ones(a, bias) for a, _ in rest]
+    inputs = [with_ones(a, bias) for a, _ in rest]
     later = zip(inputs, others, rest, strict=True)
     return [_Seen(a, turned, e), *(_Seen(a, a @ axes.U, e) for a, axes, (_, e) in later)]
 
 
-def _observed(state: NoisyKfacState, seen: Sequence[_Seen], b: float) -> NoisyKfacState:
+def _observed(state: State, seen: Sequence[_Seen], b: float) -> State:
     """Take a minibatch into the statistics with weight b."""
     factors = tuple(
         (torch.lerp(A, a.mT @ a / len(a), b), torch.lerp(S, e.mT @ e / len(e), b))
@@ -244,9 +227,7 @@ def _observed(state: NoisyKfacState, seen: Sequence[_Seen], b: float) -> NoisyKf
     return state._replace(factors=factors)
 
 
-def _moved(
-    state: NoisyKfacState, W: Blocks, seen: Sequence[_Seen], n: Tensor, hyper: Hyper, problem: Problem
-) -> NoisyKfacState:
+def _moved(state: State, W: Blocks, seen: Sequence[_Seen], n: Tensor, hyper: Hyper, problem: Problem) -> State:
     """Move the mean by the gradient at W."""
     gin, rate = hyper["kl_weight"] / n * problem.prior_precision(hyper), hyper["learning_rate"]
     means = tuple(
@@ -256,25 +237,9 @@ def _moved(
     return state._replace(means=means)
 
 
-def _ones(a: Tensor, bias: bool) -> Tensor:
-    """Append the input 1 of a bias, if there is one."""
-    return torch.cat([a, torch.ones_like(a[:, : int(bias)])], 1)
-
-
-def _widths(problem: Problem) -> tuple[int, ...]:
-    return _layered(problem).widths(problem.d_in, problem.d_out)
-
-
 def _sizes(problem: Problem) -> list[tuple[int, int]]:
     """Count outputs and inputs of each layer, a bias as an input."""
-    return [(n_out, n_in + _layered(problem).bias) for n_in, n_out in pairwise(_widths(problem))]
-
-
-def _layered(problem: Problem) -> LayeredModel:
-    model = problem.model
-    if not isinstance(model, LayeredModel):
-        raise InputError(f"noisy-kfac needs a model of dense layers, not {type(model).__name__}; use linear or mlp")
-    return model
+    return [(n_out, n_in + problem.layout.layered.bias) for n_in, n_out in pairwise(problem.layout.widths)]
 
 
 def _eigen(factor: Tensor) -> tuple[Tensor, Tensor]:

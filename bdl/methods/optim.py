@@ -7,7 +7,7 @@ variational parameters and of standard normals, so that J is differentiated thro
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import torch
 from annotated_types import Ge, Lt
@@ -45,17 +45,13 @@ class Optimizer:
         """Return the state before the first update: no moments, or moments of zero."""
         return OptimState({}, {}, _zero(params))
 
-    def update(
-        self, grads: Params, state: OptimState, learning_rates: Mapping[str, Tensor]
-    ) -> tuple[Params, OptimState]:
+    def update(self, grads: Params, state: OptimState, rates: Params) -> tuple[Params, OptimState]:
         """Turn gradients (to be descended) into steps, one learning rate a parameter group."""
         raise NotImplementedError
 
-    def move(
-        self, params: Params, grads: Params, state: OptimState, learning_rates: Mapping[str, Tensor]
-    ) -> tuple[Params, OptimState]:
+    def move(self, params: Params, grads: Params, state: OptimState, rates: Params) -> tuple[Params, OptimState]:
         """Return parameters after an update, those that have a gradient, and the new state."""
-        steps, state = self.update(grads, state, learning_rates)
+        steps, state = self.update(grads, state, rates)
         return {name: params[name] + steps[name] for name in steps}, state
 
 
@@ -63,10 +59,8 @@ class Optimizer:
 class Sgd(Optimizer):
     """Plain gradient descent: step = -lr * g."""
 
-    def update(
-        self, grads: Params, state: OptimState, learning_rates: Mapping[str, Tensor]
-    ) -> tuple[Params, OptimState]:
-        steps = {name: -learning_rates[name] * grad for name, grad in grads.items()}
+    def update(self, grads: Params, state: OptimState, rates: Params) -> tuple[Params, OptimState]:
+        steps = {name: -rates[name] * grad for name, grad in grads.items()}
         return steps, state._replace(updates=state.updates + 1)
 
 
@@ -82,9 +76,7 @@ class Adam(Optimizer):
         zeros = {name: torch.zeros_like(value) for name, value in params.items()}
         return OptimState(zeros, dict(zeros), _zero(params))
 
-    def update(
-        self, grads: Params, state: OptimState, learning_rates: Mapping[str, Tensor]
-    ) -> tuple[Params, OptimState]:
+    def update(self, grads: Params, state: OptimState, rates: Params) -> tuple[Params, OptimState]:
         updates = state.updates + 1
         scale1, scale2 = 1 / (1 - self.beta1**updates), 1 / (1 - self.beta2**updates)
         first, second, steps = {}, {}, {}
@@ -92,7 +84,7 @@ class Adam(Optimizer):
             first[name] = torch.lerp(grad, state.first[name], self.beta1)
             second[name] = torch.lerp(grad.square(), state.second[name], self.beta2)
             denominator = (second[name] * scale2).sqrt() + self.eps
-            steps[name] = -learning_rates[name] * scale1 * first[name] / denominator
+            steps[name] = -rates[name] * scale1 * first[name] / denominator
         return steps, OptimState(first, second, updates)
 
 
@@ -106,11 +98,9 @@ class RmsProp(Optimizer):
     def init(self, params: Params) -> OptimState:
         return OptimState({}, {name: torch.zeros_like(value) for name, value in params.items()}, _zero(params))
 
-    def update(
-        self, grads: Params, state: OptimState, learning_rates: Mapping[str, Tensor]
-    ) -> tuple[Params, OptimState]:
+    def update(self, grads: Params, state: OptimState, rates: Params) -> tuple[Params, OptimState]:
         second = {name: torch.lerp(grad.square(), state.second[name], self.decay) for name, grad in grads.items()}
-        steps = {name: -learning_rates[name] * grad / (second[name].sqrt() + self.eps) for name, grad in grads.items()}
+        steps = {name: -rates[name] * grad / (second[name].sqrt() + self.eps) for name, grad in grads.items()}
         return steps, OptimState({}, second, state.updates + 1)
 
 
@@ -151,6 +141,41 @@ class Descent(StartedMethod):
         return dict.fromkeys(grads, hyper["learning_rate"])
 
 
+@dataclass(frozen=True)
+class SampledDescent(Descent):
+    """Variational inference by Adam, from gradients at samples of q.
+
+    Parameters
+    ----------
+    initial_scale
+        Standard deviation of the initial means, which are normal with mean 0; null for the model's own start.
+    samples
+        Samples S from q in an update; each sees the whole minibatch.
+    betas
+        Decay rates of Adam's two moments.
+    """
+
+    initial_scale: Annotated[float, Ge(0)] | None = 0.0
+    samples: Annotated[int, Ge(1)] = 4
+    betas: tuple[Decay, Decay] = (0.9, 0.99)
+
+    retired: ClassVar[Mapping[str, Any]] = {"optimizer": "adam"}
+
+    @property
+    def _optimizer(self) -> Optimizer:
+        return Adam(*self.betas)
+
+
+def mean_gradient(theta: Tensor, batch: Batch, hyper: Hyper, problem: Problem) -> Tensor:
+    """Return the gradient of minus the mean log-likelihood of a minibatch at parameters (D,)."""
+
+    def cost(theta: Tensor) -> Tensor:
+        return -problem.log_likelihoods(theta, batch, hyper).mean()
+
+    gradient: Tensor = torch.func.grad(cost)(theta)
+    return gradient
+
+
 def sample_gradients(theta: Tensor, batch: Batch, hyper: Hyper, problem: Problem) -> Tensor:
     """Return the gradients of minus the log-likelihood of all data at samples (S, D), from one minibatch; (S, D)."""
 
@@ -163,7 +188,6 @@ def sample_gradients(theta: Tensor, batch: Batch, hyper: Hyper, problem: Problem
 
 def batch_gradients(theta: Tensor, batches: Batch, hyper: Hyper, problem: Problem) -> Tensor:
     """Return the same at parameters (L, D), from a minibatch for each of them; (L, D)."""
-
     batches = stacked(batches, len(theta))
 
     def cost(theta: Tensor, x: Tensor, y: Tensor) -> Tensor:

@@ -14,11 +14,10 @@ from typing import Annotated
 
 import torch
 from annotated_types import Ge, Gt
-from torch import Tensor
 
 from bdl.methods import optim
 from bdl.methods.base import Noise, stacked
-from bdl.methods.optim import Decay, Descent, DescentState, Optimizer, Params, clip_by_norm
+from bdl.methods.optim import Decay, Descent, DescentState, Optimizer, Params, clip_by_norm, mean_gradient
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import Point
 
@@ -55,13 +54,9 @@ class Sgd(Descent):
 
     def gradients(self, state: DescentState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Params:
         theta, batches = state.params["theta"], stacked(batches, self.batches_per_step)
-
-        def cost(theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
-            return -problem.log_likelihoods(theta, batches._replace(x=x, y=y), hyper).mean()
-
-        slope = torch.func.grad(cost)
-        parts = zip(batches.x.unbind(), batches.y.unbind(), strict=True)  # one by one: the layers of one are in memory
-        gradient: Tensor = reduce(torch.add, (slope(theta, x, y) for x, y in parts)) / len(batches.x)
+        # one by one: the layers of one are in memory
+        parts = [batches._replace(x=x, y=y) for x, y in zip(batches.x.unbind(), batches.y.unbind(), strict=True)]
+        gradient = reduce(torch.add, (mean_gradient(theta, part, hyper, problem) for part in parts)) / len(parts)
         if self.prior_share:
             gradient = gradient + self.prior_share * problem.prior_precision(hyper) / batches.n * theta
         if self.max_grad_norm is not None:

@@ -15,14 +15,15 @@ lacks several factors; docs/errata.md lists them.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import torch
 from annotated_types import Ge, Gt, Lt
 from torch import Tensor
 
+from bdl.errors import InputError
 from bdl.methods.base import Noise, check_rank
-from bdl.methods.natural import NaturalGradientMethod
+from bdl.methods.natural_gradient import NaturalGradientMethod
 from bdl.models.gradients import ExampleGradients, example_gradients
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import LowRankPrecision
@@ -62,13 +63,11 @@ class Slang(NaturalGradientMethod):
     initial_precision: Annotated[float, Gt(0)] | None = 1.0
     doubled_mean: bool = False
 
+    hyper_above: ClassVar[Mapping[str, float]] = {"initial_precision": 0.0}
+
     @property
     def hyper(self) -> tuple[str, ...]:
         return ("learning_rate",) if self.initial_precision is not None else ("learning_rate", "initial_precision")
-
-    @property
-    def hyper_above(self) -> Mapping[str, float]:
-        return {"initial_precision": 0.0}
 
     @property
     def _doubling(self) -> int:
@@ -131,28 +130,14 @@ than float32 rounds, 5e-7 (4 up to 7e-6, 3 up to 2e-3); `eigh` of 150 matrices 4
 
 
 def top_eigenvectors(matrix: Tensor, count: int) -> Tensor:
-    """Find orthonormal columns Q that maximise tr(Q^T C Q).
+    """Find orthonormal columns Q, (n, L), that maximise tr(Q^T C Q), C being positive semidefinite.
 
-    They are exact if the Krylov basis would be no smaller than the matrix. Otherwise they are the best that the
-    space of C V, ..., C^k V has (Rayleigh-Ritz), V being a block of `count` fixed columns in general position.
-    The part they miss falls as the Chebyshev polynomial of degree k - 1 of the gap between the eigenvalues
-    wanted and the others: it is large only where there is no gap, and any Q is then nearly as good.
-
-    Parameters
-    ----------
-    matrix
-        Symmetric positive semidefinite C, (n, n).
-    count
-        Number of eigenvectors, L.
-
-    Returns
-    -------
-    Tensor
-        (n, L); the leading eigenvector is the last column. Without meaning if C is not finite.
-
-    References
-    ----------
-    Musco and Musco (2015), Randomized block Krylov methods, Algorithm 2.
+    The leading eigenvector is the last column; without meaning if C is not finite. They are exact if the Krylov basis
+    would be no smaller than the matrix. Otherwise they are the best that the space of C V, ..., C^k V has
+    (Rayleigh-Ritz), V being a block of `count` fixed columns in general position (Musco and Musco 2015, Randomized
+    block Krylov methods, Algorithm 2). The part they miss falls as the Chebyshev polynomial of degree k - 1 of the gap
+    between the eigenvalues wanted and the others: it is large only where there is no gap, and any Q is then nearly as
+    good.
     """
     if _DEPTH * count >= len(matrix):
         return _eigenvectors(matrix)[:, -count:]
@@ -174,3 +159,54 @@ def _eigenvectors(matrix: Tensor) -> Tensor:
     """
     vectors: Tensor = torch.linalg.eigh(torch.where(matrix.isfinite().all(), matrix, 0.0)).eigenvectors
     return vectors
+
+
+@dataclass(frozen=True)
+class SlangOnlineEig(Slang):
+    """SLANG-OnlineEig: averages eigenvectors of minibatches instead of refactoring (Mishkin et al. 2018, appendix B).
+
+    With Ghat = (N / n) G^T G the empirical Fisher matrix of one minibatch, and Q Lambda Q^T its best approximation of
+    rank L,
+
+        U <- (1 - beta) U + beta Q Lambda^1/2
+        d <- (1 - beta) d + beta (diag(Ghat) - diag(Q Lambda Q^T) + lambda)
+
+    and the mean moves as in SLANG; a parenthesis of equation 19 is misplaced in print. Eigenvectors have no sign and no
+    order, which the paper leaves open: here the columns of Q Lambda^1/2 are `matched` to those of U.
+
+    U U^T is no running mean of the approximations, since a mean of factors is not the factor of a mean; the
+    diagonal of the precision is therefore not that of the empirical Fisher matrix, as it is in SLANG.
+    """
+
+    def precision(
+        self, U: Tensor, d: Tensor, G: ExampleGradients, scale: Tensor, beta: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        rank, matrix = self.rank, G.outer() if len(U) <= G.rows else G.gram()
+        if rank > len(matrix):
+            raise InputError(
+                f"rank {rank} exceeds the {G.rows} gradients of a minibatch (samples x batch_size); lower it"
+            )
+        Q = top_eigenvectors(matrix, rank)
+        if len(U) <= G.rows:
+            fresh = Q * (scale * (Q * (matrix @ Q)).sum(0).clamp(min=0)).sqrt()
+        else:
+            fresh = scale.sqrt() * G.combine(Q)
+        rest = (scale * G.squares() - fresh.square().sum(1)).clamp(min=0)
+        return torch.lerp(U, matched(fresh, U), beta), (1 - beta) * d + beta * rest
+
+
+def matched(columns: Tensor, reference: Tensor) -> Tensor:
+    """Reorder columns (D, L) and choose their signs so that they are like those of a reference (D, L).
+
+    The pair with the largest absolute inner product is matched first, then the largest of the other columns, and so on.
+    """
+    products = reference.T @ columns
+    sizes, assignment = products.abs(), torch.zeros_like(products)
+    for _ in range(len(products)):
+        # one pair as a 0-1 matrix: `argmax` alone chooses one of several equal products
+        best = torch.nn.functional.one_hot(sizes.argmax(), sizes.numel()).view_as(sizes)
+        assignment = assignment + best
+        taken = (best.sum(0, keepdim=True) + best.sum(1, keepdim=True)) > 0
+        sizes = torch.where(taken, -1.0, sizes)
+    signs = torch.where(products < 0, -1.0, 1.0)
+    return columns @ (assignment * signs).T

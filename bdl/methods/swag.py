@@ -17,8 +17,8 @@ from annotated_types import Ge
 from torch import Tensor
 
 from bdl.methods.base import Noise, check_rank
-from bdl.methods.constant_sgd import VARIANCE_FLOOR, ConstantSgd, welford_weights
 from bdl.methods.counters import StepCounters
+from bdl.methods.sgd_iterates import VARIANCE_FLOOR, ConstantSgd, welford_weights
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import FactorAnalysis
 

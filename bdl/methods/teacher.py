@@ -55,10 +55,7 @@ class Teacher(Direct):
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int = 0) -> Point:
         """Return the weights, in the scale in which the model sees inputs and targets.
 
-        Raises
-        ------
-        InputError
-            If the training rows are not those of a draw.
+        `InputError` if the training rows are not those of a draw.
         """
         data = TEACHERS[self.data]()()
         for index in range(data.splits or 0):

@@ -25,17 +25,44 @@ The square of a mean gradient underestimates the curvature by a factor of about 
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 from annotated_types import Ge, Gt
 from torch import Tensor
 
-from bdl.methods.base import Noise, Shapes
-from bdl.methods.natural import MomentsMethod, MomentsState
-from bdl.methods.optim import Decay
+from bdl.methods.base import Noise, Shapes, StartedMethod
+from bdl.methods.optim import Decay, mean_gradient, sample_gradients
 from bdl.models.gradients import example_gradients
 from bdl.models.problem import Batch, Hyper, Problem
+from bdl.posteriors import DiagonalGaussian
+
+
+class MomentsState(NamedTuple):
+    """Mean, running moments, and what the posterior needs of an update."""
+
+    mu: Tensor  # Mean, (D,)
+    m: Tensor  # Running mean of gradients, (D,)
+    s: Tensor  # Running mean of curvatures, (D,)
+    var: Tensor  # Variances of q after the last update, (D,)
+    updates: Tensor  # Updates made, a scalar
+
+
+class MomentsMethod(StartedMethod):
+    """A mean-field method whose state is that of Adam: running means of gradients and of squared gradients."""
+
+    @property
+    def _initial_variance(self) -> float:
+        """Variance that q shows before the first update, which knows the prior."""
+        return 1.0
+
+    def init(self, problem: Problem, noise: Noise) -> MomentsState:
+        mu = self.start(problem, noise["theta"])
+        zeros = torch.zeros_like(mu)
+        return MomentsState(mu, zeros, zeros, zeros + self._initial_variance, zeros[0])
+
+    def posterior(self, state: MomentsState) -> DiagonalGaussian:
+        return DiagonalGaussian(state.mu, state.var)
 
 
 @dataclass(frozen=True)
@@ -93,12 +120,10 @@ class Vadam(MomentsMethod):
         if self.curvature == "examples":
             G, count = example_gradients(problem, theta, batch, hyper), self.samples * len(batch.x)
             return -G.total() / count, G.squares() / count
-
-        def cost(theta: Tensor) -> Tensor:
-            mean = -problem.log_likelihoods(theta, batch, hyper).mean()
-            return batch.n * mean if self.curvature == "total" else mean
-
-        each: Tensor = torch.func.vmap(torch.func.grad(cost))(theta)
+        if self.curvature == "total":
+            each = sample_gradients(theta, batch, hyper, problem)
+        else:
+            each = torch.func.vmap(lambda one: mean_gradient(one, batch, hyper, problem))(theta)
         return each.mean(0), each.square().mean(0)
 
 

@@ -57,13 +57,11 @@ class Vifa(Descent):
     lr_factors: tuple[float, float, float] = (1.0, 1.0, 1.0)
     initial_std: Annotated[float, Gt(0)] = 1.0
 
+    groups = ("c", "F", "gamma")
+
     @property
     def batches_per_step(self) -> int:
         return self.gradients_per_update
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        return ("c", "F", "gamma")
 
     @property
     def _optimizer(self) -> Optimizer:

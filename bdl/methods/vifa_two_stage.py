@@ -33,7 +33,7 @@ _ADAM = Adam()
 _SPREAD = ("F", "gamma")
 
 
-class TwoStageState(NamedTuple):
+class State(NamedTuple):
     """Variational parameters, optimisers and the sums of gradients since the last move."""
 
     params: Params  # ``c`` (D,), ``F`` (D, K) and ``gamma`` (D,)
@@ -82,7 +82,7 @@ class TwoStageVifa(StartedMethod):
     def init_noise(self, problem: Problem) -> Shapes:
         return {"c": (problem.dim,), "F": (problem.dim, self.latent_dim)}
 
-    def init(self, problem: Problem, noise: Noise) -> TwoStageState:
+    def init(self, problem: Problem, noise: Noise) -> State:
         c, variance = self.start(problem, noise["c"]), self.initial_std**2
         params = {
             "c": c,
@@ -91,7 +91,7 @@ class TwoStageVifa(StartedMethod):
         }
         mean, spread = (_ADAM.init({name: params[name] for name in group}) for group in (("c",), _SPREAD))
         sums = {name: torch.zeros_like(value) for name, value in params.items()}
-        return TwoStageState(params, sums, torch.ones_like(c[0]), mean, spread, torch.zeros_like(c[0]))
+        return State(params, sums, torch.ones_like(c[0]), mean, spread, torch.zeros_like(c[0]))
 
     def step_noise(self, problem: Problem) -> Shapes:
         return {"h": (self.latent_dim,), "z": (problem.dim,)}
@@ -101,7 +101,7 @@ class TwoStageVifa(StartedMethod):
         moves = (stage,) if counters.updates % self.gradients_per_update == 0 else ()
         return (*moves, "next_epoch") if counters.ended else moves
 
-    def step(self, state: TwoStageState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> TwoStageState:
+    def step(self, state: State, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
         params, h, z, keep = state.params, noise["h"], noise["z"], 1 - state.fresh
         theta = params["c"] + params["F"] @ h + (0.5 * params["gamma"]).exp() * z
         G = torch.func.grad(lambda theta: -problem.log_likelihood(theta, batch, hyper))(theta)
@@ -109,9 +109,7 @@ class TwoStageVifa(StartedMethod):
         sums = {name: torch.addcmul(terms.pop(name), keep, value) for name, value in state.sums.items()}
         return state._replace(sums=sums, fresh=torch.zeros_like(keep))
 
-    def move_mean(
-        self, state: TwoStageState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
-    ) -> TwoStageState:
+    def move_mean(self, state: State, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
         """Move c by the averaged gradients, and let the sums begin anew."""
         c = state.params["c"]
         gradient = problem.prior_precision(hyper) * c + state.sums["c"] / self.gradients_per_update
@@ -120,7 +118,7 @@ class TwoStageVifa(StartedMethod):
         moved, optim = _ADAM.move(state.params, clipped, state.mean_optim, rates)
         return state._replace(params=state.params | moved, fresh=torch.ones_like(state.fresh), mean_optim=optim)
 
-    def move(self, state: TwoStageState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> TwoStageState:
+    def move(self, state: State, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
         """Move c, F and gamma."""
         fit = {name: value / self.gradients_per_update for name, value in state.sums.items()}
         fit["gamma"] = (0.5 * state.params["gamma"]).exp() * state.sums["gamma"] / self.gradients_per_update
@@ -132,11 +130,9 @@ class TwoStageVifa(StartedMethod):
         moved = self.move_mean(state, batch, hyper, noise, problem)
         return moved._replace(params=moved.params | spread, spread_optim=optim)
 
-    def next_epoch(
-        self, state: TwoStageState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem
-    ) -> TwoStageState:
+    def next_epoch(self, state: State, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
         """Count an epoch."""
         return state._replace(epoch=state.epoch + 1)
 
-    def posterior(self, state: TwoStageState) -> FactorAnalysis:
+    def posterior(self, state: State) -> FactorAnalysis:
         return FactorAnalysis(state.params["c"], state.params["F"], state.params["gamma"].exp())

@@ -121,13 +121,9 @@ class Score(Protocol):
         ...
 
     def __call__(self, evaluation: "Evaluation") -> float | Mapping[str, float]:
-        """Score a fit.
+        """Score a fit: the score, or a mapping of suffixes that the metric's name gets to numbers.
 
-        Returns
-        -------
-        float or mapping
-            The score; or the score under ``""`` and what belongs to it, such as its Monte-Carlo standard error
-            ``"mcse"``, by the suffix that the metric's name gets.
+        The score has the suffix ``""``, its Monte-Carlo standard error ``"mcse"``.
         """
         ...
 
@@ -144,18 +140,11 @@ class Runtime:
 
 
 def info(label: str) -> MetricInfo:
-    """Describe what the numbers of a result column mean.
+    """Describe what the numbers of a result column mean; `InputError` if no metric is called so.
 
-    Parameters
-    ----------
-    label
-        What a benchmark calls a metric, which knows its name; or plain text: a name, or a registered name followed by
-        ``_`` and settings or a suffix, such as ``ece_20`` or ``scaled_w2_mcse``. The longest name that fits counts.
-
-    Raises
-    ------
-    InputError
-        If no metric is called so.
+    `label` is what a benchmark calls a metric, which knows its name; or plain text: a name, or a registered name
+    followed by ``_`` and settings or a suffix, such as ``ece_20`` or ``scaled_w2_mcse``. The longest name that fits
+    counts.
     """
     found: MetricInfo = METRICS.get(_name(label)).info
     return found

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.posteriors import FullGaussian, kl_divergence
-from bdl.posteriors.base import check_positive, check_shape, check_vector
+from bdl.posteriors.base import check_finite, check_shape, check_vector
 
 Moments = tuple[Tensor, Tensor]
 """Mean (D,) and covariance (D, D)."""
@@ -38,41 +38,21 @@ def rel_cov_dist(cov: Tensor, reference_cov: Tensor) -> Tensor:
     return _relative(cov, reference_cov)
 
 
-def sd_ratio(cov: Tensor, reference_cov: Tensor) -> Tensor:
-    """Standard deviation of each parameter over that of the reference, shape (D,): below 1 is overconfident.
-
-    Raises `InputError` also if a variance is not positive.
-    """
-    _check_covariances(cov, reference_cov)
-    check_positive("the diagonal of the covariance", cov.diagonal())
-    check_positive("the diagonal of the reference covariance", reference_cov.diagonal())
-    return (cov.diagonal().double() / reference_cov.diagonal().double()).sqrt()
-
-
 def wasserstein2(mean: Tensor, cov: Tensor, reference_mean: Tensor, reference_cov: Tensor) -> Tensor:
     """2-Wasserstein distance of two Gaussians, in the units of the parameters (not squared).
 
-    The usual form |m1 - m2|^2 + tr(S1 + S2 - 2 (S2^{1/2} S1 S2^{1/2})^{1/2}) subtracts nearly equal traces
-    and squares the condition number. With factors S_i = A_i A_i^T the trace of the root is the nuclear norm
-    of A2^T A1, which is the maximum of tr(A1^T A2 U) over orthogonal U, so that
+    The usual form |m1 - m2|^2 + tr(S1 + S2 - 2 (S2^{1/2} S1 S2^{1/2})^{1/2}) subtracts nearly equal traces and squares
+    the condition number. With factors S_i = A_i A_i^T the trace of the root is the nuclear norm of A2^T A1, which is
+    the maximum of tr(A1^T A2 U) over orthogonal U, so that
 
         W2^2 = |m1 - m2|^2 + min_U |A1 - A2 U|_F^2.
 
-    The minimum lies at the polar factor U = P V^T of A2^T A1 = P diag(s) V^T (orthogonal Procrustes
-    problem): a sum of squares, in which nothing cancels. The A_i come from eigendecompositions, so a
-    covariance may be singular; eigenvalues that rounding made negative count as zero. The error left is that
-    of rounding the covariances to float64: of order eps lmax / sqrt(lmin) with the extreme eigenvalues, and
-    at most of order sqrt(D eps lmax). Time O(D^3), memory O(D^2).
-
-    Raises
-    ------
-    InputError
-        Also if the smallest eigenvalue is negative beyond the root of the precision times the largest.
-
-    References
-    ----------
-    Bhatia, Jain and Lim (2019), On the Bures-Wasserstein distance between positive definite matrices,
-    theorem 1.
+    The minimum lies at the polar factor U = P V^T of A2^T A1 = P diag(s) V^T (Bhatia, Jain and Lim 2019, theorem 1): a
+    sum of squares, in which nothing cancels. The A_i come from eigendecompositions, so a covariance may be singular;
+    eigenvalues that rounding made negative count as zero. The error left is that of rounding the covariances to
+    float64: of order eps lmax / sqrt(lmin) with the extreme eigenvalues, and at most of order sqrt(D eps lmax). Time
+    O(D^3), memory O(D^2). `InputError` also if the smallest eigenvalue is negative beyond the root of the precision
+    times the largest.
     """
     _check_gaussians(mean, cov, reference_mean, reference_cov)
     factor = _factor("the covariance", cov)
@@ -112,31 +92,18 @@ def sym_kl(mean: Tensor, cov: Tensor, reference_mean: Tensor, reference_cov: Ten
 def monte_carlo_se(distance: Callable[[Tensor, Tensor], Tensor], chains: Tensor) -> Tensor:
     """Standard error of a distance to the moments of a sample, by the jackknife over half-chains.
 
-    A noisier reference is farther away, so distances to pieces of the sample say little of the distance to
-    the whole. Instead each of the P = 2C half-chains is left out in turn: with d_p the distance to the pooled
-    moments of the others, the error is sqrt((P - 1) / P sum_p (d_p - mean d)^2). It holds for half-chains
-    much longer than their autocorrelation time and for distances well above zero, where they are smooth; it
-    does not tell the upward bias. Its own relative error is about 1 / sqrt(2 (P - 1)).
+    `distance` maps a reference mean (D,) and covariance (D, D) to a scalar; `chains` are C >= 2 chains of S >= 4 draws,
+    (C, S, D), the last of an odd S not being used. `InputError` if there are too few draws or one is not finite.
 
-    Parameters
-    ----------
-    distance
-        Maps a reference mean (D,) and covariance (D, D) to the distance, a scalar.
-    chains
-        Draws from the reference: C >= 2 chains of S >= 4, shape (C, S, D). The last of an odd S is not used.
-
-    Raises
-    ------
-    InputError
-        If there are too few draws or one is not finite.
-
-    References
-    ----------
-    Efron and Tibshirani (1993), An Introduction to the Bootstrap, equation 11.5.
+    A noisier reference is farther away, so distances to pieces of the sample say little of the distance to the whole.
+    Instead each of the P = 2C half-chains is left out in turn: with d_p the distance to the pooled moments of the
+    others, the error is sqrt((P - 1) / P sum_p (d_p - mean d)^2) (Efron and Tibshirani 1993, equation 11.5). It holds
+    for half-chains much longer than their autocorrelation time and for distances well above zero, where they are
+    smooth; it does not tell the upward bias. Its own relative error is about 1 / sqrt(2 (P - 1)).
     """
     if chains.ndim != 3 or len(chains) < 2 or chains.shape[1] < 4:
         raise InputError(f"chains has shape {tuple(chains.shape)}: give (C, S, D) with C >= 2 and S >= 4")
-    _check_finite("chains", chains)
+    check_finite("chains", chains)
     count, length = 2 * len(chains), chains.shape[1] // 2
     parts = chains[:, : 2 * length].double().reshape(count, length, -1)
     centre = parts.mean((0, 1))
@@ -154,21 +121,10 @@ def monte_carlo_se(distance: Callable[[Tensor, Tensor], Tensor], chains: Tensor)
 def noise_floor(distance: Callable[[Moments, Moments], Tensor], chains: Tensor) -> Tensor:
     """Distance that the sampled distribution itself is expected to have to the moments of its sample.
 
-    Small distances are linear in the errors of the moments. The errors of two halves of the sample are
-    independent, each sqrt(2) times that of the whole, so the halves are twice as far apart as the truth and the
-    whole sample: the floor is half the root mean square over the ways to halve the chains.
-
-    Parameters
-    ----------
-    distance
-        Maps two pairs of mean (D,) and covariance (D, D) to a distance, the second being the reference.
-    chains
-        Draws: an even number C of chains of S, shape (C, S, D).
-
-    Raises
-    ------
-    InputError
-        If the chains cannot be halved.
+    Small distances are linear in the errors of the moments. The errors of two halves of the sample are independent,
+    each sqrt(2) times that of the whole, so the halves are twice as far apart as the truth and the whole sample: the
+    floor is half the root mean square over the ways to halve the chains. `distance` maps two pairs of moments to a
+    scalar, the second being the reference. `InputError` if the chains, (C, S, D), cannot be halved.
     """
     count = len(chains)
     if chains.ndim != 3 or count % 2 or not count:
@@ -219,8 +175,8 @@ def _check_gaussians(mean: Tensor, cov: Tensor, reference_mean: Tensor, referenc
 def _check_means(mean: Tensor, reference_mean: Tensor) -> None:
     check_vector("the mean", mean)
     check_shape("the reference mean", reference_mean, len(mean))
-    _check_finite("the mean", mean)
-    _check_finite("the reference mean", reference_mean)
+    check_finite("the mean", mean)
+    check_finite("the reference mean", reference_mean)
 
 
 def _check_covariances(cov: Tensor, reference_cov: Tensor) -> None:
@@ -228,11 +184,6 @@ def _check_covariances(cov: Tensor, reference_cov: Tensor) -> None:
         raise InputError(f"the covariance has shape {tuple(cov.shape)}: give a square matrix")
     check_shape("the reference covariance", reference_cov, *cov.shape)
     for name, matrix in (("the covariance", cov), ("the reference covariance", reference_cov)):
-        _check_finite(name, matrix)
+        check_finite(name, matrix)
         if bool((matrix - matrix.mT).abs().max() > _tolerance(matrix) * matrix.abs().max()):
             raise InputError(f"{name} is not symmetric: give (C + C^T) / 2")
-
-
-def _check_finite(name: str, tensor: Tensor) -> None:
-    if not bool(torch.isfinite(tensor).all()):
-        raise InputError(f"{name} has values that are not finite: leave out what diverged")

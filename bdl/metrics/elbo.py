@@ -17,23 +17,15 @@ from bdl.metrics.targets import Examples
 from bdl.models.likelihoods import Bernoulli
 from bdl.models.linear import expectation, is_glm, outputs
 from bdl.posteriors import DiagonalGaussian, Gaussian, kl_divergence
-from bdl.posteriors.tensors import as_type
 
 _CPU = torch.device("cpu")
 
 
 def gaussian(name: str, evaluation: Evaluation) -> Gaussian:
-    """Return the posterior, float64 on the CPU, for the metric of that name.
-
-    Raises
-    ------
-    InputError
-        If it is not Gaussian.
-    """
-    posterior = as_type(evaluation.posterior, torch.float64, _CPU)
-    if not isinstance(posterior, Gaussian):
-        raise InputError(f"{name}: {type(posterior).__name__} is not Gaussian: leave the metric out")
-    return posterior
+    """Return the posterior, float64 on the CPU, for the metric of that name; `InputError` if it is not Gaussian."""
+    if not isinstance(evaluation.precise, Gaussian):
+        raise InputError(f"{name}: {type(evaluation.precise).__name__} is not Gaussian: leave the metric out")
+    return evaluation.precise
 
 
 def law(evaluation: Evaluation, posterior: Gaussian, examples: Examples) -> tuple[Tensor, Tensor]:
@@ -46,11 +38,10 @@ def expected(
 ) -> Tensor:
     """Expect a function of the targets' log-densities, (n,) -> (n,), in original units: (n,); for a GLM."""
     likelihood, hyper = evaluation.model.likelihood, tensors_of(evaluation.hyper)
-    unit, origin = (torch.as_tensor(value, dtype=torch.float64) for value in (examples.y_unit, examples.y_origin))
     y = examples.y.to(_CPU, torch.float64)
 
     def at(f: Tensor) -> Tensor:
-        target = likelihood.predictive(likelihood.restore(f.unsqueeze(-1), unit, origin), hyper)
+        target = likelihood.predictive(likelihood.restore(f.unsqueeze(-1), *examples.scale), hyper)
         return values(target.log_prob(y))
 
     return expectation(at, *law(evaluation, posterior, examples))
@@ -64,9 +55,10 @@ _STEP = 1
 class NegElbo:
     """Negative evidence lower bound, nats per training point.
 
-    (KL(q || prior) - E_q log p(D | theta)) / N with all N training rows, targets in original units. The divergence is
-    exact and summed over all parameters. So is the expectation for a linear model with one output, by quadrature; for
-    others it is a mean over draws from q, and ``neg_elbo_mcse`` is the standard error of the score, same unit.
+    (KL(q || prior) - E_q log p(D | theta)) / N with all N training rows, targets in original units; q and prior have to
+    be Gaussian. The divergence is exact and summed over all parameters. So is the expectation for a linear model with
+    one output, by quadrature; for others it is a mean over draws from q, and ``neg_elbo_mcse`` is the standard error of
+    the score, same unit.
 
     Parameters
     ----------
@@ -79,13 +71,6 @@ class NegElbo:
     samples: Annotated[int, Ge(2)] = 100
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        """Score a fit.
-
-        Raises
-        ------
-        InputError
-            If the posterior or the prior is not Gaussian, or observations come from a stream.
-        """
         posterior = gaussian("neg_elbo", evaluation)
         return self._score(evaluation, posterior, _divergence(evaluation, posterior))
 
@@ -104,7 +89,7 @@ class NegElbo:
 class PriorKl:
     """KL(q || prior), the part of the negative evidence lower bound that is not the fit, nats per training point.
 
-    It is exact and summed over all parameters; errors as in `NegElbo`.
+    It is exact and summed over all parameters; q and prior have to be Gaussian.
     """
 
     info: ClassVar = MetricInfo("Divergence from the prior", "nats per training point", "none", "posterior")
@@ -127,7 +112,6 @@ class NegElboPrinted(NegElbo):
     )
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        """Score a fit; errors as in `NegElbo`."""
         found = super().__call__(evaluation)
         constant = -0.5 * float(_prior_precision(evaluation)[evaluation.model.layout.biases].log().sum())
         return {**found, "": found[""] - constant / len(evaluation.trained.y)}
@@ -166,13 +150,6 @@ class NllByQuadrature:
     info: ClassVar = MetricInfo("Test NLL", "nats per test point", "lower", "predictive", "classification", margin=0.02)
 
     def __call__(self, evaluation: Evaluation) -> float:
-        """Score a fit.
-
-        Raises
-        ------
-        InputError
-            If the model is not a linear one of two classes, or the posterior is not Gaussian.
-        """
         _check("test_nll", evaluation)
         posterior = gaussian("test_nll", evaluation)
         return -float(expected(evaluation, posterior, evaluation.tested, torch.exp).log().mean())
@@ -190,7 +167,6 @@ class NllPrinted:
     )
 
     def __call__(self, evaluation: Evaluation) -> float:
-        """Score a fit; errors as in `NllByQuadrature`."""
         _check("test_nll_printed", evaluation)
         posterior = gaussian("test_nll_printed", evaluation)
         epsilon = torch.finfo(torch.float64).eps

@@ -106,13 +106,7 @@ class Evaluation:
 
     @cached_property
     def predictions(self) -> Predictions:
-        """Predictions of the test rows, on the CPU.
-
-        Raises
-        ------
-        InputError
-            If observations come from a stream.
-        """
+        """Predictions of the test rows, on the CPU; `InputError` if observations come from a stream."""
         found = self.predicted or self.predict(self.tested, Draws(self.samples, self.key))
         return as_type(found, torch.float64, _CPU)
 
@@ -130,20 +124,18 @@ class Evaluation:
         return replace(self, posterior=Point(as_type(self.posterior, torch.float32).mean()), predicted=None)
 
     @cached_property
+    def precise(self) -> Posterior:
+        """The posterior, float64, on the CPU."""
+        return as_type(self.posterior, torch.float64, _CPU)
+
+    @cached_property
     def moments(self) -> Moments:
         """Mean and covariance of the posterior, on the CPU."""
-        posterior = as_type(self.posterior, torch.float64, _CPU)
-        return Moments(posterior.mean(), posterior.covariance())
+        return Moments(self.precise.mean(), self.precise.covariance())
 
     @cached_property
     def reference(self) -> Truth:
-        """The reference posterior.
-
-        Raises
-        ------
-        InputError
-            If there is none.
-        """
+        """The reference posterior; `InputError` if there is none."""
         truth = self.truth()
         if truth is None:
             raise InputError("distances need the true posterior: give the entry a reference, or leave the metric out")
@@ -153,10 +145,7 @@ class Evaluation:
     def functions(self) -> Functions:
         """Outputs under the posterior and under the reference, by samples; at training rows where none test.
 
-        Raises
-        ------
-        InputError
-            If there is no reference, it does not know all parameters, or observations come from a stream.
+        `InputError` if there is no reference, it does not know all parameters, or observations come from a stream.
         """
         truth, rows = self.reference, self.tested if len(self.tested.y) else self.trained
         if truth.chains is not None:
@@ -176,13 +165,7 @@ class Evaluation:
 
     @property
     def model(self) -> Problem:
-        """The problem.
-
-        Raises
-        ------
-        InputError
-            If observations come from a stream.
-        """
+        """The problem; `InputError` if observations come from a stream."""
         if self.problem is None:
             raise InputError("a stream has no rows to predict: leave out metrics of predictions, or use a data set")
         return self.problem
@@ -203,27 +186,10 @@ class Evaluation:
         return at_outputs(problem, self.outputs(examples, draws).movedim(0, 1), hyper)
 
     def outputs(self, examples: Examples, draws: Draws, posterior: Posterior | None = None) -> Tensor:
-        """Evaluate the model at samples of the posterior, or of another one.
+        """Evaluate the model at S samples of the posterior of the fit, or of another one, for n rows.
 
-        Parameters
-        ----------
-        examples
-            The rows, n of them.
-        draws
-            Which samples, S of them.
-        posterior
-            Whose samples; that of the fit by default.
-
-        Returns
-        -------
-        Tensor
-            Outputs in original units, float64, on the CPU, (S, n, d_out).
-
-        Raises
-        ------
-        InputError
-            As from `predictions`, or if the posterior has several modes that share running statistics, or predicts by
-            itself, and not by outputs.
+        Outputs are in original units, float64, on the CPU, (S, n, d_out). `InputError` as from `predictions`, or if the
+        posterior has several modes that share running statistics, or predicts by itself, and not by outputs.
         """
         chosen = self.posterior if posterior is None else posterior
         if is_predictive(chosen):

@@ -74,14 +74,8 @@ def sliced_w2(f: Tensor, truth: Tensor, slices: int) -> Tensor:
 def joint_kl(f: Tensor, truth: Tensor, noise: Tensor, inputs: int, sets: int) -> Tensor:
     """KL(truth || posterior) of the targets at random sets of rows, as Gaussians, averaged over sets: nats, a scalar.
 
-    Parameters
-    ----------
-    f, truth
-        Samples of the function, (S, n) and (T, n).
-    noise
-        Variance of the targets about it, (n,).
-    inputs, sets
-        Rows of a set, all of them where there are fewer, and number of sets.
+    Functions are (S, n) and (T, n), and `noise` is the variance of the targets about them, (n,). A set has `inputs`
+    rows, or all of them where there are fewer.
     """
     generator = torch.Generator().manual_seed(0)
     ours, exact = ((part.mean(0), torch.cov(part.T, correction=0) + noise.diag()) for part in (f, truth))
@@ -231,7 +225,10 @@ def _score(evaluation: Evaluation, measure: Measure) -> dict[str, float]:
     whole = groups.flatten(0, 1)
     squared = _jackknife(lambda rest: measure(ours, rest), groups)
     if drawn:
-        squared = squared + _jackknife(lambda rest: measure(rest, whole), torch.stack(_blocks(ours)))
+        size = len(ours) // BLOCKS
+        squared = squared + _jackknife(
+            lambda rest: measure(rest, whole), torch.stack(torch.split(ours[: BLOCKS * size], size))
+        )
     floor = measure(groups[::2].flatten(0, 1), groups[1::2].flatten(0, 1))
     return {"": float(measure(ours, whole)), "mcse": float(squared.sqrt()), "floor": float(floor)}
 
@@ -242,9 +239,3 @@ def _jackknife(distance: Callable[[Tensor], Tensor], groups: Tensor) -> Tensor:
     kept = (torch.arange(count) != left_out for left_out in range(count))
     found = torch.stack([distance(groups[rest].flatten(0, 1)) for rest in kept])
     return (count - 1) * found.var(correction=0)
-
-
-def _blocks(f: Tensor) -> list[Tensor]:
-    """Cut samples into blocks of the same size; a remainder is left out."""
-    size = len(f) // BLOCKS
-    return list(torch.split(f[: BLOCKS * size], size))

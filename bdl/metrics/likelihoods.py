@@ -7,7 +7,6 @@ from typing import Annotated, ClassVar, NamedTuple
 
 import torch
 from annotated_types import Ge
-from scipy.optimize import brentq
 from torch import Tensor
 from torch.distributions import Distribution
 
@@ -55,21 +54,10 @@ class JointNll:
 
 
 @dataclass(frozen=True)
-class Nll:
-    """Negative log-likelihood of labels, nats per test point: the mean of -log of the label's mean probability.
-
-    Parameters
-    ----------
-    at
-        Parameters that predict: samples of the posterior, or its mean alone.
-    """
-
-    at: At = "samples"
+class Nll(Nmll):
+    """Negative log-likelihood of labels, nats per test point: the mean of -log of the label's mean probability."""
 
     info: ClassVar = MetricInfo("NLL", "nats per test point", "lower", "predictive", "classification", margin=0.02)
-
-    def __call__(self, evaluation: Evaluation) -> float:
-        return -float(evaluation.at(self.at).predictions.log_likelihood.mean())
 
 
 @dataclass(frozen=True)
@@ -189,17 +177,12 @@ class CalibratedNll:
 
 
 def best(family: Family, rows: Tensor) -> Tensor:
-    """Choose the logarithm of the factor under which rows are most likely; 0 if there are none.
+    """Choose the logarithm of the factor under which rows, given by their numbers, are most likely; 0 without rows.
 
     It is the best of a grid, then the zero of the derivative next to it.
-
-    Parameters
-    ----------
-    family
-        Predictions of all rows.
-    rows
-        Numbers of those that choose.
     """
+    from scipy.optimize import brentq  # takes a tenth of the time of a command that only shows numbers
+
     if not len(rows):
         return torch.zeros((), dtype=torch.float64)
 

@@ -19,7 +19,6 @@ from bdl.metrics.elbo import gaussian
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import Draws, sampled
 from bdl.posteriors.empirical import Point
-from bdl.posteriors.tensors import as_type
 
 Moments = distances.Moments
 Measure = Callable[[Moments, Moments], Tensor]
@@ -57,15 +56,11 @@ class ScaledW2:
 
 @dataclass(frozen=True)
 class SymKl:
-    """Average of both Kullback-Leibler divergences of a Gaussian posterior and the Gaussian with the truth's moments.
-
-    It is `bdl.metrics.distances.sym_kl`.
-    """
+    """Average of both Kullback-Leibler divergences of a Gaussian posterior and of the truth's moments."""
 
     info: ClassVar = MetricInfo("Symmetric KL", "nats", "lower", "distance")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        """Score a fit; raise `InputError` if the posterior is not Gaussian."""
         gaussian("sym_kl", evaluation)
         return _distance(evaluation, _on_shared(lambda ours, reference: distances.sym_kl(*ours, *reference)))
 
@@ -99,15 +94,8 @@ class BiasMean:
     info: ClassVar = MetricInfo("Mean of the bias", "output units", "none", "posterior")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        """Score a fit.
-
-        Raises
-        ------
-        InputError
-            If the model has no bias, or several.
-        """
         place = _bias("bias_mean", evaluation)
-        return float(as_type(evaluation.posterior, torch.float64).mean()[place])
+        return float(evaluation.precise.mean()[place])
 
 
 @dataclass(frozen=True)
@@ -117,9 +105,8 @@ class BiasVariance:
     info: ClassVar = MetricInfo("Variance of the bias", "output units squared", "none", "posterior")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        """Score a fit; errors as in `BiasMean`."""
         place = _bias("bias_variance", evaluation)
-        return float(as_type(evaluation.posterior, torch.float64).variance()[place])
+        return float(evaluation.precise.variance()[place])
 
 
 def _bias(name: str, evaluation: Evaluation) -> int:
@@ -134,8 +121,8 @@ Layer = Annotated[int, Ge(0)]
 
 
 @dataclass(frozen=True)
-class WeightsBelow:
-    """Weights whose posterior mean is below a limit in size; the thesis prints "# w < limit" and means this.
+class _Counted:
+    """Weights of a layer by the size of their posterior means.
 
     Parameters
     ----------
@@ -146,48 +133,34 @@ class WeightsBelow:
     """
 
     limit: Annotated[float, Gt(0)] = 0.01
-    layer: Layer = 0
+    layer: Annotated[int, Ge(0)] = 0
+
+    def sizes(self, name: str, evaluation: Evaluation) -> Tensor:
+        """Return how large each weight is, for the metric of that name; `InputError` if there is no such layer."""
+        layout = evaluation.model.layout
+        if self.layer >= (n := layout.n_layers):
+            raise InputError(f"{name}: the model has {n} layers, counted from 0: there is no layer {self.layer}")
+        return evaluation.precise.mean()[layout.layers == self.layer].abs()
+
+
+@dataclass(frozen=True)
+class WeightsBelow(_Counted):
+    """Weights whose posterior mean is below a limit in size; the thesis prints "# w < limit" and means this."""
 
     info: ClassVar = MetricInfo("Weights below", "weights", "none", "posterior")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        """Score a fit.
-
-        Raises
-        ------
-        InputError
-            If the model has no such layer.
-        """
-        return float((_weights("weights_below", evaluation, self.layer).abs() < self.limit).sum())
+        return float((self.sizes("weights_below", evaluation) < self.limit).sum())
 
 
 @dataclass(frozen=True)
-class WeightsFrom:
-    """Weights whose posterior mean is a limit or more in size; errors as in `WeightsBelow`.
-
-    Parameters
-    ----------
-    limit
-        The limit, in the unit of the weights as the model has them.
-    layer
-        Layer whose weights are counted, from 0.
-    """
-
-    limit: Annotated[float, Gt(0)] = 0.01
-    layer: Layer = 0
+class WeightsFrom(_Counted):
+    """Weights whose posterior mean is a limit or more in size."""
 
     info: ClassVar = MetricInfo("Weights from", "weights", "none", "posterior")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        return float((_weights("weights_from", evaluation, self.layer).abs() >= self.limit).sum())
-
-
-def _weights(name: str, evaluation: Evaluation, layer: int) -> Tensor:
-    layout = evaluation.model.layout
-    if layer >= layout.n_layers:
-        raise InputError(f"{name}: the model has {layout.n_layers} layers, counted from 0: there is no layer {layer}")
-    mean = as_type(evaluation.posterior, torch.float64).mean().cpu()
-    return mean[layout.layers == layer]
+        return float((self.sizes("weights_from", evaluation) >= self.limit).sum())
 
 
 _STEP = 5
@@ -219,14 +192,6 @@ class TruthRank:
     draws: Annotated[int, Ge(1)] = 99
 
     def __call__(self, evaluation: Evaluation) -> float:
-        """Score a fit.
-
-        Raises
-        ------
-        InputError
-            If the parameters that the data were drawn with are not known or not the model's, the index is too large,
-            or the posterior has fewer vectors than `draws`.
-        """
         truth, draws = _truth(evaluation), Draws(self.draws, evaluation.key, _STEP)
         atoms: Tensor | None = getattr(evaluation.posterior, "atoms", None)
         if atoms is not None and len(atoms) < self.draws:
@@ -235,8 +200,7 @@ class TruthRank:
         if self.index >= known:
             raise InputError(f"truth_rank: there is no {self.of} {self.index}: choose an index below {known}")
         if self.of == "parameter":
-            posterior = as_type(evaluation.posterior, torch.float64)
-            drawn = torch.cat(list(sampled(posterior, draws)))[:, self.index].cpu()
+            drawn = torch.cat(list(sampled(evaluation.precise, draws)))[:, self.index]
             return float((drawn < truth[self.index]).sum())
         row = evaluation.tested.take(torch.arange(len(evaluation.tested.y)) == self.index)
         drawn, exact = (evaluation.outputs(row, draws, own)[:, 0, 0] for own in (None, Point(truth)))

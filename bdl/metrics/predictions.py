@@ -75,30 +75,11 @@ def predict(
     """Predict rows by samples of the posterior; float32 outputs of the model, float64 from their restoration on.
 
     Samples and rows are handled in pieces, so that memory does not grow with S or with the activations of n rows. The
-    pieces change nothing but rounding. It works under `vmap`, over one trial each.
+    pieces change nothing but rounding. It works under `vmap`, over one trial each, on the device of the posterior.
 
-    Parameters
-    ----------
-    problem
-        The model and its likelihood.
-    posterior
-        Over its parameters; it also says on which device the work is done.
-    examples
-        The rows.
-    hyper
-        Hyper-parameters of the likelihood by name, original units, scalars.
-    buffers
-        Running statistics of the model.
-    draws
-        Number and key of the samples. Sample s takes the normals s * noise_dim to (s + 1) * noise_dim of the flat
-        stream of ceil(S * noise_dim / 2) pairs. A posterior that has no more vectors than S gives each of them once.
-    training
-        Gives training inputs, (n, d), for models that recompute statistics from them.
-
-    Returns
-    -------
-    Predictions
-        On the device of the posterior.
+    Hyper-parameters are those of the likelihood, original units, scalars. Sample s takes the normals s * noise_dim to
+    (s + 1) * noise_dim of the flat stream of ceil(S * noise_dim / 2) pairs; a posterior that has no more vectors than S
+    gives each of them once. `training` gives training inputs, (n, d), to models that recompute statistics from them.
     """
     if is_predictive(posterior):
         target = targets(problem, answer(problem, posterior, examples), examples, hyper)
@@ -123,24 +104,14 @@ def outputs(
 ) -> Iterator[Iterator[tuple[slice, Tensor]]]:
     """Evaluate the model at samples of the posterior, in pieces; arguments as in `predict`.
 
-    Yields
-    ------
-    iterator
-        For some of the samples, S of them: successive rows, and the outputs there in original units, float64,
-        (S, rows, d_out).
-
-    Raises
-    ------
-    InputError
-        If the posterior has several modes, and the model one set of running statistics for all of them.
+    Yields, for some S of the samples, an iterator of successive rows and the outputs there in original units, float64,
+    (S, rows, d_out). `InputError` if the posterior has several modes, and the model running statistics of one of them.
     """
     if buffers and multimodal(posterior):
         raise InputError(SHARED_STATISTICS)
     device = tree_leaves(posterior)[0].device
     posterior, x = as_type(posterior, torch.float32), examples.x.to(device, torch.float32)
-    unit, origin = (
-        torch.as_tensor(value, dtype=torch.float64, device=device) for value in (examples.y_unit, examples.y_origin)
-    )
+    unit, origin = (value.to(device) for value in examples.scale)
     state = as_type(dict(buffers), torch.float32, device)
     seen = training().to(device, torch.float32) if problem.recomputes and training else None
 
@@ -161,15 +132,7 @@ def outputs(
 
 
 def sampled(posterior: Posterior, draws: Draws) -> Iterator[Tensor]:
-    """Draw samples in pieces, (s, D) each, so that few parameters and their noise exist at a time.
-
-    Parameters
-    ----------
-    posterior
-        Whose device and type are used.
-    draws
-        As in `predict`.
-    """
+    """Draw samples in pieces, (s, D) each, so that few parameters and their noise exist at a time."""
     leaf = tree_leaves(posterior)[0]
     device, width = leaf.device, posterior.noise_dim
     pairs = (draws.samples * width + 1) // 2
@@ -183,19 +146,7 @@ def sampled(posterior: Posterior, draws: Draws) -> Iterator[Tensor]:
 
 
 def summarise(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Predictions:
-    """Sum up given outputs; pure, works under `vmap`.
-
-    Parameters
-    ----------
-    problem
-        Whose likelihood is meant.
-    f
-        Outputs of S samples in original units, (S, n, d_out).
-    y
-        Targets in original units, (n,).
-    hyper
-        Hyper-parameters of the likelihood by name, original units, scalars.
-    """
+    """Sum up given outputs of S samples in original units, (S, n, d_out); pure, works under `vmap`."""
     return _averages(_sums(at_outputs(problem, f, hyper), y, problem), len(f))
 
 
@@ -243,23 +194,13 @@ def _beside(parts: list[Predictions]) -> Predictions:
 
 def _together(first: Predictions, second: Predictions) -> Predictions:
     """Join sums over successive samples of the same rows."""
+    (one, own, *parts), (two, others, *more) = first, second
     return Predictions(
-        torch.logaddexp(first.log_likelihood, second.log_likelihood),
-        torch.cat([first.sample_log_likelihood, second.sample_log_likelihood]),
-        first.mean + second.mean,
-        first.probabilities + second.probabilities,
-        first.votes + second.votes,
-        first.squares + second.squares,
+        torch.logaddexp(one, two), torch.cat([own, others]), *(a + b for a, b in zip(parts, more, strict=True))
     )
 
 
 def _averages(sums: Predictions, count: int) -> Predictions:
     """Divide by the number of samples."""
-    return Predictions(
-        sums.log_likelihood - log(count),
-        sums.sample_log_likelihood,
-        sums.mean / count,
-        sums.probabilities / count,
-        sums.votes / count,
-        sums.squares / count,
-    )
+    marginal, joint, *others = sums
+    return Predictions(marginal - log(count), joint, *(part / count for part in others))

@@ -135,13 +135,7 @@ class PitDistance:
 
 
 def _normals(name: str, evaluation: Evaluation) -> Normal:
-    """Return the components of the mixtures at the test rows, (n, S), original units, for the metric of that name.
-
-    Raises
-    ------
-    InputError
-        If they are not normal.
-    """
+    """Return the components of the mixtures at the test rows, (n, S), original units; `InputError` if not normal."""
     found = evaluation.components
     if not isinstance(found, Normal):
         raise InputError(f"{name}: the likelihood predicts {type(found).__name__}, not Normal: leave the metric out")
@@ -176,13 +170,6 @@ class Spread:
     info: ClassVar = MetricInfo("Spread of samples", "target units or probability", "none", "predictive")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        """Score a fit.
-
-        Raises
-        ------
-        InputError
-            If no row counts, or the model has several outputs.
-        """
         rows, problem = evaluation.tested, evaluation.model
         first = rows.x.float()[:, 0]
         counted = (first >= self.low) & (first <= self.high)

@@ -113,13 +113,7 @@ class _Selective:
         return _kept(evaluation, self.kept, self.by)
 
     def positives(self, evaluation: Evaluation) -> _Kept:
-        """Return the rows that are kept, of two classes.
-
-        Raises
-        ------
-        InputError
-            If there are more classes.
-        """
+        """Return the rows that are kept, of two classes; `InputError` if there are more."""
         rows = self.rows(evaluation)
         if (found := rows.sure.probabilities.shape[-1]) != 2:
             raise InputError(f"precision, recall, f1 and auroc need two classes, not {found}: use accuracy or error")

@@ -30,6 +30,11 @@ class Examples(NamedTuple):
     rows: Tensor | None = None
     """Their numbers in the data set, int64, (n,); None for other rows."""
 
+    @property
+    def scale(self) -> tuple[Tensor, Tensor]:
+        """Unit and origin, float64."""
+        return torch.as_tensor(self.y_unit, dtype=torch.float64), torch.as_tensor(self.y_origin, dtype=torch.float64)
+
     def take(self, index: Tensor | slice) -> "Examples":
         """Select some of the rows."""
         rows = None if self.rows is None else self.rows[index]
@@ -54,8 +59,7 @@ def answer(problem: Problem, predictive: Any, examples: Examples) -> Answer:
 
 def restored(problem: Problem, found: Outputs, examples: Examples) -> Tensor:
     """Return outputs in original units."""
-    unit, origin = (torch.as_tensor(value, dtype=torch.float64) for value in (examples.y_unit, examples.y_origin))
-    return problem.likelihood.restore(found.outputs, unit, origin)
+    return problem.likelihood.restore(found.outputs, *examples.scale)
 
 
 def targets(problem: Problem, found: Answer, examples: Examples, hyper: Hyper) -> Distribution:
@@ -65,7 +69,7 @@ def targets(problem: Problem, found: Answer, examples: Examples, hyper: Hyper) -
     if isinstance(found, Probabilities):
         return Categorical(probs=found.probabilities, validate_args=False)
     assert isinstance(found, MeanVariance), "there are three answers"
-    unit, origin = (torch.as_tensor(value, dtype=torch.float64) for value in (examples.y_unit, examples.y_origin))
+    unit, origin = examples.scale
     return Normal(found.mean * unit + origin, found.variance.sqrt() * unit, validate_args=False)
 
 
@@ -85,15 +89,7 @@ class Mixture(MixtureSameFamily):
     def icdf(self, value: Tensor) -> Tensor:
         """Return quantiles by bisection, the least and the greatest of the components' being on either side.
 
-        Parameters
-        ----------
-        value
-            Probabilities, of a shape that broadcasts with the batch shape (n,).
-
-        Raises
-        ------
-        InputError
-            If the components have none.
+        The probabilities broadcast with the batch shape (n,). `InputError` if the components have no quantiles.
         """
         value = torch.as_tensor(value, dtype=torch.float64)
         try:
@@ -110,23 +106,11 @@ class Mixture(MixtureSameFamily):
 
 
 def crps(law: Normal, y: Tensor) -> Tensor:
-    """Compute the continuous ranked probability score of equal mixtures of normals, in the targets' unit.
+    """Compute the continuous ranked probability score of equal mixtures of normals (n, S), (n,), in the targets' unit.
 
     It is E|X - y| - E|X - X'| / 2 for independent X and X' of the mixture, in closed form since differences of normals
     are normal (Grimit et al. 2006, "The continuous ranked probability score for circular variables and its application
     to mesoscale forecast ensemble verification", equation 5).
-
-    Parameters
-    ----------
-    law
-        Components, (n, S).
-    y
-        Targets, (n,).
-
-    Returns
-    -------
-    Tensor
-        (n,); 0 is best.
     """
     mean, variance = law.mean.T.contiguous(), law.variance.T.contiguous()
     within = _distance(torch.zeros_like(variance), 2 * variance).sum(0)

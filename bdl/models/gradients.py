@@ -15,6 +15,7 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.models.base import LayeredModel, Layers
+from bdl.models.networks import with_ones
 from bdl.models.problem import Batch, Hyper, Problem
 
 
@@ -56,15 +57,7 @@ class ExampleGradients(Protocol):
 
 @dataclass(frozen=True)
 class DenseGradients:
-    """G as a matrix.
-
-    Parameters
-    ----------
-    matrix
-        Shape (n, D).
-    summed
-        Sum of the gradients, (D,), where a row stands for several; None if the rows are the gradients.
-    """
+    """G as a matrix, (n, D); `summed` is the sum of the gradients, (D,), where a row stands for several."""
 
     matrix: Tensor
     summed: Tensor | None = None
@@ -96,16 +89,10 @@ class DenseGradients:
 class OuterGradients:
     """G as the inputs and errors of dense layers.
 
-    Its rows are those of the first sample's M examples, then of the second's. What they have of a layer's inputs is
-    summed up first where samples share them, as they do those of the first layer: S times less work.
-
-    Parameters
-    ----------
-    layers
-        Inputs (T, M, in), with a last column of ones where the layers have biases, and errors (S, M, out) of S samples;
-        T is 1 where they share the inputs, else S.
-    bias
-        Whether they have.
+    Inputs are (T, M, in), with a last column of ones if the layers have a `bias`, and errors (S, M, out) of S samples;
+    T is 1 where these share the inputs, else S. Rows are those of the first sample's M examples, then of the second's.
+    What they have of a layer's inputs is summed up first where samples share them, as they do those of the first layer:
+    S times less work.
     """
 
     layers: Layers
@@ -176,26 +163,9 @@ def _total(terms: Iterable[Tensor]) -> Tensor:
 
 
 def gradient_matrix(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper) -> Tensor:
-    """Differentiate each example's log-likelihood, for any model.
+    """Differentiate each example's log-likelihood, for any model: nats per unit of each parameter, (M, D).
 
-    Parameters
-    ----------
-    problem
-        Model and likelihood.
-    theta
-        Parameters, (D,).
-    batch, hyper
-        As in `Problem.log_likelihoods`.
-
-    Returns
-    -------
-    Tensor
-        Shape (M, D), nats per unit of each parameter.
-
-    Raises
-    ------
-    InputError
-        If the model normalises by statistics of the minibatch: an example has no gradient of its own then.
+    `InputError` if the model normalises by statistics of the minibatch: an example has no gradient of its own then.
     """
     if problem.buffers() or problem.recomputes:
         raise InputError("under batch normalisation no example has a gradient of its own: use layer normalisation")
@@ -209,23 +179,11 @@ def gradient_matrix(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper)
 
 
 def example_gradients(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper) -> ExampleGradients:
-    """Differentiate each example's log-likelihood at several parameter vectors.
+    """Differentiate each example's log-likelihood at S parameter vectors (S, D): S M gradients.
 
-    Parameters
-    ----------
-    problem
-        Model and likelihood.
-    theta
-        Parameter vectors, (S, D); all see the whole minibatch.
-    batch, hyper
-        As in `Problem.log_likelihoods`.
-
-    Returns
-    -------
-    ExampleGradients
-        The S M gradients. They are outer products if the model is a `LayeredModel`, those of the first parameter vector
-        first, and otherwise a matrix; of one layer with one output, whose gradients e_si x_i share their inputs, the M
-        rows (sum_s e_si^2)^1/2 x_i.
+    They are outer products if the model is a `LayeredModel`, those of the first parameter vector first, and otherwise a
+    matrix; of one layer with one output, whose gradients e_si x_i share their inputs, the M rows (sum_s e_si^2)^1/2
+    x_i.
     """
     model = problem.model
     if one_output(problem):
@@ -237,27 +195,14 @@ def example_gradients(problem: Problem, theta: Tensor, batch: Batch, hyper: Hype
         return DenseGradients(matrix.flatten(0, 1))
     (inputs, errors), *others = torch.func.vmap(lambda one: problem.layers(one, batch, hyper))(theta)
     layers = [(inputs[:1], errors), *others]  # the minibatch itself enters the first layer, at every sample
-    return OuterGradients(tuple((_with_ones(inputs, model.bias), errors) for inputs, errors in layers), model.bias)
+    return OuterGradients(tuple((with_ones(inputs, model.bias), errors) for inputs, errors in layers), model.bias)
 
 
 def example_hessians(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper) -> ExampleGradients:
-    """Differentiate each example's log-likelihood once and twice at several parameter vectors.
+    """Differentiate each example's log-likelihood twice at S parameter vectors (S, D), for a model of `one_output`.
 
-    Parameters
-    ----------
-    problem, theta, batch, hyper
-        As in `example_gradients`; of one layer with one output, and a likelihood whose curvature in that output is its
-        Fisher information: all that are here.
-
-    Returns
-    -------
-    ExampleGradients
-        With the sum of the gradients as `total`, and G^T G = minus the sum of the Hessians, M rows.
-
-    Raises
-    ------
-    InputError
-        If the model has several layers or outputs.
+    The result has the sum of the gradients as `total`, and G^T G = minus the sum of the Hessians, M rows, if the
+    curvature of the likelihood in the output is its Fisher information: of all that are here.
     """
     if not one_output(problem):
         raise InputError("Hessians of single examples need a linear model with one output: use curvature fisher")
@@ -276,7 +221,7 @@ def _outputs(problem: Problem, theta: Tensor, batch: Batch) -> tuple[Tensor, Ten
     """Return the inputs of one layer with one output, (M, D), and its outputs, (S, M), as one product of matrices."""
     model = problem.model
     assert isinstance(model, LayeredModel), "one layer"
-    inputs = _with_ones(batch.x, model.bias)
+    inputs = with_ones(batch.x, model.bias)
     return inputs, theta @ inputs.T
 
 
@@ -294,7 +239,3 @@ def _errors(problem: Problem, f: Tensor, batch: Batch, hyper: Hyper) -> Tensor:
 def _shared(inputs: Tensor, errors: Tensor, weights: Tensor) -> DenseGradients:
     """Add up over samples what they have of each example: inputs (M, D), errors and weights (S, M)."""
     return DenseGradients(weights.sum(0).sqrt().unsqueeze(1) * inputs, errors.sum(0) @ inputs)
-
-
-def _with_ones(values: Tensor, ones: bool) -> Tensor:
-    return torch.cat([values, torch.ones_like(values[..., :1])], dim=-1) if ones else values

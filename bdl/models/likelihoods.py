@@ -8,7 +8,7 @@ module knows which hyper-parameters have a unit.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -68,22 +68,31 @@ class Likelihood(Protocol):
         ...
 
 
+class _Base:
+    """Defaults: hyper-parameters that a likelihood names are precisions of its targets, and outputs have no unit."""
+
+    hyper: ClassVar[tuple[str, ...]] = ()
+
+    def to_model_units(self, hyper: Mapping[str, Quantity], y_unit: Quantity | float) -> dict[str, Quantity]:
+        return {name: value * y_unit**2 if name in self.hyper else value for name, value in hyper.items()}
+
+    def to_original_units(self, hyper: Mapping[str, Quantity], y_unit: Quantity | float) -> dict[str, Quantity]:
+        return {name: value / y_unit**2 if name in self.hyper else value for name, value in hyper.items()}
+
+    def restore(self, f: Tensor, y_unit: Tensor, y_origin: Tensor) -> Tensor:
+        return f
+
+
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(_Base):
     """y ~ N(f, 1 / beta), where the noise precision beta is stated in original target units.
 
     Targets are standardised for training: y = (y_original - mean) / y_unit. Their noise precision is
     therefore beta * y_unit^2, which is what `log_prob` uses.
     """
 
-    @property
-    def hyper(self) -> tuple[str, ...]:
-        return ("noise_precision",)
-
-    @property
-    def hyper_above(self) -> dict[str, float]:
-        """Limits that hyper-parameters must stay above."""
-        return {"noise_precision": 0.0}
+    hyper = ("noise_precision",)
+    hyper_above: ClassVar[Mapping[str, float]] = {"noise_precision": 0.0}
 
     def fits(self, n_classes: int) -> bool:
         return n_classes == 0
@@ -95,50 +104,22 @@ class Gaussian:
         precision = hyper["noise_precision"] * y_unit.square()
         return 0.5 * (precision.log() - math.log(2 * math.pi) - precision * (y - f.squeeze(-1)).square())
 
-    def to_model_units(self, hyper: Mapping[str, Quantity], y_unit: Quantity | float) -> dict[str, Quantity]:
-        """Multiply the noise precision by y_unit^2."""
-        return {name: value * y_unit**2 if name in self.hyper else value for name, value in hyper.items()}
-
-    def to_original_units(self, hyper: Mapping[str, Quantity], y_unit: Quantity | float) -> dict[str, Quantity]:
-        """Divide the noise precision by y_unit^2."""
-        return {name: value / y_unit**2 if name in self.hyper else value for name, value in hyper.items()}
-
     def restore(self, f: Tensor, y_unit: Tensor, y_origin: Tensor) -> Tensor:
-        """Return means in original units: f * y_unit + y_origin."""
         return f * y_unit + y_origin
 
     def predictive(self, f: Tensor, hyper: Mapping[str, Tensor]) -> distributions.Normal:
-        """Return N(f, 1 / beta) at means (..., 1)."""
-        return distributions.Normal(f.squeeze(-1), _deviation(hyper), validate_args=False)
+        return distributions.Normal(f.squeeze(-1), hyper["noise_precision"].rsqrt(), validate_args=False)
 
     def sample(self, f: Tensor, hyper: Mapping[str, Tensor], noise: Tensor) -> Tensor:
-        """Return f + noise / sqrt(beta): (..., 1), (...) -> (...)."""
-        return f.squeeze(-1) + noise * _deviation(hyper)
+        return f.squeeze(-1) + noise * hyper["noise_precision"].rsqrt()
 
     def root_fisher(self, f: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor) -> Tensor:
         """Return the square root of the noise precision of the standardised targets, (M, 1, 1)."""
         return (torch.zeros_like(f) + hyper["noise_precision"].sqrt() * y_unit).unsqueeze(-1)
 
 
-class _Labels:
-    """What likelihoods of labels share: nothing has a unit."""
-
-    @property
-    def hyper(self) -> tuple[str, ...]:
-        return ()
-
-    def to_model_units(self, hyper: Mapping[str, Quantity], y_unit: Quantity | float) -> dict[str, Quantity]:
-        return dict(hyper)
-
-    def to_original_units(self, hyper: Mapping[str, Quantity], y_unit: Quantity | float) -> dict[str, Quantity]:
-        return dict(hyper)
-
-    def restore(self, f: Tensor, y_unit: Tensor, y_origin: Tensor) -> Tensor:
-        return f
-
-
 @dataclass(frozen=True)
-class Bernoulli(_Labels):
+class Bernoulli(_Base):
     """P(y = 1) = sigmoid(f) for y in {0, 1}."""
 
     def fits(self, n_classes: int) -> bool:
@@ -166,7 +147,7 @@ class Bernoulli(_Labels):
 
 
 @dataclass(frozen=True)
-class Categorical(_Labels):
+class Categorical(_Base):
     """P(y = c) = softmax(f)_c for y in {0, ..., C - 1}."""
 
     def fits(self, n_classes: int) -> bool:
@@ -192,8 +173,3 @@ class Categorical(_Labels):
         p = torch.softmax(f, -1)
         s = p.sqrt()
         return torch.diag_embed(s) - p.unsqueeze(-1) * s.unsqueeze(-2)
-
-
-def _deviation(hyper: Mapping[str, Tensor]) -> Tensor:
-    """Standard deviation of the noise."""
-    return hyper["noise_precision"].rsqrt()

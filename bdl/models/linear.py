@@ -70,21 +70,10 @@ def outputs(problem: Problem, q: Gaussian, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def expectation(values: Callable[[Tensor], Tensor], centre: Tensor, spread: Tensor, finer: int = 1) -> Tensor:
-    """E[values(f_n)] with f_n ~ N(centre_n, spread_n^2).
+    """E[values(f_n)] with f_n ~ N(centre_n, spread_n^2), (n,), of a function that treats outputs element by element.
 
-    Parameters
-    ----------
-    values
-        A function of outputs (n,) -> (n,), element by element.
-    centre, spread
-        Means and standard deviations of the outputs, float64, (n,). The result is differentiable in both.
-    finer
-        Divides the step, by which the error of the rule can be told.
-
-    Returns
-    -------
-    Tensor
-        Shape (n,).
+    Differentiable in `centre` and `spread`, float64, (n,). `finer` divides the step, by which the error of the rule can
+    be told.
     """
     nodes, weights = _rule(spread, finer)
     nodes, weights = nodes.to(centre), weights.to(centre)
@@ -124,20 +113,9 @@ def problem_log_prob(problem: Problem, f: Tensor, y: Tensor, hyper: Hyper) -> Te
 def expected_log_likelihood(
     problem: Problem, q: Gaussian, x: Tensor, y: Tensor, hyper: Hyper, finer: int = 1
 ) -> Tensor:
-    """E_q[log p(y | x, theta)], summed over rows, nats.
+    """E_q[log p(y | x, theta)], summed over rows as the model sees them, nats; for a GLM (`is_glm`).
 
-    Parameters
-    ----------
-    problem
-        A generalised linear model, `is_glm`.
-    q
-        Distribution of the parameters, float64; the result is differentiable in its tensors.
-    x, y
-        Rows as the model sees them, float64, (n, d_in) and (n,).
-    hyper
-        What the likelihood needs, in the unit of `y`.
-    finer
-        As in `expectation`.
+    Differentiable in the tensors of q, float64. Hyper-parameters are in the unit of `y`; `finer` as in `expectation`.
     """
     centre, spread = outputs(problem, q, x)
     return expectation(lambda f: problem_log_prob(problem, f, y, hyper), centre, spread, finer).sum()
@@ -164,25 +142,10 @@ class Elbo(NamedTuple):
 
 
 def elbo(problem: Problem, q: Gaussian, x: Tensor, y: Tensor, hyper: Hyper, finer: int = 1) -> Elbo:
-    """Evaluate the bound; not differentiable.
+    """Evaluate the bound of a GLM (`is_glm`) with a Gaussian prior; not differentiable.
 
-    Parameters
-    ----------
-    problem
-        A generalised linear model (`bdl.models.linear.is_glm`) with a Gaussian prior.
-    q
-        Distribution of the parameters, float64.
-    x, y
-        Training rows as the model sees them, float64, (n, d_in) and (n,).
-    hyper
-        Hyper-parameters in the unit of `y`.
-    finer
-        Divides the step of the quadrature.
-
-    Raises
-    ------
-    InputError
-        If the prior has no precision.
+    q and the training rows, as the model sees them, are float64, hyper-parameters in the unit of `y`; `finer` divides
+    the step of the quadrature. `InputError` if the prior has no precision.
     """
     design, precision = cast(Linear, problem.model).design(x), prior_precision(problem, hyper)
     centre, spread = outputs(problem, q, x)
@@ -227,15 +190,7 @@ class Spectrum(NamedTuple):
 
 
 def log_evidence(found: Spectrum, prior_precision: float, noise_precision: float) -> float:
-    """Return log N(y; 0, X X^T / alpha + I / beta), nats (Bishop 2006, section 3.5.1).
-
-    Parameters
-    ----------
-    found
-        The rows.
-    prior_precision, noise_precision
-        alpha and beta, above 0.
-    """
+    """Return log N(y; 0, X X^T / alpha + I / beta), nats (Bishop 2006, section 3.5.1)."""
     joint = prior_precision + noise_precision * found.values**2
     misfit = found.beyond + float((found.along**2 * prior_precision / joint).sum())
     volume = found.rows * math.log(noise_precision / (2 * math.pi)) + float(np.log(prior_precision / joint).sum())
@@ -245,17 +200,10 @@ def log_evidence(found: Spectrum, prior_precision: float, noise_precision: float
 def best_precisions(
     design: Array, y: Array, prior_precision: float | None = None, noise_precision: float | None = None
 ) -> tuple[float, float]:
-    """Return the prior precision and the noise precision with the highest evidence.
+    """Return the prior precision and the noise precision with the highest evidence for X, (n, D), and y, (n,).
 
-    Parameters
-    ----------
-    design
-        Design matrix, float64, (n, D).
-    y
-        Targets, float64, (n,).
-    prior_precision, noise_precision
-        Values that are given and stay; None for those that are chosen, within limits that are relative to the scales of
-        design matrix and targets.
+    A precision that is given stays; one that is None is chosen, within limits that are relative to the scales of design
+    matrix and targets.
     """
     from scipy.optimize import minimize
 

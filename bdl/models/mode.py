@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
-from torch.func import grad, grad_and_value, jacrev
+from torch.func import grad, jacrev
 
 from bdl.errors import InputError
 from bdl.models.base import Layers
@@ -42,30 +44,19 @@ def laplace(
 ) -> tuple[Tensor, Tensor]:
     """Climb from `start` to a mode by Newton's method with backtracking (Nocedal & Wright 2006, section 3.4).
 
-    Parameters
-    ----------
-    log_density
-        What is climbed.
-    start
-        Parameters, (D,), float64.
-    slopes
-        Gives its derivatives at parameters (D,). By default they are those of `torch.func`, row by row of the Hessian.
-
-    Returns
-    -------
-    tuple of Tensor
-        The mode, (D,), and S with orthogonal columns, (D, D): S S^T is the inverse of minus the Hessian.
-
-    Raises
-    ------
-    InputError
-        If the log-density or a derivative is not finite on the way, or there is no maximum with a definite Hessian.
+    Returns the mode, (D,), and S with orthogonal columns, (D, D): S S^T is the inverse of minus the Hessian. `slopes`
+    gives the derivatives of the log-density; by default they are those of `torch.func`, row by row of the Hessian.
+    `InputError` if the log-density or a derivative is not finite on the way, or there is no maximum with a definite
+    Hessian.
     """
 
     def height(theta: Tensor) -> Tensor:
         return log_density(theta.unsqueeze(0)).squeeze(0)
 
-    look, theta, small = slopes or (lambda theta: _differentiate(height, theta)), start, torch.inf
+    def by_rows(theta: Tensor) -> Slopes:
+        return Slopes(height(theta), grad(height)(theta), -jacrev(grad(height), chunk_size=CHUNK)(theta))
+
+    look, theta, small = slopes or by_rows, start, torch.inf
     for _ in range(NEWTON_STEPS):
         value, slope, curvature = look(theta)
         if not all(bool(part.isfinite().all()) for part in (value, slope, curvature)):
@@ -93,42 +84,28 @@ def laplace(
 
 
 def climb(log_density: LogDensity, start: Tensor) -> Tensor:
-    """Climb from `start` by L-BFGS, to where it gains no more; that may be a kink.
+    """Climb from `start` by L-BFGS, to where it gains no more, which may be a kink: the highest point found, (D,).
 
-    Parameters
-    ----------
-    log_density
-        What is climbed.
-    start
-        Parameters, (D,), float64.
-
-    Returns
-    -------
-    Tensor
-        The highest point found, (D,).
-
-    Raises
-    ------
-    InputError
-        If the log-density is not finite there.
+    `InputError` if the log-density is not finite there.
     """
-    look = grad_and_value(lambda theta: -log_density(theta.unsqueeze(0)).squeeze(0))
-
-    def cost(values: Any) -> tuple[float, Any]:
-        slope, value = look(torch.tensor(values))
-        return float(value), slope.numpy()
-
     options = {"maxiter": 10_000, "maxfun": 20_000, "maxcor": 30, "ftol": LEAST_GAIN}
-    found = minimize(cost, start.numpy(), jac=True, method="L-BFGS-B", options=options)  # type: ignore[call-overload]
+    found = descend(lambda theta: -log_density(theta.unsqueeze(0)).squeeze(0), start.numpy(), options)
     end = torch.from_numpy(found.x)
     if not bool(torch.tensor(found.fun).isfinite()):
         raise InputError(f"log p(D, theta) is not finite at {_shown(end)}: check the data and the precisions")
     return end
 
 
-def _differentiate(height: Callable[[Tensor], Tensor], theta: Tensor) -> Slopes:
-    """Differentiate by `torch.func`."""
-    return Slopes(height(theta), grad(height)(theta), -jacrev(grad(height), chunk_size=CHUNK)(theta))
+def descend(cost: Callable[[Tensor], Tensor], start: NDArray[np.float64], options: dict[str, Any], **given: Any) -> Any:
+    """Minimise a function of a float64 tensor by L-BFGS; options and result are those of `scipy.optimize.minimize`."""
+
+    def both(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        point = torch.from_numpy(flat).requires_grad_()
+        value = cost(point)
+        (gradient,) = torch.autograd.grad(value, point)
+        return float(value.detach()), gradient.numpy()
+
+    return minimize(both, start, jac=True, method="L-BFGS-B", options=options, **given)  # type: ignore[call-overload]
 
 
 def _climb(height: Callable[[Tensor], Tensor], theta: Tensor, ascent: Tensor, value: Tensor, rise: float) -> Tensor:
@@ -160,18 +137,7 @@ def gauss_newton(problem: Problem, theta: Tensor, x: Tensor, hyper: Hyper) -> Te
         H = sum_i (R_i^T J_i)^T (R_i^T J_i).
 
     It is minus the Hessian where the model is linear in its parameters, and the likelihood's information about the
-    outputs does not depend on the target.
-
-    Parameters
-    ----------
-    problem
-        Model and likelihood.
-    theta
-        Parameters, (D,).
-    x
-        Inputs of all training rows, (n, d_in).
-    hyper
-        Hyper-parameters in the unit of the targets that the model sees.
+    outputs does not depend on the target. Hyper-parameters are in the unit of the targets that the model sees.
     """
 
     def rows(x: Tensor, root: Tensor) -> Tensor:
@@ -192,11 +158,7 @@ def kronecker(problem: Problem, theta: Tensor, x: Tensor, hyper: Hyper) -> Tenso
     It is zero but for the weights of each dense layer, (1/n) sum_i e_i^T e_i (x) sum_i a_i a_i^T, and for its biases,
     sum_i e_i^T e_i, where a_i are the layer's inputs and the rows of e_i, (C, out), the errors of R_i^T f_i (Botev,
     Ritter and Barber 2017). Weights and biases stand apart, as they do in the software of Daxberger et al. (2021).
-
-    Raises
-    ------
-    InputError
-        If the model is not made of dense layers.
+    `InputError` if the model is not made of dense layers.
     """
     backpropagate: Callable[..., Layers] | None = None
     for name in ("backpropagate", "dense_layers"):

@@ -15,7 +15,7 @@ from torch.func import functional_call
 
 from bdl.errors import InputError
 from bdl.models.base import Layers
-from bdl.models.networks import Linear, Mlp
+from bdl.models.networks import ACTIVATIONS, Linear, Mlp
 from bdl.models.problem import Problem
 from bdl.models.skeleton import Skeleton, build, factory_of, make_network, take_apart
 
@@ -130,13 +130,7 @@ class Module:
         return total
 
     def last_layer(self, d_in: int, d_out: int) -> tuple[int, int, bool]:
-        """Return inputs and outputs of the last layer, and whether it has biases.
-
-        Raises
-        ------
-        InputError
-            If it is not dense.
-        """
+        """Return inputs and outputs of the last layer, and whether it has biases; `InputError` if it is not dense."""
         shapes = self._skeleton(d_in, d_out).shapes
         last = [*shapes][-1].rpartition(".")[0]
         (_, weight), *bias = [(name, shape) for name, shape in shapes.items() if name.rpartition(".")[0] == last]
@@ -147,10 +141,7 @@ class Module:
     def dense_layers(self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]) -> Layers:
         """Return inputs and errors as `LayeredModel.backpropagate` does, of a network of dense layers; not under vmap.
 
-        Raises
-        ------
-        InputError
-            If it has other parameters, or a layer is used more than once.
+        `InputError` if it has other parameters, or a layer is used more than once.
         """
         skeleton, seen = self._skeleton(x.shape[-1], d_out), list[tuple[str, Tensor, Tensor]]()
         parts = {name: part for name, part in skeleton.evaluation.named_modules() if isinstance(part, nn.Linear)}
@@ -245,32 +236,11 @@ def _given_module(network: nn.Module, shape: tuple[int, ...] | None) -> GivenMod
     return GivenModule(network=network, shape=shape)
 
 
-_ACTIVATIONS: dict[str, type[nn.Module]] = {
-    "relu": nn.ReLU,
-    "tanh": nn.Tanh,
-    "sigmoid": nn.Sigmoid,
-    "softplus": nn.Softplus,
-    "gelu": nn.GELU,
-    "silu": nn.SiLU,
-}
-
-
 def torch_module(problem: Problem, seed: int) -> nn.Module:
-    """Build the model of a problem as a module, float32, on the CPU.
+    """Build the model of a problem as a module, float32, on the CPU; `InputError` if it is none that can be built.
 
-    ``torch.nn.utils.parameters_to_vector(module.parameters())`` is the parameter vector of the problem, (D,).
-
-    Parameters
-    ----------
-    problem
-        Whose model is meant.
-    seed
-        Of its start, which has the law that the engine's fits start from.
-
-    Raises
-    ------
-    InputError
-        If the model is none that can be built.
+    ``torch.nn.utils.parameters_to_vector(module.parameters())`` is the parameter vector of the problem, (D,). Its start
+    has the law that the engine's fits start from.
     """
     network = _network(problem)
     noise = torch.randn(problem.dim, generator=torch.Generator().manual_seed(seed))
@@ -292,5 +262,5 @@ def _network(problem: Problem) -> nn.Module:
     for n_in, n_out in pairwise(model.widths(problem.d_in, problem.d_out)):
         layers += [nn.Linear(n_in, n_out, bias=model.bias)]
         if isinstance(model, Mlp):
-            layers += [_ACTIVATIONS[model.activation]()]
+            layers += [ACTIVATIONS[model.activation].module()]
     return nn.Sequential(*layers[: -1 if isinstance(model, Mlp) else None])

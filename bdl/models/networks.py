@@ -5,7 +5,7 @@ a linear regression is the last entry.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal, NamedTuple
@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 import torch
 import torch.nn.functional as F
 from annotated_types import Gt, MinLen
-from torch import Tensor
+from torch import Tensor, nn
 
 from bdl.models.base import Layers
 
@@ -21,6 +21,7 @@ from bdl.models.base import Layers
 class Activation(NamedTuple):
     """A function of each unit and its derivative."""
 
+    module: type[nn.Module]
     function: Callable[[Tensor], Tensor]
     derivative: Callable[[Tensor], Tensor]
     """In terms of what the function gave, or of what it was given."""
@@ -39,12 +40,12 @@ def _silu_derivative(x: Tensor) -> Tensor:
 
 
 ACTIVATIONS = {
-    "relu": Activation(torch.relu, lambda out: out > 0),
-    "tanh": Activation(torch.tanh, lambda out: 1 - out.square()),
-    "sigmoid": Activation(torch.sigmoid, lambda out: out * (1 - out)),
-    "softplus": Activation(F.softplus, lambda out: -torch.expm1(-out)),
-    "gelu": Activation(F.gelu, _gelu_derivative, of_output=False),
-    "silu": Activation(F.silu, _silu_derivative, of_output=False),
+    "relu": Activation(nn.ReLU, torch.relu, lambda out: out > 0),
+    "tanh": Activation(nn.Tanh, torch.tanh, lambda out: 1 - out.square()),
+    "sigmoid": Activation(nn.Sigmoid, torch.sigmoid, lambda out: out * (1 - out)),
+    "softplus": Activation(nn.Softplus, F.softplus, lambda out: -torch.expm1(-out)),
+    "gelu": Activation(nn.GELU, F.gelu, _gelu_derivative, of_output=False),
+    "silu": Activation(nn.SiLU, F.silu, _silu_derivative, of_output=False),
 }
 """By the name that a benchmark file gives."""
 
@@ -62,8 +63,38 @@ class _Pass(NamedTuple):
     """Outputs, (M, d_out)."""
 
 
+def with_ones(inputs: Tensor, bias: bool) -> Tensor:
+    """Append the input 1 of a bias, if there is one: (..., in) -> (..., in + 1)."""
+    return torch.cat([inputs, torch.ones_like(inputs[..., :1])], -1) if bias else inputs
+
+
+class _Dense:
+    """What models of dense layers share."""
+
+    bias: bool
+
+    def widths(self, d_in: int, d_out: int) -> tuple[int, ...]:
+        return (d_in, d_out)
+
+    def dim(self, d_in: int, d_out: int) -> int:
+        return sum(n_out * (n_in + self.bias) for n_in, n_out in pairwise(self.widths(d_in, d_out)))
+
+    def bias_mask(self, d_in: int, d_out: int) -> Tensor:
+        layers = pairwise(self.widths(d_in, d_out))
+        return torch.cat([torch.arange(n_out * (n_in + self.bias)) >= n_out * n_in for n_in, n_out in layers])
+
+    def initial(self, noise: Tensor, d_in: int, d_out: int) -> Tensor:
+        """Start at weights noise / sqrt(inputs of their layer) and biases of 0: (D,) -> (D,)."""
+        factors = [
+            factor
+            for n_in, n_out in pairwise(self.widths(d_in, d_out))
+            for factor in (torch.full((n_out * n_in,), n_in**-0.5), torch.zeros(n_out * self.bias))
+        ]
+        return noise * torch.cat(factors).to(noise)
+
+
 @dataclass(frozen=True)
-class Mlp:
+class Mlp(_Dense):
     """Multilayer perceptron with a linear output layer.
 
     Parameters
@@ -77,26 +108,10 @@ class Mlp:
     hidden: Annotated[tuple[Annotated[int, Gt(0)], ...], MinLen(1)] = (50,)
     activation: Literal["relu", "tanh", "sigmoid", "softplus", "gelu", "silu"] = "relu"
 
+    bias = True
+
     def widths(self, d_in: int, d_out: int) -> tuple[int, ...]:
         return (d_in, *self.hidden, d_out)
-
-    def dim(self, d_in: int, d_out: int) -> int:
-        """Count the parameters: sum over layers of out * (in + 1)."""
-        return sum(n_out * (n_in + 1) for n_in, n_out in pairwise(self.widths(d_in, d_out)))
-
-    def bias_mask(self, d_in: int, d_out: int) -> Tensor:
-        layers = [
-            torch.arange(n_out * (n_in + 1)) >= n_out * n_in for n_in, n_out in pairwise(self.widths(d_in, d_out))
-        ]
-        return torch.cat(layers)
-
-    def initial(self, noise: Tensor, d_in: int, d_out: int) -> Tensor:
-        """Start at weights noise / sqrt(inputs of their layer) and biases of 0: (D,) -> (D,)."""
-        return _scaled(noise, self.widths(d_in, d_out), self.bias)
-
-    @property
-    def bias(self) -> bool:
-        return True
 
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
         return self._forward(theta, x, d_out).f
@@ -127,7 +142,7 @@ class Mlp:
 
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(_Dense):
     """Affine map, or linear map if `bias` is false.
 
     Parameters
@@ -138,23 +153,9 @@ class Linear:
 
     bias: bool = True
 
-    def widths(self, d_in: int, d_out: int) -> tuple[int, ...]:
-        return (d_in, d_out)
-
-    def dim(self, d_in: int, d_out: int) -> int:
-        """Count the parameters: d_out * (d_in + 1), or d_out * d_in without a bias."""
-        return d_out * (d_in + self.bias)
-
-    def bias_mask(self, d_in: int, d_out: int) -> Tensor:
-        return torch.arange(self.dim(d_in, d_out)) >= d_out * d_in
-
-    def initial(self, noise: Tensor, d_in: int, d_out: int) -> Tensor:
-        """Start at weights noise / sqrt(d_in) and biases of 0: (D,) -> (D,)."""
-        return _scaled(noise, self.widths(d_in, d_out), self.bias)
-
     def design(self, x: Tensor) -> Tensor:
         """Return the matrix X of a single output X theta: inputs (M, d_in) -> (M, d_in + 1), or (M, d_in)."""
-        return torch.cat([x, torch.ones_like(x[:, : int(self.bias)])], dim=1)
+        return with_ones(x, self.bias)
 
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
         size = d_out * x.shape[-1]
@@ -166,18 +167,8 @@ class Linear:
         return ((x, error(self(theta, x, d_out))),)
 
 
-def _scaled(noise: Tensor, widths: Sequence[int], bias: bool) -> Tensor:
-    """Divide the noise of the weights by the square root of their layer's inputs, and set the biases to 0."""
-    factors = [
-        factor
-        for n_in, n_out in pairwise(widths)
-        for factor in (torch.full((n_out * n_in,), n_in**-0.5), torch.zeros(n_out * bias))
-    ]
-    return noise * torch.cat(factors).to(noise)
-
-
 @dataclass(frozen=True)
-class Unit:
+class Unit(_Dense):
     """f(x . w) for each output, without a bias, as the simulations of Mata (2018) have it.
 
     Parameters
@@ -188,25 +179,8 @@ class Unit:
 
     activation: Literal["relu", "tanh", "sigmoid", "softplus", "gelu", "silu"] = "tanh"
 
+    bias = False
     _linear: ClassVar[Linear] = Linear(bias=False)
-
-    @property
-    def bias(self) -> bool:
-        return False
-
-    def widths(self, d_in: int, d_out: int) -> tuple[int, ...]:
-        return (d_in, d_out)
-
-    def dim(self, d_in: int, d_out: int) -> int:
-        """Count the parameters: d_out * d_in."""
-        return d_out * d_in
-
-    def bias_mask(self, d_in: int, d_out: int) -> Tensor:
-        return self._linear.bias_mask(d_in, d_out)
-
-    def initial(self, noise: Tensor, d_in: int, d_out: int) -> Tensor:
-        """Start at weights noise / sqrt(d_in): (D,) -> (D,)."""
-        return self._linear.initial(noise, d_in, d_out)
 
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
         return ACTIVATIONS[self.activation].function(self._linear(theta, x, d_out))

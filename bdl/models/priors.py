@@ -23,13 +23,14 @@ the thesis has them, are Gaussian ones of the ell: the divergences are those of 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, Protocol, runtime_checkable
+from typing import Annotated, ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 from annotated_types import Gt
 from torch import Tensor
 
 from bdl.models.base import Layout
+from bdl.posteriors.independent import student_t_log_prob
 
 
 class Prior(Protocol):
@@ -112,12 +113,9 @@ class GaussianPrior(_OfParameters):
 
     bias_precision: Annotated[float, Gt(0)] | None = None
 
-    @property
-    def hyper(self) -> tuple[str, ...]:
-        return ("prior_precision",)
+    hyper = ("prior_precision",)
 
     def precision(self, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
-        """Precision: a scalar, or (D,) when the biases have their own."""
         alpha = hyper["prior_precision"]
         if self.bias_precision is None:
             return alpha
@@ -146,14 +144,8 @@ class StudentTPrior(_OfParameters):
 
     degrees: Annotated[float, Gt(0)] = 1.0
 
-    @property
-    def hyper(self) -> tuple[str, ...]:
-        return ("prior_scale",)
-
-    @property
-    def hyper_above(self) -> dict[str, float]:
-        """Limits that hyper-parameters must stay above."""
-        return {"prior_scale": 0.0}
+    hyper = ("prior_scale",)
+    hyper_above: ClassVar[Mapping[str, float]] = {"prior_scale": 0.0}
 
     def log_prob(self, phi: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
         return student_t_log_prob(phi, hyper["prior_scale"], self.degrees).sum(-1)
@@ -174,19 +166,9 @@ class SpikeSlabPrior(_OfParameters):
     s and ``spike_scale`` t.
     """
 
-    @property
-    def hyper(self) -> tuple[str, ...]:
-        return ("slab_share", "slab_scale", "spike_scale")
-
-    @property
-    def hyper_above(self) -> dict[str, float]:
-        """Limits that hyper-parameters must stay above."""
-        return dict.fromkeys(self.hyper, 0.0)
-
-    @property
-    def hyper_below(self) -> dict[str, float]:
-        """Limits that hyper-parameters must stay below."""
-        return {"slab_share": 1.0}
+    hyper = ("slab_share", "slab_scale", "spike_scale")
+    hyper_above: ClassVar[Mapping[str, float]] = dict.fromkeys(hyper, 0.0)
+    hyper_below: ClassVar[Mapping[str, float]] = {"slab_share": 1.0}
 
     def log_prob(self, phi: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
         share = hyper["slab_share"]
@@ -205,13 +187,6 @@ class SpikeSlabPrior(_OfParameters):
         scale = torch.where(inside, hyper["slab_scale"], hyper["spike_scale"])
         value: Tensor = torch.special.ndtri(rest)
         return scale * value
-
-
-def student_t_log_prob(theta: Tensor, scale: Tensor, degrees: float | Tensor) -> Tensor:
-    """Log-density of Student's t, centred at 0, entry by entry, nats."""
-    nu = torch.as_tensor(degrees, dtype=theta.dtype, device=theta.device)
-    constant = torch.lgamma((nu + 1) / 2) - torch.lgamma(nu / 2) - 0.5 * (nu * math.pi).log()
-    return constant - scale.log() - (nu + 1) / 2 * torch.log1p((theta / scale).square() / nu)
 
 
 def _normal_log_prob(theta: Tensor, scale: Tensor) -> Tensor:
@@ -233,12 +208,9 @@ class HorseshoePrior:
 
     units: Literal["leaving", "entering"] = "leaving"
 
-    @property
-    def hyper(self) -> tuple[str, ...]:
-        return ("global_scale",)
+    hyper = ("global_scale",)
 
     def latent_dim(self, layout: Layout) -> int:
-        """Count the latent variables: the parameters, and two for each layer and each unit."""
         return layout.dim + 2 * (layout.n_layers + self._n_units(layout))
 
     def source(self, layout: Layout) -> Tensor:
@@ -249,7 +221,6 @@ class HorseshoePrior:
         return torch.where(layout.biases, 2 * n, torch.cat([pair, n + pair]))
 
     def push(self, phi: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
-        """Scale the weights: latent variables (P,) -> parameters (D,)."""
         w, ell = phi[: layout.dim], phi[layout.dim :]
         source = self.source(layout).to(phi.device)
         return w * torch.cat([ell, torch.zeros_like(ell[:1])])[source].sum(0).exp()
@@ -258,7 +229,6 @@ class HorseshoePrior:
         return self.expected_log_prob(phi, torch.zeros_like(phi), hyper, layout)
 
     def expected_log_prob(self, mu: Tensor, var: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
-        """Mean of `log_prob` under N(mu, diag(var)): (..., P) -> (...), nats."""
         sign, kappa = self._signs_and_scales(mu, hyper, layout)
         w, m = mu[..., : layout.dim], mu[..., layout.dim :]
         v, s2 = var[..., : layout.dim], var[..., layout.dim :]

@@ -32,17 +32,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """Model, likelihood and prior of one kind of trial.
-
-    Parameters
-    ----------
-    model, likelihood
-        The components.
-    d_in, d_out
-        Numbers of inputs and outputs.
-    prior
-        The prior of the parameters.
-    """
+    """Model, likelihood and prior of one kind of trial, with `d_in` inputs and `d_out` outputs."""
 
     model: Model
     likelihood: Likelihood
@@ -98,13 +88,7 @@ class Problem:
         return batch.n * self.log_likelihoods(theta, batch, hyper).mean()
 
     def prior_precision(self, hyper: Hyper) -> Tensor:
-        """Prior precision: a scalar, or (D,) when the biases have their own.
-
-        Raises
-        ------
-        InputError
-            If the prior has none.
-        """
+        """Prior precision: a scalar, or (D,) when the biases have their own; `InputError` if the prior has none."""
         if not isinstance(self.prior, PrecisionPrior):
             name = type(self.prior).__name__
             raise InputError(f"prior {name} has no precision: use the prior 'gaussian', or a method that pushes draws")
@@ -155,34 +139,17 @@ class Problem:
         return self.model.recomputed(theta, x, self.d_out)
 
     def layers(self, theta: Tensor, batch: Batch, hyper: Hyper) -> Layers:
-        """Return each layer's inputs and the errors of each example's log-likelihood.
+        """Return each layer's inputs, (M, in), and the errors of each example's log-likelihood, (M, out).
 
-        Parameters
-        ----------
-        theta
-            Parameters, (D,).
-        batch, hyper
-            As in `log_likelihoods`.
-
-        Returns
-        -------
-        Layers
-            From the first layer on, inputs (M, in) and the derivatives of log p(y_i | x_i, theta) by what the layer
-            puts out for example i, (M, out). An example's gradient of the weights is the outer product of both, that
-            of the bias the error.
-
-        Raises
-        ------
-        InputError
-            If the model is not made of dense layers.
+        Errors are the derivatives of log p(y_i | x_i, theta) by what the layer puts out for example i. An example's
+        gradient of the weights is the outer product of both, that of the bias the error. `InputError` if the model is
+        not made of dense layers.
         """
-        if not isinstance(self.model, LayeredModel):
-            raise InputError(f"model {type(self.model).__name__} is not made of dense layers: use linear or mlp")
 
         def value(f: Tensor) -> Tensor:
             return self.likelihood.log_prob(f, batch.y, hyper, batch.y_unit).sum()
 
-        return self.model.backpropagate(theta, batch.x, self.d_out, torch.func.grad(value))
+        return self.layout.layered.backpropagate(theta, batch.x, self.d_out, torch.func.grad(value))
 
 
 CHUNK = 2**20

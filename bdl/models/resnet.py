@@ -22,17 +22,8 @@ _DIGEST = "[0-9a-fA-F]{12,64}"
 def read_weights(path: Path, sha256: str | None) -> Mapping[str, Any]:
     """Read named tensors from a file that ``torch.save`` wrote.
 
-    Parameters
-    ----------
-    path
-        The file.
-    sha256
-        Hex digest that it must have, or 12 characters of its start at the least; None takes any file.
-
-    Raises
-    ------
-    InputError
-        If the file is missing, damaged or another than asked for; or if the digest is none.
+    `sha256` is the digest (hex, or 12 characters of its start at the least) that it must have; None takes any file.
+    `InputError` if the file is missing, damaged or another than asked for; or if the digest is none.
     """
     if sha256 is not None and not re.fullmatch(_DIGEST, sha256):
         raise InputError(f"sha256 '{sha256[:64]}': give the file's SHA-256 in hex, or its first 12 characters or more")
@@ -56,19 +47,8 @@ def read_weights(path: Path, sha256: str | None) -> Mapping[str, Any]:
 def with_weights(net: nn.Module, state: Mapping[str, Any], source: str) -> nn.Module:
     """Start a network from pretrained tensors, but for its last layer; its attribute `pretrained` names them.
 
-    Parameters
-    ----------
-    net
-        The network, which is changed and returned.
-    state
-        Tensors by the network's own names.
-    source
-        What messages call them.
-
-    Raises
-    ------
-    InputError
-        If names or shapes are those of another architecture.
+    The network is changed and returned; messages call the tensors `source`. `InputError` if names or shapes are those
+    of another architecture.
     """
     own = net.state_dict()
     last = [*dict(net.named_parameters())][-1].rpartition(".")[0]
@@ -131,22 +111,9 @@ def resnet18(
 ) -> nn.Module:
     """Make a ResNet-18; with two outputs it has 11,177,538 parameters.
 
-    Parameters
-    ----------
-    shape
-        Channels, height and width of an image.
-    outputs
-        Number of outputs.
-    weights
-        A file of pretrained parameters and running statistics, as ``torch.save`` writes torchvision's. The last layer
-        starts anew; null starts all anew.
-    sha256
-        Hex digest that the file must have, or 12 characters of its start at the least; null takes any file.
-
-    Raises
-    ------
-    InputError
-        If the file is missing, damaged, another than asked for, or has another architecture; or if the digest is none.
+    `shape` is (channels, height, width). `weights` is a file of pretrained parameters and running statistics, as
+    ``torch.save`` writes torchvision's; the last layer starts anew, and null starts all anew. `sha256` and errors as in
+    `read_weights`, and `InputError` if the file has another architecture.
     """
     return _prepared(_ResNet18(shape[0], outputs, 64), shape[0], weights, sha256)
 
@@ -165,19 +132,10 @@ def torchvision(
     weights: str | None = None,
     sha256: str | None = None,
 ) -> nn.Module:
-    """Make a network of torchvision, where that is installed.
+    """Make a network of torchvision by its name there, `arch`; else as `resnet18`.
 
-    Parameters
-    ----------
-    shape, outputs, weights, sha256
-        As in `resnet18`. `weights` may also be ``"DEFAULT"``, which torchvision downloads and checks itself.
-    arch
-        torchvision's name of the network.
-
-    Raises
-    ------
-    InputError
-        As in `resnet18`, and if torchvision is not installed, does not fit torch or knows no such network.
+    `weights` may also be ``"DEFAULT"``, which torchvision downloads and checks itself. `InputError` also if torchvision
+    is not installed, does not fit torch or knows no such network.
     """
     try:
         from torchvision.models import get_model, get_model_weights

@@ -76,10 +76,7 @@ def factory_of(name: str) -> Callable[..., Any]:
 def build(factory: str, settings: Mapping[str, Any], shape: tuple[int, ...] | None, d_in: int, d_out: int) -> Skeleton:
     """Call a factory and take the network apart; arguments as in `bdl.models.modules.Module`.
 
-    Raises
-    ------
-    InputError
-        If the factory fails, or makes something that does not fit.
+    `InputError` if the factory fails, or makes something that does not fit.
     """
     net = make_network(factory, settings, shape, d_in, d_out)
     return take_apart(f"factory '{factory}'", net, (d_in,) if shape is None else shape, d_out)
@@ -106,23 +103,10 @@ def make_network(
 
 
 def take_apart(name: str, net: nn.Module, row: tuple[int, ...], d_out: int) -> Skeleton:
-    """Take a network apart, which is changed by that.
+    """Take a network apart, float32, on the CPU, which is changed by that; messages call it `name`.
 
-    Parameters
-    ----------
-    name
-        What messages call it.
-    net
-        The network, float32, on the CPU.
-    row
-        Shape of one row.
-    d_out
-        Outputs that it should have.
-
-    Raises
-    ------
-    InputError
-        If it draws random numbers of its own, fails, or has other inputs or outputs.
+    `row` is the shape of one row. `InputError` if the network draws random numbers of its own, fails, or has other
+    inputs, or outputs than `d_out`.
     """
     _check_layers(name, net)
     return _take_apart(net, _widest(name, net, row, d_out))
@@ -175,38 +159,30 @@ def _take_apart(net: nn.Module, widest: int) -> Skeleton:
     parameters = {name: value.detach() for name, value in net.named_parameters()}
     kept: Collection[str] = getattr(net, "pretrained", ())
     return Skeleton(
-        training=_without_statistics(net).train(),
+        training=_hollow(net, track_running_stats=False, running_mean=None, running_var=None).train(),
         tracking=_hollow(net).train(),
-        averaging=_forgetful(net).train(),
+        averaging=_hollow(net, momentum=1.0).train(),
         evaluation=_hollow(net).eval(),
         shapes={name: value.shape for name, value in parameters.items()},
         statistics=statistics,
         constants={name: value.clone() for name, value in net.named_buffers() if name not in statistics},
-        centre=_flat(parameters, lambda name, value: value if name in kept or _is_scale(name, value) else 0 * value),
+        centre=_flat(
+            parameters,
+            lambda name, value: value if name in kept or (value.ndim < 2 and not _is_bias(name)) else 0 * value,
+        ),
         spread=_flat(parameters, lambda name, value: torch.full_like(value, 0 if name in kept else _he(name, value))),
         biases=_flat(parameters, lambda name, value: torch.full(value.shape, _is_bias(name))),
         widest=widest,
     )
 
 
-def _hollow(net: nn.Module) -> nn.Module:
-    """Copy a network without the numbers in it."""
-    return copy.deepcopy(net).to("meta")
-
-
-def _forgetful(net: nn.Module) -> nn.Module:
-    hollow = _hollow(net)
+def _hollow(net: nn.Module, **changes: Any) -> nn.Module:
+    """Copy a network without the numbers in it, and change attributes of its batch normalisations."""
+    hollow = copy.deepcopy(net).to("meta")
     for part in hollow.modules():
         if isinstance(part, _BatchNorm):
-            part.momentum = 1.0
-    return hollow
-
-
-def _without_statistics(net: nn.Module) -> nn.Module:
-    hollow = _hollow(net)
-    for part in hollow.modules():
-        if isinstance(part, _BatchNorm):
-            part.track_running_stats, part.running_mean, part.running_var = False, None, None
+            for name, value in changes.items():
+                setattr(part, name, value)
     return hollow
 
 
@@ -216,10 +192,6 @@ def _flat(parameters: Mapping[str, Tensor], values: Callable[[str, Tensor], Tens
 
 def _is_bias(name: str) -> bool:
     return name.rpartition(".")[2] == "bias"
-
-
-def _is_scale(name: str, value: Tensor) -> bool:
-    return value.ndim < 2 and not _is_bias(name)
 
 
 def _he(name: str, value: Tensor) -> float:

@@ -30,20 +30,8 @@ from bdl.versions import ENGINE_VERSION, PREPARATION_VERSION, SCORING_VERSION, S
 class Cell:
     """One entry of a benchmark on one data set, with the splits to run.
 
-    Parameters
-    ----------
-    benchmark
-        The spec, overrides and the values of the sweep's axes applied.
-    dataset, entry
-        Names.
-    splits
-        Split numbers.
-    point
-        Values of the sweep's axes.
-    device
-        ``"cpu"`` or ``"cuda"``.
-    compile
-        True, False, or None to decide by the amount of work.
+    The benchmark has overrides and the values of the sweep's axes, `point`, applied. The device is ``"cpu"`` or
+    ``"cuda"``; `compile` is None where the amount of work decides.
     """
 
     benchmark: Benchmark
@@ -153,7 +141,7 @@ def fit_versions(cell: Cell) -> dict[str, Any]:
     if entry.reference and entry.from_reference:
         versions["reference"] = version_of(entry.reference.build())
     if entry.search:
-        versions |= {"search": SEARCH_VERSION, "steered_by": _score_version(entry.search.metric)}
+        versions |= {"search": SEARCH_VERSION, "steered_by": version_of(METRICS.get(entry.search.metric.name))}
     return versions
 
 
@@ -171,7 +159,7 @@ def score_versions(cell: Cell, metric: MetricName) -> dict[str, Any]:
     return {
         "scoring": SCORING_VERSION,
         "preparation": PREPARATION_VERSION,
-        "score": _score_version(metric),
+        "score": version_of(METRICS.get(metric.name)),
         "reference": version_of(reference.build()) if reference else None,
         "posterior": {family.__name__: version_of(family) for family in _families(cell.settings.method.build())},
     }
@@ -199,10 +187,6 @@ def joint_hash(hashes: Iterable[str]) -> str:
 def data_checksum(cell: Cell) -> str:
     """Return the checksum of the data; of simulated ones, which their settings and version identify, the word."""
     return "simulated" if cell.settings.streams or cell.data.simulated else cell.data.checksum
-
-
-def _score_version(metric: MetricName) -> int:
-    return version_of(METRICS.get(metric.name))
 
 
 def _families(method: Method) -> list[type]:

@@ -25,7 +25,7 @@ from bdl.plan.programs import batches_per_step, fits, load, program, schedule, s
 from bdl.posteriors.base import multimodal
 from bdl.posteriors.tensors import as_type
 from bdl.spec import canonical
-from bdl.store import Stage
+from bdl.store import STAGES
 from bdl.training.states import initial_state
 from bdl.training.trials import Trials, View
 
@@ -43,17 +43,10 @@ _FASTER = 5
 """Predictions take a fifth of what is estimated at the least."""
 _SMALL = 1_000_000
 """Numbers up to which a state is made to be counted; for shapes alone PyTorch imports its compiler, for a second."""
-_STAGES: tuple[Stage, ...] = ("search", "final")
 
 
 def check_sizes(plan: Sequence[Counted], jobs: int) -> None:
-    """Refuse what needs more memory than there is, or more than a year.
-
-    Raises
-    ------
-    InputError
-        If it does; the message has the number.
-    """
+    """Refuse what needs more memory than there is, or more than a year; the message has the number."""
     there = runtime.available_memory()
     for cell, count in plan:
         need = _BASE + group_memory(cell, count)
@@ -91,59 +84,50 @@ def most_jobs(plan: Sequence[Counted]) -> int:
 
 def group_memory(cell: Cell, splits: int) -> int:
     """Estimate the bytes of the largest group of a cell, of its data, and of the rows that are published."""
-    rows = splits * sum(fits(cell, stage) for stage in _STAGES)
+    rows = splits * sum(fits(cell, stage) for stage in STAGES)
     return _data(cell) + _most(cell, splits) * _fit_memory(cell) + rows * ROW_BYTES
-
-
-def posterior_size(cell: Cell) -> int:
-    """Estimate the bytes of the posterior of one fit, which is what its state holds at the most."""
-    return _state(cell)
 
 
 def least_seconds(cell: Cell, splits: int) -> float:
     """Estimate the shortest time that a cell may take, as if all cores were put to use and everything compiled."""
     total = 0.0
-    for stage in _STAGES:
+    for stage in STAGES:
         count = splits * fits(cell, stage)
         if count:
-            updates = 0 if _one_by_one(cell) else updates_of(cell, stage)
+            updates = 0 if cell.settings.direct else updates_of(cell, stage)
             per_fit = _number(updates) * (_GROUP / width(cell, stage) + _NUMBER * load(cell))
             total += _number(count) * (per_fit + scoring_seconds(cell, stage) / _FASTER)
     return total / runtime.available_cores()
 
 
-def _one_by_one(cell: Cell) -> bool:
-    """Return whether fits have no minibatches, and are made one after the other."""
-    return cell.settings.direct and not cell.settings.streams
-
-
 def _most(cell: Cell, splits: int) -> int:
     """Count the fits of the largest group."""
-    return splits if cell.settings.streams else max(width(cell, stage) for stage in _STAGES)
+    return splits if cell.settings.streams else max(width(cell, stage) for stage in STAGES)
 
 
 def _fit_memory(cell: Cell) -> int:
     """Estimate the bytes that a fit takes while it trains."""
-    plan, size = schedule(cell), 8 if cell.settings.streams else 4
-    if cell.settings.streams or plan is None:
+    plan = schedule(cell)
+    if plan is None:
         method = cell.settings.method.build()
         draws = method.draws if isinstance(method, ExternalMethod) else 0
-        return 3 * _state(cell) + 8 * draws * _dim(cell)
+        return 3 * posterior_size(cell) + 8 * draws * _dim(cell)
     size = 8 if plan.dtype == "float64" else 4
     problem = cell.problem
     layers = sum(problem.model.widths(problem.d_in, problem.d_out)) if isinstance(problem.model, LayeredModel) else 0
     rows = min(plan.batch_size, len(cell.data.y)) * batches_per_step(cell)
-    return 3 * _state(cell) + 2 * size * (rows * max(layers, problem.widest) + load(cell))
+    return 3 * posterior_size(cell) + 2 * size * (rows * max(layers, problem.widest) + load(cell))
 
 
-def _state(cell: Cell) -> int:
+def posterior_size(cell: Cell) -> int:
     """Count the bytes that the state of one fit holds; what may be large is counted by the shapes of its tensors."""
-    if _one_by_one(cell):
+    if cell.settings.direct:
         return 8 * _dim(cell)
-    double = not cell.settings.streams and (plan := schedule(cell)) and plan.dtype == "float64"
     target = cell.stream.dim if cell.settings.streams else cell.problem
+    training = cell.settings.training
+    size = 8 if training and training.dtype == "float64" else 4
     with suppress(Exception):  # a state that depends on values; one that cannot be is refused later, with a reason
-        return _shaped(cell.settings.method.build(), target, 8 if double else 4)
+        return _shaped(cell.settings.method.build(), target, size)
     return 16 * _dim(cell)
 
 
@@ -185,13 +169,9 @@ def _number(count: int) -> float:
 def check(cells: Iterable[Cell]) -> None:
     """Evaluate the likelihood of each cell's first split at the mean of the initial posterior.
 
-    Hyper-parameters that are searched are tried with all at their lower and all at their upper ends.
-
-    Raises
-    ------
-    InputError
-        If it is not finite, float32 does not hold what is trained in it, or the posterior has several modes that would
-        share the running statistics of the model.
+    Hyper-parameters that are searched are tried with all at their lower and all at their upper ends. `InputError` if it
+    is not finite, float32 does not hold what is trained in it, or the posterior has several modes that would share the
+    running statistics of the model.
     """
     alike: dict[object, list[Cell]] = {}
     for cell in cells:

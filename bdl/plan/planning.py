@@ -2,7 +2,7 @@
 
 import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import cast
@@ -19,13 +19,7 @@ from bdl.spec import Benchmark
 
 
 def check(cell: Cell) -> None:
-    """Refuse what cannot work.
-
-    Raises
-    ------
-    InputError
-        If a split does not exist, the likelihood, a metric or the method does not fit, or there are too few rows.
-    """
+    """Refuse what cannot work: no such split, too few rows, a likelihood, metric or method that does not fit."""
     if cell.settings.streams:
         _check_stream(cell)
         return
@@ -175,19 +169,17 @@ def plan(
 ) -> list[Cell]:
     """Lay out the cells of a run, in the order of the spec, and check each.
 
-    Raises
-    ------
-    InputError
-        If the device or data are missing, a cell cannot work, or the whole is too large for the machine.
+    `InputError` if the device or data are missing, a cell cannot work, or the whole is too large for the machine.
     """
     check_device(device)
     check_sizes(first_of(benchmark, splits, device), jobs)
     if benchmark.splits > _MOST:  # though few of them are asked for
         raise InputError(f"splits: {benchmark.splits:,} are more than can be listed: say {_MOST:,} at most")
-    every = [
-        replace(cell, splits=_existing(cell, splits), device=device, compile=compile) for cell in cells_of(benchmark)
-    ]
-    cells = [cell for cell in every if cell.splits]
+    cells = []
+    for cell in _each(benchmark):
+        limit = cell.benchmark.preparation.splits.get(cell.dataset)  # where it has fewer splits than others
+        if own := tuple(split for split in splits if limit is None or split < limit):
+            cells.append(replace(cell, splits=own, device=device, compile=compile))
     if not cells:
         numbers = ", ".join(f"{split}" for split in splits)
         raise InputError(f"no data set that is chosen has a split {numbers}: choose a smaller number")
@@ -198,7 +190,7 @@ def plan(
 
 def cells_of(benchmark: Benchmark) -> list[Cell]:
     """List all cells of a benchmark with all their splits, in table order, unchecked."""
-    return [cell.with_splits(tuple(cell.benchmark.splits_of(cell.dataset))) for cell in _each(benchmark)]
+    return [cell.with_splits(cell.benchmark.splits_of(cell.dataset)) for cell in _each(benchmark)]
 
 
 def first_of(benchmark: Benchmark, splits: Sequence[int], device: str = "cpu") -> list[tuple[Cell, int]]:
@@ -214,21 +206,13 @@ def first_of(benchmark: Benchmark, splits: Sequence[int], device: str = "cpu") -
     return [(cell, count) for cell, count in found if count]
 
 
-def _each(benchmark: Benchmark) -> list[Cell]:
-    """List the cells without splits."""
+def _each(benchmark: Benchmark) -> Iterator[Cell]:
+    """Yield the cells without splits."""
     at = {point.text: benchmark.at(point) for point in benchmark.points}
-    return [
+    for dataset, entry, point in benchmark.cells:
+        own = at[point.text]
         # the label of the data set is the same at all points, its settings may not be
-        Cell(own, own.dataset(dataset), entry, (), point)
-        for dataset, entry, point in benchmark.cells
-        for own in (at[point.text],)
-    ]
-
-
-def _existing(cell: Cell, splits: Sequence[int]) -> tuple[int, ...]:
-    """Leave out the splits that a data set lacks, where the benchmark says that it has fewer than others."""
-    limit = cell.benchmark.preparation.splits.get(cell.dataset)
-    return tuple(split for split in splits if limit is None or split < limit)
+        yield Cell(own, own.dataset(dataset), entry, (), point)
 
 
 def together(cells: Sequence[Cell]) -> list[list[Cell]]:

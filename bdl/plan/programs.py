@@ -1,7 +1,7 @@
 """What the trials of a cell are trained by: slot batches of splits side by side, programs, and how much work that is.
 
-See `bdl.training.slots` for what that is good for. Lanes are wide enough for the launches of kernels to weigh little,
-and no wider than that, so that one split by itself costs little more than its share.
+See `bdl.training.slots` for what that is good for. Batches are wide enough for the launches of kernels to weigh
+little, and no wider than that, so that one split by itself costs little more than its share.
 """
 
 from collections.abc import Mapping, Sequence
@@ -146,19 +146,10 @@ def program(cell: Cell) -> Program:
 def final_fitting(
     members: Sequence[Member], hyper: Sequence[Mapping[str, float]], compile: bool, *, alone: bool = False
 ) -> Fitting:
-    """Make the fitting of the chosen settings on all training rows.
+    """Make the fitting of the chosen settings, one a member, on all training rows.
 
-    Parameters
-    ----------
-    members
-        Splits of one slot batch of a cell; or of several cells whose streams are learnt from as one batch, those of a
-        split side by side.
-    hyper
-        Setting of each.
-    compile
-        Whether what is trained is compiled.
-    alone
-        Whether these belong to no slot batch.
+    Members are splits of one slot batch of a cell, or `alone` and of none; or of several cells whose streams are learnt
+    from as one batch, those of a split side by side.
     """
     cell = members[0][0]
     if cell.settings.streams:

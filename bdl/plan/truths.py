@@ -37,7 +37,9 @@ def truth(cell: Cell, split: int) -> Truth | None:
     if cell.settings.reference is None:
         return None
     data = training_data(cell, split)
-    found: Truth = _reference(cell, split).fit(cell.problem, data.x, data.y, _hyper(cell, data))
+    found: Truth = _reference(cell, split).fit(
+        cell.problem, data.x, data.y, data.hyper(cell.settings.hyper, cell.problem)
+    )
     return found._replace(hyper=cell.problem.likelihood.to_original_units(found.hyper, data.y_unit))
 
 
@@ -47,7 +49,7 @@ def recipe(cell: Cell, split: int) -> Recipe | None:
     if not isinstance(reference, SampledReference):
         return None
     data = training_data(cell, split)
-    return reference.recipe(cell.problem, data.x, data.y, _hyper(cell, data))
+    return reference.recipe(cell.problem, data.x, data.y, data.hyper(cell.settings.hyper, cell.problem))
 
 
 def known_as_functions(cell: Cell) -> bool:
@@ -61,7 +63,7 @@ def evidence(cell: Cell, split: int) -> list[str]:
     if not isinstance(reference, CertifiedReference):
         return []
     data = training_data(cell, split)
-    return reference.evidence(cell.problem, data.x, data.y, _hyper(cell, data))
+    return reference.evidence(cell.problem, data.x, data.y, data.hyper(cell.settings.hyper, cell.problem))
 
 
 def training_data(cell: Cell, split: int) -> TrainingData:
@@ -77,10 +79,6 @@ def _reference(cell: Cell, split: int) -> Any:
         return reference
     judged = TrainingData.of(cell.data, rows.train, rows.test if len(rows.test) else rows.train)
     return reference.at(judged.x, judged.y)
-
-
-def _hyper(cell: Cell, data: TrainingData) -> Any:
-    return data.hyper(cell.settings.hyper, cell.problem)
 
 
 class Reference(NamedTuple):
@@ -125,17 +123,9 @@ def computed(cells: Iterable[Cell]) -> list[tuple[str, list[str]]]:
 
 
 def build(references: Sequence[Reference], *, again: bool = False) -> Iterator[tuple[Reference, Judged | None]]:
-    """Sample those that are missing, or all of them again.
+    """Sample those that are missing, or all of them again; yield each with None before, and with its certificate after.
 
-    Yields
-    ------
-    tuple
-        A reference with None before it is sampled, and with its certificate after.
-
-    Raises
-    ------
-    InputError
-        If one is refused, or a sampler is not installed.
+    `InputError` if one is refused, or a sampler is not installed.
     """
     for reference in references:
         found = state(reference.recipe)
@@ -150,11 +140,6 @@ def check(cells: Iterable[Cell]) -> None:
     """Find the truth of each cell's first split, so that bad input stops a run before it trains.
 
     One known as functions, which broke a rule, stops none: the scores say so.
-
-    Raises
-    ------
-    InputError
-        What the reference says.
     """
     for cell in cells:
         own = recipe(cell, cell.splits[0])
@@ -189,13 +174,7 @@ def publish_info(references: Iterable[Reference], folder: Path) -> list[Path]:
 
 
 def published_info(folder: Path) -> list[tuple[str, int, Judged]]:
-    """Read what `publish_info` has left in a folder: data sets, splits and certificates, in the order of their names.
-
-    Raises
-    ------
-    InputError
-        If a file is none of these.
-    """
+    """Read what `publish_info` has left in a folder: data sets, splits and certificates, in alphabetical order."""
     found = []
     for path in (folder / "references").glob("*.json"):
         dataset, split = re.fullmatch(r"(.+?)(?:-(\d+))?", path.stem).groups()  # type: ignore[union-attr]

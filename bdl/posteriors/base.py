@@ -1,17 +1,9 @@
 """The contract of posterior families, the verbs that they share, and the divergence between any two Gaussian ones.
 
 A family is a NamedTuple of tensors that describes ONE distribution over D parameters. Being a NamedTuple it
-passes in and out of `torch.func.vmap`, which is how thousands of posteriors are handled at once. A NamedTuple inherits
-from nothing else, so a family of this package is a subclass of its fields and of `Family` or `GaussianFamily`::
-
-    class _Fields(NamedTuple):
-        loc: Tensor
-        var: Tensor
-
-
-    class DiagonalGaussian(_Fields, GaussianFamily): ...
-
-It defines the verbs that differ; what they return is documented by the contract, `Posterior` and `Gaussian`.
+passes in and out of `torch.func.vmap`, which is how thousands of posteriors are handled at once. A family of this
+package is a subclass of its fields and of `Family` or `GaussianFamily`. It defines the verbs that differ; what they
+return is documented by the contract, `Posterior` and `Gaussian`.
 """
 
 from math import log, pi
@@ -53,12 +45,9 @@ class Posterior(Protocol):
         """Map standard-normal `noise`, shape (..., noise_dim), to samples, shape (..., D)."""
 
     def check(self) -> Self:
-        """Return the posterior itself if its shapes and values are valid; not for use under vmap.
+        """Return the posterior itself; not for use under vmap.
 
-        Raises
-        ------
-        InputError
-            If shapes disagree, or a value is not one of those that the class documents.
+        `InputError` if shapes disagree, or a value is not one of those that the class documents.
         """
 
 
@@ -70,18 +59,10 @@ class Gaussian(Posterior, Protocol):
         """Return the log-determinant of S, a scalar."""
 
     def whiten(self, delta: Tensor) -> Tensor:
-        """Find the shortest noise with ``sample(noise) == mean + delta``.
+        """Find the shortest noise with ``sample(noise) == mean + delta``, (..., D) -> (..., noise_dim).
 
-        Parameters
-        ----------
-        delta
-            Displacements from the mean, shape (..., D).
-
-        Returns
-        -------
-        Tensor
-            Shape (..., noise_dim). Its squared norm is the Mahalanobis form delta^T S^{-1} delta: a sum of
-            squares, so nothing cancels and it is never negative.
+        Its squared norm is the Mahalanobis form delta^T S^{-1} delta: a sum of squares, so nothing cancels and it is
+        never negative.
         """
 
     def precision_diagonal(self) -> Tensor:
@@ -182,6 +163,13 @@ def check_finite(name: str, tensor: Tensor, advice: str = "leave out what diverg
         raise InputError(f"{name} has values that are not finite: {advice}")
 
 
+def inverse_tril(root: Tensor) -> Tensor:
+    """Invert a lower triangular matrix, (D, D)."""
+    eye = torch.eye(len(root), dtype=root.dtype, device=root.device)
+    inverse: Tensor = torch.linalg.solve_triangular(root, eye, upper=False)
+    return inverse
+
+
 def check_index(name: str, tensor: Tensor, count: int, meaning: str) -> None:
     """Raise InputError unless every entry is in 0 to `count`."""
     if not bool(((tensor >= 0) & (tensor <= count)).all()):
@@ -196,22 +184,11 @@ def check_tril(name: str, tensor: Tensor) -> None:
 
 
 def kl_divergence(q: Gaussian, p: Gaussian) -> Tensor:
-    """KL(q || p) = E_q[log q - log p] in nats, summed over parameters, a scalar.
+    """KL(q || p) = E_q[log q - log p] in nats, summed over parameters, a scalar; `InputError` if dimensions differ.
 
-    One closed form serves every pair of families, (tr(S_p^{-1} S_q) + |p.whiten(mean_q - mean_p)|^2 - D
-    + log |S_p| - log |S_q|) / 2, so it costs what the two families' verbs cost: O(D K^2) among diagonal
-    and factor-analysis posteriors.
-
-    Parameters
-    ----------
-    q, p
-        Posteriors over the same D parameters. When they are close the terms cancel, to about D times the
-        precision of the dtype: pass float64 tensors.
-
-    Raises
-    ------
-    InputError
-        If the dimensions differ.
+    One closed form serves every pair of families, (tr(S_p^{-1} S_q) + |p.whiten(mean_q - mean_p)|^2 - D + log |S_p| -
+    log |S_q|) / 2, so it costs what the two families' verbs cost: O(D K^2) among diagonal and factor-analysis
+    posteriors. When they are close the terms cancel, to about D times the precision of the dtype: pass float64 tensors.
     """
     if q.dim != p.dim:
         raise InputError(f"KL of {q.dim} against {p.dim} parameters: both posteriors must have the same number")

@@ -10,18 +10,8 @@ from bdl.errors import InputError
 from bdl.posteriors.base import Family, NoDensity, check_finite, check_index, check_shape, check_vector
 
 
-class _PointFields(NamedTuple):
-    loc: Tensor
-
-
-class Point(_PointFields, NoDensity):
-    """All probability at one vector; it has no density over the parameters. A sample takes no normals.
-
-    Parameters
-    ----------
-    loc
-        The vector, finite, shape (D,).
-    """
+class Point(NamedTuple("Fields", [("loc", Tensor)]), NoDensity):
+    """All probability at one vector, (D,); it has no density over the parameters. A sample takes no normals."""
 
     _reason = "a point estimate has no density: leave out metrics that need one, or use another method"
 
@@ -45,18 +35,10 @@ class Point(_PointFields, NoDensity):
         check_finite("loc", self.loc)
 
 
-class _Fields(NamedTuple):
-    draws: Tensor
-
-
-class _WeightedFields(NamedTuple):
-    draws: Tensor
-    log_weights: Tensor
-
-
 class _Draws(NoDensity):
     """A family with a field `draws`, shape (S, D); a sample takes one normal, which picks a draw."""
 
+    multimodal = True  # the vectors need not be near each other
     _reason = "draws have no density: leave out metrics that need one, or fit a Gaussian to the draws"
 
     @property
@@ -67,27 +49,17 @@ class _Draws(NoDensity):
     def noise_dim(self) -> int:
         return 1
 
-    @property
-    def multimodal(self) -> bool:
-        """True: the vectors need not be near each other."""
-        return True
-
     def _validate(self: "Empirical | Weighted") -> None:  # type: ignore[misc]
-        shape = tuple(self.draws.shape)
         if self.draws.ndim != 2 or not self.draws.numel():
+            shape = tuple(self.draws.shape)
             raise InputError(f"draws has shape {shape}: give it shape (S, D) with S and D at least 1")
         check_finite("draws", self.draws)
 
 
-class Empirical(_Fields, _Draws):
-    """Each of S parameter vectors with probability 1 / S; it has no density over the parameters.
+class Empirical(NamedTuple("Fields", [("draws", Tensor)]), _Draws):
+    """Each of S parameter vectors, (S, D), with probability 1 / S; it has no density over the parameters.
 
     Moments are divided by S, not S - 1. A sample is draw floor(S Phi(noise)).
-
-    Parameters
-    ----------
-    draws
-        The vectors, finite, shape (S, D).
     """
 
     @property
@@ -111,18 +83,12 @@ class Empirical(_Fields, _Draws):
         return self.draws[index]
 
 
-class Weighted(_WeightedFields, _Draws):
+class Weighted(NamedTuple("Fields", [("draws", Tensor), ("log_weights", Tensor)]), _Draws):
     """Draw s of S with probability r_s / sum r, as importance sampling leaves them; no density over the parameters.
 
-    A sample is the draw at which the sum of the weights exceeds Phi(noise).
-
-    Parameters
-    ----------
-    draws
-        The vectors, finite, shape (S, D).
-    log_weights
-        log r_s, nats, finite, not normalised, shape (S,): where r_s = p(D, theta_s) / q(theta_s) for draws from q,
-        their mean is the evidence.
+    `draws` are (S, D), and `log_weights` log r_s, nats, not normalised, (S,): where r_s = p(D, theta_s) / q(theta_s)
+    for draws from q, their mean is the evidence. A sample is the draw at which the sum of the weights exceeds
+    Phi(noise).
     """
 
     def weights(self) -> Tensor:
@@ -159,28 +125,14 @@ class Weighted(_WeightedFields, _Draws):
         check_finite("log_weights", self.log_weights, "leave out draws without a density")
 
 
-class _DropoutFields(NamedTuple):
-    loc: Tensor
-    source: Tensor
-    rate: Tensor
-
-
-class Dropout(_DropoutFields, Family):
+class Dropout(NamedTuple("Fields", [("loc", Tensor), ("source", Tensor), ("rate", Tensor)]), Family):
     """theta_i = loc_i m_u, where u is the unit that weight i leaves and m_u is 0 or 1 / (1 - rate_u).
 
-    Each of the U units is dropped, m_u = 0, with probability rate_u, independently (Gal and Ghahramani 2016, with
-    the scale that keeps the mean). Biases are never dropped. There are 2^U values of theta, so `log_prob` and
-    `entropy` are those of a discrete distribution; the log-probability of what is no sample is -inf. A sample takes
-    one normal a unit, which is dropped where the distribution function of its normal is below rate.
-
-    Parameters
-    ----------
-    loc
-        Mean, shape (D,).
-    source
-        Unit that each parameter leaves, 0 to U - 1; U for a bias. Integers, shape (D,).
-    rate
-        Probability that each unit is dropped, in [0, 1), shape (U,).
+    Each of the U units is dropped, m_u = 0, with probability rate_u, independently (Gal and Ghahramani 2016, with the
+    scale that keeps the mean). Biases are never dropped. There are 2^U values of theta, so `log_prob` and `entropy` are
+    those of a discrete distribution; the log-probability of what is no sample is -inf. A sample takes one normal a
+    unit, which is dropped where the distribution function of its normal is below rate. `source` has the unit that each
+    parameter leaves, 0 to U - 1, and U for a bias: integers, (D,); `rate` is in [0, 1), (U,).
     """
 
     @property

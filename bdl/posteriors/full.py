@@ -6,24 +6,7 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.posteriors.base import Gaussian, GaussianFamily, NoDensity, check_shape, check_tril, check_vector
-
-
-class _CovarianceFields(NamedTuple):
-    loc: Tensor
-    scale_tril: Tensor
-
-
-class _TracedFields(NamedTuple):
-    loc: Tensor
-    scale_tril: Tensor
-    start: Tensor
-    path: Tensor
-
-
-class _PrecisionFields(NamedTuple):
-    loc: Tensor
-    precision_tril: Tensor
+from bdl.posteriors.base import Gaussian, GaussianFamily, NoDensity, check_shape, check_tril, check_vector, inverse_tril
 
 
 class _Factored(GaussianFamily):
@@ -62,33 +45,15 @@ class _Factored(GaussianFamily):
         check_tril("scale_tril", self.scale_tril)
 
 
-class FullGaussian(_CovarianceFields, _Factored):
-    """N(loc, L L^T).
-
-    Parameters
-    ----------
-    loc
-        Mean, shape (D,).
-    scale_tril
-        L, lower triangular with a positive diagonal, shape (D, D).
-    """
+class FullGaussian(NamedTuple("Fields", [("loc", Tensor), ("scale_tril", Tensor)]), _Factored):
+    """N(loc, L L^T), (D,), with a lower triangular `scale_tril` L with a positive diagonal, (D, D)."""
 
     @classmethod
     def from_covariance(cls, loc: Tensor, covariance: Tensor) -> "FullGaussian":
-        """Build from a dense covariance; not for use under vmap.
+        """Build from a mean (D,) and a dense covariance (D, D); not for use under vmap.
 
-        Parameters
-        ----------
-        loc
-            Mean, shape (D,).
-        covariance
-            Symmetric positive definite, shape (D, D).
-
-        Raises
-        ------
-        InputError
-            If shapes disagree, or the matrix is not positive definite or not symmetric (to the root of its
-            precision).
+        `InputError` if shapes disagree, or the matrix is not positive definite or not symmetric (to the root of its
+        precision).
         """
         check_vector("loc", loc)
         check_shape("covariance", covariance, len(loc), len(loc))
@@ -102,34 +67,21 @@ class FullGaussian(_CovarianceFields, _Factored):
 
 
 class Linearised(FullGaussian):
-    """N(loc, L L^T) with predictions by the linearised model, f(loc) + J (theta - loc) (Immer, Korzepa and Bauer 2021).
+    """A `FullGaussian` with predictions by the linearised model, f(loc) + J (theta - loc).
 
-    J is the derivative of the model's outputs at loc, which makes them Gaussian. As a distribution over the parameters
-    it is a `FullGaussian`.
-
-    Parameters
-    ----------
-    loc, scale_tril
-        As in `FullGaussian`.
+    J is the derivative of the model's outputs at loc, which makes them Gaussian (Immer, Korzepa and Bauer 2021).
     """
 
-    @property
-    def linearised(self) -> bool:
-        """True: see the class docstring."""
-        return True
+    linearised = True
 
 
-class Traced(_TracedFields, _Factored):
-    """N(loc, L L^T) that remembers the parameter vectors whose mean and covariance it has.
+class Traced(
+    NamedTuple("Fields", [("loc", Tensor), ("scale_tril", Tensor), ("start", Tensor), ("path", Tensor)]), _Factored
+):
+    """N(loc, L L^T), as `FullGaussian`, that remembers the parameter vectors whose mean and covariance it has.
 
-    Parameters
-    ----------
-    loc, scale_tril
-        As in `FullGaussian`.
-    start
-        The vector before the first of them, shape (D,).
-    path
-        The first T of them, shape (T, D); those that are still to come are equal to `loc`.
+    `start` is the vector before the first of them, (D,), and `path` the first T of them, (T, D); those that are still
+    to come are equal to `loc`.
     """
 
     def _validate(self) -> None:
@@ -138,22 +90,14 @@ class Traced(_TracedFields, _Factored):
         check_shape("path", self.path, len(self.path), self.dim)
 
 
-class FullPrecision(_PrecisionFields, GaussianFamily):
-    """N(loc, P^{-1}) with P = R R^T.
-
-    Parameters
-    ----------
-    loc
-        Mean, shape (D,).
-    precision_tril
-        R, lower triangular with a positive diagonal, shape (D, D).
-    """
+class FullPrecision(NamedTuple("Fields", [("loc", Tensor), ("precision_tril", Tensor)]), GaussianFamily):
+    """N(loc, P^{-1}), (D,), with P = R R^T and a lower triangular R with a positive diagonal, (D, D)."""
 
     def variance(self) -> Tensor:
-        return self._inverse().square().sum(-2)
+        return inverse_tril(self.precision_tril).square().sum(-2)
 
     def covariance(self) -> Tensor:
-        inverse = self._inverse()
+        inverse = inverse_tril(self.precision_tril)
         return inverse.mT @ inverse
 
     def sample(self, noise: Tensor) -> Tensor:
@@ -177,13 +121,8 @@ class FullPrecision(_PrecisionFields, GaussianFamily):
         return self.precision_tril.square().sum(-1)
 
     def trace_solve(self, other: Gaussian) -> Tensor:
-        return other.whiten(self._inverse()).square().sum()  # R^{-1} has the rows of a root of the covariance
-
-    def _inverse(self) -> Tensor:
-        """Return R^{-1}, shape (D, D)."""
-        eye = torch.eye(self.dim, dtype=self.precision_tril.dtype, device=self.precision_tril.device)
-        inverse: Tensor = torch.linalg.solve_triangular(self.precision_tril, eye, upper=False)
-        return inverse
+        rows = inverse_tril(self.precision_tril)  # of a root of the covariance
+        return other.whiten(rows).square().sum()
 
     def _validate(self) -> None:
         check_vector("loc", self.loc)
@@ -191,22 +130,11 @@ class FullPrecision(_PrecisionFields, GaussianFamily):
         check_tril("precision_tril", self.precision_tril)
 
 
-class _LastLayerFields(NamedTuple):
-    loc: Tensor
-    precision_root: Tensor
-
-
-class LastLayer(_LastLayerFields, NoDensity):
+class LastLayer(NamedTuple("Fields", [("loc", Tensor), ("precision_root", Tensor)]), NoDensity):
     """The last k of D parameters are normal, the others a point; it has no density over all parameters.
 
-    A sample takes k normals, and adds R^-T noise to the last k parameters.
-
-    Parameters
-    ----------
-    loc
-        Mean, shape (D,).
-    precision_root
-        Lower Cholesky factor R of the precision R R^T of the last k parameters, shape (k, k).
+    Their precision is R R^T, R being a lower Cholesky factor, (k, k). A sample takes k normals, and adds R^-T noise to
+    the last k parameters.
     """
 
     _reason = "all but the last layer are points, which have no density: leave out metrics that need one"

@@ -18,21 +18,8 @@ from bdl.posteriors.base import (
 )
 
 
-class _DiagonalFields(NamedTuple):
-    loc: Tensor
-    var: Tensor
-
-
-class DiagonalGaussian(_DiagonalFields, GaussianFamily):
-    """N(loc, diag(var)): independent parameters.
-
-    Parameters
-    ----------
-    loc
-        Mean, shape (D,).
-    var
-        Variances, positive, shape (D,).
-    """
+class DiagonalGaussian(NamedTuple("Fields", [("loc", Tensor), ("var", Tensor)]), GaussianFamily):
+    """N(loc, diag(var)): independent parameters, with positive variances, (D,)."""
 
     def variance(self) -> Tensor:
         return self.var
@@ -58,26 +45,12 @@ class DiagonalGaussian(_DiagonalFields, GaussianFamily):
         check_positive("var", self.var)
 
 
-class _StudentFields(NamedTuple):
-    loc: Tensor
-    scale: Tensor
-    degrees: Tensor
-
-
-class StudentT(_StudentFields, Family):
+class StudentT(NamedTuple("Fields", [("loc", Tensor), ("scale", Tensor), ("degrees", Tensor)]), Family):
     """theta_i = loc_i + scale_i t_i with t_i of Student's t distribution, independently.
 
-    Variances scale^2 nu / (nu - 2) are infinite up to two degrees of freedom nu. A sample takes two normals a
-    parameter: of two uniform variables, t = sqrt(nu (U^(-2 / nu) - 1)) cos(2 pi V) is Student's (Bailey 1994).
-
-    Parameters
-    ----------
-    loc
-        Location, shape (D,): the median, and the mean where there is one.
-    scale
-        Scales, positive, shape (D,).
-    degrees
-        Degrees of freedom of all, positive, a scalar.
+    Location and positive scales are (D,), the degrees of freedom nu a scalar. Variances scale^2 nu / (nu - 2) are
+    infinite up to nu = 2. A sample takes two normals a parameter: of two uniform variables, t = sqrt(nu (U^(-2 / nu) -
+    1)) cos(2 pi V) is Student's (Bailey 1994).
     """
 
     @property
@@ -89,13 +62,11 @@ class StudentT(_StudentFields, Family):
         return self.scale.square() * torch.where(nu > 2, nu / (nu - 2), torch.inf)
 
     def log_prob(self, theta: Tensor) -> Tensor:
-        nu = self.degrees
-        tails = (nu + 1) / 2 * torch.log1p(((theta - self.loc) / self.scale).square() / nu)
-        return (self._constant() - self.scale.log() - tails).sum(-1)
+        return student_t_log_prob(theta - self.loc, self.scale, self.degrees).sum(-1)
 
     def entropy(self) -> Tensor:
         half, more = self.degrees / 2, (self.degrees + 1) / 2
-        return (self.scale.log() - self._constant() + more * (torch.digamma(more) - torch.digamma(half))).sum()
+        return (self.scale.log() - _constant(self.degrees) + more * (torch.digamma(more) - torch.digamma(half))).sum()
 
     def sample(self, noise: Tensor) -> Tensor:
         first, second = noise.chunk(2, dim=-1)
@@ -112,35 +83,31 @@ class StudentT(_StudentFields, Family):
         check_positive("scale", self.scale)
         check_positive("degrees", self.degrees)
 
-    def _constant(self) -> Tensor:
-        """Return the logarithm of the normalising constant of t."""
-        nu = self.degrees
-        return torch.lgamma((nu + 1) / 2) - torch.lgamma(nu / 2) - 0.5 * (nu * math.pi).log()
+
+def student_t_log_prob(theta: Tensor, scale: Tensor, degrees: float | Tensor) -> Tensor:
+    """Log-density of Student's t, centred at 0, entry by entry, nats."""
+    nu = torch.as_tensor(degrees, dtype=theta.dtype, device=theta.device)
+    return _constant(nu) - scale.log() - (nu + 1) / 2 * torch.log1p((theta / scale).square() / nu)
 
 
-class _ScaledFields(NamedTuple):
-    loc: Tensor
-    var: Tensor
-    log_loc: Tensor
-    log_var: Tensor
-    source: Tensor
+def _constant(nu: Tensor) -> Tensor:
+    """Return the logarithm of the normalising constant of t."""
+    return torch.lgamma((nu + 1) / 2) - torch.lgamma(nu / 2) - 0.5 * (nu * math.pi).log()
 
 
-class Scaled(_ScaledFields, NoDensity):
+class Scaled(
+    NamedTuple(
+        "Fields", [("loc", Tensor), ("var", Tensor), ("log_loc", Tensor), ("log_var", Tensor), ("source", Tensor)]
+    ),
+    NoDensity,
+):
     """theta_i = w_i prod_j s_source[j, i], w ~ N(loc, diag(var)) and log s ~ N(log_loc, diag(log_var)).
 
-    With m and v the mean and variance of the logarithm of a parameter's scale, its mean is loc exp(m + v / 2) and its
-    variance (loc^2 + var) exp(2 m + 2 v) - mean^2; parameters that share a scale are correlated. The density is an
-    integral over the scales without a closed form. A sample takes one normal a parameter, and then one a scale.
-
-    Parameters
-    ----------
-    loc, var
-        Means and variances of the w, shape (D,).
-    log_loc, log_var
-        Means and variances of the logarithms of the K scales, shape (K,).
-    source
-        Scales of each parameter, 0 to K - 1, no scale twice; K stands for none. Integers, shape (J, D).
+    The w are (D,), and the scales (K,). `source` has the scales of each parameter, 0 to K - 1, no scale twice, and K
+    for none: integers, (J, D). With m and v the mean and variance of the logarithm of a parameter's scale, its mean is
+    loc exp(m + v / 2) and its variance (loc^2 + var) exp(2 m + 2 v) - mean^2; parameters that share a scale are
+    correlated. The density is an integral over the scales without a closed form. A sample takes one normal a parameter,
+    and then one a scale.
     """
 
     _reason = "posterior 'scaled' has no closed density: leave out metrics that need one"

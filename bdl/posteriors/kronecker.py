@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.posteriors.base import Gaussian, GaussianFamily, check_shape, check_tril, check_vector
+from bdl.posteriors.base import Gaussian, GaussianFamily, check_shape, check_tril, check_vector, inverse_tril
 from bdl.posteriors.independent import DiagonalGaussian
 
 
@@ -36,31 +36,19 @@ def from_blocks(blocks: Sequence[Tensor], widths: Sequence[int]) -> Tensor:
     return torch.cat(parts, -1)
 
 
-class _Fields(NamedTuple):
-    loc: Tensor
-    inner: Tensor
-    outer: Tensor
-    widths: Tensor
-
-
-class KroneckerGaussian(_Fields, GaussianFamily):
+class KroneckerGaussian(
+    NamedTuple("Fields", [("loc", Tensor), ("inner", Tensor), ("outer", Tensor), ("widths", Tensor)]), GaussianFamily
+):
     """Independent layers, each matrix normal: W = M + S Z A^T with Z standard normal, (out, in).
 
     W are the weights of a layer, its bias their last column if it has one, so that the covariance of W, row by row, is
-    the Kronecker product of S S^T and A A^T. Every verb but `covariance` and `trace_solve` costs what a few products
-    of such matrices cost.
+    the Kronecker product of S S^T and A A^T. Every verb but `covariance` and `trace_solve` costs what a few products of
+    such matrices cost.
 
-    Parameters
-    ----------
-    loc
-        Mean, shape (D,): layer by layer the weights (out x in, row-major), and then the bias.
-    inner
-        A of every layer, lower triangular with a positive diagonal, flattened and end to end.
-    outer
-        S of every layer, likewise.
-    widths
-        Inputs, units of each hidden layer and outputs, (n_0, ..., n_L), as the SHAPE (0, n_0, ..., n_L) of a tensor
-        without entries: shapes are known where values are not, under vmap say. There are biases if D says so.
+    `loc`, (D,), has layer by layer the weights (out x in, row-major), and then the bias; `inner` and `outer` A and S of
+    every layer, lower triangular with positive diagonals, flattened and end to end. `widths` are the inputs, units of
+    each hidden layer and outputs, (n_0, ..., n_L), as the SHAPE (0, n_0, ..., n_L) of a tensor without entries: shapes
+    are known where values are not, under vmap say. There are biases if D says so.
     """
 
     @property
@@ -83,10 +71,10 @@ class KroneckerGaussian(_Fields, GaussianFamily):
         return 2 * torch.stack(terms).sum()
 
     def whiten(self, delta: Tensor) -> Tensor:
-        return self._apply(delta, lambda Delta, A, S: _inverse(S) @ (Delta @ _inverse(A).mT))
+        return self._apply(delta, lambda Delta, A, S: inverse_tril(S) @ (Delta @ inverse_tril(A).mT))
 
     def precision_diagonal(self) -> Tensor:
-        inverses = [(_inverse(A), _inverse(S)) for A, S in self.roots()]
+        inverses = [(inverse_tril(A), inverse_tril(S)) for A, S in self.roots()]
         return self._outer_products([(A.square().sum(-2), S.square().sum(-2)) for A, S in inverses])
 
     def trace_solve(self, other: Gaussian) -> Tensor:
@@ -135,9 +123,3 @@ class KroneckerGaussian(_Fields, GaussianFamily):
 
 def _matrix(flat: Tensor, rows: int) -> Tensor:
     return flat.reshape(*flat.shape[:-1], rows, flat.shape[-1] // rows)
-
-
-def _inverse(root: Tensor) -> Tensor:
-    eye = torch.eye(len(root), dtype=root.dtype, device=root.device)
-    inverse: Tensor = torch.linalg.solve_triangular(root, eye, upper=False)
-    return inverse

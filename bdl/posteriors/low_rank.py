@@ -7,16 +7,18 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.posteriors.base import Family, Gaussian, GaussianFamily, check_positive, check_shape, check_vector
+from bdl.posteriors.base import (
+    Family,
+    Gaussian,
+    GaussianFamily,
+    check_positive,
+    check_shape,
+    check_vector,
+    inverse_tril,
+)
 
 
-class _Fields(NamedTuple):
-    loc: Tensor
-    factors: Tensor
-    diag: Tensor
-
-
-class _LowRank(_Fields, GaussianFamily):
+class _LowRank(NamedTuple("Fields", [("loc", Tensor), ("factors", Tensor), ("diag", Tensor)]), GaussianFamily):
     _rank_name: ClassVar[str]
 
     @property
@@ -46,22 +48,9 @@ class _LowRank(_Fields, GaussianFamily):
 class FactorAnalysis(_LowRank):
     """N(loc, F F^T + diag(psi)), the law of theta = loc + F h + psi^{1/2} o z with standard-normal h and z.
 
-    Every verb but `covariance` costs O(D K^2) or less, by the Woodbury identity with the K x K matrix
-    I + F^T diag(psi)^{-1} F. The noise of a sample is (h, z), of K + D values.
-
-    Parameters
-    ----------
-    loc
-        Mean, shape (D,).
-    factors
-        F, shape (D, K), K <= D.
-    diag
-        psi, positive, shape (D,).
-
-    References
-    ----------
-    Bishop (2006), Pattern Recognition and Machine Learning, section 12.2.4 (factor analysis) and
-    equation C.7 (Woodbury).
+    `factors` are F, (D, K), K <= D, and `diag` is psi, positive, (D,). Every verb but `covariance` costs O(D K^2) or
+    less, by the Woodbury identity with the K x K matrix I + F^T diag(psi)^{-1} F (Bishop 2006, section 12.2.4 and
+    equation C.7). The noise of a sample is (h, z), of K + D values.
     """
 
     _rank_name = "K"
@@ -109,35 +98,23 @@ class FactorAnalysis(_LowRank):
         return other.whiten(self.factors.mT).square().sum() + self.diag @ other.precision_diagonal()
 
     def _cholesky(self) -> Tensor:
-        eye = torch.eye(self.rank, dtype=self.factors.dtype, device=self.factors.device)
-        inner = eye + self.factors.mT @ (self.factors / self.diag.unsqueeze(-1))
-        factor: Tensor = torch.linalg.cholesky_ex(inner).L
+        factor: Tensor = torch.linalg.cholesky_ex(
+            _plus_identity(self.factors.mT @ (self.factors / self.diag.unsqueeze(-1)))
+        ).L
         return factor
 
 
 class LowRankPrecision(_LowRank):
     """N(loc, P^{-1}) with P = U U^T + diag(d).
 
-    With W = diag(d)^{-1/2} U and the Cholesky factor R R^T = I + W^T W, of size L x L, a square root of the
-    covariance and its inverse are
+    `factors` are U, (D, L), L <= D, whose columns may be zero, and `diag` is d, positive, (D,). With W = diag(d)^{-1/2}
+    U and the Cholesky factor R R^T = I + W^T W, of size L x L, a square root of the covariance and its inverse are
 
         A = diag(d)^{-1/2} (I - W R^{-T} (I + R)^{-1} W^T),    A^{-1} = (I + W (I + R^T)^{-1} W^T) diag(d)^{1/2}.
 
-    Every verb but `covariance` costs O(D L^2) or less.
-
-    Parameters
-    ----------
-    loc
-        Mean, shape (D,).
-    factors
-        U, shape (D, L), L <= D; columns may be zero.
-    diag
-        d, positive, shape (D,).
-
-    Notes
-    -----
-    Mishkin et al. (2018), SLANG, appendix A.2, sample with another such root, which divides by the Cholesky
-    factor of U^T diag(d)^{-1} U and so needs U of full rank; their print has I + V^T V for I + A^T A.
+    Every verb but `covariance` costs O(D L^2) or less. Mishkin et al. (2018), SLANG, appendix A.2, sample with another
+    such root, which divides by the Cholesky factor of U^T diag(d)^{-1} U and so needs U of full rank; their print has I
+    + V^T V for I + A^T A.
     """
 
     _rank_name = "L"
@@ -191,8 +168,7 @@ class LowRankPrecision(_LowRank):
     def _core(self) -> Tensor:
         """Return R^{-T} (I + R)^{-1}, shape (L, L)."""
         root = self._cholesky()
-        eye = torch.eye(self.rank, dtype=root.dtype, device=root.device)
-        inner = torch.linalg.solve_triangular(root + eye, eye, upper=False)
+        inner = inverse_tril(_plus_identity(root))
         core: Tensor = torch.linalg.solve_triangular(root.mT, inner, upper=True)
         return core
 
@@ -215,27 +191,14 @@ def _plus_identity(matrix: Tensor) -> Tensor:
     return matrix + torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
 
 
-class _MixtureFields(NamedTuple):
-    locs: Tensor
-    factors: Tensor
-    diags: Tensor
-
-
-class Mixture(_MixtureFields, Family):
+class Mixture(NamedTuple("Fields", [("locs", Tensor), ("factors", Tensor), ("diags", Tensor)]), Family):
     """(1/C) sum_c N(loc_c, F_c F_c^T + diag(psi_c)); its entropy has no closed form.
 
-    The noise of a sample is (u, h, z), of 1 + K + D values: it is that of component floor(C Phi(u)) with the noise (h,
-    z), as `FactorAnalysis` has it.
-
-    Parameters
-    ----------
-    locs
-        Means of the components, shape (C, D).
-    factors
-        F of each, shape (C, D, K), K <= D.
-    diags
-        psi of each, positive, shape (C, D).
+    Fields are those of C `FactorAnalysis`, stacked. The noise of a sample is (u, h, z), of 1 + K + D values: it is that
+    of component floor(C Phi(u)) with the noise (h, z).
     """
+
+    multimodal = True  # the components need not be near each other
 
     @property
     def dim(self) -> int:
@@ -244,11 +207,6 @@ class Mixture(_MixtureFields, Family):
     @property
     def noise_dim(self) -> int:
         return 1 + self.factors.shape[-1] + self.dim
-
-    @property
-    def multimodal(self) -> bool:
-        """True: the components need not be near each other."""
-        return True
 
     def components(self) -> list[FactorAnalysis]:
         """Return the Gaussians that are mixed."""

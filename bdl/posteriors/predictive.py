@@ -36,10 +36,7 @@ class Answer:
     def at(self, rows: Tensor | None) -> Self:
         """Select rows by their numbers in the data set, (m,); None stands for rows of no data set.
 
-        Raises
-        ------
-        InputError
-            If it has not all of them.
+        `InputError` if it has not all of them.
         """
         known = {int(row): place for place, row in enumerate(self.rows)}
         wanted = [] if rows is None else [known.get(int(row)) for row in rows]
@@ -58,17 +55,8 @@ class Answer:
     def checked(self, n: int, d_out: int, classes: int) -> Self:
         """Return the answer as float64 tensors with both leading axes, (S, n, ...), if it is one for n rows.
 
-        Parameters
-        ----------
-        n, d_out
-            Numbers of rows and of outputs of the model.
-        classes
-            Number of classes; 0 for targets that are numbers.
-
-        Raises
-        ------
-        InputError
-            If a shape is another, or a value is not one that the class documents.
+        `classes` is 0 for targets that are numbers. `InputError` if a shape is another, or a value is not one that the
+        class documents.
         """
         raise NotImplementedError
 
@@ -90,12 +78,7 @@ class _MeanVarianceFields(NamedTuple):
 class MeanVariance(_MeanVarianceFields, Answer):
     """Targets with normal distributions, or an equal mixture of S of them for each row; standardised units.
 
-    Parameters
-    ----------
-    mean, variance
-        Of the targets, noise included; (n,), or (S, n).
-    rows
-        Left to the suite.
+    Variances include noise; both are (n,), or (S, n). `rows` are left to the suite.
     """
 
     def checked(self, n: int, d_out: int, classes: int) -> Self:
@@ -118,12 +101,7 @@ class _OutputsFields(NamedTuple):
 class Outputs(_OutputsFields, Answer):
     """Outputs of S samples of a model, from which the likelihood of the entry predicts; standardised units.
 
-    Parameters
-    ----------
-    outputs
-        (S, n, d_out); (S, n) where there is one output.
-    rows
-        Left to the suite.
+    They are (S, n, d_out), or (S, n) where there is one. `rows` are left to the suite.
     """
 
     def checked(self, n: int, d_out: int, classes: int) -> Self:
@@ -138,14 +116,9 @@ class _ProbabilitiesFields(NamedTuple):
 
 
 class Probabilities(_ProbabilitiesFields, Answer):
-    """Probabilities of C classes, or those of S samples, which are averaged.
+    """Probabilities of C classes, (n, C), or those of S samples, (S, n, C), which are averaged.
 
-    Parameters
-    ----------
-    probabilities
-        (n, C), or (S, n, C); two columns for two classes.
-    rows
-        Left to the suite.
+    There are two columns for two classes. `rows` are left to the suite.
     """
 
     def checked(self, n: int, d_out: int, classes: int) -> Self:
@@ -172,16 +145,7 @@ def is_stored_whole(predictive: Any) -> bool:
 def ask(predictive: Any, x: Tensor, rows: Tensor | None, d_out: int, classes: int) -> Answer:
     """Return what a predictive, or a stored answer, says of rows; errors are those of `Answer.at` and `Answer.checked`.
 
-    Parameters
-    ----------
-    predictive
-        What a method has left.
-    x
-        Inputs as the model sees them, (n, d).
-    rows
-        Numbers of the rows in the data set, (n,); None for other rows.
-    d_out, classes
-        As for `Answer.checked`.
+    Inputs are as the model sees them, (n, d); `rows` are their numbers in the data set, None for other rows.
     """
     if isinstance(predictive, Answer):
         return predictive.at(rows)
@@ -196,19 +160,9 @@ def ask(predictive: Any, x: Tensor, rows: Tensor | None, d_out: int, classes: in
 
 
 def check_fit(found: Any, dim: int) -> "Posterior | Predictive":
-    """Return what a method has left, if it can be used.
+    """Return what a method has left: a posterior of D parameters, or a predictive.
 
-    Parameters
-    ----------
-    found
-        A posterior of D parameters, or a predictive.
-    dim
-        Number of parameters of the model, D.
-
-    Raises
-    ------
-    InputError
-        If it is neither, has another number of parameters, or a value that is not finite.
+    `InputError` if it is neither, has another number of parameters, or a value that is not finite.
     """
     kind = type(found).__name__
     if not (is_predictive(found) or hasattr(found, "sample")):

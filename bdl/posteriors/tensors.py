@@ -39,45 +39,25 @@ Tree = TypeVar("Tree")
 
 
 def to_tensors(posterior: Posterior) -> tuple[str, dict[str, Tensor]]:
-    """Take a posterior apart.
+    """Take a posterior apart: name of the family, and tensors by field.
 
-    Parameters
-    ----------
-    posterior
-        Of a registered family, or any NamedTuple of tensors that can be imported.
-
-    Returns
-    -------
-    tuple
-        Name of the family, ``module:Class`` or ``path/to/file.py:Class`` if it is not registered; tensors by field.
-
-    Raises
-    ------
-    InputError
-        If it is not a NamedTuple of tensors.
+    The name is ``module:Class`` or ``path/to/file.py:Class`` if the family is not registered. `InputError` if the
+    posterior is not a NamedTuple of tensors.
     """
     kind: Any = type(posterior)
     fields = posterior._asdict() if hasattr(posterior, "_asdict") else {}
     if not fields or not all(isinstance(value, Tensor) for value in fields.values()):
         raise InputError(f"posterior {kind.__name__} cannot be stored: make it a NamedTuple of tensors")
-    target = f"{_place(kind.__module__)}:{kind.__qualname__}"
+    module = kind.__module__
+    # files that were named by path have no importable name
+    place = sys.modules[module].__file__ if module.startswith("bdl_user_") else module
+    target = f"{place}:{kind.__qualname__}"
     names = {where: name for name, where in FAMILIES.targets.items()}
     return names.get(target, target), fields
 
 
 def from_tensors(family: str, tensors: Mapping[str, Tensor]) -> Posterior:
-    """Put a posterior together again.
-
-    Parameters
-    ----------
-    family, tensors
-        What `to_tensors` gave.
-
-    Raises
-    ------
-    InputError
-        If there is no such family, or it has other fields.
-    """
+    """Put together again what `to_tensors` gave; `InputError` if there is no such family, or it has other fields."""
     kind = FAMILIES.get(family)
     wanted = getattr(kind, "_fields", ())
     if set(wanted) != set(tensors):
@@ -94,8 +74,3 @@ def as_type(tree: Tree, dtype: torch.dtype, device: torch.device | None = None) 
 
     converted: Tree = tree_map(convert, tree)
     return converted
-
-
-def _place(module: str) -> str:
-    """Return where to import a module from: files that were named by path have no importable name."""
-    return str(sys.modules[module].__file__) if module.startswith("bdl_user_") else module

@@ -100,13 +100,7 @@ def encode(given: Given) -> bytes:
 
 
 def decode(content: bytes) -> Given:
-    """Read what `encode` gave.
-
-    Raises
-    ------
-    InputError
-        If it is something else.
-    """
+    """Read what `encode` gave; `InputError` if it is something else."""
     try:
         tensors = load(content)
     except SafetensorError:
@@ -119,20 +113,7 @@ def decode(content: bytes) -> Given:
 
 
 def write(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
-    """Write a bundle, all of it or nothing; equal members give equal bytes.
-
-    Parameters
-    ----------
-    path
-        The zip file.
-    members
-        Names and contents, taken one after the other.
-
-    Raises
-    ------
-    InputError
-        If it cannot be written.
-    """
+    """Write a bundle, all of it or nothing; equal members give equal bytes. `InputError` if it cannot be written."""
     sums = dict[str, str]()
     try:
         with replacing(path) as new, ZipFile(new, "w") as file:
@@ -145,18 +126,7 @@ def write(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
 
 
 class Bundle:
-    """A bundle that is read; a ``with`` block closes it.
-
-    Parameters
-    ----------
-    path
-        The zip file.
-
-    Raises
-    ------
-    InputError
-        If it is no bundle, or its list of members is not that of the file.
-    """
+    """A bundle that is read; a ``with`` block closes it. `InputError` if it is none, or not all of it is there."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -183,13 +153,7 @@ class Bundle:
         return set(self._sums)
 
     def content(self, name: str) -> bytes:
-        """Read a file.
-
-        Raises
-        ------
-        InputError
-            If it is not there, damaged, or not the one of the manifest.
-        """
+        """Read a file; `InputError` if it is not there, damaged, or not the one of the manifest."""
         if name not in self._sums:
             raise InputError(f"{name} is missing")
         found = self._read(name)

@@ -30,13 +30,7 @@ _LOCAL = ("csv", "parquet")
 
 @dataclass(frozen=True)
 class Foreign(ExternalMethod):
-    """A method that is not here, in the place of one from outside.
-
-    Parameters
-    ----------
-    names
-        Its hyper-parameters.
-    """
+    """A method that is not here, in the place of one from outside, with the `names` of its hyper-parameters."""
 
     names: tuple[str, ...] = ()
 
@@ -63,17 +57,9 @@ class Readable(NamedTuple):
 
 
 def readable(made: Mapping[str, Any]) -> Readable:
-    """Read what the rows of a bundle were made with.
+    """Read what the rows of a bundle were made with, as `Variant.dump` gave it.
 
-    Parameters
-    ----------
-    made
-        What `Variant.dump` gave.
-
-    Raises
-    ------
-    InputError
-        If it is not that, or data, scores or likelihoods are not of this package, or are files of the user.
+    `InputError` if it is not that, or data, scores or likelihoods are not of this package, or are files of the user.
     """
     try:
         spec = {name: value for name, value in made["spec"].items() if name not in SHOWN}

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from math import isfinite, nan, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -62,13 +62,7 @@ def mirrored(name: str) -> str:
 
 
 def check_names(metrics: Sequence[str]) -> None:
-    """Refuse metrics whose numbers would have one name in MLflow, before anything is run.
-
-    Raises
-    ------
-    InputError
-        If one is called as a statistic of another is, or as a count.
-    """
+    """Refuse, before anything is run, metrics that are called as a statistic of another is in MLflow, or as a count."""
     numbers = Counter([*COUNTS, *(mirrored(name) + statistic for name in metrics for statistic in STATISTICS)])
     for name in metrics:
         if numbers[mirrored(name)] > 1:
@@ -86,24 +80,13 @@ def experiment_name(benchmark: "Benchmark", variant: str) -> str:
 def measurements(
     rows: Sequence[Row], metrics: Sequence[str], readings: Sequence[tuple[int, Reading]] = ()
 ) -> list[Measurement]:
-    """List every number of a cell, none of which is NaN or infinite.
+    """List every number of a cell, none of which is NaN or infinite, as name, value and step.
 
-    Parameters
-    ----------
-    rows
-        Final rows.
-    metrics
-        Names of the metrics.
-    readings
-        Scores at recorded counts, each with its split.
-
-    Returns
-    -------
-    list of (name, value, step)
-        For each metric its mean over the finite values under the metric's own name, ``_median`` and, from two values
-        on, ``_se`` = sd / sqrt(n) with n - 1 degrees of freedom; for each axis of recorded counts the series
-        ``<name>_by_<axis>``, the mean over the splits at each place; ``trials``; ``trials_failed``, which failed or
-        lack a finite value. What methods are compared by comes first, which MLflow's comparison begins with.
+    For each metric these are its mean over the finite values under the metric's own name, ``_median`` and, from two
+    values on, ``_se`` = sd / sqrt(n) with n - 1 degrees of freedom; for each axis of recorded counts (`readings`, each
+    with its split) the series ``<name>_by_<axis>``, the mean over the splits at each place; ``trials``;
+    ``trials_failed``, which failed or lack a finite value. What methods are compared by comes first, which MLflow's
+    comparison begins with.
     """
     values = {mirrored(name): {row.split: _value(row, name) for row in rows} for name in metrics}
     n_failed = sum(row.status == "failed" or any(not isfinite(of[row.split]) for of in values.values()) for row in rows)
@@ -202,19 +185,9 @@ _LEAN = {"MLFLOW_LOGGING_LEVEL": "WARNING", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION"
 
 
 def open_ui(tracking_uri: str, port: int) -> None:
-    """Serve MLflow's web interface on this machine until interrupted with Ctrl-C.
+    """Serve MLflow's web interface of a database on 127.0.0.1 until interrupted with Ctrl-C.
 
-    Parameters
-    ----------
-    tracking_uri
-        ``sqlite:///path`` of an existing database.
-    port
-        Port on 127.0.0.1.
-
-    Raises
-    ------
-    InputError
-        If there is no such database, the port cannot be used, or the server stops by itself.
+    `InputError` if there is no such database, the port cannot be used, or the server stops by itself.
     """
     path = database(tracking_uri)
     if path is None:
@@ -242,13 +215,10 @@ def _serve(tracking_uri: str, port: int) -> None:
 def attended(command: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run a server until it ends or this process is interrupted or terminated, either of which ends it as well.
 
-    Returns
-    -------
-    int
-        Its exit code; 0 where it was ended from here.
+    Its exit code is returned; 0 where it was ended from here.
     """
     with subprocess.Popen(command, env=environment) as server:
-        before = signal.signal(signal.SIGTERM, _interrupt)
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             return server.wait()
         except KeyboardInterrupt:
@@ -257,7 +227,3 @@ def attended(command: Sequence[str], environment: Mapping[str, str]) -> int:
             return 0
         finally:
             signal.signal(signal.SIGTERM, before)
-
-
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt

@@ -24,8 +24,8 @@ from bdl.publishing.logged import (
 )
 from bdl.publishing.tracking import bring_along, complete, connection, explained
 from bdl.spec.labels import DatasetName
-from bdl.spec.parts import listed
 from bdl.spec.values import leaves
+from bdl.spec.variant import listed
 from bdl.store.store import Store
 
 if TYPE_CHECKING:
@@ -104,37 +104,12 @@ def mirror(
     tags: Mapping[str, str],
     artifacts: Sequence[Path],
 ) -> list[str]:
-    """Write cells to MLflow, each as one run of the benchmark's experiment.
+    """Write cells of a store to MLflow, each as one run of the benchmark's experiment; return the runs' identifiers.
 
-    Parameters
-    ----------
-    benchmark
-        The spec that the rows were made under.
-    store
-        The rows.
-    cells
-        Cells that the store knows.
-    variant
-        What the rows are if not those of the protocol, which then keep an experiment of their own.
-    tracking_uri
-        ``sqlite:///path`` or the ``http(s)://`` address of a server.
-    artifact_root
-        Folder of a new experiment's artifacts; an experiment that exists keeps its own, but for one of a database
-        beside the folder, whose artifacts are where both are now.
-    tags
-        Put on every run.
-    artifacts
-        Files copied to every run.
-
-    Returns
-    -------
-    list of str
-        Run identifiers, in the order of the cells.
-
-    Raises
-    ------
-    InputError
-        If a cell has no rows, an artifact is missing, or the database, server or folder cannot be used.
+    A `variant`, which is not the protocol, has an experiment of its own. `artifact_root` is the folder of a new
+    experiment's artifacts; an experiment that exists keeps its own, but for one of a database beside the folder, whose
+    artifacts are where both are now. Tags and files (`artifacts`) go to every run. `InputError` if a cell has no rows,
+    a file is missing, or the database, server or folder cannot be used.
 
     Notes
     -----

@@ -2,14 +2,12 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
-from rich.console import Group, RenderableType
-from rich.text import Text
+from rich.console import RenderableType
 
 from bdl.archive import ResultsFolder, stored_cells
 from bdl.archive.frames import final_frame, folder, points_frame, write_frames
@@ -25,11 +23,11 @@ from bdl.reports import compare, refusals
 from bdl.reports.claims import Judged, claim_sections, judged_claims
 from bdl.reports.curves import curves
 from bdl.reports.distributions import boxes, truth_ranks
-from bdl.reports.figures import Shown, draw_figures, remarked
+from bdl.reports.figures import Shown, draw_figures
 from bdl.reports.layout import Section
 from bdl.reports.more_tables import bound_notes, elsewhere_sections, ensemble_sections, reference_sections
 from bdl.reports.paired import paired_differences
-from bdl.reports.render import SECTIONS, markdown, render, with_sections
+from bdl.reports.render import SECTIONS, render
 from bdl.spec import Benchmark, Variant, differences
 from bdl.store.artefacts import mended
 from bdl.store.store import Store
@@ -64,16 +62,21 @@ def narrowed(benchmark: Benchmark, rows: pd.DataFrame) -> Benchmark:
     return selected.model_copy(update={"metrics": metrics or benchmark.metrics})
 
 
-def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> tuple[LoadedResults, list[Path]]:
+class Published(NamedTuple):
+    """What a run has published."""
+
+    found: LoadedResults
+    cells: Sequence[TableCell]
+    """The rows beside the printed values."""
+    files: Sequence[Path]
+    """Those for people: table and figures."""
+
+
+def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> Published:
     """Write rows, posteriors, provenance, table and figures; but for the rows, only if one of them has changed.
 
     Figures that are no longer drawn are removed, unless the store has fits that were imported from published rows:
     without their posteriors some figures cannot be drawn, and all that there are stay.
-
-    Returns
-    -------
-    tuple
-        What is published, and the files for people (table and figures).
     """
     place, benchmark = folder(results, made), made.benchmark
     cells = stored_cells(benchmark, store)
@@ -81,21 +84,20 @@ def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> 
     origin = provenance(made, cells, store, wall_seconds)
     if benchmark.baseline or benchmark.claims:
         origin["overlap"] = overlaps(benchmark)
-    rows, points = final_frame(cells, store), points_frame(cells, store)
-    found = LoadedResults.of(place, made, benchmark, rows, points)
+    found = LoadedResults.of(place, made, benchmark, final_frame(cells, store), points_frame(cells, store))
     shown = compared(found)
     publish_info(sampled(cells), place)  # the table shows it
     texts = {
-        place / f"table.{end}": str(_whole(found, shown, format))
+        place / f"table.{end}": str(tables(found, format, cells=shown))
         for end, format in (("md", "markdown"), ("json", "json"))
     }
     digest = _digest(origin, written, texts, cells, store)
     if _as_before(digest, place):
-        return found, _for_people(place)
+        return Published(found, shown, _for_people(place))
     travelling = stored_posteriors(cells, store)
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
-    drawn = draw(found, gathered(found, pictures(cells, store)), place, pdf=False)
+    drawn = draw_figures(gathered(found, pictures(cells, store), shown), place / "figures", pdf=False)
     if len(of_whole_sets(cells, store)) == len(cells):
         for path in (place / "figures").glob(f"{benchmark.name}-*.*"):
             if path not in drawn and path.suffix in (".png", ".pdf"):
@@ -103,7 +105,7 @@ def publish(made: Variant, store: Store, results: Path, wall_seconds: float) -> 
     files = _for_people(place)
     origin["posteriors"] = write_posteriors(travelling, place)
     write_provenance(origin | {"published": {"digest": digest, "files": [path.name for path in files]}}, place)
-    return found, files
+    return Published(found, shown, files)
 
 
 def _digest(
@@ -132,41 +134,28 @@ def _for_people(place: Path) -> list[Path]:
     return [*sorted(place.glob("table.*")), *sorted((place / "figures").glob("*.p[nd][gf]"))]
 
 
-def tables(found: LoadedResults, format: str, metrics: Sequence[str] = ()) -> RenderableType:
-    """Render our numbers beside the printed ones, with what they are not at the head; all metrics if none is named.
+def tables(
+    found: LoadedResults, format: str, metrics: Sequence[str] = (), cells: Sequence[TableCell] | None = None
+) -> RenderableType:
+    """Render our numbers beside the printed ones (`cells`, as `compared` gives them), with what they are not as head.
 
-    Raises
-    ------
-    InputError
-        If there is no such metric, or as `render` says.
+    Without a choice of metrics there are all, and below them sampled references, claims, members of an ensemble that
+    are as good, and what other papers print. `InputError` if there is no such metric, or as `render` says.
     """
-    cells = compared(found)
+    cells = compared(found) if cells is None else cells
     known = dict.fromkeys(str(cell.metric) for cell in cells)
     for name in metrics:
         if name not in known:
             raise unknown(f"metric of {found.benchmark.name}", name, known)
     if metrics:
-        return headed([cell for cell in cells if cell.metric in metrics], format, found.banner)
-    return _whole(found, cells, format)
-
-
-def _whole(found: LoadedResults, cells: Sequence[TableCell], format: str) -> RenderableType:
-    """Render all metrics and what follows them; `cells` as `compared` gives."""
-    shown = headed(cells, format, found.banner)
-    return with_sections(shown, below_tables(found, cells), format) if format in SECTIONS else shown
-
-
-def below_tables(found: LoadedResults, cells: Sequence[TableCell]) -> list[Section]:
-    """Lay out what follows the tables of metrics; `cells` as `compared` gives.
-
-    Sampled references, claims, members of an ensemble that are as good, and what other papers print.
-    """
-    return [
-        *reference_sections(found.benchmark.name, published_info(found.place)),
-        *claim_sections(found.benchmark, claimed(found)),
-        *ensemble_sections(found.benchmark, found.rows),
-        *elsewhere_sections(found.benchmark, cells),
-    ]
+        return render([cell for cell in cells if cell.metric in metrics], format, found.banner)
+    more = list[Section]()
+    if format in SECTIONS:
+        more += reference_sections(found.benchmark.name, published_info(found.place))
+        more += claim_sections(found.benchmark, claimed(found))
+        more += ensemble_sections(found.benchmark, found.rows)
+        more += elsewhere_sections(found.benchmark, cells)
+    return render(cells, format, found.banner, more)
 
 
 def claimed(found: LoadedResults) -> list[Judged]:
@@ -180,32 +169,14 @@ def claimed(found: LoadedResults) -> list[Judged]:
         return []
 
 
-def headed(cells: Sequence[TableCell], format: str, remark: str) -> RenderableType:
-    """Render a comparison below a sentence, if there is one, as `bdl.reports.render.render` does; errors are its own.
-
-    Formats that have no head have it among the notes of every cell.
-    """
-    if not remark:
-        return render(cells, format)
-    if format == "rich":
-        return Group(Text(remark, style="bold yellow"), Text(), render(cells, format))
-    if format == "markdown":
-        return f"**{markdown(remark)}**\n\n{render(cells, format)}"
-    return render([replace(cell, note="\n".join(filter(None, (remark, cell.note)))) for cell in cells], format)
-
-
 def redraw(asked: Variant, results: Path) -> list[Path]:
-    """Draw the figures of an earlier run again; those of posteriors only where its store has them.
+    """Draw the figures of an earlier run again, as PNG and PDF; those of posteriors only where its store has them.
 
-    They are drawn into the folder of the run, or of one that would be narrowed to such a part.
-
-    Raises
-    ------
-    InputError
-        If no fit is finished, or as `load_results` says.
+    They are drawn into the folder of the run, or of one that would be narrowed to such a part. `InputError` if no fit
+    is finished, or as `load_results` says.
     """
-    found = load_results(asked, results)
-    return draw(found, shown_again(found, asked, results), folder(results, asked))
+    shown = shown_again(load_results(asked, results), asked, results)
+    return draw_figures(shown, folder(results, asked) / "figures")
 
 
 def shown_again(found: LoadedResults, asked: Variant, results: Path) -> Shown:
@@ -226,28 +197,19 @@ def stored_pictures(found: LoadedResults, asked: Variant) -> Pictures:
         return pictures(here.cells, here.store)
 
 
-def draw(found: LoadedResults, shown: Shown, place: Path, pdf: bool = True) -> list[Path]:
-    """Draw every figure of results into ``figures`` of a folder, as PNG and, if wanted, as PDF."""
-    with remarked(found.remark):
-        return draw_figures(shown, place / "figures", pdf)
-
-
-def gathered(found: LoadedResults, kept: Pictures) -> Shown:
-    """Gather what the figures of results show, of what has rows."""
+def gathered(found: LoadedResults, kept: Pictures, cells: Sequence[TableCell] | None = None) -> Shown:
+    """Gather what the figures of results show, of what has rows; `cells` are as `compared` gives them."""
     present = narrowed(found.benchmark, found.rows)
     pairs = paired_differences(present, found.rows, recorded_overlaps(found.place, present) if present.baseline else {})
     points = curves(present, found.points)
-    content = (present, compared(found), pairs, points, boxes(present, found.rows), truth_ranks(present, found.rows))
-    return Shown(*content, kept.pairs, kept.bands, kept.labelled, kept.weights)
+    content = (pairs, points, boxes(present, found.rows), truth_ranks(present, found.rows), *kept)
+    return Shown(present, compared(found) if cells is None else cells, *content, remark=found.remark)
 
 
 def mirror_run(found: LoadedResults, store: Store, uri: str, results: Path, artifacts: Sequence[Path]) -> int:
-    """Mirror what a run has left to MLflow; gives the number of runs written.
+    """Mirror what a run has left to MLflow; return the number of runs written.
 
-    Raises
-    ------
-    InputError
-        If no cell has results, or as `bdl.publishing.mirror.mirror` says.
+    `InputError` if no cell has results, or as `bdl.publishing.mirror.mirror` says.
     """
     from bdl.publishing.mirror import mirror
 

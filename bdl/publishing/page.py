@@ -17,15 +17,15 @@ from bdl.archive.frames import folder
 from bdl.archive.loading import LoadedResults, load_results
 from bdl.errors import InputError
 from bdl.metrics import info
-from bdl.publishing.outcome import claimed, draw, shown_again
+from bdl.publishing.outcome import claimed, shown_again
 from bdl.reports.claims import claim_sections
-from bdl.reports.figures import KINDS, Shown, data_uri, heading_of
+from bdl.reports.figures import KINDS, Shown, data_uri, draw_figures, heading_of
 from bdl.reports.layout import UNPRINTED, Section, below, sections, shown
 from bdl.reports.more_tables import elsewhere_sections, ensemble_sections
 from bdl.reports.paired import paired_sections, tally
 from bdl.reports.render import STYLES
 from bdl.spec import Benchmark, Variant
-from bdl.spec.parts import listed
+from bdl.spec.variant import listed
 from bdl.store import HYPER
 
 HIDDEN = ("spec", "fit_hashes", "score_hashes", "fingerprints", "published", "posteriors", "overlap")
@@ -40,32 +40,16 @@ _ABOUT = re.compile(r"<!-- papers: (.*?) -->\n*")
 
 
 def write_page(asked: Variant, results: Path, target: Path | None = None) -> Path:
-    """Write what is known of a run as one HTML file that needs nothing beside it.
+    """Write what is known of a run as one HTML file that needs nothing beside it, by default its ``report.html``.
 
-    Parameters
-    ----------
-    asked
-        Which run, as `load_results` takes it.
-    results
-        Folder of results.
-    target
-        The file; by default ``report.html`` in the folder of the run.
-
-    Returns
-    -------
-    Path
-        The file. Its figures are drawn for it; those of posteriors without a store are those of the folder.
-
-    Raises
-    ------
-    InputError
-        As `load_results` says; if no fit is finished; or if the file cannot be written.
+    Its figures are drawn for it; those of posteriors without a store are those of the folder. `InputError` as
+    `load_results` says; if no fit is finished; or if the file cannot be written.
     """
     found, place = load_results(asked, results), folder(results, asked)
     path = target or place / "report.html"
     with TemporaryDirectory() as drawn:
         seen = shown_again(found, asked, results)  # refused if no fit is finished
-        draw(found, seen, Path(drawn), pdf=False)
+        draw_figures(seen, Path(drawn) / "figures", pdf=False)
         page = _page(_filled(found, seen, [Path(drawn), place]))
     try:
         if target is None:
@@ -205,13 +189,7 @@ def _told(value: object) -> str:
 
 
 def errata(papers: Iterable[str]) -> str:
-    """Return the sections about papers as Markdown; a section says in a comment which papers it is about.
-
-    Parameters
-    ----------
-    papers
-        Identifiers such as ``vifa2023``.
-    """
+    """Return the sections about papers, such as ``vifa2023``, as Markdown; a comment in each says which it is about."""
     wanted, (_, *sections) = set(papers), re.split(r"(?m)^(?=## )", _text())
     about = ((section, _ABOUT.search(section)) for section in sections)
     chosen = (section for section, found in about if found and wanted & set(found[1].split()))

@@ -19,7 +19,8 @@ from bdl.posteriors.base import Posterior
 from bdl.posteriors.tensors import as_type
 from bdl.reports.certainty import Labelled
 from bdl.reports.distributions import LayerWeights
-from bdl.reports.posteriors import Array, CredibleBand, Gaussians
+from bdl.reports.posteriors import CredibleBand, Gaussians
+from bdl.reports.statistics import Array
 from bdl.store import artefacts
 from bdl.store.store import Store
 
@@ -118,16 +119,13 @@ def bands(cells: Sequence[Cell], store: Store) -> list[CredibleBand]:
     """
     found: list[CredibleBand] = []
     for cell in cells:
-        if _first(cell, store) and _one_input(cell):
+        of_one_input = cell.settings.likelihood is not None and cell.data.d == cell.problem.d_out == 1
+        if of_one_input and _first(cell, store):
             split, seen = next(_evaluations(cell, store))
             if (exact := _sampled(cell, split)) and not any(band.dataset == str(cell.dataset) for band in found):
                 found.append(_band(cell, split, seen, exact)._replace(entry=TRUTH))
             found.append(_band(cell, split, seen))
     return found
-
-
-def _one_input(cell: Cell) -> bool:
-    return cell.settings.likelihood is not None and cell.data.d == cell.problem.d_out == 1
 
 
 def _sampled(cell: Cell, split: int) -> Empirical | None:

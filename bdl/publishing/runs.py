@@ -18,14 +18,22 @@ from bdl.errors import InputError, unknown
 from bdl.metrics import info
 from bdl.publishing.outcome import compared, narrowed
 from bdl.publishing.provenance import overlaps
-from bdl.reports.changes import Change, change_sections, changes, moved, moved_section
 from bdl.reports.layout import Section
-from bdl.reports.paired import paired_differences, paired_sections, tally
+from bdl.reports.paired import (
+    Change,
+    change_sections,
+    changes,
+    moved,
+    moved_section,
+    paired_differences,
+    paired_sections,
+    tally,
+)
 from bdl.reports.render import markdown, markdown_table, rich_table
 from bdl.reports.standings import Ranks, rank_section, ranks
 from bdl.reports.statistics import short
 from bdl.spec import Benchmark, differences, list_benchmarks, load_benchmark
-from bdl.spec.schema import keep
+from bdl.spec.fields import keep
 
 INDEPENDENT = "The data are not at hand: intervals take splits as independent, and are too short where they are not."
 RENDERINGS = ("text", "markdown", "json")
@@ -40,13 +48,7 @@ class Told:
     content: Mapping[str, Any]
 
     def render(self, format: str) -> RenderableType:
-        """Render it as text for a console, Markdown or JSON.
-
-        Raises
-        ------
-        InputError
-            If there is no such format.
-        """
+        """Render it as text for a console, Markdown or JSON; `InputError` for another format."""
         if format == "json":
             return json.dumps(self.content, indent=2, ensure_ascii=False, default=float) + "\n"
         if format == "markdown":
@@ -79,13 +81,7 @@ class Run(NamedTuple):
 
 
 def read_run(given: str, results: Path) -> Run:
-    """Read a run from its folder, given by its path or by its path below the folder of results.
-
-    Raises
-    ------
-    InputError
-        If there is none, or a file is damaged.
-    """
+    """Read a run from its folder, given by its path or by that below `results`; `InputError` if none, or if damaged."""
     for place in (Path(given), results / given):
         with ResultsFolder(place) as here:
             if here.has_rows:
@@ -96,21 +92,13 @@ def read_run(given: str, results: Path) -> Run:
 
 
 def compare_runs(first: Run, second: Run, datasets: Sequence[str] = (), methods: Sequence[str] = ()) -> Told:
-    """List the scores, hyper-parameters and fields in which two runs differ.
+    """List the scores, hyper-parameters and fields in which two runs, or a part of both, differ.
 
-    Parameters
-    ----------
-    first, second
-        The runs.
-    datasets, methods
-        The part that is compared, as names or patterns such as ``vifa*``; all if empty.
-
-    Raises
-    ------
-    InputError
-        If they have no score or no axis in common, or neither has such a data set or method.
+    `InputError` if they have no score or no axis in common, or neither has such a data set or method.
     """
-    first, second = _narrowed((first, second), datasets, methods)
+    for column, kind, wanted in (("dataset", "dataset", datasets), ("entry", "method", methods)):
+        names = keep(kind, wanted, dict.fromkeys((*first.rows[column], *second.rows[column])))
+        first, second = (run._replace(rows=run.rows[run.rows[column].isin(names)]) for run in (first, second))
     metrics = [name for name in first.metrics if name in second.metrics]
     if not metrics or first.axes != second.axes:
         what = "the same sweep" if metrics else "a score in common"
@@ -142,10 +130,7 @@ def compare_runs(first: Run, second: Run, datasets: Sequence[str] = (), methods:
 def compare_entries(found: LoadedResults, baseline: str | None) -> tuple[Told, list[Ranks]]:
     """Hold the entries of a run against one of them, split by split, and rank them over data sets.
 
-    Raises
-    ------
-    InputError
-        If no entry is the baseline, or it has no rows.
+    `InputError` if no entry is the baseline, or it has no rows.
     """
     benchmark = narrowed(found.benchmark, found.rows)
     against = baseline or benchmark.baseline
@@ -166,14 +151,6 @@ def compare_entries(found: LoadedResults, baseline: str | None) -> tuple[Told, l
     }
     remarks = [found.remark] if found.remark else []
     return Told([*remarks, *lines, *missing], sections if pairs else sections[1:], content), ranked
-
-
-def _narrowed(runs: Sequence[Run], datasets: Sequence[str], methods: Sequence[str]) -> Sequence[Run]:
-    """Select rows of runs by data set and method."""
-    for column, kind, wanted in (("dataset", "dataset", datasets), ("entry", "method", methods)):
-        kept = keep(kind, wanted, dict.fromkeys(name for run in runs for name in run.rows[column]))
-        runs = [run._replace(rows=run.rows[run.rows[column].isin(kept)]) for run in runs]
-    return runs
 
 
 def _ranked(found: LoadedResults) -> tuple[list[Ranks], list[str]]:

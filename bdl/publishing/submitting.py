@@ -57,22 +57,9 @@ def submit(asked: Variant, results: Path, output: Path) -> Submitted:
     """Make a bundle of a finished run.
 
     Scores of predictions are computed from what the bundle has, so that they follow from it to the last digit; they are
-    those of the run but for the rounding of float32. All others are those of the run.
-
-    Parameters
-    ----------
-    asked
-        The run.
-    results
-        Folder of results.
-    output
-        The file.
-
-    Raises
-    ------
-    InputError
-        If the run is not finished, has published rows alone or components that others cannot check, if spec, data or
-        code have changed since, or the file cannot be written.
+    those of the run but for the rounding of float32. All others are those of the run. `InputError` if the run is not
+    finished, has published rows alone or components that others cannot check, if spec, data or code have changed since,
+    or the file cannot be written.
     """
     with mended(asked, results), open_results(asked, results, latest=True) as here:
         made = public(here.made.dump())
@@ -155,22 +142,12 @@ class Registered(NamedTuple):
 
 
 def registered(path: Path) -> Registered:
-    """Look for the spec of a bundle in the commits before the one that adds it.
+    """Look for the spec of a bundle in the commits before the one that adds it; `InputError` if it is no bundle.
 
     A file ``<name of the benchmark>.yaml``, in any folder of the bundle's repository, has to say what the bundle was
     made with: the same settings in the same order, in which searches draw, under the bundle's profile and with defaults
     filled in, titles, notes and claims aside. Of parts from outside of this package, which are not imported, the
     settings that the file has are compared. A bundle that is not committed yet counts as added after the last commit.
-
-    Parameters
-    ----------
-    path
-        The bundle.
-
-    Raises
-    ------
-    InputError
-        If it is no bundle.
     """
     with Bundle(path) as bundle:
         made = bundle.run().made

@@ -34,16 +34,8 @@ _PATIENCE = 10
 def connection(tracking_uri: str) -> Iterator["MlflowClient"]:
     """Connect to MLflow; until the block ends, logging below warnings is off in this process.
 
-    Parameters
-    ----------
-    tracking_uri
-        ``sqlite:///path``, made if its folder exists (which takes some seconds), or the ``http(s)://``
-        address of a server.
-
-    Raises
-    ------
-    InputError
-        If the database or server cannot be used.
+    A database is made if its folder exists, which takes some seconds. `InputError` if it, or the server, cannot be
+    used.
     """
     path = database(tracking_uri)
     if path is not None:
@@ -107,23 +99,15 @@ def address_of(tracking_uri: str) -> Iterator[str]:
 def bring_along(tracking_uri: str, artifact_root: Path) -> None:
     """Let the experiments of a database beside `artifact_root` have their files there, if both were moved or copied.
 
-    Parameters
-    ----------
-    tracking_uri
-        As `connection` takes it; nothing is done for a server, nor for a database that is elsewhere or not there.
-    artifact_root
-        Folder of the artifacts, each experiment's under its name.
-
-    Raises
-    ------
-    InputError
-        If the database cannot be used.
+    Nothing is done for a server, nor for a database that is elsewhere or not there; `InputError` if it cannot be used.
     """
     path = database(tracking_uri)
     if path is None or not path.is_file() or path.parent.resolve() != artifact_root.parent.resolve():
         return
     with _writing(path) as db:
-        for identifier, name, before in _experiments(db):
+        made = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'experiments'").fetchone()
+        query = "SELECT experiment_id, name, artifact_location FROM experiments"
+        for identifier, name, before in db.execute(query).fetchall() if made else ():
             now = (artifact_root / name).resolve().as_uri()
             if before != now and before.endswith(f"/{quote(artifact_root.name)}/{quote(name)}"):
                 db.execute("UPDATE experiments SET artifact_location = ? WHERE experiment_id = ?", (now, identifier))
@@ -135,23 +119,10 @@ def bring_along(tracking_uri: str, artifact_root: Path) -> None:
 
 
 def complete(tracking_uri: str, experiment: str, tag: str, wanted: Sequence[tuple[str, str]]) -> list[str] | None:
-    """Find runs that a database has already, without MLflow, which takes seconds.
+    """Find runs of an experiment that a database has already, without MLflow, which takes seconds.
 
-    Parameters
-    ----------
-    tracking_uri
-        As `connection` takes it.
-    experiment
-        Name of the experiment.
-    tag
-        Name of a tag.
-    wanted
-        Value of the tag and status of each run.
-
-    Returns
-    -------
-    list of str
-        Their identifiers; None if one is not there, or that cannot be known.
+    `wanted` has the value of a tag and the status of each run. Returned are their identifiers; None if one is not
+    there, or that cannot be known.
     """
     path = database(tracking_uri)
     if path is None or not path.is_file():
@@ -167,13 +138,6 @@ def complete(tracking_uri: str, experiment: str, tag: str, wanted: Sequence[tupl
     except sqlite3.Error:
         return None
     return [found[own] for own in wanted] if found.keys() >= {*wanted} else None
-
-
-def _experiments(db: sqlite3.Connection) -> list[tuple[int, str, str]]:
-    """List the experiments of a database as number, name and place of the artifacts; none of one that is not made."""
-    if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'experiments'").fetchone():
-        return []
-    return db.execute("SELECT experiment_id, name, artifact_location FROM experiments").fetchall()
 
 
 def _client(tracking_uri: str) -> "MlflowClient":
@@ -223,13 +187,7 @@ def explained(tracking_uri: str) -> Iterator[None]:
 
 
 def database(tracking_uri: str) -> Path | None:
-    """Return the file of an SQLite tracking URI, whose path is written as it is, unquoted; None for a server.
-
-    Raises
-    ------
-    InputError
-        If the URI is neither.
-    """
+    """Return the file of an SQLite tracking URI, unquoted; None for a server; `InputError` if the URI is neither."""
     if tracking_uri.startswith(("http://", "https://")):
         return None
     path = tracking_uri.removeprefix("sqlite:///")
@@ -241,19 +199,9 @@ def database(tracking_uri: str) -> Path | None:
 
 
 def check_uri(tracking_uri: str, results: Path) -> None:
-    """Refuse what cannot be mirrored to before anything is run.
+    """Refuse, before anything is run, a tracking URI that is none, where no server answers, or that cannot be written.
 
-    Parameters
-    ----------
-    tracking_uri
-        As `connection` takes it.
-    results
-        Folder of results, which the run makes.
-
-    Raises
-    ------
-    InputError
-        If it is no tracking URI, no server answers there, or the database cannot be written.
+    The folder of results is made by the run.
     """
     path = database(tracking_uri)
     if path is None:

@@ -86,21 +86,9 @@ def needs_predictions(cell: Cell) -> bool:
 
 
 def recomputed(cell: Cell, split: int, given: Given, hyper: Setting) -> Recomputed:
-    """Compute every score that predictions give, with our data.
+    """Compute every score that predictions give, with our data; `hyper` is in original units.
 
-    Parameters
-    ----------
-    cell, split
-        Whose test rows are meant.
-    given
-        What `predicted` gave.
-    hyper
-        Hyper-parameters, original units.
-
-    Raises
-    ------
-    InputError
-        If the predictions are of other rows, or none of this cell.
+    `InputError` if they are of other rows, or none of this cell.
     """
     tested = cell.rows(split).test
     if given.samples.rows.tolist() != tested.tolist():
@@ -145,20 +133,10 @@ class Verified(NamedTuple):
 
 
 def verify(path: Path) -> list[Verified]:
-    """Check a bundle, and say what of it was checked.
+    """Check a bundle, and say what of it was checked; nothing that it names is imported, but for parts of this package.
 
-    Nothing that the bundle names is imported, but for parts of this package.
-
-    Parameters
-    ----------
-    path
-        The bundle.
-
-    Raises
-    ------
-    InputError
-        If it is none, or anything in it does not follow from its predictions, its spec and our data; with the data set,
-        the method and the split.
+    `InputError` if it is none, or anything in it does not follow from its predictions, its spec and our data; with the
+    data set, the method and the split.
     """
     with Bundle(path) as bundle, _named(str(path)):
         run = bundle.run()

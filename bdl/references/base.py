@@ -6,7 +6,6 @@ and ``<key>.json``, with what was sampled, the rules, the certificate, and diges
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bdl.data.files import data_directory
 from bdl.errors import InputError
 from bdl.models.problem import Hyper, Problem
 from bdl.references.certificate import Judged
@@ -115,7 +115,7 @@ State = Literal["ready", "missing", "corrupt"]
 
 def files(recipe: Recipe) -> tuple[Path, Path]:
     """Return where the draws and the info of a recipe lie."""
-    folder = Path(os.environ.get("BDL_DATA_DIR") or "data").expanduser() / "references"
+    folder = data_directory() / "references"
     return folder / f"{recipe.key}.npy", folder / f"{recipe.key}.json"
 
 
@@ -133,11 +133,8 @@ def state(recipe: Recipe) -> State:
 def obtain(recipe: Recipe) -> Made:
     """Read the draws of a recipe; sample, certify and keep them first if they are missing.
 
-    Raises
-    ------
-    InputError
-        If the recipe keeps no draws that break a rule and they do, the files are corrupt or cannot be written, or the
-        extra ``mcmc`` is not installed.
+    `InputError` if the recipe keeps no draws that break a rule and they do, the files are corrupt or cannot be written,
+    or the extra ``mcmc`` is not installed.
     """
     if not all(path.exists() for path in files(recipe)):
         write(recipe)
@@ -163,13 +160,7 @@ def write(recipe: Recipe) -> Judged:
 
 
 def read(recipe: Recipe) -> Made:
-    """Read and verify the draws of a recipe.
-
-    Raises
-    ------
-    InputError
-        If a file is missing, truncated or edited.
-    """
+    """Read and verify the draws of a recipe; `InputError` if a file is missing, truncated or edited."""
     place, info = files(recipe)
     stamps = tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in (place, info))
     return _read(place, info, stamps, recipe.certificate.from_json)

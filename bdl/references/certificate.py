@@ -80,13 +80,7 @@ class Judged:
         ]
 
     def admit(self) -> Self:
-        """Return the certificate itself if all rules are kept.
-
-        Raises
-        ------
-        InputError
-            Naming the first failure and counting the others.
-        """
+        """Return the certificate itself if all rules are kept; `InputError` names the first failure."""
         failures = self.failures()
         if failures:
             others = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
@@ -130,10 +124,7 @@ class Judged:
     def from_json(cls, text: str) -> Self:
         """Read what `to_json` wrote; neither arviz nor a sampler is needed.
 
-        Raises
-        ------
-        InputError
-            If the text is not a certificate.
+        `InputError` if the text is not a certificate.
         """
         try:
             return TypeAdapter(cls).validate_json(text)
@@ -198,23 +189,10 @@ class Certificate(Judged):
 
 
 def certify(draws: Draws) -> Certificate:
-    """Judge draws: every statistic of the rules, and Monte-Carlo errors.
+    """Judge draws, whether good or bad: every statistic of the rules, and Monte-Carlo errors.
 
-    Parameters
-    ----------
-    draws
-        C chains of S draws of D coordinates.
-
-    Returns
-    -------
-    Certificate
-        Whether good or bad: `Certificate.admit` refuses.
-
-    Raises
-    ------
-    InputError
-        If there are fewer than two chains or `FEWEST_DRAWS` draws, or a value is not finite, or a coordinate or
-        an energy never moves; or if arviz is not installed.
+    `InputError` if there are fewer than two chains or `FEWEST_DRAWS` draws, or a value is not finite, or a coordinate
+    or an energy never moves; or if arviz is not installed.
     """
     _check(draws)
     stats = optional("arviz_stats.base").array_stats
@@ -238,26 +216,13 @@ def certify(draws: Draws) -> Certificate:
 
 
 def monte_carlo_errors(theta: FloatArray) -> Errors:
-    """Estimate standard errors of the pooled mean, standard deviations and covariance by batch means.
+    """Estimate standard errors of the pooled mean, standard deviations and covariance of draws (C, S, D).
 
-    Parameters
-    ----------
-    theta
-        Draws, (C, S, D).
-
-    Returns
-    -------
-    Errors
-        sqrt(variance of the batches / number of batches), where a batch is one of `BATCHES_PER_CHAIN` equal
-        stretches of a chain, and what is averaged in it are draws (for the mean) and products of centred draws
-        (for the covariance); the error of sd_i is that of its square over 2 sd_i. A remainder at the start of
-        each chain is left out.
-
-    Notes
-    -----
-    Flegal & Jones (2010), Annals of Statistics 38(2), section 3. With 4 chains an error is itself known to 7 %
-    (99 degrees of freedom). It is too small where draws stay correlated over a whole batch: such draws break
-    rule 2.
+    They are sqrt(variance of the batches / number of batches), where a batch is one of `BATCHES_PER_CHAIN` equal
+    stretches of a chain, and what is averaged in it are draws (for the mean) and products of centred draws (for the
+    covariance); the error of sd_i is that of its square over 2 sd_i. A remainder at the start of each chain is left out
+    (Flegal & Jones 2010, Annals of Statistics 38(2), section 3). With 4 chains an error is itself known to 7 % (99
+    degrees of freedom). It is too small where draws stay correlated over a whole batch: such draws break rule 2.
     """
     draws, dim = theta.shape[1:]
     size = draws // BATCHES_PER_CHAIN

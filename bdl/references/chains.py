@@ -48,27 +48,15 @@ def slope(problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Slope:
         loops = _loops()
         return lambda theta: loops(theta, *given)
     batch = whole(x, y)
-
-    def by_torch(theta: Vector) -> tuple[float, Vector]:
-        at = torch.tensor(theta, requires_grad=True)
-        value = log_joint(at.unsqueeze(0), problem, batch, hyper).squeeze(0)
-        return float(value.detach()), torch.autograd.grad(value, at)[0].numpy()
-
-    return by_torch
+    return _by_torch(lambda theta: log_joint(theta.unsqueeze(0), problem, batch, hyper).squeeze(0))
 
 
 def slope_with_precisions(problem: Problem, x: Tensor, y: Tensor, laws: Mapping[str, Law]) -> Slope:
     """Return the log posterior of parameters and of the logarithms of prior and noise precision, (D + 2,).
 
-    Parameters
-    ----------
-    problem
-        A model with the likelihood `gaussian` and one prior precision for all parameters.
-    x, y
-        Training data as the model sees them, float64, (n, d) and (n,).
-    laws
-        Mean and standard deviation of the normal laws of log ``prior_precision`` and log ``noise_precision``, in the
-        unit of `y`; their order is that of the two last coordinates.
+    The model has the likelihood `gaussian` and one prior precision for all parameters; training data are as the model
+    sees them, float64. The order of the laws, of log ``prior_precision`` and log ``noise_precision`` in the unit of
+    `y`, is that of the two last coordinates.
     """
     dim, rows = problem.dim, len(y)
     names = tuple(laws)
@@ -76,14 +64,12 @@ def slope_with_precisions(problem: Problem, x: Tensor, y: Tensor, laws: Mapping[
     if not _has_loops(problem):
         batch = whole(x, y)
 
-        def by_torch(phi: Vector) -> tuple[float, Vector]:
-            at = torch.tensor(phi, requires_grad=True)
-            hyper = dict(zip(names, at[dim:].exp(), strict=True))
-            of_precisions = ((at[dim:] - torch.from_numpy(centres)) / torch.from_numpy(widths)).square().sum() / 2
-            value = log_joint(at[:dim].unsqueeze(0), problem, batch, hyper).squeeze(0) - of_precisions
-            return float(value.detach()), torch.autograd.grad(value, at)[0].numpy()
+        def density(phi: Tensor) -> Tensor:
+            hyper = dict(zip(names, phi[dim:].exp(), strict=True))
+            of_precisions = ((phi[dim:] - torch.from_numpy(centres)) / torch.from_numpy(widths)).square().sum() / 2
+            return log_joint(phi[:dim].unsqueeze(0), problem, batch, hyper).squeeze(0) - of_precisions
 
-        return by_torch
+        return _by_torch(density)
     ones, across, targets = np.ones(dim), np.ascontiguousarray(x.numpy().T), y.numpy()
     tanh, loops = _tanh(problem), _loops()
     prior_at, noise_at = names.index("prior_precision"), names.index("noise_precision")
@@ -104,6 +90,15 @@ def slope_with_precisions(problem: Problem, x: Tensor, y: Tensor, laws: Mapping[
         return value, gradient
 
     return by_loops
+
+
+def _by_torch(density: Callable[[Tensor], Tensor]) -> Slope:
+    def differentiated(theta: Vector) -> tuple[float, Vector]:
+        at = torch.tensor(theta, requires_grad=True)
+        value = density(at)
+        return float(value.detach()), torch.autograd.grad(value, at)[0].numpy()
+
+    return differentiated
 
 
 def _has_loops(problem: Problem) -> bool:
@@ -241,13 +236,7 @@ def climb(start: Vector, slope: Slope) -> Vector:
 
 
 def run(slope: Slope, begin: list[tuple[Start, Vector]], settings: ChainSettings) -> Chains:
-    """Sample chains one after the other, on one thread.
-
-    Raises
-    ------
-    InputError
-        If nutpie is not installed.
-    """
+    """Sample chains one after the other, on one thread; `InputError` if nutpie is not installed."""
     began = perf_counter()
     with one_thread():
         done = [_chain(slope, point, settings, settings.seed + number) for number, (_, point) in enumerate(begin)]

@@ -23,16 +23,12 @@ from bdl.references.base import Truth
 class ConjugateReference:
     """The posterior under known precisions, in closed form."""
 
-    @property
-    def estimates(self) -> tuple[str, ...]:
-        return ()
+    estimates = ()
 
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` unless the model is linear and the likelihood Gaussian."""
         Conjugate().check(problem)
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
-        """Find the posterior of all parameters."""
         exact = Conjugate().fit(problem, x, y, hyper)
         return Truth(exact.mean(), exact.covariance(), {})
 
@@ -54,25 +50,15 @@ class BayesianRidgeReference:
 
     bias: Literal["unpenalised", "penalised"] = "unpenalised"
 
-    @property
-    def estimates(self) -> tuple[str, ...]:
-        """Names of the hyper-parameters that it estimates."""
-        return ("prior_precision", "noise_precision")
+    estimates = ("prior_precision", "noise_precision")
 
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` unless the model is linear with a bias, and the likelihood Gaussian."""
         Conjugate().check(problem)
         if problem.dim == problem.d_in:
             raise InputError("bayesian-ridge fits an intercept: give the linear model its bias")
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
-        """Find precisions and posterior; `hyper` has no part.
-
-        Raises
-        ------
-        InputError
-            If the targets are constant.
-        """
+        """Find precisions and posterior; `hyper` has no part; `InputError` if the targets are constant."""
         from sklearn.linear_model import BayesianRidge
 
         if bool((y == y[0]).all()):
@@ -104,31 +90,16 @@ class GridReference:
     and its step halved until that changes mean and covariance by less than 1e-8 of the covariance.
     """
 
-    @property
-    def estimates(self) -> tuple[str, ...]:
-        return ()
+    estimates = ()
 
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` if there are more than two parameters."""
         if problem.dim > 2:
             raise InputError(f"a grid has room for two parameters: the model has {problem.dim}; use another reference")
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
         """Find mean and covariance, and give the log-density.
 
-        Parameters
-        ----------
-        problem
-            Model, likelihood and prior.
-        x, y
-            Training data as the model sees them, float64, (n, d) and (n,).
-        hyper
-            ``prior_precision`` and what the likelihood needs, in the unit of `y`; float64 scalars.
-
-        Raises
-        ------
-        InputError
-            If the density is not finite, has no proper mode, or is too skewed for a grid of 4 million points.
+        `InputError` if the density is not finite, has no proper mode, or is too skewed for a grid of 4 million points.
         """
         log_density = partial(log_joint, problem=problem, batch=whole(x, y), hyper=hyper)
         mode, scale = laplace(log_density, torch.zeros(problem.dim, dtype=torch.float64))
@@ -137,25 +108,12 @@ class GridReference:
 
 
 def moments(log_density: LogDensity, dim: int) -> tuple[Tensor, Tensor]:
-    """Sum a density over grids around 0, ever wider and finer, until its moments stand.
+    """Sum a density over grids around 0, ever wider and finer, until its moments stand: mean and covariance, float64.
 
-    Parameters
-    ----------
-    log_density
-        Of about unit scale around 0; a second mode is found unless the first grid ends in a valley before it.
-    dim
-        Number of coordinates, D.
-
-    Returns
-    -------
-    tuple of Tensor
-        Mean, (D,), and covariance, (D, D), float64. A step twice as long gives the same to `AGREEMENT`, and geometric
-        convergence makes the error far smaller for an analytic density.
-
-    Raises
-    ------
-    InputError
-        If a value is NaN or infinite (minus infinity is allowed), or `MOST_POINTS` points are not enough.
+    The density is of about unit scale around 0; a second mode is found unless the first grid ends in a valley before
+    it. A step twice as long gives the same to `AGREEMENT`, and geometric convergence makes the error far smaller for an
+    analytic density. `InputError` if a value is NaN or infinite (minus infinity is allowed), or `MOST_POINTS` points
+    are not enough.
     """
     step, reach = STEP, torch.full((dim, 2), REACH, dtype=torch.float64)
     while True:

@@ -36,13 +36,7 @@ class OptimumCertificate(NamedTuple):
     """Change of the ELBO by halving the step, over the ELBO."""
 
     def admit(self) -> "OptimumCertificate":
-        """Return the certificate itself if it keeps every limit of `LIMITS`.
-
-        Raises
-        ------
-        InputError
-            Naming the first that it does not keep.
-        """
+        """Return the certificate itself if it keeps every limit; `InputError` names the first that it does not."""
         for name, limit in LIMITS.items():
             if not (value := getattr(self, name)) <= limit:
                 raise InputError(
@@ -92,27 +86,20 @@ def certify_optimum(problem: Problem, q: FullGaussian, x: Tensor, y: Tensor, hyp
 class ExactGaussianReference:
     """The Gaussian of any covariance with the best ELBO, by `ExactGaussian`, if its certificate keeps the limits."""
 
-    @property
-    def estimates(self) -> tuple[str, ...]:
-        return ()
+    estimates = ()
 
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` unless the model is linear with one output, for which there is quadrature."""
         check_glm("reference exact-gaussian", problem)
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
         """Find the optimum; the entries of a benchmark, which ask for the same, get it at once.
 
-        Raises
-        ------
-        InputError
-            If the climb has not converged, or the certificate is above a limit.
+        `InputError` if the climb has not converged, or the certificate is above a limit.
         """
         q, _ = _optimum(_task(problem, x, y, hyper))
         return Truth(q.mean(), q.covariance(), {})
 
     def evidence(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> list[str]:
-        """Return the certificate of the optimum that `fit` finds; raises as it does."""
         return _optimum(_task(problem, x, y, hyper))[1].lines()
 
 

@@ -90,31 +90,12 @@ def functions(problem: Problem, theta: FloatArray, x: Tensor) -> FloatArray:
 def certify_functions(
     problem: Problem, chains: Chains, x: Tensor, y: Tensor, hyper: Hyper, *, beyond: bool = True
 ) -> FunctionCertificate:
-    """Judge chains by the functions that they are.
+    """Judge chains by the functions that they are, whether good or bad.
 
-    Parameters
-    ----------
-    problem
-        The model and its likelihood.
-    chains
-        C chains of S draws.
-    x, y
-        Test rows as the model sees them, float64, (m, d) and (m,).
-    hyper
-        Hyper-parameters in the unit of `y`. One that each draw has its own value of, (C, S, 1), is judged as well, by
-        its logarithm, after the inputs.
-    beyond
-        Whether functions are judged on the grid between and beyond the rows, too.
-
-    Returns
-    -------
-    FunctionCertificate
-        Whether good or bad: `FunctionCertificate.admit` refuses.
-
-    Raises
-    ------
-    InputError
-        If the chains are too short to be judged, one never moves, or arviz is not installed.
+    Test rows are as the model sees them, float64, (m, d) and (m,), hyper-parameters in the unit of `y`. One that each
+    draw has its own value of, (C, S, 1), is judged as well, by its logarithm, after the inputs. Functions are judged on
+    the grid between and `beyond` the rows, too. `InputError` if the chains are too short to be judged, one never moves,
+    or arviz is not installed.
     """
     if chains.theta.shape[1] < FEWEST_DRAWS:
         raise InputError(f"a certificate needs {FEWEST_DRAWS} draws of each chain: there are {chains.theta.shape[1]}")

@@ -27,21 +27,9 @@ TERM = "features(row)"
 class Regression:
     """Data, likelihood and prior of a linear model.
 
-    Parameters
-    ----------
-    x
-        Inputs, (n, D).
-    y
-        Targets, (n,): 0 or 1 in logistic regression, real otherwise.
-    prior_precision
-        alpha, of every parameter, (D,).
-    noise_precision
-        beta of Gaussian targets; None makes it a logistic regression.
-
-    Raises
-    ------
-    InputError
-        If shapes disagree, a value is not finite, a label is neither 0 nor 1, or a precision is not positive.
+    Inputs are (n, D), targets (n,): 0 or 1 in logistic regression, which it is if `noise_precision` is None, real
+    otherwise; `prior_precision` is that of every parameter, (D,). `InputError` if shapes disagree, a value is not
+    finite, a label is neither 0 nor 1, or a precision is not positive.
     """
 
     x: NDArray[np.float64]
@@ -122,25 +110,10 @@ class Draws(NamedTuple):
 
 
 def sample(regression: Regression, settings: Settings) -> Draws:
-    """Draw from the posterior.
+    """Draw from the posterior: the same for the same seed, sampler and versions.
 
-    Parameters
-    ----------
-    regression
-        The problem.
-    settings
-        Length, seed and sampler.
-
-    Returns
-    -------
-    Draws
-        The same for the same seed, sampler and versions. No process is forked: nutpie runs its chains in
-        threads, pymc one after the other.
-
-    Raises
-    ------
-    InputError
-        If bambi or the sampler is not installed.
+    No process is forked: nutpie runs its chains in threads, pymc one after the other. `InputError` if bambi or the
+    sampler is not installed.
     """
     sampler = settings.chosen()
     run, packages = {"nutpie": (_nutpie, ["nutpie"]), "pymc": (_pymc, [])}[sampler]

@@ -11,13 +11,13 @@ from annotated_types import Ge
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.methods.guest import Guest, Train, for_numbers
+from bdl.methods.guest import Guest, Train
 from bdl.models.networks import Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.posteriors.predictive import MeanVariance
 from bdl.references.certificate import check_length, told
-from bdl.references.chains import Chains, ChainSettings, Law, Start, Vector, climb, run, slope, slope_with_precisions
+from bdl.references.chains import ChainSettings, Law, Start, Vector, climb, run, slope, slope_with_precisions
 from bdl.references.function_certificate import CHECKS, certify_functions
 
 LAWS: Mapping[str, Law] = {"prior_precision": (math.log(3), 1.0), "noise_precision": (math.log(10), 2.0)}
@@ -81,12 +81,11 @@ class NetworkNuts(Guest):
 
     self_tuned = True
     needs_model = True
+    needs_numbers = True
     needs: ClassVar = {"nutpie": "bdl-bench[mcmc]", "numba": "bdl-bench[mcmc]"}
 
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` unless it is a regression by a dense network, and its chains can be judged."""
         super().check(problem)
-        for_numbers(self, problem)
         check_length(self.chains, self.draws)
         model, prior = problem.model, problem.prior
         if not isinstance(model, Mlp) or model.activation not in _ACTIVATIONS:
@@ -97,14 +96,14 @@ class NetworkNuts(Guest):
             raise InputError("NetworkNuts samples one prior precision: use the prior 'gaussian' without bias_precision")
 
     def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> SampledNetworks:
-        """Sample, judge, and keep what predicts."""
         problem, x, y = train.problem, torch.from_numpy(train.x), torch.from_numpy(train.y)
         settings = ChainSettings(self.draws, self.tune, self.chains, self.kept, seed, max_depth=_DEPTH)
         begin = _starts(problem, x, y, settings)
         sampled = run(slope_with_precisions(problem, x, y, LAWS), begin, settings)
         theta, logs = np.split(sampled.theta, [problem.dim], axis=2)
         precision = np.exp(logs[:, :, list(LAWS).index("noise_precision")])
-        worst = _worst(problem, sampled._replace(theta=theta), x, y, torch.from_numpy(precision))
+        noise = {"noise_precision": torch.from_numpy(precision).unsqueeze(-1)}
+        certificate = certify_functions(problem, sampled._replace(theta=theta), x, y, noise, beyond=False)
         kept = np.linspace(0, self.draws - 1, min(self.kept, self.draws)).round().astype(int)
         assert isinstance(problem.model, Mlp), "check has seen to it"
         return SampledNetworks(
@@ -112,7 +111,7 @@ class NetworkNuts(Guest):
             torch.from_numpy(precision[:, kept].ravel()),
             torch.tensor(problem.model.hidden),
             torch.tensor(_ACTIVATIONS.index(problem.model.activation)),
-            worst,
+            torch.tensor([certificate.worst_of(rule) for rule in CHECKS], dtype=torch.float64),
         )
 
 
@@ -131,10 +130,3 @@ def _starts(problem: Problem, x: Tensor, y: Tensor, settings: ChainSettings) -> 
             drawn = problem.prior.sample(theta, dict(zip(LAWS, logs.exp(), strict=True)), problem.layout)
             found.append(("prior", torch.cat([drawn, logs]).numpy()))
     return found
-
-
-def _worst(problem: Problem, chains: Chains, x: Tensor, y: Tensor, noise_precision: Tensor) -> Tensor:
-    """Judge chains with noise precisions (C, S) of their own: the worst value of each rule."""
-    hyper = {"noise_precision": noise_precision.unsqueeze(-1)}
-    certificate = certify_functions(problem, chains, x, y, hyper, beyond=False)
-    return torch.tensor([certificate.worst_of(rule) for rule in CHECKS], dtype=torch.float64)

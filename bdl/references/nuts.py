@@ -38,7 +38,7 @@ class LinearRecipe:
     @cached_property
     def key(self) -> str:
         """SHA-256 (hex) over data, likelihood, prior and sampler settings."""
-        content = hashlib.sha256(f"{_FORMAT}{self.regression.x.shape}{self._noise}".encode())
+        content = hashlib.sha256(f"{_FORMAT}{self.regression.x.shape}{self.regression.noise_precision!r}".encode())
         for values in (self.regression.x, self.regression.y, self.regression.prior_precision):
             content.update(np.ascontiguousarray(values, dtype="<f8").tobytes())
         content.update(json.dumps(asdict(self.settings), sort_keys=True).encode())
@@ -61,21 +61,14 @@ class LinearRecipe:
         draws = sample(self.regression, self.settings)
         return Made(draws.theta, certify(draws).admit())
 
-    @property
-    def _noise(self) -> str:
-        return repr(self.regression.noise_precision)
-
 
 @dataclass(frozen=True)
 class NutsReference(Settings):
     """The posterior of a linear model with Gaussian or Bernoulli targets, from draws that passed every rule."""
 
-    @property
-    def estimates(self) -> tuple[str, ...]:
-        return ()
+    estimates = ()
 
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` unless the model is linear with such targets, and draws can be judged."""
         check_length(self.chains, self.draws)
         if not (isinstance(problem.model, Linear) and isinstance(problem.likelihood, Gaussian | Bernoulli)):
             raise InputError("nuts samples linear models with a gaussian or bernoulli likelihood only: give one")
@@ -93,10 +86,7 @@ class NutsReference(Settings):
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
         """Take the draws from the cache, or sample, certify and keep them.
 
-        Raises
-        ------
-        InputError
-            If a rule is broken, the cache is corrupt, or the extra ``mcmc`` is not installed.
+        `InputError` if a rule is broken, the cache is corrupt, or the extra ``mcmc`` is not installed.
         """
         found = obtain(self.recipe(problem, x, y, hyper))
         found.certificate.admit()
@@ -164,12 +154,9 @@ class NetworkMcmc(ChainSettings):
 
     uncertified: bool = False
 
-    @property
-    def estimates(self) -> tuple[str, ...]:
-        return ()
+    estimates = ()
 
     def check(self, problem: Problem) -> None:
-        """Raise `InputError` unless the prior has a precision, and draws can be judged."""
         check_length(self.chains, self.draws)
         if not isinstance(problem.prior, PrecisionPrior) or problem.buffers():
             raise InputError(
@@ -177,7 +164,6 @@ class NetworkMcmc(ChainSettings):
             )
 
     def at(self, test_x: Tensor, test_y: Tensor) -> "NetworkTruth":
-        """Return the reference that is judged at test rows as the model sees them, (m, d) and (m,)."""
         return NetworkTruth(self, test_x, test_y)
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
@@ -200,11 +186,8 @@ class NetworkTruth:
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
         """Take the draws from the cache, or sample, judge and keep them.
 
-        Raises
-        ------
-        InputError
-            If a rule is broken and the reference is not to be used uncertified, the cache is corrupt, or the extra
-            ``mcmc`` is not installed.
+        `InputError` if a rule is broken and the reference is not to be used uncertified, the cache is corrupt, or the
+        extra ``mcmc`` is not installed.
         """
         found = obtain(self.recipe(problem, x, y, hyper))
         if not self.reference.uncertified:

@@ -12,7 +12,7 @@ import numpy as np
 from bdl.metrics import MetricInfo, info
 from bdl.references.certificate import CERTIFIED
 from bdl.reports.papers import Key, PaperValue, paper_values
-from bdl.reports.statistics import STATISTICS, Values, by_cell, finite
+from bdl.reports.statistics import STATISTICS, Array, by_cell, finite
 from bdl.reports.verdicts import NO_PARAMETERS, SURVIVORS, Judgement, Ours, judge
 from bdl.store import CERTIFICATE, KEPT, REFUSALS
 
@@ -103,29 +103,13 @@ class Cell:
 
 
 def compare(benchmark: "Benchmark", rows: "pd.DataFrame", *, protocol: bool = True) -> list[Cell]:
-    """Aggregate trials and set them against the printed numbers.
+    """Aggregate trials and set them against the printed numbers: by cell of the benchmark, metric and statistic.
 
-    Parameters
-    ----------
-    benchmark
-        Says which cells there are and which tables they reproduce.
-    rows
-        One row a trial: `dataset`, `entry`, `split`, `status` (``"ok"`` or ``"failed"``), a column a metric, and one an
-        axis of the sweep; `reason`, where there is one, says of an ``"ok"`` row which scores could not be computed.
-    protocol
-        Whether the trials were made as the benchmark's protocol says, all of it or a part; without it verdicts are
-        withheld.
-
-    Returns
-    -------
-    list of Cell
-        In the order of the benchmark's cells, then metric and statistic. Durations, and values of one split, are shown
-        by their mean; their median is there only where the paper prints one, and so is any maximum.
-
-    Raises
-    ------
-    InputError
-        If a metric or a paper table is unknown.
+    `rows` has one row a trial: `dataset`, `entry`, `split`, `status` (``"ok"`` or ``"failed"``), a column a metric, and
+    one an axis of the sweep; `reason`, where there is one, says of an ``"ok"`` row which scores could not be computed.
+    `protocol` says whether they were made as the benchmark's protocol says, all of it or a part; without it verdicts
+    are withheld. Durations, and values of one split, are shown by their mean; their median is there only where the
+    paper prints one, and so is any maximum. `InputError` if a metric or a paper table is unknown.
 
     Notes
     -----
@@ -248,7 +232,7 @@ def _remarks(ours: Ours, about: MetricInfo, floor: float | None, split: int | No
         yield judged.note
 
 
-def failed_as_worst(values: Values, failed: int, about: MetricInfo) -> float | None:
+def failed_as_worst(values: Array, failed: int, about: MetricInfo) -> float | None:
     """Return the median of all trials, those that failed being worse than all others; None as `Cell` says."""
     if not failed or about.direction not in ("lower", "higher"):
         return None
@@ -257,7 +241,7 @@ def failed_as_worst(values: Values, failed: int, about: MetricInfo) -> float | N
     return median if math.isfinite(median) else None
 
 
-def summary(statistic: str, values: Values) -> tuple[float | None, float | None]:
+def summary(statistic: str, values: Array) -> tuple[float | None, float | None]:
     """Return a statistic of finite values and its standard error; None where there are too few or they overflow."""
     location, standard_error = STATISTICS[statistic]
     # Diverged trials can be finite and still overflow when squared or summed.
@@ -267,7 +251,7 @@ def summary(statistic: str, values: Values) -> tuple[float | None, float | None]
     return ours if math.isfinite(ours) else None, ours_se if math.isfinite(ours_se) else None
 
 
-def _mean(values: Values) -> float | None:
+def _mean(values: Array) -> float | None:
     finite = values[np.isfinite(values)]
     return float(finite.mean()) if finite.size else None
 

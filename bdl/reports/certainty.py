@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bdl.registry import Label
 from bdl.reports import Cell, drawing
 from bdl.reports.layout import heading, measure
-from bdl.reports.statistics import grouped
+from bdl.reports.statistics import Array, grouped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from bdl.spec import Benchmark
 
-Array = NDArray[np.float64]
 
 _DIAGONAL: dict[str, Any] = {
     "color": drawing.QUIET,
@@ -42,19 +41,9 @@ SHADE = 0.12
 
 
 def coverage(below: Array, levels: Array) -> Array:
-    """Return the share of targets within central intervals.
+    """Return the share of targets in the central interval of each probability p of `levels`, (m,): |2 F(y) - 1| <= p.
 
-    Parameters
-    ----------
-    below
-        Predictive probability below each target, (n,).
-    levels
-        Probabilities of the intervals, (m,).
-
-    Returns
-    -------
-    ndarray
-        Shares, (m,). A target lies in the central interval of probability p where |2 F(y) - 1| <= p.
+    `below` is the predictive probability F(y) below each target, (n,).
     """
     share: Array = (np.abs(2 * below - 1)[:, None] <= levels).mean(0)
     return share
@@ -63,19 +52,8 @@ def coverage(below: Array, levels: Array) -> Array:
 def reliability(confidence: Array, hits: NDArray[np.bool_], bins: int) -> tuple[Array, Array, NDArray[np.int64]]:
     """Compare confidence with accuracy in bins of equal width, each without its lower bound (Guo et al. 2017).
 
-    Parameters
-    ----------
-    confidence
-        Probability of the most probable class of each row, (n,).
-    hits
-        Whether it was the right one, (n,).
-    bins
-        Number of bins from 0 to 1.
-
-    Returns
-    -------
-    tuple
-        Mean confidence, accuracy and number of rows of each bin that has any.
+    `confidence` is the probability of the most probable class of each row, (n,), and `hits` whether it was the right
+    one. Returned are mean confidence, accuracy and number of rows of each bin that has any.
     """
     place = np.clip(np.ceil(confidence * bins).astype(int), 1, bins) - 1
     rows = np.bincount(place, minlength=bins)

@@ -85,17 +85,9 @@ class Judged(NamedTuple):
 
 
 def judged_claims(benchmark: "Benchmark", rows: "pd.DataFrame", overlap: Mapping[str, float]) -> list[Judged]:
-    """Judge the claims of a benchmark.
+    """Judge the claims of a benchmark, but those of which no split has both sides, in the order of the file.
 
-    Parameters
-    ----------
-    benchmark, rows, overlap
-        As `bdl.reports.paired.paired_differences` takes them, whose intervals these are.
-
-    Returns
-    -------
-    list of Judged
-        In the order of the file; claims of which no split has both sides are left out.
+    Arguments are as `bdl.reports.paired.paired_differences` takes them, whose intervals these are.
     """
     groups = by_split(rows, benchmark.axes)
     found = (Judged(claim, tuple(_findings(claim, benchmark, groups, overlap))) for claim in benchmark.claims)
@@ -128,33 +120,30 @@ def _findings(
 
 def claim_sections(benchmark: "Benchmark", found: Sequence[Judged]) -> list[Section]:
     """Lay out claims, a table each: both sides, their difference and what follows."""
-    return [_section(benchmark, each) for each in found]
-
-
-def _section(benchmark: "Benchmark", found: Judged) -> Section:
-    claim = found.claim
-    names = [_name(side.entry, side.at, side.metric) for side in (claim.less, claim.than)]
-    difference = "Difference" if claim.times == 1 else f"Difference from {claim.times:g} times"
-    columns = ["Dataset", *found.findings[0].difference.point, *names, difference, "Verdict", "n"]
-    rows = [
-        (
-            each.difference.dataset,
-            *map(short, each.difference.point.values()),
-            *map(quantity, (each.less, each.than)),
-            _interval(each.difference),
-            each.verdict,
-            f"{each.difference.n}",
-        )
-        for each in found.findings
-    ]
-    where = f" at {_place(claim.at)}" if claim.at else ""
-    title = f"{benchmark.name}: {claim.text} ({claim.source}): {found.verdict}. {measure(claim.metric)}{where}"
-    return Section.of(title, columns, rows)
-
-
-def _name(entry: str, values: Mapping[str, Any], metric: str | None) -> str:
-    """Name a side by its entry and what is its own: place and metric."""
-    return ", ".join([entry, *([_place(values)] if values else []), *([metric] if metric else [])])
+    sections = []
+    for judged in found:
+        claim, findings = judged
+        names = [
+            ", ".join(filter(None, (side.entry, _place(side.at), side.metric))) for side in (claim.less, claim.than)
+        ]
+        difference = "Difference" if claim.times == 1 else f"Difference from {claim.times:g} times"
+        columns = ["Dataset", *findings[0].difference.point, *names, difference, "Verdict", "n"]
+        rows = [
+            (
+                each.difference.dataset,
+                *map(short, each.difference.point.values()),
+                *map(quantity, (each.less, each.than)),
+                _interval(each.difference),
+                each.verdict,
+                f"{each.difference.n}",
+            )
+            for each in findings
+        ]
+        where = f" at {_place(claim.at)}" if claim.at else ""
+        said = f"{benchmark.name}: {claim.text} ({claim.source}): {judged.verdict}"
+        title = f"{said}. {measure(claim.metric)}{where}"
+        sections.append(Section.of(title, columns, rows))
+    return sections
 
 
 def _place(values: Mapping[str, Any]) -> str:

@@ -7,13 +7,12 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bdl.reports import drawing, summary
 from bdl.reports.layout import heading, measure, on_training_rows, repeats
 from bdl.reports.papers import Key, PaperValue, paper_values
 from bdl.reports.scores import SEEN, TOLD_SEEN
-from bdl.reports.statistics import Values, grouped, named, panel_heading
+from bdl.reports.statistics import Array, grouped, named, panel_heading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
     from bdl.spec import Benchmark
 
-Array = NDArray[np.float64]
 
 ONLINE, BATCH = "-", (0, (4, 1.5))
 LINES = 3
@@ -53,20 +51,10 @@ class Curve(NamedTuple):
 
 
 def curves(benchmark: "Benchmark", points: "pd.DataFrame") -> list[Curve]:
-    """Average each metric over the splits, count by count.
+    """Average each metric over the splits, count by count; in the order metric, cell, axis.
 
-    Parameters
-    ----------
-    benchmark
-        Gives the names and the order of metrics and cells.
-    points
-        One row a score: `dataset`, `entry`, a column an axis of the sweep, `split`, `axis` (what the count counts),
-        `at` (where it stood), `metric` and `value`.
-
-    Returns
-    -------
-    list of Curve
-        In the order metric, cell, axis, where there is any finite value; counts without one are left out.
+    `points` has one row a score: `dataset`, `entry`, a column an axis of the sweep, `split`, `axis` (what the count
+    counts), `at` (where it stood), `metric` and `value`. Counts without a finite value are left out.
     """
     if points.empty:
         return []
@@ -102,7 +90,7 @@ def curve_drawings(benchmark: "Benchmark", drawn: Sequence[Curve]) -> drawing.Dr
 
 
 def _mean(place: Any, values: "pd.Series[float]") -> tuple[float | None, ...]:
-    known: Values = np.asarray(values, dtype=np.float64)
+    known: Array = np.asarray(values, dtype=np.float64)
     return float(place), *summary("mean", known[np.isfinite(known)])
 
 

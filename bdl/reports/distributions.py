@@ -11,7 +11,7 @@ from bdl.reports import drawing
 from bdl.reports.layout import heading, measure, repeats
 from bdl.reports.papers import paper_values
 from bdl.reports.scores import entry_rows
-from bdl.reports.statistics import Values, by_cell, finite, grouped
+from bdl.reports.statistics import Array, by_cell, finite, grouped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +40,7 @@ class Box(NamedTuple):
     dataset: str
     entry: str
     metric: str
-    values: Values
+    values: Array
 
 
 def boxes(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[Box]:
@@ -87,7 +87,7 @@ def box_figure(benchmark: "Benchmark", drawn: Sequence[Box]) -> "Figure":
     return figure
 
 
-def _box(panel: "Axes", values: Values, place: float, look: dict[str, Any], beyond: dict[str, Any]) -> None:
+def _box(panel: "Axes", values: Array, place: float, look: dict[str, Any], beyond: dict[str, Any]) -> None:
     """Draw a lying box with whiskers, at a height; what is beyond these are dots."""
     how: dict[str, Any] = {f"{part}props": look for part in ("box", "whisker", "cap", "median")}
     how["flierprops"] = {"marker": ".", **beyond}
@@ -99,7 +99,7 @@ class LayerWeights(NamedTuple):
 
     dataset: str
     entry: str
-    values: Values
+    values: Array
 
 
 def weight_drawings(benchmark: "Benchmark", found: Sequence[LayerWeights]) -> drawing.Drawings:
@@ -139,23 +139,23 @@ class RankedTruth(NamedTuple):
     entry: str
     quantity: str
     """Such as ``"parameter 0"``."""
-    ranks: Values
+    ranks: Array
     draws: int
     """Largest rank."""
 
     @property
-    def edges(self) -> Values:
+    def edges(self) -> Array:
         """Edges of bins that are as wide as each other, if their number divides that of ranks, else by one rank."""
         count = self.draws + 1
         return np.floor(np.linspace(0, count, min(BINS, count) + 1)) - 0.5
 
     @property
-    def counts(self) -> Values:
+    def counts(self) -> Array:
         """Ranks in each bin."""
         return np.histogram(self.ranks, self.edges)[0].astype(float)
 
     @property
-    def envelope(self) -> tuple[Values, Values]:
+    def envelope(self) -> tuple[Array, Array]:
         """Least and largest count of each bin.
 
         Each bar of uniform ranks is binomial; by Bonferroni's correction for the number of bars all are within with a

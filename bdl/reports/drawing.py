@@ -188,26 +188,10 @@ def fit(
 ) -> dict[Any, float]:
     """Set the scale and the limits of an axis so that what is out of all proportion does not flatten the rest.
 
-    Parameters
-    ----------
-    panel, side
-        Which axis.
-    marks
-        What is drawn, to its values. One whose largest value is not `ordinary` does not count.
-    bars
-        Ends of error bars, which are seen whole if they do not stretch the axis much.
-    factor
-        As `ordinary` takes it.
-    scale
-        By default logarithmic for positive values that span a wide range, if no error bar goes below zero: bars of a
-        standard error do so only where values have both signs.
-    say
-        Whether to write on the panel what is beyond the axis.
-
-    Returns
-    -------
-    dict
-        What is beyond the axis, to its largest value; on a logarithmic axis also what is zero but for rounding.
+    `marks` has the values of what is drawn; one whose largest value is not `ordinary` does not count, and is returned
+    with that value, which is written on the panel if it is to `say` so. `bars` are ends of error bars, which are seen
+    whole if they do not stretch the axis much. The scale is by default logarithmic for positive values that span a wide
+    range, if no error bar goes below zero: bars of a standard error do so only where values have both signs.
     """
     finite = {name: [value for value in values if math.isfinite(value)] for name, values in marks.items()}
     largest = {name: max(values, key=abs) for name, values in finite.items() if values}

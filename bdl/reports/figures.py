@@ -2,9 +2,7 @@
 
 import io
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -32,51 +30,36 @@ if TYPE_CHECKING:
 
 REMARK = 36
 """Letters of a remark an inch of a figure's width, about three lines; tables have all of it."""
-_remark = ContextVar("_remark", default="")
 
 
-@contextmanager
-def remarked(text: str) -> Iterator[None]:
-    """Put a text below the title of every figure that is drawn within the block."""
-    before = _remark.set(text)
-    try:
-        yield
-    finally:
-        _remark.reset(before)
+def drawn(draw: "Callable[[], Figure]", remark: str = "") -> "Figure":
+    """Draw a figure in the house style, with a remark below its title, cut if long.
 
-
-def drawn(draw: "Callable[[], Figure]") -> "Figure":
-    """Draw a figure in the house style, with its remark."""
+    It grows by lines of the title that were broken or are new, so that panels keep their size.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.style import context
 
     with context(["default", STYLE]):
         figure = draw()
-        _entitle(figure)
+        given = figure.get_suptitle()
+        planned = figure.suptitle(given, fontsize=11, wrap=False).get_window_extent().height
+        short = shorten(remark, int(REMARK * figure.get_figwidth()), placeholder=" ...")
+        added = title(figure, given, short).get_window_extent().height - planned
+        figure.set_figheight(figure.get_figheight() + added / figure.dpi)
         FigureCanvasAgg(figure)
         return figure
 
 
-def _entitle(figure: "Figure") -> None:
-    """Put the remark below the title, cut if long, and let the figure grow by lines that were broken or are new.
-
-    So panels keep their size.
-    """
-    given = figure.get_suptitle()
-    planned = figure.suptitle(given, fontsize=11, wrap=False).get_window_extent().height
-    remark = shorten(_remark.get(), int(REMARK * figure.get_figwidth()), placeholder=" ...")
-    added = title(figure, given, remark).get_window_extent().height - planned
-    figure.set_figheight(figure.get_figheight() + added / figure.dpi)
-
-
-def save(drawings: Drawings, folder: Path, pdf: bool = True) -> list[Path]:
+def save(drawings: Drawings, folder: Path, pdf: bool = True, remark: str = "") -> list[Path]:
     """Draw figures in the house style; write each as PNG (200 dpi), and as PDF, under its name, made fit for a file."""
     from matplotlib.style import context
 
     folder.mkdir(parents=True, exist_ok=True)
     paths, suffixes = list[Path](), [suffix for suffix in METADATA if pdf or suffix != "pdf"]
     for name, draw in drawings.items():
-        figure, own = drawn(draw), {suffix: folder / f"{file_name(name)}.{suffix}" for suffix in suffixes}
+        figure = drawn(draw, remark)
+        own = {suffix: folder / f"{file_name(name)}.{suffix}" for suffix in suffixes}
         with context(["default", STYLE]):
             for suffix, path in own.items():
                 figure.savefig(path, dpi=200, metadata=METADATA[suffix])
@@ -148,6 +131,8 @@ class Shown:
     labelled: Sequence[Labelled] = ()
     weights: Sequence[LayerWeights] = ()
     ranks: Sequence[Ranks] = ()
+    remark: str = ""
+    """What stands below the title of every figure."""
 
 
 @dataclass(frozen=True)
@@ -176,10 +161,6 @@ class Kind:
 
 def _scores(shown: Shown, swept: bool) -> Drawings:
     return score_drawings(shown.benchmark, shown.cells) if bool(shown.benchmark.axes) == swept else {}
-
-
-def _spreads(shown: Shown) -> bool:
-    return any(str(metric).startswith("spread") for metric in shown.benchmark.metrics)
 
 
 # fmt: off
@@ -222,7 +203,10 @@ KINDS = (
     Kind("iterates", "posteriors", lambda shown: iterate_drawings(shown.posteriors), "Iterates over the truth",
          "iterates-<dataset>",
          "the same, with `kept` of `sgd-iterates`", "iterates and their mean over the truth"),
-    Kind("bands", "bands", lambda shown: band_drawings(shown.bands, by_quartiles=_spreads(shown)), "Credible bands",
+    Kind("bands", "bands",
+         lambda shown: band_drawings(
+             shown.bands, by_quartiles=any(metric.startswith("spread") for metric in shown.benchmark.metrics)
+         ), "Credible bands",
          "bands-<dataset>",
          "a regression, or two classes, on one input",
          "mean of the function with bands of 1, 2 and 3 standard deviations, or quartiles"),
@@ -242,24 +226,13 @@ KINDS = (
 
 
 def draw_figures(shown: Shown, folder: Path, pdf: bool = True) -> list[Path]:
-    """Draw all figures for which there is something to show.
+    """Draw all figures for which there is something to show, as ``<benchmark>-<name>.png`` (200 dpi) and ``.pdf``.
 
-    Parameters
-    ----------
-    shown
-        What they show.
-    folder
-        Where the files go; created if need be.
-    pdf
-        Write PDF, too, which takes as long again.
-
-    Returns
-    -------
-    list of Path
-        ``<benchmark>-<name>.png`` (200 dpi) and ``.pdf`` of each figure, kind by kind. The same input gives the same
-        bytes under one version of matplotlib, whatever the user's own settings.
+    PDF, which takes as long again, may be left out. The same input gives the same bytes under one version of
+    matplotlib, whatever the user's own settings.
     """
-    return save({f"{shown.benchmark.name}-{name}": draw for name, draw in drawings_of(shown).items()}, folder, pdf)
+    drawings = {f"{shown.benchmark.name}-{name}": draw for name, draw in drawings_of(shown).items()}
+    return save(drawings, folder, pdf, shown.remark)
 
 
 def drawings_of(shown: Shown) -> Drawings:

@@ -132,35 +132,36 @@ def chance(cells: Sequence[Cell]) -> str | None:
 def sections(cells: Sequence[Cell]) -> list[Section]:
     """Arrange cells as one table a metric, with mean and median side by side.
 
-    Parameters
-    ----------
-    cells
-        As `bdl.reports.compare` returns them.
-
-    Returns
-    -------
-    list of Section
-        Notes are marked by superscript numbers, which count through `footnotes`: on the title where a note
-        holds for the whole table, on the entry where it holds for its row, else on the verdict.
+    Notes are marked by superscript numbers, which count through `footnotes`: on the title where a note holds for the
+    whole table, on the entry where it holds for its row, else on the verdict.
     """
     numbers = {note: number for number, note in enumerate(footnotes(cells), start=1)}
-    return [_section(group, numbers) for group in by_metric(cells)]
+    found = []
+    for own in by_metric(cells):
+        axes = list(dict.fromkeys(path for cell in own for path in cell.point))
+        medians = [cell for cell in own if cell.statistic == "median"]
+        judged = {cell.statistic for cell in own if cell.paper is not None}
+        judged |= {"mean"} if any(cell.statistic == "mean" and cell.verdict != NO_PAPER for cell in own) else set()
+        if any(cell.verdict == WITHHELD for cell in own):
+            judged.clear()
+        median = FAILED_AS_WORST if any(cell.n_failed and cell.ours is not None for cell in medians) else "Median"
+        n = "n (failed)" if any(cell.n_failed for cell in own) else "n"
+        columns = ["Dataset", *axes, "Method", "Mean ± SE", "Paper ± SE", "z", "Verdict", median, "Paper", "Verdict"]
+        columns += ["Largest", "Paper", "Verdict", "MC error", "Floor", n]
+        shared = shared_notes(own)
+        rows: dict[tuple[str, ...], dict[str, Cell]] = {}
+        for cell in own:
+            rows.setdefault((cell.dataset, *cell.point.values(), cell.method), {})[cell.statistic] = cell
+        texts = [_row(row, numbers, shared, judged) for row in rows.values()]
+        title = f"{own[0].benchmark}: {heading(own[0].metric)}{matches(own)}"
+        found.append(Section.of(marked(title, shared, numbers), columns, texts))
+    return found
 
 
 def quantity(value: float, printed: float | None = None) -> str:
-    """Write a number one digit finer than the printed one, with at least three significant digits.
+    """Write a number one digit finer than the printed one beside it, with at least three significant digits.
 
-    Parameters
-    ----------
-    value
-        The number.
-    printed
-        The number it is compared with, if any.
-
-    Returns
-    -------
-    str
-        In positional notation, or like ``"2.13e7"`` from 100 000 on and below 0.0001.
+    It is in positional notation, or like ``"2.13e7"`` from 100 000 on and below 0.0001.
     """
     size = math.floor(math.log10(abs(value))) if value else 0
     if -4 <= size < 5:
@@ -181,26 +182,6 @@ def _powers(text: str) -> str:
 def by_metric(cells: Sequence[Cell]) -> list[list[Cell]]:
     """Part cells by benchmark and metric, in the order of their appearance."""
     return list(grouped(cells, lambda cell: (cell.benchmark, cell.metric)).values())
-
-
-def _section(cells: list[Cell], numbers: dict[str, int]) -> Section:
-    axes = list(dict.fromkeys(path for cell in cells for path in cell.point))
-    medians = [cell for cell in cells if cell.statistic == "median"]
-    judged = {cell.statistic for cell in cells if cell.paper is not None}
-    judged |= {"mean"} if any(cell.statistic == "mean" and cell.verdict != NO_PAPER for cell in cells) else set()
-    if any(cell.verdict == WITHHELD for cell in cells):
-        judged.clear()
-    median = FAILED_AS_WORST if any(cell.n_failed and cell.ours is not None for cell in medians) else "Median"
-    n = "n (failed)" if any(cell.n_failed for cell in cells) else "n"
-    columns = ["Dataset", *axes, "Method", "Mean ± SE", "Paper ± SE", "z", "Verdict", median, "Paper", "Verdict"]
-    columns += ["Largest", "Paper", "Verdict"]
-    shared = shared_notes(cells)
-    rows: dict[tuple[str, ...], dict[str, Cell]] = {}
-    for cell in cells:
-        rows.setdefault((cell.dataset, *cell.point.values(), cell.method), {})[cell.statistic] = cell
-    texts = [_row(row, numbers, shared, judged) for row in rows.values()]
-    title = f"{cells[0].benchmark}: {heading(cells[0].metric)}{matches(cells)}"
-    return Section.of(marked(title, shared, numbers), [*columns, "MC error", "Floor", n], texts)
 
 
 def _row(row: dict[str, Cell], numbers: dict[str, int], above: set[str], judged: set[str]) -> list[str | None]:

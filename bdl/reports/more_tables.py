@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from bdl.metrics import info
 from bdl.metrics.likelihoods import FIRST
@@ -16,15 +15,13 @@ from bdl.reports import Cell
 from bdl.reports.layout import Section, heading, measure, ours, quantity
 from bdl.reports.papers import load_paper
 from bdl.reports.statistics import by_cell, by_split, short
-from bdl.spec import Benchmark
-from bdl.spec.entry import Search
 from bdl.spec.sections import Note
 from bdl.store import HYPER
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bdl.spec import Benchmark
+    from bdl.spec import Benchmark, Search
 
 
 METHOD = "deep-ensemble"
@@ -36,15 +33,7 @@ SPREAD = {"se": "standard error", "sd": "deviation over splits"}
 
 
 def reference_sections(benchmark: str, published: Iterable[tuple[str, int, Judged]]) -> list[Section]:
-    """Lay out a line for each sampled reference; none if there is none.
-
-    Parameters
-    ----------
-    benchmark
-        Its name.
-    published
-        Data set, split and certificate of each.
-    """
+    """Lay out a line for each sampled reference, of which data set, split and certificate are published."""
     lines = []
     for dataset, split, certificate in published:
         worst = {rule.statistic: certificate.worst_of(rule) for rule in certificate.rules}
@@ -63,18 +52,8 @@ def reference_sections(benchmark: str, published: Iterable[tuple[str, int, Judge
 def equivalent(curve: Sequence[float], score: float) -> str:
     """Return the number of members at which a curve reaches a score, as text (Ashukha et al. 2020, section 4).
 
-    Parameters
-    ----------
-    curve
-        Scores of one member, of two and so on, where less is better; linear in between.
-    score
-        The score of another method.
-
-    Returns
-    -------
-    str
-        The least number with one decimal; ``"< 1"`` for a score worse than one member's, ``"> 5"`` for one better than
-        all of five.
+    The curve has the scores of one member, of two and so on, where less is better; it is linear in between. The number
+    has one decimal; it is ``"< 1"`` for a score worse than one member's, ``"> 5"`` for one better than all of five.
     """
     if score > curve[0]:
         return "< 1"
@@ -89,13 +68,6 @@ def ensemble_sections(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[Sect
 
     Means are over the splits of which method and ensemble both have the score. A data set without the ensemble, or
     without scores of its first members, is left out.
-
-    Parameters
-    ----------
-    benchmark
-        Names data sets, entries and metrics.
-    rows
-        Final rows.
     """
     metrics = [name for name in benchmark.metrics if getattr(name, "name", name) == "calibrated_nll"]
     ensembles = [name for name, entry in benchmark.entries.items() if entry.method.name == METHOD]
@@ -130,71 +102,37 @@ def _lines(
 
 
 def elsewhere_sections(benchmark: "Benchmark", cells: Sequence[Cell]) -> list[Section]:
-    """Lay out our means and, below those of a data set, what the papers under `elsewhere` print; a table a metric.
-
-    Parameters
-    ----------
-    benchmark
-        Names the papers.
-    cells
-        As `bdl.reports.compare` returns them.
-    """
+    """Lay out our means and, below those of a data set, what the papers under `elsewhere` print; a table a metric."""
     found = []
     for metric in benchmark.metrics:
         printed = [row for paper in benchmark.elsewhere for row in load_paper(paper) if row["metric"] == metric]
         own = [cell for cell in cells if (cell.metric, cell.statistic) == (metric, "mean") and cell.n_trials]
-        known = {row["dataset"] for row in printed}
-        lines = [
-            line
-            for dataset in dict.fromkeys(cell.dataset for cell in own)
-            if dataset in known
-            for line in (
-                *(_ours(cell) for cell in own if cell.dataset == dataset),
-                *(_theirs(row) for row in printed if row["dataset"] == dataset),
-            )
-        ]
+        lines: list[tuple[str, ...]] = []
+        for dataset in dict.fromkeys(cell.dataset for cell in own):
+            theirs = [row for row in printed if row["dataset"] == dataset]
+            here = SPREAD["se"], SPLITS["same-index"], "here"
+            lines += [(dataset, cell.method, ours(cell), *here) for cell in own if theirs and cell.dataset == dataset]
+            lines += [(dataset, row["method"], *as_printed(row), f"{row['paper']} {row['table']}") for row in theirs]
         if lines and info(metric).direction != "ratio":
             title = f"{benchmark.name}: {heading(metric)}, ours and printed elsewhere, without verdicts"
             found.append(Section.of(title, ["Dataset", "Method", "Mean", "±", "Splits", "Source"], lines))
     return found
 
 
-def _ours(cell: Cell) -> tuple[str, ...]:
-    return cell.dataset, cell.method, ours(cell), SPREAD["se"], SPLITS["same-index"], "here"
-
-
 def as_printed(row: dict[str, str]) -> tuple[str, str, str]:
-    """Return a number of another paper with its plus and minus, what stands behind that, and the splits it is of.
-
-    Parameters
-    ----------
-    row
-        As `bdl.reports.papers.load_paper` returns it.
-    """
+    """Return a number of `load_paper` with its plus and minus, what stands behind that, and the splits it is of."""
     said = dict(part.split("=") for part in row["setting"].split(";"))
     spread, _, guess = said["pm"].partition("-")
     value = " ± ".join(filter(None, (row["value"], row["stderr"])))
     return value, f"{SPREAD[spread]}{', probably' if guess else ''}", SPLITS[said["splits"]]
 
 
-def _theirs(row: dict[str, str]) -> tuple[str, ...]:
-    return row["dataset"], row["method"], *as_printed(row), f"{row['paper']} {row['table']}"
-
-
 NEAR = 1e-6
 """Relative distance from a bound that counts as none: proposals are mapped to the unit cube and back."""
 
 
-def bound_notes(benchmark: Benchmark, rows: pd.DataFrame) -> list[Note]:
-    """Write a note for each entry on each data set whose searches ended on a bound.
-
-    Parameters
-    ----------
-    benchmark
-        Says what was searched, and where.
-    rows
-        Final rows, with the chosen settings as ``hyper_<name>``.
-    """
+def bound_notes(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[Note]:
+    """Write a note for each entry on each data set whose searches ended on a bound, as final rows tell."""
     hyper = [name for name in rows.columns if str(name).startswith(HYPER)]
     groups = by_cell(rows[["dataset", "entry", *benchmark.axes, *hyper]], benchmark.axes)
     found: dict[tuple[str, str], list[str]] = {}
@@ -210,7 +148,7 @@ def bound_notes(benchmark: Benchmark, rows: pd.DataFrame) -> list[Note]:
     ]
 
 
-def _bounds(search: Search, rows: pd.DataFrame) -> Iterator[str]:
+def _bounds(search: "Search", rows: "pd.DataFrame") -> Iterator[str]:
     """Yield each bound that was chosen, and how often."""
     ends = {name: (space.low, space.high) for name, space in search.space.items()}
     ends |= {name: (min(values), max(values)) for name, values in search.grid.items() if len(values) > 1}

@@ -1,17 +1,19 @@
-"""Each entry held against the baseline split by split, as tables too, and who wins how often."""
+"""Differences split by split, also as tables: of each entry from the baseline, and of two runs."""
 
+import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from bdl.metrics import info
 from bdl.reports.layout import Section, heading, metric_name, quantity
-from bdl.reports.statistics import Values, by_split, grouped, mean_se, short
+from bdl.reports.statistics import Array, by_split, grouped, mean_se, short
 from bdl.reports.verdicts import FEWEST, reach
+from bdl.store import HYPER
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,25 +64,12 @@ class PairedDifference(NamedTuple):
 def paired_differences(
     benchmark: "Benchmark", rows: "pd.DataFrame", overlap: Mapping[str, float]
 ) -> list[PairedDifference]:
-    """Hold every entry against the baseline, on the splits that both finished.
+    """Hold every entry against the baseline, on the splits that both finished; nothing without a baseline.
 
-    Parameters
-    ----------
-    benchmark
-        Gives the baseline, and the names and the order of metrics, datasets and entries.
-    rows
-        One row a trial: `dataset`, `entry`, `split`, `status` (``"ok"`` or ``"failed"``), a column a metric, and one an
-        axis of the sweep.
-    overlap
-        Data set to its test rows per training row, if its splits share training rows; data sets that are not listed
-        have independent ones.
-
-    Returns
-    -------
-    list of PairedDifference
-        In the order metric, then cell of the benchmark, for predictive metrics with a better and a worse and for the
-        datasets on which the baseline runs; empty without a baseline. In a sweep the baseline is the one of the same
-        point.
+    `rows` has one row a trial: `dataset`, `entry`, `split`, `status` (``"ok"`` or ``"failed"``), a column a metric, and
+    one an axis of the sweep, where the baseline is the one of the same point. `overlap` maps a data set whose splits
+    share training rows to its test rows per training row. The order is metric, then cell of the benchmark, for
+    predictive metrics with a better and a worse and for the data sets on which the baseline runs.
 
     Notes
     -----
@@ -127,7 +116,7 @@ def _lost(own: "pd.Series[float]", other: "pd.Series[float]") -> int:
     return len(own.index[own.isna()].intersection(other.index[other.notna()]))
 
 
-def _interval(values: Values, overlap: float) -> tuple[float | None, float | None, float | None]:
+def _interval(values: Array, overlap: float) -> tuple[float | None, float | None, float | None]:
     """Return the mean and the ends of its interval; None for what too few values leave open."""
     if values.size < 2:
         return (float(values[0]) if values.size else None), None, None
@@ -136,33 +125,26 @@ def _interval(values: Values, overlap: float) -> tuple[float | None, float | Non
     return mean, mean - half, mean + half
 
 
+def difference_sections(title: Callable[[str], str], rows: Iterable[tuple[PairedDifference, str]]) -> list[Section]:
+    """Lay out differences, each with its verdict, a table a metric."""
+    found = []
+    for metric, own in grouped(rows, lambda row: row[0].metric).items():
+        columns = ["Dataset", *own[0][0].point, "Method", "Difference", "95 % interval", "Verdict", "n"]
+        lines = []
+        for each, verdict in own:
+            lost = f" (failed: {each.failed}, of the baseline {each.baseline_failed})"
+            count = f"{each.n}{lost if each.failed or each.baseline_failed else ''}"
+            lines.append((each.dataset, *map(short, each.point.values()), each.entry, *numbers(each), verdict, count))
+        found.append(Section.of(title(metric), columns, lines))
+    return found
+
+
 def paired_sections(benchmark: "Benchmark", differences: Sequence[PairedDifference]) -> list[Section]:
-    """Lay out the differences from the baseline, a table a metric.
-
-    Parameters
-    ----------
-    benchmark
-        Gives the baseline.
-    differences
-        As `bdl.reports.paired.paired_differences` returns them.
-    """
-    return [
-        difference_section(
-            f"{benchmark.name}: {heading(metric)}, mean difference from {benchmark.baseline}",
-            [(each, each.verdict if each.n else "no pair") for each in own],
-        )
-        for metric, own in grouped(differences, lambda each: each.metric).items()
-    ]
-
-
-def difference_section(title: str, rows: Sequence[tuple[PairedDifference, str]]) -> Section:
-    """Lay out differences, each with its verdict."""
-    columns = ["Dataset", *rows[0][0].point, "Method", "Difference", "95 % interval", "Verdict", "n"]
-    lines = [
-        (each.dataset, *map(short, each.point.values()), each.entry, *numbers(each), verdict, _count(each))
-        for each, verdict in rows
-    ]
-    return Section.of(title, columns, lines)
+    """Lay out the differences from the baseline, a table a metric."""
+    return difference_sections(
+        lambda metric: f"{benchmark.name}: {heading(metric)}, mean difference from {benchmark.baseline}",
+        ((each, each.verdict if each.n else "no pair") for each in differences),
+    )
 
 
 def tally(benchmark: "Benchmark", differences: Sequence[PairedDifference]) -> Section:
@@ -188,6 +170,129 @@ def numbers(difference: PairedDifference) -> tuple[str, str]:
     return quantity(difference.mean), f"{quantity(difference.low)} to {quantity(difference.high)}"
 
 
-def _count(difference: PairedDifference) -> str:
-    lost = difference.failed, difference.baseline_failed
-    return f"{difference.n} (failed: {lost[0]}, of the baseline {lost[1]})" if any(lost) else f"{difference.n}"
+ROUNDING = 1e-6
+"""Scores that differ by less, relative to their size, are the same: machines round differently."""
+
+
+class Change(NamedTuple):
+    """A score of a cell in two runs."""
+
+    difference: PairedDifference
+    """Mean of the second minus the first, over the splits that both finished; its baseline is the first."""
+    same: bool
+    """Whether both finished the same splits, with the same scores."""
+    only: str
+    """``"first"`` or ``"second"`` if that run alone has the cell; empty if both have."""
+
+    @property
+    def verdict(self) -> str:
+        """What became of the second run: ``"same"``, ``"better"``, ``"worse"``, ``"differs"``, ``"undecided"``, ..."""
+        if self.only:
+            return f"only in the {self.only}"
+        if self.same:
+            return "same"
+        if not self.difference.n:
+            return "no pair"
+        if info(self.difference.metric).direction != "none":
+            return self.difference.verdict
+        low, high = self.difference.low, self.difference.high
+        return "undecided" if low is None or high is None or low <= 0 <= high else "differs"
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        names = {"failed": "failed_in_second_alone", "baseline_failed": "failed_in_first_alone"}
+        values = {names.get(name, name): value for name, value in self.difference._asdict().items()}
+        return values | {"point": dict(self.difference.point), "verdict": self.verdict}
+
+
+class Moved(NamedTuple):
+    """A hyper-parameter whose values differ."""
+
+    dataset: str
+    entry: str
+    point: Mapping[str, str]
+    name: str
+    first: float
+    """Median over the splits that both have."""
+    second: float
+    splits: int
+    """On how many it differs."""
+
+
+def changes(
+    first: "pd.DataFrame",
+    second: "pd.DataFrame",
+    metrics: Sequence[str],
+    axes: Sequence[str],
+    overlap: Mapping[str, float],
+) -> list[Change]:
+    """Hold the final rows of two runs against each other, for all metrics but durations, which are of machines.
+
+    Rows and overlap are as `paired_differences` takes them; the intervals are those.
+    """
+    found = []
+    for metric in (name for name in metrics if info(name).direction != "ratio"):
+        for place, one, other in _cells(first, second, axes):
+            only = "second" if one is None else "first" if other is None else ""
+            if one is None or other is None:
+                found.append(Change(place._replace(metric=metric), False, only))
+                continue
+            before, after = scores(one, metric), scores(other, metric)
+            difference = paired(place._replace(metric=metric), after, before, overlap.get(place.dataset, 0.0))
+            found.append(Change(difference, _same(before, after), only))
+    return found
+
+
+def moved(first: "pd.DataFrame", second: "pd.DataFrame", axes: Sequence[str]) -> list[Moved]:
+    """List the hyper-parameters that differ on a split of both; arguments as in `changes`."""
+    found = []
+    for place, one, other in _cells(first, second, axes):
+        if one is not None and other is not None:
+            names = dict.fromkeys(name for name in (*one.columns, *other.columns) if name.startswith(HYPER))
+            values = {name: _differing(one, other, name) for name in names}
+            cell = place.dataset, place.entry, place.point
+            found += [Moved(*cell, name.removeprefix(HYPER), *own) for name, own in values.items() if own[-1]]
+    return found
+
+
+def change_sections(found: Sequence[Change], title: str) -> list[Section]:
+    """Lay out changes, a table a metric."""
+    rows = ((change.difference, change.verdict) for change in found)
+    return difference_sections(lambda metric: f"{title}: {heading(metric)}", rows)
+
+
+def moved_section(found: Sequence[Moved]) -> Section:
+    """Lay out hyper-parameters that differ."""
+    columns = ["Dataset", "Method", "Hyper-parameter", "First", "Second", "Splits"]
+    rows = []
+    for each in found:
+        place = " ".join(f"{path.rpartition('.')[2]}={json.loads(value)}" for path, value in each.point.items())
+        values = f"{each.first:.3g}", f"{each.second:.3g}", f"{each.splits}"
+        rows.append((each.dataset, f"{each.entry} {place}".rstrip(), each.name, *values))
+    return Section.of("Hyper-parameters that differ, medians over splits", columns, rows)
+
+
+def _cells(
+    first: "pd.DataFrame", second: "pd.DataFrame", axes: Sequence[str]
+) -> Iterator[tuple[PairedDifference, "pd.DataFrame | None", "pd.DataFrame | None"]]:
+    """Go through the cells of either run, with their rows by split."""
+    one, other = (by_split(rows, axes) for rows in (first, second))
+    for key in dict.fromkeys((*one, *other)):
+        dataset, entry, *point = map(str, key)
+        place = PairedDifference(dataset, entry, "", 0, point=dict(zip(axes, point, strict=True)))
+        yield place, one.get(key), other.get(key)
+
+
+def _same(before: "pd.Series[float]", after: "pd.Series[float]") -> bool:
+    if set(before.index) != set(after.index):
+        return False
+    return bool(np.allclose(before, after.loc[before.index], rtol=ROUNDING, atol=0, equal_nan=True))
+
+
+def _differing(one: "pd.DataFrame", other: "pd.DataFrame", name: str) -> tuple[float, float, int]:
+    """Return both medians of a hyper-parameter over the splits of both, and on how many of these it differs."""
+    shared = one.index.intersection(other.index)
+    a, b = (rows.reindex(columns=[name]).loc[shared, name].astype(float) for rows in (one, other))
+    same = np.isclose(a, b, rtol=ROUNDING, atol=0, equal_nan=True)
+    return float(a.median()), float(b.median()), int((~same).sum())

@@ -4,11 +4,10 @@ import csv
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bdl.errors import InputError, unknown
 
@@ -27,13 +26,7 @@ Key = tuple[str, str, str, str]
 
 
 class Printed(float):
-    """A number that remembers the digits it was printed with.
-
-    Parameters
-    ----------
-    text
-        The number as printed, for example ``"2.90"`` or ``"2.13e7"``.
-    """
+    """A number that remembers the text that it was printed as, for example ``"2.90"`` or ``"2.13e7"``."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -64,52 +57,27 @@ class Printed(float):
         return round(Decimal(value).scaleb(-self.exponent)) == Decimal(self.text).scaleb(-self.exponent)
 
 
-@dataclass(frozen=True)
-class PaperValue:
-    """One printed number.
-
-    Attributes
-    ----------
-    value
-        The number, in the unit of its metric.
-    stderr
-        Its printed standard error, or None.
-    source
-        Paper and table, for example ``"vifa2023 Table 1"``.
-    single
-        Whether it is one run, rather than a statistic of several.
-    split
-        The split that it is of, from 0, if it is of one alone.
-    n
-        Splits or runs that it is a statistic of; None where the paper does not say, which counts as one.
-    """
+class PaperValue(NamedTuple):
+    """One printed number."""
 
     value: Printed
+    """In the unit of its metric."""
     stderr: Printed | None
     source: str
+    """Paper and table, for example ``"vifa2023 Table 1"``."""
     single: bool = False
+    """Whether it is one run, rather than a statistic of several."""
     split: int | None = None
+    """The split that it is of, from 0, if it is of one alone."""
     n: int | None = None
+    """Splits or runs that it is a statistic of; None where the paper does not say, which counts as one."""
 
 
 def paper_values(papers: Iterable["PaperTables"]) -> dict[Key, PaperValue]:
-    """Look up the printed numbers of a benchmark.
+    """Look up the printed numbers of a benchmark; where several tables print one, the table listed first is taken.
 
-    Parameters
-    ----------
-    papers
-        Which tables, and which entry and metric stand for which of theirs.
-
-    Returns
-    -------
-    dict
-        (dataset, entry, metric, statistic) to the printed number; the number of a single run stands under
-        ``"mean"``. Where several tables print one, the table listed first is taken.
-
-    Raises
-    ------
-    InputError
-        If a paper, table, method or metric is not there, or a table prints several numbers for one key.
+    The number of a single run stands under ``"mean"``. `InputError` if a paper, table, method or metric is not there,
+    or a table prints several numbers for one key.
     """
     values: dict[Key, PaperValue] = {}
     for listed in papers:
@@ -202,13 +170,7 @@ def _require(kind: str, listed: "PaperTables", wanted: Iterable[str], known: set
 
 @lru_cache
 def load_paper(paper: str) -> tuple[dict[str, str], ...]:
-    """Read the printed numbers of a paper, a mapping each with the columns of its file.
-
-    Raises
-    ------
-    InputError
-        If there is no such paper.
-    """
+    """Read the printed numbers of a paper, a mapping each with the columns of its file; `InputError` without it."""
     if paper not in (*PAPERS, *OTHERS):
         raise unknown("paper", paper, (*PAPERS, *OTHERS))
     name = "others_uci" if paper in OTHERS else paper

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bdl.reports import drawing
-from bdl.reports.posteriors import FEW, Array, Gaussians, by_truth
-from bdl.reports.statistics import grouped
+from bdl.reports.posteriors import DEVIATIONS, FEW, Gaussians, by_truth
+from bdl.reports.statistics import Array, grouped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,8 +22,6 @@ RESOLUTION = 200
 TRUTH: dict[str, Any] = {"color": drawing.PAPER["color"], "linestyle": (0, (4, 2)), "linewidth": 1.8}
 APPROXIMATION: dict[str, Any] = {"color": drawing.OURS["color"], "linestyle": "-", "linewidth": 1.4}
 
-DEVIATIONS = (3, 2, 1)
-"""Contours are where the density of a Gaussian is at so many standard deviations."""
 ROOM = 0.05
 """Share of the range of what is drawn that is free at either end."""
 ITERATES: dict[str, Any] = {"color": "#c1272d", "marker": ".", "markersize": 3, "linestyle": "none", "alpha": 0.5}

@@ -7,16 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bdl.reports import drawing
-from bdl.reports.statistics import grouped
+from bdl.reports.statistics import Array, grouped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Array = NDArray[np.float64]
 
 FEW = 3
 """Entries on a data set that have figures of their own."""
@@ -31,6 +29,7 @@ MAP, IN_LINE = 2.0, 5
 BROAD: dict[str, Any] = {"color": drawing.INK, "linewidth": 4, "alpha": 0.25}
 
 DEVIATIONS = (3, 2, 1)
+"""Standard deviations of bands, and of contours."""
 DOTS: dict[str, Any] = {"linestyle": "none", "marker": "o", "color": drawing.INK}
 SHADE = 0.16
 """How dark one credible band is."""
@@ -202,13 +201,8 @@ def band_drawings(bands: Sequence[CredibleBand], *, by_quartiles: bool = False) 
 def bands_figure(bands: Sequence[CredibleBand], *, by_quartiles: bool = False) -> "Figure":
     """Draw the function with its credible bands, and the rows; the noise of the targets is not part of the bands.
 
-    Parameters
-    ----------
-    bands
-        Of one data set.
-    by_quartiles
-        Whether to draw medians and quartiles, with the test rows, as in Figure 4.5 of Mata (2018), rather than means
-        and deviations, as in Figure 8 of the SLANG paper (2018).
+    By quartiles, medians and quartiles are drawn, with the test rows, as in Figure 4.5 of Mata (2018), rather than
+    means and deviations, as in Figure 8 of the SLANG paper (2018).
     """
     from matplotlib.patches import Patch
 

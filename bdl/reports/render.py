@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, replace
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, JustifyMethod, RenderableType
@@ -179,40 +179,31 @@ STYLES = {
 }
 
 
-def render(cells: Sequence[Cell], format: str) -> RenderableType:
-    """Render a comparison.
+FORMATS = ("rich", "markdown", "csv", "latex", "json")
+SECTIONS = ("rich", "markdown")
+"""Formats that have more tables than those of metrics."""
 
-    Parameters
-    ----------
-    cells
-        As `bdl.reports.compare` returns them.
-    format
-        ``"rich"``, ``"markdown"``, ``"csv"``, ``"latex"`` (needs the package booktabs) or ``"json"``.
 
-    Returns
-    -------
-    rich renderable
-        Tables for a `rich` console, or for every other format a str that ends with a newline.
+def render(cells: Sequence[Cell], format: str, remark: str = "", more: Sequence[Section] = ()) -> RenderableType:
+    """Render a comparison: tables for a `rich` console, or for every other format a str that ends with a newline.
 
-    Raises
-    ------
-    InputError
-        If there is no such format.
+    A remark stands at the head, and in formats that have none among the notes of every cell; formats of `SECTIONS`
+    have more tables at the end. LaTeX needs the package booktabs. `InputError` if there is no such format.
     """
     if format not in FORMATS:
         raise unknown("format", format, FORMATS)
-    return FORMATS[format](cells)
-
-
-def to_rich(cells: Sequence[Cell]) -> Group:
-    """Build one coloured table a metric, and below the notes and what chance does."""
-    blocks = [Padding(rich_table(section), (0, 0, 1, 0)) for section in sections(cells)]
-    return Group(*blocks, *(Text(line, style="dim") for line in below(cells)))
-
-
-def to_markdown(cells: Sequence[Cell]) -> str:
-    """Write one pipe table a metric, and below the notes and what chance does."""
-    return "\n".join([*map(markdown_table, sections(cells)), *(f"{markdown(line)}\n" for line in below(cells))])
+    if format == "rich":
+        head = [Text(remark, style="bold yellow"), Text()] if remark else []
+        tables = [Padding(rich_table(section), (0, 0, 1, 0)) for section in sections(cells)]
+        notes = [Text(line, style="dim") for line in below(cells)]
+        return Group(*head, *tables, *notes, *(Padding(rich_table(section), (1, 0, 0, 0)) for section in more))
+    if format == "markdown":
+        lines = [f"**{markdown(remark)}**\n"] if remark else []
+        lines += [*map(markdown_table, sections(cells)), *(f"{markdown(line)}\n" for line in below(cells))]
+        return "\n".join([*lines, *map(markdown_table, more)])
+    if remark:
+        cells = [replace(cell, note="\n".join(filter(None, (remark, cell.note)))) for cell in cells]
+    return {"csv": to_csv, "latex": to_latex, "json": to_json}[format](cells)
 
 
 def to_csv(cells: Sequence[Cell]) -> str:
@@ -236,28 +227,6 @@ def to_json(cells: Sequence[Cell]) -> str:
 
     table = [{name: shorter(value) for name, value in asdict(cell).items()} for cell in cells]
     return json.dumps(table, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-
-
-def with_sections(shown: RenderableType, own: Sequence[Section], format: str) -> RenderableType:
-    """Add tables below what `render` gives in a format of `SECTIONS`."""
-    if not own:
-        return shown
-    if format == "rich":
-        return Group(shown, *(Padding(rich_table(section), (1, 0, 0, 0)) for section in own))
-    return "\n".join([str(shown), *map(markdown_table, own)])
-
-
-SECTIONS = ("rich", "markdown")
-"""Formats that have more tables than those of metrics."""
-
-FORMATS: dict[str, Callable[[Sequence[Cell]], RenderableType]] = {
-    "rich": to_rich,
-    "markdown": to_markdown,
-    "csv": to_csv,
-    "latex": to_latex,
-    "json": to_json,
-}
-"""Format to its renderer."""
 
 
 def rich_table(section: Section) -> Table:

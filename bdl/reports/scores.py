@@ -189,22 +189,12 @@ def swept_figure(
     seen: Sequence[Mark] = (),
     around_zero: bool = False,
 ) -> "Figure":
-    """Draw the first axis of the sweep from left to right.
+    """Draw the first axis of the sweep from left to right, under a title of some lines.
 
-    Parameters
-    ----------
-    benchmark
-        Whose sweep.
-    metric, lines
-        What the vertical axes show, and the title of the figure.
-    marks
-        Each data set, and each combination of the other axes' values, has a panel; a few of these combinations stand
-        side by side on one scale, a data set a line. Each entry has a line of values with their errors, with a gap
-        where there is none.
-    seen
-        The same of training rows: dotted lines.
-    around_zero
-        Whether the values are differences: 0 has a line, and no scale is logarithmic.
+    Each data set, and each combination of the other axes' values, has a panel; a few of these combinations stand side
+    by side on one scale, a data set a line. Each entry has a line of values with their errors, with a gap where there
+    is none, and a dotted one for those `seen` in training. Around zero are differences: 0 has a line, and no scale is
+    logarithmic.
     """
     axis, *_ = benchmark.axes
     by_panel, below = _by_panel(marks, axis), _by_panel(seen, axis)

@@ -47,24 +47,8 @@ def ranks(cells: Sequence[Cell], metric: str) -> Ranks | None:
     """Rank the entries that have most means, over the data sets on which all of these have one.
 
     Points of a sweep are of the same data, and no data sets of their own: an entry's means at them are averaged first,
-    over the points that all of these entries have.
-
-    Parameters
-    ----------
-    cells
-        As `bdl.reports.compare` returns them.
-    metric
-        One with a better and a worse.
-
-    Returns
-    -------
-    Ranks or None
-        None with fewer than three such entries or fewer than two data sets.
-
-    Raises
-    ------
-    InputError
-        If scikit-posthocs is missing.
+    over the points that all of these entries have. None with fewer than three such entries or fewer than two data sets;
+    `InputError` if scikit-posthocs is missing.
 
     Notes
     -----

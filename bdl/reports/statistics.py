@@ -80,46 +80,25 @@ def named(values: Point) -> str:
     return ", ".join(f"{path.rpartition('.')[2]} = {short(text)}" for path, text in values.items())
 
 
-Values = NDArray[np.float64]
+Array = NDArray[np.float64]
 
 
-def finite(rows: "pd.DataFrame", metric: str) -> Values:
+def finite(rows: "pd.DataFrame", metric: str) -> Array:
     """Return the finite values of a metric, of rows that did not fail."""
-    values: Values = rows[metric][rows["status"] == "ok"].to_numpy(dtype=np.float64)
+    values: Array = rows[metric][rows["status"] == "ok"].to_numpy(dtype=np.float64)
     return values[np.isfinite(values)]
 
 
-def mean_se(values: Values) -> float:
-    """Standard error of the mean.
-
-    Parameters
-    ----------
-    values
-        Shape (n,), n >= 2.
-
-    Returns
-    -------
-    float
-        sd / sqrt(n), the standard deviation with n - 1 degrees of freedom.
-    """
+def mean_se(values: Array) -> float:
+    """Compute the standard error of the mean of n >= 2 values, sd / sqrt(n), with n - 1 degrees of freedom."""
     return float((values - values[0]).std(ddof=1) / math.sqrt(values.size))  # exactly 0 if all are equal
 
 
-def median_se(values: Values) -> float:
-    """Standard error of the median: its bootstrap standard deviation, computed exactly.
+def median_se(values: Array) -> float:
+    """Compute the standard error of the median of n >= 2 values: its bootstrap standard deviation, exactly.
 
-    The bootstrap distribution of the middle order statistics is known in closed form, so nothing is
-    simulated: the result is the limit of infinitely many resamples.
-
-    Parameters
-    ----------
-    values
-        Shape (n,), n >= 2.
-
-    Returns
-    -------
-    float
-        Standard deviation of the median over all n^n equally likely resamples.
+    The bootstrap distribution of the middle order statistics is known in closed form, so nothing is simulated: the
+    result is the limit of infinitely many resamples.
 
     Notes
     -----
@@ -146,7 +125,7 @@ def median_se(values: Values) -> float:
     same[some] -= apart
     stays = np.exp(np.append(log_reach[::-1][1:], -np.inf) - log_reach[::-1])[some]  # ((n-i-1)/(n-i))^m
 
-    def moments(x: Values) -> tuple[float, float]:
+    def moments(x: Array) -> tuple[float, float]:
         """First and second moment of the median of resamples of sorted values."""
         own, following = x[some], x[some.start + 1 : some.stop + 1]
         means = _backward(following, stays), _backward(following**2, stays)
@@ -157,7 +136,7 @@ def median_se(values: Values) -> float:
     return math.sqrt(max(0.0, moments(centred - moments(centred)[0])[1]))
 
 
-def _backward(x: Values, stays: Values) -> Values:
+def _backward(x: Array, stays: Array) -> Array:
     """Average what follows: y_i = (1 - s_i) x_i + s_i y_(i+1), from the last."""
     average, found = x[-1], np.empty_like(x)
     for i in range(len(x) - 1, -1, -1):
@@ -166,7 +145,7 @@ def _backward(x: Values, stays: Values) -> Values:
     return found
 
 
-STATISTICS: dict[str, tuple[Callable[[Values], float], Callable[[Values], float]]] = {
+STATISTICS: dict[str, tuple[Callable[[Array], float], Callable[[Array], float]]] = {
     "mean": (lambda values: float(np.mean(values)), mean_se),
     "median": (lambda values: float(np.median(values)), median_se),
     "max": (lambda values: float(np.max(values)), lambda values: math.nan),

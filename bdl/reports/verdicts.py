@@ -96,32 +96,14 @@ class Judgement(NamedTuple):
 
 
 def reach(se: float, df: float) -> float:
-    """Return half the length of a 95 % interval.
-
-    Parameters
-    ----------
-    se
-        Standard error.
-    df
-        Its degrees of freedom, more than 0.
-    """
+    """Return half the length of a 95 % interval, from a standard error and its degrees of freedom, more than 0."""
     return float(stdtrit(df, 1 - LEVEL / 2)) * se
 
 
 def difference(ours: Ours, paper: PaperValue) -> Difference | None:
-    """Set our number against the printed one.
+    """Set our number against the printed one; None where no spread is known.
 
-    Parameters
-    ----------
-    ours
-        Our number.
-    paper
-        The printed one; if the paper does not say of how many splits it is, it counts as one run.
-
-    Returns
-    -------
-    Difference or None
-        None where no spread is known.
+    If the paper does not say of how many splits its number is, it counts as one run.
 
     Notes
     -----
@@ -166,25 +148,10 @@ def _se(se: float | None, n: int) -> float | None:
 def judge(
     ours: Ours, paper: PaperValue | None, about: MetricInfo, *, in_error: bool = False, protocol: bool = True
 ) -> Judgement:
-    """Judge one number.
+    """Judge one number, by the verdicts that are listed for `bdl.reports.Cell`.
 
-    Parameters
-    ----------
-    ours
-        Our number.
-    paper
-        The printed one, or None.
-    about
-        The metric, which says what is better and how much matters.
-    in_error
-        Whether the printed number is known to be wrong.
-    protocol
-        Whether ours was made as the paper says; if not, nothing follows from a difference.
-
-    Returns
-    -------
-    Judgement
-        The verdict as listed for `bdl.reports.Cell`.
+    The printed number may be known to be `in_error`; ours may not be made as the `protocol` says, and then nothing
+    follows from a difference.
     """
     if ours.value is None:
         return Judgement("failed")
@@ -193,7 +160,9 @@ def judge(
     if not protocol:
         return Judgement(WITHHELD)
     if about.direction == "ratio":
-        return Judgement(_ratio(ours.value, paper.value))
+        faster = ours.value <= paper.value
+        factor = paper.value / ours.value if faster else ours.value / paper.value
+        return Judgement(f"{factor:.{0 if factor >= 9.95 else 1}f}x {'faster' if faster else 'slower'}")
     found, margin = difference(ours, paper), about.margin_of(paper.value)
     if found is None:
         return _by_digits(ours, paper.value, margin, in_error)
@@ -225,8 +194,3 @@ def _beyond(ours: Ours, found: Difference, about: MetricInfo, note: str | None) 
     if ours.shared is not None:
         return Judgement("undecided", COARSE, found)
     return Judgement("undecided" if ours.failed else "better", note, found)
-
-
-def _ratio(ours: float, paper: float) -> str:
-    factor, word = (paper / ours, "faster") if ours <= paper else (ours / paper, "slower")
-    return f"{factor:.0f}x {word}" if factor >= 9.95 else f"{factor:.1f}x {word}"

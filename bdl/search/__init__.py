@@ -66,25 +66,13 @@ def per_round(search: SearchSettings) -> int:
 
 
 def propose(search: SearchSettings, seed: int, told: Told) -> list[Setting]:
-    """Propose the settings of a study's next round.
+    """Propose the settings of a study's next round: the same for the same arguments.
 
-    Parameters
-    ----------
-    search
-        What is searched, and how.
-    seed
-        Of the study. The random settings of a Bayesian search are the first ones of a random search.
-    told
-        What the rounds so far proposed, and how it scored (lower is better). Of a setting only what the space
-        names is heeded.
-
-    Returns
-    -------
-    list of Setting
-        The same for the same arguments. The guided settings of a Bayesian search maximise the expected improvement
-        under a Gaussian process (Matern 5/2, a length scale for each hyper-parameter) on the unit cube, to which
-        log ranges are mapped by the logarithm (`optuna.samplers.GPSampler`). A grid is gone through with the value of
-        its last name changing fastest.
+    `told` is what the rounds so far proposed, and how it scored (lower is better); of a setting only what the space
+    names is heeded. The random settings of a Bayesian search are the first ones of a random search. Its guided settings
+    maximise the expected improvement under a Gaussian process (Matern 5/2, a length scale for each hyper-parameter) on
+    the unit cube, to which log ranges are mapped by the logarithm (`optuna.samplers.GPSampler`). A grid is gone through
+    with the value of its last name changing fastest.
     """
     if search.sampler == "grid":
         points = [dict(zip(search.grid, point, strict=True)) for point in product(*search.grid.values())]

@@ -56,32 +56,13 @@ def cross_validate(
     progress: Progress,
     checkpoint: Checkpoint | None = None,
 ) -> list[FoldScore]:
-    """Score every setting of every split on every fold, all trained together.
+    """Score every setting of every split on every fold, all trained together; in the order split, trial, fold.
 
-    Parameters
-    ----------
-    program
-        What is trained.
-    splits
-        Rows of each split.
-    settings
-        Settings to score, by split and number of the trial; as many of each split.
-    slot batch
-        Splits that may train side by side, those that do among them, with the number of their training rows. Scores
-        depend on it to the last bit, and not on which of its splits train.
-    k
-        Number of folds of the training rows, contiguous, without shuffling; 1 stands for the split's validation rows.
-    score
-        Of predictions on the validation rows, or of the posterior; lower is better.
-    identity
-        Start of the trials' identities; (split, trial, fold) is appended.
-    compile, progress, checkpoint
-        As for `bdl.training.engine.MinibatchFitting`.
-
-    Returns
-    -------
-    list of FoldScore
-        In the order split, trial, fold.
+    `settings` are by split and number of the trial, as many of each split. `slot_batch` has the splits that may train
+    side by side, those that do among them, with the number of their training rows: scores depend on it to the last bit,
+    and not on which of its splits train. `k` is the number of folds of the training rows, contiguous, without
+    shuffling; 1 stands for the split's validation rows. The lower a score is, the better. (split, trial, fold) is
+    appended to `identity`. `compile`, `progress` and `checkpoint` are as for `bdl.training.engine.MinibatchFitting`.
     """
     parts = {number: _parts(rows, k) for number, rows in splits.items()}
     names = [(split, trial, fold) for split, proposed in settings.items() for trial in proposed for fold in range(k)]
@@ -198,15 +179,7 @@ def _value(score: Score, evaluation: Evaluation) -> float:
 
 
 def failure(diverged: int, score: float) -> str | None:
-    """Describe why a trial failed, or None if it did not.
-
-    Parameters
-    ----------
-    diverged
-        Epoch in which its state became non-finite, 0 if never.
-    score
-        Its metric.
-    """
+    """Describe why a trial failed: the epoch in which its state became non-finite, or its metric; or None."""
     if diverged:
         return f"non-finite parameters in epoch {diverged}"
     return None if isfinite(score) else "non-finite metric"
@@ -226,19 +199,9 @@ def mean_score(scores: Sequence[FoldScore]) -> float:
 
 
 def told(scores: Sequence[FoldScore], penalty: float | None) -> list[tuple[Setting, float]]:
-    """Sum up the trials of one split for the study that proposes the next.
+    """Sum up the trials of one split for the study that proposes the next: the mean over the folds of each.
 
-    Parameters
-    ----------
-    scores
-        Of every fold of every trial so far, in the order of the trials.
-    penalty
-        Score of a failed fold; None stands for the worst score of a finished one, NaN if there is none.
-
-    Returns
-    -------
-    list of (Setting, float)
-        The mean over the folds of each trial.
+    `penalty` is the score of a failed fold; None stands for the worst score of a finished one, NaN if there is none.
     """
     if penalty is None:
         penalty = max((score.score for score in scores if not score.reason), default=nan)

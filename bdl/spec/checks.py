@@ -24,20 +24,9 @@ _OF_ENTRIES = ("by_dataset", "datasets")
 
 
 def lay_over(content: Tree, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of a benchmark at a point.
+    """Return the content of a benchmark, every field as JSON values, with values at dotted paths.
 
-    Parameters
-    ----------
-    content
-        Every field of the benchmark with its defaults, as JSON values.
-    values
-        Dotted path to its value.
-
-    Returns
-    -------
-    dict
-        The content with each value in all places that have its path; where data sets said otherwise for entries, they
-        do so no longer.
+    Each value is in all places that have its path; where data sets said otherwise for entries, they do so no longer.
     """
     changed = dict(content)
     for path, value in values.items():
@@ -97,22 +86,12 @@ def _without(by_dataset: Mapping[str, Tree], keys: Sequence[str]) -> dict[str, A
     return {dataset: without(changes, keys) for dataset, changes in by_dataset.items()}
 
 
-def labels_of(benchmark: "Benchmark") -> frozenset[str]:
-    """Collect what the data sets and metrics of a benchmark are called."""
-    return frozenset(map(str, (*benchmark.datasets, *benchmark.metrics)))
-
-
 def check_references(benchmark: "Benchmark", labels: frozenset[str]) -> None:
     """Refuse a data set or metric that is referred to and that neither the benchmark nor a registry has.
 
-    Parameters
-    ----------
-    benchmark
-        The benchmark.
-    labels
-        Labels that may be referred to beside its own: a profile may leave out data sets that notes are about.
+    Further labels may be referred to: a profile may leave out data sets that notes are about.
     """
-    own = labels_of(benchmark) | labels
+    own = benchmark.labels | labels
     for place, kind, label in _references(benchmark):
         if label in own:
             continue

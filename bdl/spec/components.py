@@ -142,15 +142,8 @@ class RateComponent(Component[Rate]):
 def resolve(registry: Registry, name: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Check the settings of a component, and fill in the defaults; leave out retired ones, which stored specs have.
 
-    Returns
-    -------
-    dict
-        Every setting as a JSON value.
-
-    Raises
-    ------
-    ValueError
-        If there is no such component or setting, or a value is wrong; pydantic's `ValidationError` for the latter.
+    `ValueError` if there is no such component or setting, or a value is wrong; pydantic's `ValidationError` for the
+    latter.
     """
     try:
         adapter, allowed = registry.adapter(name), names_of_settings(registry, name)
@@ -177,13 +170,6 @@ def given(registry: Registry, name: str, settings: dict[str, Any]) -> dict[str, 
     """Return the settings that differ from their defaults: those that identify what a component computes.
 
     A setting that is added or removed therefore leaves the identity of what never had it.
-
-    Parameters
-    ----------
-    registry, name
-        Which component.
-    settings
-        Every setting, as `resolve` gives them.
     """
     if not settings:
         return {}

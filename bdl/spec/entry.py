@@ -198,17 +198,8 @@ class Entry(Settings):
     def lay(self, dataset: str, shared: Mapping[str, Any]) -> None:
         """Lay changes over the entry for one data set; `on` gives the result, which is checked like any entry.
 
-        Parameters
-        ----------
-        dataset
-            Its label.
-        shared
-            Changes before those of the entry's own `by_dataset`; what the entry does not have is left out.
-
-        Raises
-        ------
-        ValueError
-            If a field does not exist, or the result is not allowed.
+        Those that are shared come before those of the entry's own `by_dataset`; of them, what the entry does not have
+        is left out. `ValueError` if a field does not exist, or the result is not allowed.
         """
         settings = self.dump()
         for key in (own := self.by_dataset.get(dataset, {})):
@@ -219,13 +210,7 @@ class Entry(Settings):
         self._on[dataset] = Entry.model_validate(settings)
 
     def dump(self, *, defaults: bool = True) -> dict[str, Any]:
-        """List the settings as JSON values, without what is different on some data sets.
-
-        Parameters
-        ----------
-        defaults
-            Whether those that have their default value are listed, too.
-        """
+        """List the settings, perhaps without defaults, as JSON values, without what is different on some data sets."""
         excluded = {"by_dataset", "datasets", "evaluation"}
         return self.model_dump(mode="json", exclude=excluded, exclude_defaults=not defaults)
 

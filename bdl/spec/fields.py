@@ -1,10 +1,11 @@
-"""The kinds of values that a benchmark file holds, one text for each content, and errors of values in one line."""
+"""Values of a benchmark file: their kinds, one text for each content, points and names, errors in one line."""
 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from functools import wraps
 from inspect import signature
 from typing import Annotated, Any, ParamSpec, TypeVar
@@ -22,23 +23,52 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails
 
-from bdl.errors import InputError, short
+from bdl.errors import InputError, short, unknown
 
 
 def canonical(content: Any) -> str:
-    """Write JSON values without spaces, the keys of mappings sorted.
-
-    Raises
-    ------
-    ValueError
-        If a number is not finite.
-    """
+    """Write JSON values without spaces, the keys of mappings sorted; `ValueError` if a number is not finite."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def sha256(content: Any) -> str:
     """Hash the canonical JSON of a content, SHA-256 (hex)."""
     return hashlib.sha256(canonical(content).encode()).hexdigest()
+
+
+class Point(Mapping[str, Any]):
+    """Path of each axis to its JSON value there, in the order of the axes; immutable, equal if the values are."""
+
+    def __init__(self, values: Mapping[str, Any] = {}) -> None:
+        self._texts = {path: canonical(value) for path, value in values.items()}
+
+    @property
+    def text(self) -> str:
+        """Canonical JSON, ``{}`` without a sweep."""
+        return canonical(dict(self))
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """Path of each axis to the canonical JSON of its value, as tables have it."""
+        return dict(self._texts)
+
+    def __getitem__(self, path: str) -> Any:
+        return json.loads(self._texts[path])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Point) and self._texts == other._texts
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"Point({self.text})"
 
 
 Path = tuple[str | int, ...]
@@ -87,6 +117,21 @@ def _problems(error: ValidationError, start: Path) -> Iterator[str]:
         yield (f"{place}: " if place else "") + text + (f" (got {short(json.dumps(value))})" if shown else "")
 
 
+def keep(kind: str, wanted: Sequence[str], known: Iterable[str]) -> tuple[str, ...]:
+    """Select those of the known names, in their order, that are wanted, by name or by a pattern such as ``vifa*``.
+
+    All are if none is wanted. `InputError`, with the kind of the names, if nothing is called so.
+    """
+    known = tuple(known)
+    found = set(known) if not wanted else set[str]()
+    for name in wanted:
+        own = {name} & {*known} or {each for each in known if fnmatchcase(each, name)}
+        if not own:
+            raise unknown(kind, name, known)
+        found |= own
+    return tuple(name for name in known if name in found)
+
+
 T = TypeVar("T")
 
 
@@ -125,13 +170,7 @@ MOST, LARGEST, SMALLEST = 10**9, 1e100, 1e-100
 
 
 def check_size(value: T) -> T:
-    """Refuse a number that cannot be meant; counts are checked by their type.
-
-    Raises
-    ------
-    ValueError
-        If it is an integer beyond `MOST`, or a real number beyond `LARGEST` or below `SMALLEST` but for 0.
-    """
+    """Refuse a number that cannot be meant by a `ValueError`; counts are checked by their type."""
     if isinstance(value, int) and abs(value) > MOST:
         raise ValueError(f"{short(str(value))} cannot be meant: integers go to {MOST:,}")
     if isinstance(value, float) and value and not SMALLEST <= abs(value) <= LARGEST:

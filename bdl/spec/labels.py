@@ -46,13 +46,7 @@ class NamedComponent(Label):
 
     @classmethod
     def read(cls, raw: Any) -> Self:
-        """Check what a file says.
-
-        Raises
-        ------
-        ValueError
-            If there is no such component, or a setting or the label is wrong.
-        """
+        """Check what a file says; `ValueError` if there is no such component, or a setting or the label is wrong."""
         if isinstance(raw, cls):
             return raw
         said = {"name": raw} if isinstance(raw, str) else dict(raw) if isinstance(raw, dict) else {}

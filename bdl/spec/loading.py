@@ -16,14 +16,9 @@ from bdl.spec.values import nested, overlay, parse_yaml
 
 
 def parse_override(text: str) -> dict[str, Any]:
-    """Turn ``a.b=value`` into ``{a: {b: value}}``; the value is read as YAML.
+    """Turn ``a.b=value`` into ``{a: {b: value}}``; `InputError` if the text has no path, or the value is not YAML.
 
     What follows ``sweep.`` is the path of one axis.
-
-    Raises
-    ------
-    InputError
-        If the text has no path, or the value is not YAML.
     """
     path, equals, value = text.partition("=")
     keys = path.strip().split(".")
@@ -35,14 +30,8 @@ def parse_override(text: str) -> dict[str, Any]:
     return changes
 
 
-def uncertified(benchmark: Benchmark) -> list[str]:
-    """List the overrides that let references be used whose draws broke a rule.
-
-    Raises
-    ------
-    InputError
-        If no entry has such a reference.
-    """
+def uncertified_overrides(benchmark: Benchmark) -> list[str]:
+    """List the overrides that let references be used whose draws broke a rule; `InputError` if no entry has one."""
     references = {name: entry.reference for name, entry in benchmark.entries.items()}
     entries = [name for name, own in references.items() if own and "uncertified" in own.settings]
     if not entries:
@@ -87,13 +76,7 @@ class _Profiles(Settings):
 
 
 def list_benchmarks() -> list[tuple[str, str]]:
-    """List the benchmarks that come with the package.
-
-    Returns
-    -------
-    list of (name, title)
-        Sorted by name.
-    """
+    """List the benchmarks that come with the package, sorted by name, each with its title."""
     return [(name, _read(path)["title"]) for name, path in shipped().items()]
 
 
@@ -104,22 +87,11 @@ def list_profiles(name_or_path: str) -> list[str]:
 
 
 def load_benchmark(name_or_path: str, profile: str = "paper", overrides: Sequence[str] = ()) -> Benchmark:
-    """Read and check a benchmark.
+    """Read and check a benchmark, with one of its profiles; ``"paper"`` always exists.
 
-    Parameters
-    ----------
-    name_or_path
-        Name of a benchmark that comes with the package; or a path, which has a ``/`` or ends in ``.yaml``
-        or ``.yml``.
-    profile
-        A profile of the file; ``"paper"`` always exists.
-    overrides
-        Changes written ``path.to.field=value``, which are applied after the profile, in order.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or it, its profile or an override says something that is not allowed.
+    It is given by the name of one that comes with the package, or by a path, which has a ``/`` or ends in ``.yaml`` or
+    ``.yml``. Overrides, written ``path.to.field=value``, are applied after the profile, in order. `InputError` if the
+    file cannot be read, or it, its profile or an override says something that is not allowed.
     """
     path = _find(name_or_path)
     checked = _checked_once if path in shipped().values() else _checked
@@ -199,18 +171,7 @@ def _validate(content: Mapping[str, Any], profile: str, source: str, labels: fro
 
 
 def json_schema() -> dict[str, Any]:
-    """Describe a benchmark file, profiles included.
-
-    Returns
-    -------
-    dict
-        JSON Schema, draft 2020-12.
-
-    Raises
-    ------
-    InputError
-        If a registered component cannot be imported.
-    """
+    """Describe a benchmark file, profiles included: JSON Schema, draft 2020-12."""
     schema = Benchmark.model_json_schema()
     fields = schema["properties"]
     del fields["profile"]

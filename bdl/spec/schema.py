@@ -1,18 +1,16 @@
 """What a benchmark file may say. Every field is described in ``docs/spec.md``."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
 from bdl.errors import InputError, unknown
-from bdl.spec import parts
-from bdl.spec.checks import check_changes, check_distances, check_references, check_sweep, labels_of, lay_over
+from bdl.spec.checks import check_changes, check_distances, check_references, check_sweep, lay_over
 from bdl.spec.entry import Entry, Evaluation
-from bdl.spec.fields import Count, Index, Items, NonEmpty, Settings, Slug, Text, Unique, within
+from bdl.spec.fields import Count, Index, Items, NonEmpty, Point, Settings, Slug, Text, Unique, keep, sha256, within
 from bdl.spec.labels import DatasetLabel, DatasetName, MetricName
-from bdl.spec.parts import Point, points
 from bdl.spec.sections import STREAM_RECORD, Claim, Limits, Note, PaperTables, Preparation, Record
 
 PART = {"part": True}
@@ -102,12 +100,8 @@ class Benchmark(Settings):
         return self
 
     @model_validator(mode="after")
-    def _distances_have_references(self) -> Self:
+    def _valid_as_a_whole(self, info: ValidationInfo) -> Self:
         check_distances(self)
-        return self
-
-    @model_validator(mode="after")
-    def _valid_at_points(self, info: ValidationInfo) -> Self:
         if "part" not in (info.context or {}):
             check_sweep(self)
         return self
@@ -130,7 +124,8 @@ class Benchmark(Settings):
     @property
     def points(self) -> tuple[Point, ...]:
         """Every combination of the values of the sweep, the last axis fastest; one empty point without a sweep."""
-        return points(self.sweep)
+        every = product(*self.sweep.values())
+        return tuple(Point(dict(zip(self.sweep, values, strict=True))) for values in every)
 
     @property
     def cells(self) -> tuple[tuple[DatasetName, str, Point], ...]:
@@ -162,13 +157,7 @@ class Benchmark(Settings):
         return copy
 
     def dataset(self, label: str) -> DatasetName:
-        """Return a data set with its settings by its label.
-
-        Raises
-        ------
-        InputError
-            If the benchmark has no such data set.
-        """
+        """Return a data set with its settings by its label; `InputError` if the benchmark has none."""
         for dataset in self.datasets:
             if dataset == label:
                 return dataset
@@ -177,7 +166,7 @@ class Benchmark(Settings):
     @property
     def labels(self) -> frozenset[str]:
         """What its data sets and metrics are called."""
-        return labels_of(self)
+        return frozenset(map(str, (*self.datasets, *self.metrics)))
 
     @property
     def measures_distances(self) -> bool:
@@ -185,23 +174,11 @@ class Benchmark(Settings):
         return any(metric.info.kind == "distance" for metric in self.metrics)
 
     def select(self, datasets: Sequence[str] = (), entries: Sequence[str] = ()) -> Self:
-        """Narrow the benchmark; an empty argument keeps everything of its kind.
+        """Narrow the benchmark to data sets and entries, as `keep` takes them; the order stays that of the benchmark.
 
-        Parameters
-        ----------
-        datasets, entries
-            Names to keep, or patterns such as ``vifa*``; the order stays that of the benchmark.
-
-        Returns
-        -------
-        Benchmark
-            Entries that run on none of the data sets are gone, and so are data sets on which no entry runs; its
-            papers, notes, claims and baseline name only entries that are kept.
-
-        Raises
-        ------
-        InputError
-            If the benchmark has no such data set or entry, or none of the entries runs on one of the data sets.
+        Entries that run on none of the data sets are gone, and so are data sets on which no entry runs; its papers,
+        notes, claims and baseline name only entries that are kept. `InputError` if the benchmark has no such data set
+        or entry, or none of the entries runs on one of the data sets.
         """
         wanted = keep("dataset", datasets, self.datasets), keep("method", entries, self.entries)
         pairs = [(dataset, entry) for dataset, entry in self.pairs if dataset in wanted[0] and entry in wanted[1]]
@@ -248,41 +225,52 @@ class Benchmark(Settings):
         return given if settings.course else None
 
     def fit_part(self, dataset: str, entry: str) -> dict[str, Any]:
-        """List everything here that decides the fits of an entry on a data set; see `bdl.spec.parts.fit_part`."""
-        return parts.fit_part(self, dataset, entry)
+        """List everything, as JSON values and without a sweep, that decides the fits of an entry on a data set.
+
+        These are name and seed, data set, entry, preparation and record; evaluation where there is a search, and the
+        reference where it estimates hyper-parameters. Settings that have their default value are left out, so that one
+        that is added later leaves the parts as they were. Splits, other entries and what concerns other data sets have
+        no part. `InputError` if the benchmark has no such data set.
+        """
+        label, own = self.dataset(dataset), self.entries[entry]
+        settings = own.dump_on(dataset, defaults=False)
+        settings.pop("record", None)
+        if not own.on(dataset).from_reference:
+            settings.pop("reference", None)
+        if search := settings.get("search"):
+            # The order matters, of draws and of the grid's points; the sorted keys of canonical JSON would hide it.
+            for name in {"space", "grid"} & search.keys():
+                search[name] = list(search[name].items())
+        record = self.record_of(dataset, entry)
+        return {
+            "benchmark": self.name,
+            "seed": self.seed,
+            "dataset": [str(label), label.name, label.given],
+            "entry": [entry, settings],
+            "preparation": self.preparation.dump_on(dataset, defaults=False),
+            "record": record and record.model_dump(mode="json", exclude_defaults=True),
+            "evaluation": self._evaluation(entry) if search else None,
+        }
 
     def score_part(self, dataset: str, entry: str) -> dict[str, Any]:
-        """List everything here that decides the scores of a posterior; see `bdl.spec.parts.score_part`."""
-        return parts.score_part(self, dataset, entry)
+        """List everything that decides the scores of a posterior: evaluation and reference, as JSON values."""
+        reference = self.entries[entry].on(dataset).reference
+        return {
+            "evaluation": self._evaluation(entry),
+            "reference": reference and reference.model_dump(mode="json", exclude_defaults=True),
+        }
 
     @property
     def content_hash(self) -> str:
         """SHA-256 (hex) of the number of splits and what decides the numbers of all cells, whatever their order."""
-        return parts.content_hash(self)
+        cells = [
+            sha256([point.text, at.fit_part(dataset, entry), at.score_part(dataset, entry)])
+            for point in self.points
+            for at in (self.at(point),)
+            for dataset, entry in at.pairs
+        ]
+        fewer = {"fewer": dict(self.preparation.splits)} if self.preparation.splits else {}
+        return sha256({"splits": self.splits, "cells": sorted(cells)} | fewer)
 
-
-def keep(kind: str, wanted: Sequence[str], known: Iterable[str]) -> tuple[str, ...]:
-    """Select names, in their order; all of them if none is wanted.
-
-    Parameters
-    ----------
-    kind
-        What the names are, for the message.
-    wanted
-        Names, or patterns such as ``vifa*``.
-    known
-        The names that there are.
-
-    Raises
-    ------
-    InputError
-        If one of the wanted is no name, and no name follows it as a pattern.
-    """
-    known = tuple(known)
-    found = set(known) if not wanted else set[str]()
-    for name in wanted:
-        own = {name} & {*known} or {each for each in known if fnmatchcase(each, name)}
-        if not own:
-            raise unknown(kind, name, known)
-        found |= own
-    return tuple(name for name in known if name in found)
+    def _evaluation(self, entry: str) -> dict[str, Any]:
+        return self.evaluation_of(entry).model_dump(mode="json", exclude_defaults=True)

@@ -45,15 +45,7 @@ class Preparation(Settings):
         return self.rows if isinstance(self.rows, int) else self.rows.get(dataset)
 
     def dump_on(self, dataset: str, *, defaults: bool = True) -> dict[str, Any]:
-        """List the settings for one data set as JSON values; rows only where some are left out.
-
-        Parameters
-        ----------
-        dataset
-            Its label.
-        defaults
-            Whether settings that have their default value are listed, too.
-        """
+        """List the settings for one data set as JSON values, with or without defaults; rows only where some are cut."""
         rows = self.rows_of(dataset)
         settings = self.model_dump(mode="json", exclude={"rows", "splits"}, exclude_defaults=not defaults)
         return settings | ({} if rows is None else {"rows": rows})

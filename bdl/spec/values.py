@@ -122,25 +122,10 @@ for _tag, _pattern, _first in (
 
 
 def parse_yaml(text: str, source: str) -> Any:
-    """Read one YAML document.
+    """Read one YAML document: mappings, lists, texts, integers, floats, booleans and None.
 
-    Parameters
-    ----------
-    text
-        The document.
-    source
-        Where it comes from, for the message.
-
-    Returns
-    -------
-    object
-        Mappings, lists, texts, integers, floats, booleans and None.
-
-    Raises
-    ------
-    InputError
-        If the text is not YAML, a key comes twice or is not text, a value is not what its tag says or too large, with
-        line and column, counted from 1; or if it goes too deep.
+    `InputError`, which names the source, if the text is not YAML, a key comes twice or is not text, a value is not what
+    its tag says or too large, with line and column, counted from 1; or if it goes too deep.
     """
     try:
         return deepcopy(_values(text))
@@ -166,28 +151,11 @@ Tree = Mapping[str, Any]
 def overlay(
     base: Tree, changes: Tree, known: Any, source: str | None = None, path: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Merge changes into settings, deeply.
+    """Merge changes into settings, deeply; lists and other values are replaced, and so is a component of another name.
 
-    Mappings are merged; lists and other values are replaced, and so is a component whose name changes.
-
-    Parameters
-    ----------
-    base
-        What is there.
-    changes
-        What to change.
-    known
-        The fields that exist at this place; below a value that is not a mapping anything may be set, to be
-        checked by the schema.
-    source
-        Where the changes come from, for the message; None leaves unknown keys to the schema too.
-    path
-        Keys that lead to this place.
-
-    Raises
-    ------
-    InputError
-        If a key does not exist; with the keys that do.
+    `known` has the fields that exist at this place, which `path` leads to; below a value that is not a mapping anything
+    may be set, to be checked by the schema. `InputError` if a key does not exist, with those that do and the source of
+    the changes; without a source, unknown keys are left to the schema as well.
     """
     merged = dict(base)
     for key, value in changes.items():
@@ -212,19 +180,9 @@ def _renamed(changes: Tree, component: Tree) -> bool:
 
 
 def applicable(changes: Tree, settings: Tree) -> dict[str, Any]:
-    """Keep the changes of what the settings have.
+    """Keep the changes of what the settings, defaults included, have; values that are not mappings are leaves.
 
-    Parameters
-    ----------
-    changes
-        What to change. A mapping with a name concerns components of that name.
-    settings
-        All that there is, defaults included.
-
-    Returns
-    -------
-    dict
-        The part of the changes whose leaves exist; values that are not mappings are leaves.
+    A mapping with a name concerns components of that name.
     """
     found: dict[str, Any] = {}
     for key in changes.keys() & settings.keys():

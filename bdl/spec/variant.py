@@ -6,18 +6,18 @@ The protocol is the whole file under a profile. Anything else is a variant, whos
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
 
 from pydantic import ValidationError
 
-from bdl.errors import InputError
-from bdl.spec.fields import canonical, explain, sha256
-from bdl.spec.loading import load_benchmark
-from bdl.spec.parts import parse_splits
-from bdl.spec.schema import PART, Benchmark, keep
+from bdl.errors import InputError, short
+from bdl.spec.fields import canonical, explain, keep, sha256
+from bdl.spec.loading import load_benchmark, uncertified_overrides
+from bdl.spec.schema import PART, Benchmark
 
 GONE = "(not there)"
 """Stands for the value of a field that one of two benchmarks lacks."""
@@ -27,18 +27,10 @@ _LONGEST_NAME = 60
 
 @dataclass(frozen=True)
 class Variant:
-    """A benchmark as a command asks for it.
+    """A benchmark, profile and overrides applied, as a command asks for it.
 
-    Parameters
-    ----------
-    benchmark
-        The whole benchmark, profile and overrides applied.
-    changes
-        Dotted path of what the overrides change to its new value.
-    datasets, entries, splits
-        The part that is run; empty for all.
-    source
-        Name or path that the benchmark was asked for by.
+    `changes` maps the dotted path of what the overrides change to its new value; data sets, entries and splits are the
+    part that is run, empty for all; `source` is the name or path that the benchmark was asked for by.
     """
 
     benchmark: Benchmark
@@ -103,19 +95,9 @@ class Variant:
 
     @classmethod
     def parse(cls, text: str, source: str) -> Self:
-        """Read the JSON of what `dump` gives.
+        """Read the JSON of what `dump` gives, more keys aside.
 
-        Parameters
-        ----------
-        text
-            The JSON; more keys may be there.
-        source
-            Where it is from, for the message.
-
-        Raises
-        ------
-        InputError
-            If it is not that, or this version of the package has no such benchmark.
+        `InputError`, which names the source, if it is not that, or this version of the package has no such benchmark.
         """
         try:
             content = json.loads(text)
@@ -153,26 +135,16 @@ def load_variant(
     datasets: Sequence[str] = (),
     entries: Sequence[str] = (),
     splits: str | None = None,
+    uncertified: bool = False,
 ) -> Variant:
-    """Read what a command asks for.
+    """Read what a command asks for; what narrows nothing, and an override that changes nothing, count for nothing.
 
-    What narrows nothing, and an override that changes nothing, count for nothing.
-
-    Parameters
-    ----------
-    name_or_path, profile, overrides
-        As `load_benchmark` takes them.
-    datasets, entries
-        The part that is run, as names or patterns such as ``vifa*``; all if empty.
-    splits
-        As `parse_splits` takes it; None for all.
-
-    Raises
-    ------
-    InputError
-        As `load_benchmark`, `Benchmark.select` and `parse_splits` say.
+    The benchmark is as `load_benchmark` takes it; the part of it that is run is given by names or patterns such as
+    ``vifa*``, and splits as `parse_splits` takes them; all by default. References may be `uncertified`: those whose
+    draws broke a rule are used. `InputError` as these say.
     """
     protocol = load_benchmark(name_or_path, profile)
+    overrides = [*overrides, *(uncertified_overrides(protocol) if uncertified else ())]
     benchmark = load_benchmark(name_or_path, profile, overrides) if overrides else protocol
     benchmark.select(datasets, entries)
     numbers = () if splits is None else parse_splits(splits, benchmark.splits)
@@ -186,14 +158,46 @@ def load_variant(
     )
 
 
-def differences(before: Benchmark, after: Benchmark) -> dict[str, tuple[Any, Any]]:
-    """List the fields in which two benchmarks differ.
+_MOST = 1_000_000
+"""Splits that are listed one by one."""
+_DIGITS = 18
+"""Of a number that can be that of a split."""
 
-    Returns
-    -------
-    dict
-        Dotted path to both values, `GONE` for one that is not there. A component of another name is one value, and
-        so is a list of others.
+
+def parse_splits(text: str, n: int) -> tuple[int, ...]:
+    """Read which of the splits 0 to n - 1 to run; return their numbers, ascending, each once.
+
+    The text is a count, which stands for the first so many; or split numbers and ranges, ``0,3,5-7``. A single split is
+    written as a range, ``4-4``. `InputError` if it is neither, is empty, or names a split that does not exist.
+    """
+    shown = short(text)
+    parts = [tuple(part.strip() for part in part.split("-")) for part in text.split(",")]
+    if not all(len(part) <= 2 and all(bound.isdecimal() for bound in part) for part in parts):
+        raise InputError(f"splits '{shown}': give a count such as 3, or numbers and ranges such as 0,3,5-7")
+    if any(len(bound) > _DIGITS for part in parts for bound in part):
+        raise InputError(f"splits '{shown}': there are {n} splits, 0 to {n - 1}; choose among them")
+    is_count = len(parts) == len(parts[0]) == 1
+    bounds = [(0, int(text) - 1)] if is_count else [(int(part[0]), int(part[-1])) for part in parts]
+    for low, high in bounds:
+        if low > high:
+            raise InputError(f"splits '{shown}': that is no split at all; give a count from 1 up, or low-high")
+        if high >= n:
+            raise InputError(f"splits '{shown}': there are {n} splits, 0 to {n - 1}; choose among them")
+    if (count := sum(high - low + 1 for low, high in bounds)) > _MOST:
+        raise InputError(f"splits '{shown}': {count:,} splits are too many to list; choose at most {_MOST:,}")
+    return tuple(sorted({number for low, high in bounds for number in range(low, high + 1)}))
+
+
+def listed(splits: Iterable[int]) -> str:
+    """Write split numbers in order, those that follow one another as a range: ``0, 3, 5-7``."""
+    runs = [[number for _, number in run] for _, run in groupby(enumerate(sorted(splits)), lambda own: own[1] - own[0])]
+    return ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def differences(before: Benchmark, after: Benchmark) -> dict[str, tuple[Any, Any]]:
+    """Map the fields in which two benchmarks differ to both values, `GONE` for one that is not there.
+
+    A component of another name is one value, and so is a list of others.
     """
     return dict(_differences(before.model_dump(mode="json"), after.model_dump(mode="json"), ""))
 

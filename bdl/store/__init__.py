@@ -47,50 +47,32 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """Outcome of one trial.
-
-    Parameters
-    ----------
-    dataset, entry, point, stage, split, trial, fold
-        Which trial: a fold of a search setting, or the final fit of a split (trial 0, fold 0); `point` has the values
-        of the sweep's axes, as in `CellKey`.
-    status
-        ``"ok"`` or ``"failed"``.
-    reason
-        Why it failed.
-    hyper
-        Hyper-parameters.
-    metrics
-        Values by metric; for a search row the validation score.
-    seconds
-        Its share of the wall time of its group.
-    details
-        How it was run: updates, group width, device, compiled, traceback; under ``files`` the digests of components
-        that live outside the package, by file.
-    codes
-        Hash of the code and the settings that each metric was computed by.
-    artefact
-        SHA-256 (hex) of the file that holds the posterior of a final fit; None where there is none.
-    refused
-        Why a score could not be computed, by metric; its value is None.
-    """
+    """Outcome of one trial: a fold of a search setting, or the final fit of a split (trial 0, fold 0)."""
 
     dataset: str
     entry: str
     point: str
+    """Values of the sweep's axes, as in `CellKey`."""
     stage: Stage
     split: int
     trial: int
     fold: int
     status: Literal["ok", "failed"]
     reason: str | None
+    """Why it failed."""
     hyper: dict[str, float]
     metrics: dict[str, float | None]
+    """Values by metric; for a search row the validation score."""
     seconds: float
+    """Its share of the wall time of its group."""
     details: dict[str, Any]
+    """Updates, group width, device, compiled, traceback; under ``files`` the digests of components from outside."""
     codes: dict[str, str] = field(default_factory=dict, compare=False)
+    """Hash of the code and the settings that each metric was computed by."""
     artefact: str | None = field(default=None, compare=False)
+    """SHA-256 (hex) of the file that holds the posterior of a final fit."""
     refused: dict[str, str] = field(default_factory=dict, compare=False)
+    """Why a score could not be computed, by metric; its value is None."""
 
     @property
     def problem(self) -> str | None:

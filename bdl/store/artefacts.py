@@ -19,15 +19,7 @@ from bdl.spec import Variant
 
 
 class Unusable(InputError):
-    """Stored fits are not what is asked for.
-
-    Parameters
-    ----------
-    what
-        What is wrong.
-    option
-        Of `bdl-bench run`: what starts them anew.
-    """
+    """Stored fits are not what is asked for; the option of `bdl-bench run` starts them anew."""
 
     def __init__(self, what: str, option: str) -> None:
         super().__init__(f"{what}; start anew with {option}")
@@ -35,13 +27,7 @@ class Unusable(InputError):
 
 
 class Damaged(InputError):
-    """The file of a posterior is missing or damaged.
-
-    Parameters
-    ----------
-    what
-        What is wrong.
-    """
+    """The file of a posterior is missing or damaged."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what}; run again, which makes this fit alone")
@@ -69,17 +55,8 @@ _LENGTH = 8
 def encode(posterior: Posterior, buffers: Mapping[str, Tensor]) -> bytes:
     """Return the content of an artefact, in the safetensors format; equal tensors give equal bytes.
 
-    Parameters
-    ----------
-    posterior
-        Of any family, on any device, in any type of numbers; all digits are kept.
-    buffers
-        Running statistics of its model by name.
-
-    Raises
-    ------
-    InputError
-        If the posterior is not a NamedTuple of tensors.
+    The posterior is of any family, on any device, in any type of numbers, and all digits are kept; buffers are running
+    statistics of its model by name. `InputError` if the posterior is not a NamedTuple of tensors.
     """
     family, fields = to_tensors(posterior)
     named = {_POSTERIOR + name: value for name, value in fields.items()}
@@ -90,24 +67,10 @@ def encode(posterior: Posterior, buffers: Mapping[str, Tensor]) -> bytes:
 
 
 def write(folder: Path, content: bytes) -> str:
-    """Store an artefact so that it is there whole or not at all, also after a power cut.
+    """Store what `encode` gave so that it is there whole or not at all, also after a power cut.
 
-    Parameters
-    ----------
-    folder
-        Made if missing.
-    content
-        What `encode` gave.
-
-    Returns
-    -------
-    str
-        SHA-256 (hex) of the content, which is its name. A file that has the content already is left alone.
-
-    Raises
-    ------
-    InputError
-        If the folder is not writable.
+    Its name, SHA-256 (hex) of the content, is returned. A file that has the content already is left alone. `InputError`
+    if the folder is not writable.
     """
     sha = sha256(content).hexdigest()
     path = _path(folder, sha)
@@ -143,14 +106,9 @@ def family(content: bytes) -> str:
 
 
 def content(folder: Path, sha: str) -> bytes:
-    """Read the content of an artefact.
+    """Read the content of an artefact; `Damaged` if it is missing, or is not what was written.
 
     A file whose content is not what was written is renamed, so that the next run finds it missing, whatever its size.
-
-    Raises
-    ------
-    Damaged
-        If the file is missing, or is not what was written.
     """
     path = _path(folder, sha)
     try:
@@ -174,13 +132,7 @@ def size(folder: Path, sha: str) -> int:
 
 
 def is_whole(folder: Path, sha: str) -> bool:
-    """Return whether the file of an artefact is there with the size that its header states; its digest is not computed.
-
-    Parameters
-    ----------
-    folder, sha
-        As for `content`.
-    """
+    """Return whether the file of an artefact has the size that its header states; its digest is not computed."""
     path = _path(folder, sha)
     try:
         with path.open("rb") as file:

@@ -45,18 +45,10 @@ CREATE TABLE IF NOT EXISTS made (variant TEXT NOT NULL);
 
 
 class Store:
-    """Rows of one variant of a benchmark, and what they were made with.
+    """Rows of one variant of a benchmark, and what they were made with, in an SQLite file, which is made if missing.
 
-    Parameters
-    ----------
-    path
-        The SQLite file; made with its folder if missing. Posteriors are in the folder ``posteriors`` beside it.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written, is not a store, or is one of another version; so do all methods if the file turns
-        out to be damaged or the disk is full.
+    Posteriors are in the folder ``posteriors`` beside it. `InputError` if the file cannot be written, is not a store,
+    or is one of another version; so do all methods if the file turns out to be damaged or the disk is full.
     """
 
     def __init__(self, path: Path) -> None:

@@ -17,14 +17,15 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule
 from torch.utils._pytree import tree_map
 
 from bdl.training.compiler import compiled_graph, complain, line
+from bdl.training.recording import recorded
 
 log = logging.getLogger(__name__)
 
-AFTER = 100
+AFTER = 20
 """Calls of a kind from which a trace is repaid: it is made after so many, or before the first of so many to come."""
 
 _KINDS = 64
@@ -48,7 +49,7 @@ def at_once() -> Iterator[None]:
 
 
 class Repeated:
-    """A function that is called by its trace where a kind of call is made a hundred times, or compiled from the first.
+    """A function that is called by its trace where a kind of call is made twenty times, or compiled from the first.
 
     Calls are of a kind if their arguments have the same structure, shapes, strides, types and devices. A function that
     cannot be traced, because numbers decide which operations it makes, is called as it is.
@@ -113,8 +114,7 @@ class Repeated:
             return flat(returned[0])[0]
 
         try:
-            graph = _recorded(operations, leaves)
-            _place_constants(graph, leaves)
+            graph = recorded(operations, leaves)
         except TimeoutError:  # the fit's time is over
             raise
         except Exception as error:  # of whatever kind, and the function itself works
@@ -152,35 +152,6 @@ class _Trace(NamedTuple):
             for own in each:
                 now = self.run(*now, *tensors(own), *last)
         return rebuilt(self.returned, iter(now))
-
-
-def _recorded(function: Callable[..., list[Tensor]], leaves: Sequence[Tensor]) -> GraphModule:
-    from torch.fx.experimental.proxy_tensor import make_fx
-    from torch.fx.passes.dialect.common.cse_pass import CSEPass
-
-    less = CSEPass()(make_fx(function)(*leaves))
-    assert less is not None, "a pass of this kind always has a result"
-    graph: GraphModule = less.graph_module
-    graph.graph.eliminate_dead_code()
-    for node in graph.graph.nodes:
-        node.meta.pop("val", None)  # tensors of this call
-    graph.recompile()
-    return graph
-
-
-def _place_constants(graph: GraphModule, leaves: Sequence[Tensor]) -> None:
-    """Put constants on the device, and in the type, that they are used with, so that no call copies them."""
-    for number, node in enumerate(graph.graph.nodes):
-        if node.target is torch.ops.aten.scalar_tensor.default and leaves:
-            node.kwargs = {**node.kwargs, "device": leaves[0].device}
-        given = node.args[0] if node.target is torch.ops.aten._to_copy.default else None
-        if isinstance(given, Node) and given.op == "get_attr":  # it may be a number
-            name = f"_placed_constant{number}"
-            graph.register_buffer(name, node.target(getattr(graph, str(given.target)), **node.kwargs))
-            with graph.graph.inserting_before(node):
-                node.replace_all_uses_with(graph.graph.get_attr(name))
-    graph.graph.eliminate_dead_code()
-    graph.recompile()
 
 
 def _interpreted(graph: GraphModule, leaves: Sequence[Tensor]) -> Callable[..., Any]:

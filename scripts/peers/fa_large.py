@@ -6,10 +6,11 @@ from time import perf_counter
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from bdl.methods.online_fa import FaStream
+from bdl.methods.online_fa import OnlineEstimator
 from bdl.runtime import keep_freed_memory
-from peers.fa_streams import ESTIMATORS, check_finite
+from peers.fa_streams import ESTIMATORS, check_finite, start
 from peers.machine import alone, peak_memory
 
 LIMIT_S = 1.0
@@ -67,9 +68,9 @@ def measure(sizes: Sizes, *, updates: int, threads: int) -> Iterator[LargePoint]
 
 def point(method: str, block: int, dim: int, updates: int) -> LargePoint:
     """Measure one point in this process."""
-    seconds_per_observation(FaStream(ESTIMATORS[method], _TINY), block, 1)
+    seconds_per_observation(OneStream(ESTIMATORS[method], _TINY), block, 1)
     idle = peak_memory()
-    stream = FaStream(ESTIMATORS[method], dim)
+    stream = OneStream(ESTIMATORS[method], dim)
     started = peak_memory()
     seconds = seconds_per_observation(stream, block, updates)
     peak = peak_memory()
@@ -97,7 +98,19 @@ def point(method: str, block: int, dim: int, updates: int) -> LargePoint:
     )
 
 
-def seconds_per_observation(stream: FaStream, block: int, updates: int) -> float:
+class OneStream:
+    """An estimator and its state, for vectors of D parameters; they are checked to be finite."""
+
+    def __init__(self, estimator: OnlineEstimator, dim: int) -> None:
+        self.estimator, self.state = estimator, start(estimator, dim)
+
+    def observe(self, observations: Tensor) -> None:
+        """Learn from several observations, (B, D)."""
+        check_finite(observations)
+        self.state = self.estimator.update_block(self.state, observations)
+
+
+def seconds_per_observation(stream: OneStream, block: int, updates: int) -> float:
     """Let a stream learn from standard-normal observations; median over the updates, but for the first two."""
     seconds = []
     for _ in range(_WARM + updates):

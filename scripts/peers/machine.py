@@ -7,6 +7,7 @@ import resource
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.util import find_spec
 from multiprocessing import get_context
@@ -56,6 +57,7 @@ def system(threads: int) -> Mapping[str, object]:
         "machine": f"{platform.system()} {platform.machine()}",
         "vector_instructions": torch.backends.cpu.get_cpu_capability(),
         "threads": threads,
+        "date": datetime.now(UTC).date().isoformat(),
         **{name: version(name) for name in packages},
     }
 

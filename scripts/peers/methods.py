@@ -7,8 +7,7 @@ from typing import NamedTuple
 from bdl.methods.base import MinibatchMethod
 from bdl.methods.bbb import BayesByBackprop
 from bdl.methods.mc_dropout import McDropout
-from bdl.methods.slang import Slang
-from bdl.methods.slang_online_eig import SlangOnlineEig
+from bdl.methods.slang import Slang, SlangOnlineEig
 from bdl.methods.swag import Swag
 from bdl.methods.vifa import Vifa
 from peers.comparison import Contender, Cost, compare

@@ -9,8 +9,8 @@ import torch
 from typer import Exit
 
 import bdl
+from bdl.api.benchmarks import asked_for
 from bdl.api.progress import Bar
-from bdl.api.reading import asked_for
 from bdl.data import load
 from bdl.errors import InputError
 from bdl.metrics import METRICS

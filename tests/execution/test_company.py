@@ -18,6 +18,7 @@ def of_split(store, cells, split):
     return [row for row in outcomes(store, cells) if row["split"] == split]
 
 
+@pytest.mark.slow  # trains what it compares several times over
 def test_a_split_gives_the_same_rows_alone_and_in_company(tiny, store, tmp_path):
     """Searches in rounds and at once, and posteriors; the four splits go on from a run of one."""
     changes = "splits=4", "entries.random.record={unit: epochs, every: 2}"

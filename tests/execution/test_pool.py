@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bdl.execution import details, queue, scheduler, worker_pool
+from bdl.execution import details, queue, worker_pool
 from bdl.execution.groups import attempt
 from bdl.spec.sections import Limits
 from bdl.store.store import Store
@@ -61,6 +61,7 @@ def about(argument, report):
     return os.getpid(), torch.get_num_threads(), os.sched_getaffinity(0), os.environ["CUDA_VISIBLE_DEVICES"]
 
 
+@pytest.mark.slow  # processes, each of which imports everything
 def test_workers_share_cores_and_devices_and_their_reports_arrive(tmp_path):
     told = []
     with worker_pool(2, ["3", "7"]) as workers:
@@ -92,6 +93,7 @@ def gone(pid):
     return False
 
 
+@pytest.mark.slow  # processes, each of which imports everything
 def test_workers_end_at_once_where_the_run_raises(tmp_path):
     """By Ctrl-C they do so in `test_cli`."""
     (tmp_path / "pids").mkdir()
@@ -140,7 +142,7 @@ def test_a_group_that_takes_its_worker_with_it_is_done_again_or_failed_rows_and_
         cells = tiny("datasets=[diabetes]", *changes, entries=["exact"])
         store.forget([cells[0].key])
         with monkeypatch.context() as patch:
-            patch.setattr(scheduler, "attempt", task)
+            patch.setattr(queue, "attempt", task)
             queue.run(cells, store, workers, Ear())
         return [row.reason or row.status for row in store.rows("final", cells[0].key)]
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.execution import Alone, worker_pool
+from bdl.execution import WorkerPool, worker_pool
 from bdl.execution.groups import FinalGroup, SearchGroup
 from bdl.execution.queue import remaining, run
 from bdl.execution.scoring import evaluation, scores
@@ -148,7 +148,7 @@ def test_rows_of_another_spec_are_refused_before_anything_is_done(benchmark, sto
     assert everything(benchmark, store) == before
 
 
-class NewestFirst(Alone):
+class NewestFirst(WorkerPool):
     """A worker pool of three, whose tasks wait until they are looked for; every other time the newest is then done."""
 
     size = 3

@@ -83,15 +83,15 @@ def test_a_fit_that_was_cut_off_goes_on_in_its_midst(recorded, store, tmp_path, 
         run_here([cell], calm)
         expected, curve = outcomes(calm, [cell]), calm.readings(cell.key)
     monkeypatch.setattr(groups, "Checkpoint", partial(Checkpoint, every_seconds=0))
-    score, scored = FinalGroup._scores, []
+    score, scored = groups.scores, []
 
-    def dying(self, *snapshot):
-        scored.append(snapshot)
+    def dying(*seen):
+        scored.append(seen)
         if len(scored) == 7:  # two splits side by side, in the fourth epoch
             raise KeyboardInterrupt
-        return score(self, *snapshot)
+        return score(*seen)
 
-    monkeypatch.setattr(FinalGroup, "_scores", dying)
+    monkeypatch.setattr(groups, "scores", dying)
     with pytest.raises(KeyboardInterrupt):
         run_here([cell], store)
     assert store.rows("final", cell.key) == []

@@ -3,7 +3,7 @@
 import pytest
 from execution.listeners import Ear
 
-from bdl.execution import Alone, queue
+from bdl.execution import WorkerPool, queue
 from bdl.plan.planning import plan
 from bdl.spec import load_benchmark
 from bdl.store.store import Store
@@ -177,7 +177,7 @@ def rows(cells, store):
 
     def ran(entries, *overrides, splits=(0, 1), stage="final"):
         planned = cells(entries, *overrides, splits=splits)
-        queue.run(planned, store, Alone(), Ear())
+        queue.run(planned, store, WorkerPool(), Ear())
         return store.rows(stage, planned[0].key)
 
     return ran

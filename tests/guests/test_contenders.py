@@ -141,6 +141,7 @@ def test_samplers_have_the_moments_of_a_linear_model(guest, samples):
     assert (torch.log(found.variance() / EXACT.variance()).abs() < 4 * (2 / samples) ** 0.5 + 0.02).all()
 
 
+@pytest.mark.slow  # trains to convergence
 def test_variational_inference_has_the_optimum_of_a_linear_model():
     """A diagonal Gaussian with variances 1 / diag(precision) (Bishop 2006, section 10.1.2)."""
     diagonal = fitted(DiagonalVi(steps=4000), LINEAR, LINE, learning_rate=0.003)
@@ -217,6 +218,7 @@ def test_densities_of_jax_are_those_of_torch(model, likelihood, outputs, y):
     assert joint - other == pytest.approx(float(difference), rel=1e-10)
 
 
+@pytest.mark.slow  # JAX compiles
 @pytest.mark.parametrize(
     ("guest", "program"),
     [

@@ -72,6 +72,7 @@ def test_an_entry_without_its_package_is_left_out(run, package, tmp_path):
     assert finals(tmp_path) == [("ours", 0), ("ours", 1), ("lacking", 0), ("lacking", 1)]
 
 
+@pytest.mark.slow  # whole runs
 def test_its_published_fits_are_imported_and_nothing_is_lost(run, package, tmp_path):
     package(True)
     assert run()[0] == 0

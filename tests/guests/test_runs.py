@@ -9,9 +9,8 @@ from execution.listeners import Ear
 
 from bdl.archive.frames import final_frame
 from bdl.data import load
-from bdl.execution import Alone, Processes, details, queue, worker_pool
+from bdl.execution import Processes, WorkerPool, details, groups, queue, worker_pool
 from bdl.execution.cluster import worker_pool_for
-from bdl.execution.groups import SearchGroup
 from bdl.posteriors.predictive import MeanVariance
 from bdl.reports import compare
 from bdl.store import KEPT, artefacts
@@ -114,15 +113,15 @@ def test_the_search_is_that_of_any_method(rows, guest, store):
 
 def test_the_folds_of_a_search_share_its_seconds(rows, guest, monkeypatch):
     """They are made one after the other: their sum is what the whole took."""
-    scored, spent = SearchGroup._scored, []
+    validate, spent = groups.cross_validate, []
 
-    def timed(*arguments):
+    def timed(*arguments, **named):
         before = time.perf_counter()
-        found = scored(*arguments)
+        found = validate(*arguments, **named)
         spent.append(time.perf_counter() - before)
         return found
 
-    monkeypatch.setattr(SearchGroup, "_scored", timed)
+    monkeypatch.setattr(groups, "cross_validate", timed)
     folds = rows(line(guest("Closure"), SEARCH.replace("HYPER", "noise_precision: 3e-4")), stage="search")
     assert sum(row.seconds for row in folds) == pytest.approx(sum(spent), rel=0.1)
 
@@ -163,6 +162,7 @@ def test_what_goes_wrong_in_a_guest_is_a_failed_row(rows, guest, kind, reason):
     assert all(row.reason.startswith(reason) for row in found), found[0].reason
 
 
+@pytest.mark.slow  # processes, and a limit that has to pass
 def test_a_guest_that_hears_no_alarm_is_ended_from_outside_and_the_run_goes_on(cells, guest, store, monkeypatch):
     monkeypatch.setattr(details, "_GRACE", 1.0)
     planned = cells(f"{wrong(guest, 'hung', 0.2)}, {line(guest('Weights')).replace('line', 'good', 1)}", splits=(0,))
@@ -174,7 +174,7 @@ def test_a_guest_that_hears_no_alarm_is_ended_from_outside_and_the_run_goes_on(c
 
 
 def test_a_command_gives_guests_a_process_of_their_own(cells, guest):
-    for method, kind in ((guest("Weights"), Processes), (CONJUGATE, Alone)):
+    for method, kind in ((guest("Weights"), Processes), (CONJUGATE, WorkerPool)):
         with worker_pool_for(cells(line(method)), 1, "") as workers:
             assert type(workers) is kind
 

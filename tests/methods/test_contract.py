@@ -98,7 +98,7 @@ UNFIT = [
     ("conjugate", {}, Problem(Linear(), Bernoulli(), 2), "no closed form"),
     ("fa-optimum", {}, NETWORK, "no closed form"),
     ("fa-optimum", {}, Problem(Linear(), Bernoulli(), 2), "no closed form"),
-    ("noisy-kfac", {}, ODD, "needs a model of dense layers, not Cubic; use linear or mlp"),
+    ("noisy-kfac", {}, ODD, "model Cubic is not made of dense layers: use linear or mlp"),
     ("noisy-kfac", {"statistics_every": 30}, NETWORK, "inverses_every 100 is no multiple of statistics_every 30: in"),
     ("noisy-kfac", {"inverses_every": 15}, NETWORK, "inverses_every 15 is no multiple of statistics_every 10: inv"),
     ("noisy-kfac", {}, BIASED, "needs one prior precision for all parameters: leave out bias_precision"),

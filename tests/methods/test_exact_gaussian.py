@@ -7,7 +7,7 @@ import torch
 from bdl.errors import InputError
 from bdl.methods import exact_gaussian
 from bdl.methods.exact_gaussian import ExactGaussian
-from bdl.methods.fa_elbo import FactorAnalysisElbo
+from bdl.methods.fa_optimum import FactorAnalysisElbo
 from bdl.models.likelihoods import Bernoulli, Categorical
 from bdl.models.linear import elbo, expected_log_likelihood, prior_precision
 from bdl.models.networks import Linear, Mlp
@@ -15,7 +15,7 @@ from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.posteriors import DiagonalGaussian, FactorAnalysis, FullGaussian, kl_divergence
 
-from .targets import linear_gaussian
+from .targets import fit, linear_gaussian
 
 RNG = np.random.default_rng(0)
 ROWS, DIM = 80, 6
@@ -53,9 +53,7 @@ def negative_elbo(q, x, y, given):
 
 def fit_target(structure):
     target = linear_gaussian(bias_precision=0.01)
-    units = {"noise_precision": target.data.y_unit**2}
-    given = {name: value * units.get(name, 1) for name, value in target.hyper.items()}
-    return target, ExactGaussian(structure).fit(target.problem, target.data.x, target.data.y, given)
+    return target, fit(ExactGaussian(structure), target)
 
 
 def test_gaussian_targets_give_the_exact_posterior():

@@ -6,9 +6,8 @@ import torch
 from scipy.optimize import OptimizeResult
 
 from bdl.errors import InputError
-from bdl.methods import fa_elbo
-from bdl.methods.fa_elbo import FactorAnalysisElbo
-from bdl.methods.fa_optimum import FactorAnalysisOptimum
+from bdl.methods import fa_optimum
+from bdl.methods.fa_optimum import FactorAnalysisElbo, FactorAnalysisOptimum
 from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.problem import Problem
@@ -79,13 +78,13 @@ def test_a_failed_line_search_is_taken_up_again_where_it_ended(monkeypatch, stee
         begun.append(start[0])
         return OptimizeResult(x=start - 1, fun=start[0], jac=np.array([1.0 if len(begun) < 2 + steep else 1e-4]))
 
-    monkeypatch.setattr(fa_elbo, "descend", descend)
+    monkeypatch.setattr(fa_optimum, "descend", descend)
     starts = [torch.tensor([value], dtype=torch.float64) for value in (7.0, 5.0)]
     if steep <= 5:
-        assert fa_elbo.lowest(lambda x: x, starts, []) == 4 - steep
+        assert fa_optimum.lowest(lambda x: x, starts, []) == 4 - steep
     else:
         with pytest.raises(InputError, match="fa-elbo has not converged"):
-            fa_elbo.lowest(lambda x: x, starts, [])
+            fa_optimum.lowest(lambda x: x, starts, [])
     assert begun == [7, *range(5, 4 - min(steep, 5), -1)]
 
 

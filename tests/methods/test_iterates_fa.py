@@ -5,12 +5,11 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from bdl.methods.constant_sgd import VARIANCE_FLOOR
 from bdl.methods.iterates_fa import IteratesFa
 from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm
 from bdl.methods.online_sga import OnlineSga
-from bdl.methods.sgd_iterates import SgdIterates
+from bdl.methods.sgd_iterates import VARIANCE_FLOOR, SgdIterates
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Mlp
 from bdl.models.problem import Problem

@@ -5,7 +5,7 @@ import torch
 
 from bdl.errors import InputError
 from bdl.methods.exact_gaussian import ExactGaussian
-from bdl.methods.moment_matching import MomentMatching
+from bdl.methods.importance_sampling import MomentMatching
 from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.problem import Problem

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from bdl.methods.multi_swag import MultiSwag
+from bdl.methods.deep_ensemble import MultiSwag
 from bdl.methods.swag import Swag
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Mlp

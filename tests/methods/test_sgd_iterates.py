@@ -7,8 +7,7 @@ from scipy.linalg import solve_discrete_lyapunov
 from torch import Tensor
 
 from bdl.data import Dataset
-from bdl.methods.constant_sgd import VARIANCE_FLOOR
-from bdl.methods.sgd_iterates import SgdIterates
+from bdl.methods.sgd_iterates import VARIANCE_FLOOR, SgdIterates
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.problem import Problem

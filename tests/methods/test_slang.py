@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bdl.methods.slang import Slang
-from bdl.methods.slang_online_eig import SlangOnlineEig
+from bdl.methods.slang import Slang, SlangOnlineEig
 from bdl.models.gradients import DenseGradients, gradient_matrix
 from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
 from bdl.models.networks import Linear, Mlp

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.methods.slang_online_eig import SlangOnlineEig, matched
+from bdl.methods.slang import SlangOnlineEig, matched
 
 from .test_slang import CLOSE, Run
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from bdl.methods.constant_sgd import VARIANCE_FLOOR
+from bdl.methods.sgd_iterates import VARIANCE_FLOOR
 from bdl.methods.swag import Swag
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Mlp

@@ -646,6 +646,7 @@ with connection(f"sqlite:///{folder}/mlflow.db") as client:
 """
 
 
+@pytest.mark.slow  # two processes with MLflow
 def test_two_commands_make_one_database(tmp_path):
     """Both start in the same moment; what one has written is there when the other is through."""
     commands = [[sys.executable, "-c", MIRROR, str(tmp_path), str(tmp_path / f"ready{n}")] for n in range(2)]

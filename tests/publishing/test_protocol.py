@@ -56,6 +56,7 @@ def test_the_published_table_of_a_profile_has_no_verdicts():
     assert not {"Verdict", "worse", "withheld"} & {word.strip("*") for word in text.replace("|", " ").split()}
 
 
+@pytest.mark.slow  # a whole run
 def test_its_page_has_grey_printed_values(tmp_path):
     page = write_page(load_variant("mnist-slang", "cpu"), RESULTS, tmp_path / "page.html").read_text("utf-8")
     assert NO_VERDICTS in page

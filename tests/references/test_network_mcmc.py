@@ -53,6 +53,7 @@ def compare(problem: Problem, mean: np.ndarray, sd: np.ndarray) -> None:
     np.testing.assert_array_less(np.abs(f.std((0, 1)) - sd), 5 * errors[1] * sd)
 
 
+@pytest.mark.slow  # 12,000 draws of a chain with small steps
 def test_a_linear_model_has_its_conjugate_posterior():
     problem = Problem(Linear(), Gaussian(), 1)
     exact = Conjugate().fit(problem, X, Y, HYPER)

@@ -25,6 +25,7 @@ Y = np.sin(X[:, 0]) + 0.3 * rng.normal(size=40)
 NETWORK = Problem(Mlp((3,)), Gaussian(), 2)
 
 
+@pytest.mark.slow  # compiles
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 def test_compiled_density_is_that_of_automatic_differentiation(activation):
     x, y = torch.from_numpy(X), torch.from_numpy(Y)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy.stats import ttest_rel
 
-from bdl.reports.changes import change_sections, changes, moved, moved_section
+from bdl.reports.paired import change_sections, changes, moved, moved_section
 
 METRICS = ["nmll", "runtime"]
 

@@ -1,4 +1,4 @@
-"""A remark stands below the title of every figure, and nowhere after its block."""
+"""A remark stands below the title of every figure."""
 
 import warnings
 
@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from bdl.reports import compare
-from bdl.reports.figures import Shown, draw_figures, remarked, save
+from bdl.reports.figures import Shown, draw_figures, save
 
 REMARK = (
     "Not the protocol: 1 of 20 splits (0); entries.vifa-lr.training.epochs=2; entries.vifa-lr.training.batch_size=3."
@@ -25,8 +25,7 @@ def test_every_figure_has_the_remark(tmp_path, title):
     figures = [Figure() for _ in range(3)]
     for figure in figures[:2]:
         figure.suptitle(title)
-    with remarked(REMARK):
-        save({f"{i}": lambda figure=figure: figure for i, figure in enumerate(figures[:2])}, tmp_path)
+    save({f"{i}": lambda figure=figure: figure for i, figure in enumerate(figures[:2])}, tmp_path, remark=REMARK)
     save({"2": lambda: figures[2]}, tmp_path)
     for figure in figures[:2]:
         assert figure.get_suptitle().split("\n") == [title] * bool(title) + [REMARK]
@@ -41,9 +40,10 @@ def test_a_long_remark_is_cut_and_panels_keep_their_size(tmp_path, make_benchmar
     benchmark = make_benchmark(datasets=["energy"], entries={"vifa-lr": {}}, metrics=["nmll"], papers=[])
     cells = compare(benchmark, make_trials("energy", "vifa-lr", np.arange(3.0)))
     draw_figures(Shown(benchmark, cells), tmp_path / "plain")
-    with remarked(f"Not the protocol: {'; '.join(f'a.field.{i}={i}' for i in range(200))}."), warnings.catch_warnings():
+    remark = f"Not the protocol: {'; '.join(f'a.field.{i}={i}' for i in range(200))}."
+    with warnings.catch_warnings():
         warnings.simplefilter("error")
-        draw_figures(Shown(benchmark, cells), tmp_path / "remarked")
+        draw_figures(Shown(benchmark, cells, remark=remark), tmp_path / "remarked")
     plain, remark = drawn[0], drawn[-1]
     assert remark.get_suptitle().endswith(" ...")
     assert len(lines(remark)) == len(lines(plain)) + 3

@@ -11,7 +11,6 @@ from peers.machine import alone
 from bdl.data.streams import Stream
 from bdl.methods.batch_fa import BatchFa
 from bdl.methods.online_em import OnlineEm
-from bdl.methods.online_fa import FaStream
 from bdl.methods.online_px_em import OnlinePxEm
 
 STREAM = Stream(20, 10, length=2500)
@@ -69,9 +68,9 @@ def test_what_diverges_is_not_timed():
 def test_estimate_is_that_of_a_stream_with_the_seed_of_a_run():
     """Blocks of the estimator end where the pieces that are handed over do, but for the last."""
     estimate, seconds = fa_batch.streamed(OnlinePxEm(), STREAM)
-    stream = FaStream(OnlinePxEm(), 20, seed=1)
+    stream = fa_large.OneStream(OnlinePxEm(), 20)
     stream.observe(fa_batch.sampled(STREAM))
-    torch.testing.assert_close(estimate, stream.posterior(), rtol=0, atol=0)
+    torch.testing.assert_close(estimate, OnlinePxEm().posterior(stream.state), rtol=0, atol=0)
     assert seconds > 0
 
 
@@ -96,7 +95,7 @@ def test_distance_is_to_the_model_of_the_stream():
 
 def test_seconds_of_a_large_stream_are_per_observation_after_two_updates(monkeypatch):
     """Updates take 9, 9, 1, 2 and 6 s, for blocks of 4."""
-    stream = FaStream(OnlinePxEm(), 50)
+    stream = fa_large.OneStream(OnlinePxEm(), 50)
     counters(monkeypatch, fa_large, 0, 9, 9, 18, 18, 19, 19, 21, 21, 27)
     assert fa_large.seconds_per_observation(stream, 4, 3) == pytest.approx(2 / 4)
     assert int(stream.state.seen) == 5 * 4

@@ -2,7 +2,7 @@ import pytest
 
 from bdl.errors import InputError
 from bdl.spec import parse_splits
-from bdl.spec.parts import listed
+from bdl.spec.variant import listed
 
 
 @pytest.mark.parametrize(
