@@ -33,8 +33,8 @@ Counted = tuple[Cell, int]
 """A cell, and how many of its splits are meant."""
 
 YEAR = 365.25 * 24 * 3600.0
-_BASE = 400_000_000
-"""Bytes that a process takes before it has any data: the interpreter, PyTorch and its compiler."""
+_BASE = 600_000_000
+"""Bytes that a process takes beside its data: the interpreter, PyTorch, its compiler, programs and figures."""
 ROW_BYTES = 2000
 """That a row takes in the store, in memory and where it is published."""
 _NUMBER, _GROUP = 5e-9, 6e-4

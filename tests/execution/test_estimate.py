@@ -173,7 +173,7 @@ def test_memory_grows_with_the_jobs(cells):
 
 def test_memory_that_there_is_not_is_refused(benchmark, monkeypatch):
     monkeypatch.setattr("bdl.runtime.available_memory", lambda: 10**6)
-    with pytest.raises(Exception, match=r"need about 4.. MB of memory, and 1\.0 MB are available"):
+    with pytest.raises(Exception, match=r"need about 6.. MB of memory, and 1\.0 MB are available"):
         plan(benchmark, splits=range(5))
 
 
