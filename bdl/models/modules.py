@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from annotated_types import Gt
@@ -51,6 +51,8 @@ class Module:
     et al. 2015), biases 0, and other vectors, such as scales of normalisations, as the function leaves them; so do
     those whose names are in an attribute ``pretrained`` of the network.
     """
+
+    version: ClassVar[int] = 2
 
     factory: str
     settings: dict[str, Any] = field(default_factory=dict)
