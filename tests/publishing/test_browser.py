@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs Chromium")
 def page(tmp_path_factory):
     """The report of published tables with eleven columns; it is measured without figures."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writing, "draw", lambda *_, pdf: [])
+        patch.setattr(writing, "draw_figures", lambda *_, pdf: [])
         path = tmp_path_factory.mktemp("page") / "report.html"
         return writing.write_page(load_variant("uci-regression"), ROOT / "results", path).read_text("utf-8")
 

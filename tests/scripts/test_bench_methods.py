@@ -96,7 +96,7 @@ def test_large_matrices_are_skipped(monkeypatch):
     assert outer.outer_us > 0
 
 
-@pytest.mark.parametrize("difference", [2e-4, math.nan])
+@pytest.mark.parametrize("difference", [1.01 * gradients.TOLERANCE, math.nan])
 def test_disagreement_fails(difference, monkeypatch, capsys):
     point = gradients.GradientPoint(106, 10, 1e-6, 1.0, 2.0, 2.0, difference)
     monkeypatch.setattr(gradients, "measure", lambda *sizes: [point])
