@@ -74,7 +74,7 @@ def in_order(given: Any, columns: Sequence[str], what: str) -> Any:
     """
     called = columns_of(given)
     if called and columns:
-        _check_once(called, what)
+        check_once(called, what)
         missing = [name for name in columns if name not in called]
         strange = [name for name in called if name not in columns]
         if missing or strange:
@@ -147,7 +147,7 @@ def _of_objects(found: NDArray[Any], given: Any, what: str) -> Array:
 
 def _of_frame(frame: Any, what: str) -> NDArray[Any]:
     called = columns_of(frame)
-    _check_once(called, what)
+    check_once(called, what)
     parts = [_of_column(frame.iloc[:, i], f"{what}: column '{name}'") for i, name in enumerate(called)]
     return np.column_stack(parts) if parts else np.empty((len(frame), 0))
 
@@ -179,7 +179,8 @@ def _finite(values: NDArray[Any], what: str, called: Sequence[str]) -> Array:
     raise InputError(f"{what} has NaN or infinite values, the first in {where}, from 0: drop or fill those rows")
 
 
-def _check_once(called: Sequence[str], what: str) -> None:
+def check_once(called: Sequence[str], what: str) -> None:
+    """Raise `InputError` if a column is there twice."""
     if twice := [name for name in called if called.count(name) > 1]:
         raise InputError(f"{what} has the column '{twice[0]}' twice: rename one")
 
@@ -188,9 +189,7 @@ def _pandas(given: Any) -> Any:
     """Return what is, or can become, a frame or a column of pandas; None for anything else."""
     if type(given).__module__.partition(".")[0] in ("polars", "pyarrow") and hasattr(given, "to_pandas"):
         given = given.to_pandas()
-    if not hasattr(given, "iloc"):
-        return None
-    return given
+    return given if hasattr(given, "iloc") else None
 
 
 def _listed(found: Sequence[str]) -> str:

@@ -172,11 +172,9 @@ class Scaling(NamedTuple):
 
     def only(self, inputs: bool, targets: bool) -> Self:
         """Leave inputs or targets as they are: mean 0 and scale 1 where the argument is False."""
-        changes: dict[str, Array] = {}
-        for name in (() if inputs else ("x",)) + (() if targets else ("y",)):
-            mean, scale = getattr(self, f"{name}_mean"), getattr(self, f"{name}_scale")
-            changes |= {f"{name}_mean": np.zeros_like(mean), f"{name}_scale": np.ones_like(scale)}
-        return self._replace(**changes)
+        kept = (inputs, inputs, targets, targets)
+        neutral = (np.zeros_like, np.ones_like) * 2
+        return type(self)(*(part if keep else make(part) for part, keep, make in zip(self, kept, neutral, strict=True)))
 
 
 def _moments(values: Array) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ import pytest
 from scipy.special import expit
 
 from bdl.data import DATASETS, load, prepare
-from bdl.data.simulations import UnitTeacher, _logistic
+from bdl.data.simulations import UnitTeacher, logistic_draw
 from bdl.data.teachers import PriorDraws, SparseLinear, SparseNetwork
 from bdl.errors import InputError
 from bdl.registry import Label
@@ -91,17 +91,18 @@ def test_synthetic_draws_follow_the_declared_model_and_are_those_of_the_thesis()
 
 def test_logistic_draws_follow_the_declared_model_and_the_first_is_that_of_the_paper():
     """Appendix B.2 of the VIFA paper; the mean that it found for the parameters is (10.5188, 4.0477)."""
-    np.testing.assert_array_equal(np.round(_logistic(1).theta, 4), [10.7279, 3.9858])
-    assert _logistic(1).y.sum() == 1524
+    _, labels, theta = logistic_draw(1)
+    np.testing.assert_array_equal(np.round(theta, 4), [10.7279, 3.9858])
+    assert labels.sum() == 1524
     data = load("synthetic_logistic")
     assert_declared_covariance(data.x)
     for index in range(10):
-        rows, draw = data.split(index).train, _logistic(index + 1)
-        np.testing.assert_array_equal(data.x[rows], draw.x)
-        np.testing.assert_array_equal(data.y[rows], draw.y)
+        rows, (x, y, theta) = data.split(index).train, logistic_draw(index + 1)
+        np.testing.assert_array_equal(data.x[rows], x)
+        np.testing.assert_array_equal(data.y[rows], y)
         # the score of the true parameters has mean zero and the Fisher information as its covariance
-        p = expit(draw.x @ draw.theta)
-        score, information = draw.x.T @ (draw.y - p), (draw.x.T * (p * (1 - p))) @ draw.x
+        p = expit(x @ theta)
+        score, information = x.T @ (y - p), (x.T * (p * (1 - p))) @ x
         assert score @ np.linalg.solve(information, score) < 23, "chi-square of 2 degrees, probability 1e-5"
 
 
