@@ -101,8 +101,13 @@ def check_aligned(X: Any, y: Any) -> None:
 def _plain(given: Any, what: str) -> NDArray[Any]:
     """Return an array of numbers of some type."""
     frame = _pandas(given)
-    if frame is not None:
-        found = _of_frame(frame, what) if frame.ndim == 2 else _of_column(frame, what)
+    if frame is not None and frame.ndim == 2:
+        called = columns_of(frame)
+        check_once(called, what)
+        parts = [_of_column(frame.iloc[:, i], f"{what}: column '{name}'") for i, name in enumerate(called)]
+        found = np.column_stack(parts) if parts else np.empty((len(frame), 0))
+    elif frame is not None:
+        found = _of_column(frame, what)
     elif np.ma.is_masked(given):
         raise InputError(f"{what} has masked values: drop or fill those rows")
     elif hasattr(given, "toarray"):
@@ -143,13 +148,6 @@ def _of_objects(found: NDArray[Any], given: Any, what: str) -> Array:
         return found.astype(np.float64)
     except (OverflowError, ValueError, TypeError):
         raise InputError(f"{what} has numbers beyond {_LARGEST:g}: give them in another unit") from None
-
-
-def _of_frame(frame: Any, what: str) -> NDArray[Any]:
-    called = columns_of(frame)
-    check_once(called, what)
-    parts = [_of_column(frame.iloc[:, i], f"{what}: column '{name}'") for i, name in enumerate(called)]
-    return np.column_stack(parts) if parts else np.empty((len(frame), 0))
 
 
 def _of_column(column: Any, what: str) -> NDArray[Any]:

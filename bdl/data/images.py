@@ -37,7 +37,11 @@ def decoded(name: str, files: Sequence[Path], size: int) -> Images:
         _decode_all(name, files, images)
         images.flush()
 
-    path = data_directory() / "decoded" / f"{name}-{size}-{_checksum(files)}.npy"
+    content = sha256(_FORMAT.encode())
+    for file in files:
+        known = file.stat()
+        content.update(f"{file.name}\0{known.st_size}\0{known.st_mtime_ns}\n".encode())
+    path = data_directory() / "decoded" / f"{name}-{size}-{content.hexdigest()[:16]}.npy"
     mapped: Images = np.load(kept(path, write), mmap_mode="c")
     return mapped
 
@@ -47,15 +51,6 @@ def same_pictures(images: Images) -> NDArray[np.int64]:
     first = dict[bytes, int]()
     numbers = [first.setdefault(sha256(image.tobytes()).digest(), i) for i, image in enumerate(images)]
     return np.array(numbers, dtype=np.int64)
-
-
-def _checksum(files: Sequence[Path]) -> str:
-    """Digest what tells whether a picture is still the same, without reading it."""
-    content = sha256(_FORMAT.encode())
-    for file in files:
-        known = file.stat()
-        content.update(f"{file.name}\0{known.st_size}\0{known.st_mtime_ns}\n".encode())
-    return content.hexdigest()[:16]
 
 
 def _decode_all(name: str, files: Sequence[Path], images: Images) -> None:

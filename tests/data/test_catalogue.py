@@ -120,14 +120,6 @@ def test_files_are_got_as_they_are_read_and_mended(third_party: str, cache: Path
     assert (status("diabetes"), fetch("diabetes")) == ([], FetchCount(present=0, downloaded=0))
 
 
-def test_uci_without_network(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bdl.data.uci.UCI_URL", NOWHERE)
-    with pytest.raises(
-        InputError, match=f"{NOWHERE}/yacht/data/data.txt: ConnectionError.*'bdl-bench data fetch yacht'"
-    ):
-        load("yacht")
-
-
 def test_import_is_light() -> None:
     program = (
         "import sys, bdl.data; bdl.data.about('csv');"

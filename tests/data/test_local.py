@@ -406,6 +406,7 @@ def test_the_checksum_has_the_splits(csv) -> None:
     assert one.checksum != other.checksum
 
 
+@pytest.mark.filterwarnings("error")
 def test_openml_is_read_through_scikit_learn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked = {}
 
@@ -414,6 +415,10 @@ def test_openml_is_read_through_scikit_learn(monkeypatch: pytest.MonkeyPatch, tm
         frame = pd.DataFrame({"a": [1, 2, 3], "b": pd.Categorical(["u", "v", "u"]), "kind": list("xyx")})
         return type("Bunch", (), {"frame": frame, "target_names": ["kind"]})
 
+    def without_network(**arguments: object) -> None:
+        warnings.warn("a network error occurred: retrying", stacklevel=1)
+        raise ConnectionError("no route\nto host")
+
     monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch)
     monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path))
     found = DATASETS.build("openml", {"id": 61})()
@@ -421,15 +426,7 @@ def test_openml_is_read_through_scikit_learn(monkeypatch: pytest.MonkeyPatch, tm
     assert (found.name, found.task, found.y.tolist()) == ("openml_61", "classification", [0, 1, 0])
     assert found.x.tolist() == [[1, 1, 0], [2, 0, 1], [3, 1, 0]]
     assert DATASETS.build("openml", {"id": 61, "target": "a", "leave_out": ["kind"]})().task == "regression"
-
-
-@pytest.mark.filterwarnings("error")
-def test_openml_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fetch(**arguments: object) -> None:
-        warnings.warn("a network error occurred: retrying", stacklevel=1)
-        raise ConnectionError("no route\nto host")
-
-    monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch)
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", without_network)
     with pytest.raises(InputError, match=r"cannot get data set 61 of OpenML \(no route\)$"):
         DATASETS.build("openml", {"id": 61})()
 

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from pydantic import ValidationError
 from scipy import stats
 from torch.distributions import Categorical, Gamma, MixtureSameFamily, Normal, StudentT
 
@@ -20,7 +19,6 @@ from bdl.models.priors import (
     SpikeSlabPrior,
     StudentTPrior,
 )
-from bdl.spec.components import PriorComponent
 
 LAYOUT = Layout(Linear(), 2, 1)
 HORSESHOE, KAPPA = HorseshoePrior(), 0.3
@@ -85,12 +83,6 @@ def test_the_scale_of_a_gamma_mixture():
     density = torch.trapezoid(joint.exp(), precision, dim=1)
     prior, hyper = StudentTPrior(2 * a), doubles(prior_scale=math.sqrt(b / a))
     torch.testing.assert_close(prior.log_prob(theta, hyper, LAYOUT).exp(), density, rtol=1e-5, atol=0)
-
-
-@pytest.mark.parametrize("degrees", [0, -1])
-def test_degrees_of_freedom_are_positive(degrees):
-    with pytest.raises(ValidationError, match="greater than 0"):
-        PriorComponent.model_validate({"name": "student-t", "degrees": degrees})
 
 
 def test_spike_and_slab_density_and_draws(draw):
