@@ -39,7 +39,7 @@ def decoded(name: str, files: Sequence[Path], size: int) -> Images:
 
     content = sha256(_FORMAT.encode())
     for file in files:
-        known = file.stat()
+        known = file.stat()  # tells whether it is still the same without reading it
         content.update(f"{file.name}\0{known.st_size}\0{known.st_mtime_ns}\n".encode())
     path = data_directory() / "decoded" / f"{name}-{size}-{content.hexdigest()[:16]}.npy"
     mapped: Images = np.load(kept(path, write), mmap_mode="c")

@@ -128,7 +128,7 @@ def _target(how: "Table", column: Column) -> tuple[Task, Array, str]:
     """Return the task, the targets as numbers, or the numbers of their classes, and how they were read."""
     name, task = how.called, how.task
     declared = task == "classification" or (task is None and column.name in how.categories)
-    numbers = None if declared or _is_category(column) else _numbers(how, column)
+    numbers = None if declared else _numbers(how, column)
     if task == "regression" and numbers is None:
         raise InputError(f"{name}: target '{column.name}' is text such as '{column.iloc[0]}': say task: classification")
     if numbers is not None:
@@ -149,7 +149,7 @@ def _input(how: "Table", column: Column) -> tuple[Array, tuple[str, ...], str]:
     With it come the names of its columns, and how it was read.
     """
     declared = column.name in how.categories
-    numbers = None if declared or _is_category(column) else _numbers(how, column)
+    numbers = None if declared else _numbers(how, column)
     if numbers is not None:
         counts = len(numbers) > 2 and np.array_equal(np.diff(numbers), np.ones(len(numbers) - 1))
         return numbers[:, None], (str(column.name),), "numbers" + (" that count the rows" if counts else "")
@@ -169,15 +169,13 @@ def _factorized(column: Column) -> tuple[NDArray[np.int64], list[Any]]:
     return codes, list(categories)
 
 
-def _is_category(column: Column) -> bool:
-    return isinstance(column.dtype, pd.CategoricalDtype) or pd.api.types.infer_dtype(column) == "boolean"
-
-
 def _numbers(how: "Table", column: Column) -> Array | None:
-    """Return numbers; None for text that is categories."""
-    name = how.called
-    if pd.api.types.infer_dtype(column) in ("datetime64", "datetime", "date"):
-        raise InputError(f"{name}: column '{column.name}' has dates: leave it out, or split by it (time)")
+    """Return numbers; None for categories."""
+    kind = pd.api.types.infer_dtype(column)
+    if isinstance(column.dtype, pd.CategoricalDtype) or kind == "boolean":
+        return None
+    if kind in ("datetime64", "datetime", "date"):
+        raise InputError(f"{how.called}: column '{column.name}' has dates: leave it out, or split by it (time)")
     if pd.api.types.is_numeric_dtype(column):
         return column.to_numpy(np.float64)
     decimal, texts = getattr(how, "decimal", None), column.unique()

@@ -77,7 +77,7 @@ def expectation(values: Callable[[Tensor], Tensor], centre: Tensor, spread: Tens
     """
     widest = float(spread.detach().max()) if spread.numel() else 0.0
     needed = REACH * max(1 / STEP, widest / STEP_TIMES_SPREAD)
-    steps = finer * (math.ceil(min(needed, MOST_STEPS)) if math.isfinite(needed) else MOST_STEPS)
+    steps = finer * math.ceil(min(needed, MOST_STEPS))
     nodes = torch.linspace(-REACH, REACH, 2 * steps + 1, dtype=torch.float64)
     nodes, weights = nodes.to(centre), torch.softmax(-0.5 * nodes.square(), 0).to(centre)
     size = max(1, VALUES_AT_ONCE // max(1, len(centre)))
