@@ -58,7 +58,6 @@ def column_of(*texts: str) -> str:
     [
         ("", {}, "houses.csv is empty: give a header"),
         ("a,price\n", {}, "houses has no rows: give one line a row"),
-        ("a,price\n", {"missing": "drop"}, "houses has no rows: give one line a row"),
         ("price\n1\n2\n", {}, "houses has no column of inputs beside 'price': give at least one"),
         ("a,a,price\n1,2,3\n", {}, "houses.csv: the header has 'a' twice: rename one"),
         ("a,price,\n1,2,\n3,4,\n", {}, "column 3 has no name"),
@@ -70,7 +69,6 @@ def column_of(*texts: str) -> str:
         (HOUSES, {"encoding": "latin-99"}, "encoding: there is no latin-99: say utf-8"),
         (HOUSES, {"target": "prise"}, "houses: unknown column 'prise': did you mean price"),
         (HOUSES, {"leave_out": ["colou"]}, "houses: unknown column 'colou': did you mean colour"),
-        (HOUSES, {"group": "chains"}, "houses: unknown column 'chains': did you mean chain"),
         (HOUSES, {"group": "chain", "time": "packages"}, "^group and time are ways to split: keep one"),
         (HOUSES, {"task": "regression", "target": "colour"}, "target 'colour' is text such as 'red': say task"),
         ("a,price\n1,2\n,3\n4,\n", {}, "row 2 has no finite value in column 'a', and 2 of 3 rows have such gaps"),
@@ -82,7 +80,6 @@ def column_of(*texts: str) -> str:
         (column_of("2026-01-31", "1", "2"), {}, "row 1 has '2026-01-31' in column 'a', where others have numbers"),
         (column_of(*(f"n{i}" for i in range(101))), {}, "column 'a' has 101 different values, such as"),
         ("a,price,s\n1,2,x\n2,3,x\n", {"split_column": "s"}, "column 's' leaves no rows to train on"),
-        ("a,price,s\n1,2,x\n2,3,x\n", {"group": "s"}, "column 's' leaves no rows to train on"),
         ("a,price,s\n1,2,x\n2,3,y\n", {"time": "s"}, "column 's' has no dates or numbers"),
         (
             "a,price,s\n1,1,train\n2,1,test\n3,1,val\n",
@@ -148,31 +145,12 @@ def test_separators_are_found(csv, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "settings", "x", "y"),
     [
-        pytest.param(
-            '"a;b";price\n"1,5";2,25\n-3;4\n',
-            {"decimal": ",", "separator": ";"},
-            *([[1.5], [-3.0]], [2.25, 4.0]),
-            id="decimal commas and quotes",
-        ),
-        pytest.param("1,2\n3,4\n", {"header": False, "target": "0"}, [[2], [4]], [1, 3], id="no header"),
-        pytest.param(
-            "1,5;2,5\n3,5;4\n",
-            {"header": False, "decimal": ",", "target": "1"},
-            *([[1.5], [3.5]], [2.5, 4]),
-            id="no header and decimal commas",
-        ),
-        pytest.param(
-            "a,b,price\n1,x,2\n,x,3\n4,,5\n6,y,\n7,y,8\n",
-            {"missing": "drop"},
-            *([[1, 1, 0], [7, 0, 1]], [2, 8]),
-            id="gaps are dropped",
-        ),
-        pytest.param(
-            "a;b;price\n?;;1\n1,5;1;2\n2;1;3\n",
-            {"missing": "drop", "decimal": ","},
-            *([[1.5, 1], [2, 1]], [2, 3]),
-            id="numbers once rows with gaps elsewhere are dropped",
-        ),
+        ('"a;b";price\n"1,5";2,25\n-3;4\n', {"decimal": ",", "separator": ";"}, [[1.5], [-3.0]], [2.25, 4.0]),
+        ("1,2\n3,4\n", {"header": False, "target": "0"}, [[2], [4]], [1, 3]),
+        ("1,5;2,5\n3,5;4\n", {"header": False, "decimal": ",", "target": "1"}, [[1.5], [3.5]], [2.5, 4]),
+        ("a,b,price\n1,x,2\n,x,3\n4,,5\n6,y,\n7,y,8\n", {"missing": "drop"}, [[1, 1, 0], [7, 0, 1]], [2, 8]),
+        # a column is numbers once rows with gaps elsewhere are dropped
+        ("a;b;price\n?;;1\n1,5;1;2\n2;1;3\n", {"missing": "drop", "decimal": ","}, [[1.5, 1], [2, 1]], [2, 3]),
     ],
 )
 def test_texts_and_their_numbers(csv, text, settings, x, y) -> None:

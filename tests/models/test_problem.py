@@ -96,10 +96,7 @@ def test_problems_are_keys():
     ("layout", "units", "layers", "entered"),
     [
         # two inputs and three hidden units; the numbers after the last one are biases
-        (
-            Layout(MODEL, 2, 1),
-            *("0 1 0 1 0 1 5 5 5 2 3 4 5", "0 0 0 0 0 0 2 2 2 1 1 1 2", "0 0 1 1 2 2 4 4 4 3 3 3 4"),
-        ),
+        (Layout(MODEL, 2, 1), "0 1 0 1 0 1 5 5 5 2 3 4 5", "0 0 0 0 0 0 2 2 2 1 1 1 2", "0 0 1 1 2 2 4 4 4 3 3 3 4"),
         (Layout(Linear(), 2, 2), "0 1 0 1 2 2", "0 0 0 0 1 1", "0 0 1 1 2 2"),
         (Layout(Linear(bias=False), 3, 1), "0 1 2", "0 0 0", "0 0 0"),
     ],
