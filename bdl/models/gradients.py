@@ -60,7 +60,7 @@ class DenseGradients:
 
 @dataclass(frozen=True)
 class OuterGradients:
-    """G as the inputs and errors of dense layers, with the verbs of `DenseGradients`.
+    """G as the inputs and errors of dense layers.
 
     Inputs are (T, M, in), with a last column of ones if the layers have a `bias`, and errors (S, M, out) of S samples;
     T is 1 where these share the inputs, else S. Rows are those of the first sample's M examples, then of the second's.
@@ -73,21 +73,26 @@ class OuterGradients:
 
     @property
     def rows(self) -> int:
+        """Number of rows, n = S M."""
         return self.layers[0][1][..., 0].numel()
 
     def total(self) -> Tensor:
+        """Sum of the gradients, (D,)."""
         return torch.cat([self._flat(_sums(errors, inputs)) for inputs, errors in self.layers])
 
     def outer(self) -> Tensor:
+        """G^T G, (D, D)."""
         blocks = [errors.unsqueeze(-1) * inputs.unsqueeze(-2) for inputs, errors in self.layers]
         matrix = torch.cat([self._flat(block.flatten(0, 1)) for block in blocks], dim=-1)
         return matrix.T @ matrix
 
     def gram(self) -> Tensor:
+        """G G^T, (n, n)."""
         products = ([_gram(values) for values in layer] for layer in self.layers)
         return reduce(torch.add, (inputs * errors for inputs, errors in products)).view(self.rows, self.rows)
 
     def times(self, columns: Tensor) -> Tensor:
+        """G V for V of shape (D, L): (n, L)."""
         sizes = [inputs.shape[-1] * errors.shape[-1] for inputs, errors in self.layers]
         parts = torch.split(columns.T, sizes, dim=1)
         products = []
@@ -97,10 +102,12 @@ class OuterGradients:
         return reduce(torch.add, products).flatten(1).T
 
     def combine(self, weights: Tensor) -> Tensor:
+        """G^T W for W of shape (n, L): (D, L)."""
         shares = weights.T.reshape(-1, *self.layers[0][1].shape[:2], 1)
         return torch.cat([self._flat(_sums(shares * errors, inputs)) for inputs, errors in self.layers], dim=-1).T
 
     def squares(self) -> Tensor:
+        """Sum of the squared gradients, (D,)."""
         blocks = [_sums(errors.square(), inputs.square()) for inputs, errors in self.layers]
         return torch.cat([self._flat(block) for block in blocks])
 

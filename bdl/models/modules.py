@@ -113,6 +113,7 @@ class Module:
 
     @property
     def recomputes(self) -> bool:
+        """Whether predictions need `recomputed` statistics."""
         return self.batch_norm == "recompute"
 
     def recomputed(self, theta: Tensor, x: Tensor, d_out: int) -> dict[str, Tensor]:
