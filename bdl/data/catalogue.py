@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from inspect import getdoc
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -97,7 +97,7 @@ def load_stream(name: str) -> Stream:
 
 def about(name: str) -> list[str]:
     """Describe a data set, without reading its files: its target, then its size if that is known."""
-    dataset = _component(name) if isinstance(name, Label) else DATASETS.get(name)
+    dataset = _described(name)
     if isinstance(dataset, Stream):
         return [dataset.about]
     if not isinstance(dataset, FileSet):
@@ -124,16 +124,21 @@ def fetch(name: str) -> FetchCount:
 
 
 def _files(name: str, gaps: bool = True) -> list[RemoteFile]:
-    component = _component(name) if isinstance(name, Label) else DATASETS.get(name)
+    component = _described(name)
     files = getattr(component, "files", ())
     if isinstance(files, property):  # without settings, a class may not know them
         return []
     return [*files, *(getattr(component, "gap_files", ()) if gaps else ())]
 
 
+def _described(name: str) -> Any:
+    """Return what loads a data set, or its class, where settings that it may need are not given."""
+    return DATASETS.build(name.name, name.settings) if isinstance(name, Label) else DATASETS.get(name)
+
+
 def _called(name: str) -> Dataset | Stream:
     """Call what makes a data set, which may be a user's function with faults of its own."""
-    component = _component(name)
+    component = DATASETS.build(*((name.name, name.settings) if isinstance(name, Label) else (name, {})))
     try:
         found = component()
     except (InputError, OSError):
@@ -145,13 +150,6 @@ def _called(name: str) -> Dataset | Stream:
     if not isinstance(found, Dataset | Stream):
         raise InputError(f"dataset '{name}' gave {type(found).__name__}; return a bdl.data.Dataset")
     return found
-
-
-def _component(name: str) -> Callable[[], Dataset | Stream]:
-    """Return what loads a data set when it is called."""
-    plain = (name.name, name.settings) if isinstance(name, Label) else (name, {})
-    component: Callable[[], Dataset | Stream] = DATASETS.build(*plain)
-    return component
 
 
 SplitScheme = Literal["published", "first", "other-first", "half", "other-half", "gap", "tail"]

@@ -74,7 +74,7 @@ def in_order(given: Any, columns: Sequence[str], what: str) -> Any:
     """
     called = columns_of(given)
     if called and columns:
-        _check_once(called, what)
+        check_once(called, what)
         missing = [name for name in columns if name not in called]
         strange = [name for name in called if name not in columns]
         if missing or strange:
@@ -101,8 +101,13 @@ def check_aligned(X: Any, y: Any) -> None:
 def _plain(given: Any, what: str) -> NDArray[Any]:
     """Return an array of numbers of some type."""
     frame = _pandas(given)
-    if frame is not None:
-        found = _of_frame(frame, what) if frame.ndim == 2 else _of_column(frame, what)
+    if frame is not None and frame.ndim == 2:
+        called = columns_of(frame)
+        check_once(called, what)
+        parts = [_of_column(frame.iloc[:, i], f"{what}: column '{name}'") for i, name in enumerate(called)]
+        found = np.column_stack(parts) if parts else np.empty((len(frame), 0))
+    elif frame is not None:
+        found = _of_column(frame, what)
     elif np.ma.is_masked(given):
         raise InputError(f"{what} has masked values: drop or fill those rows")
     elif hasattr(given, "toarray"):
@@ -145,13 +150,6 @@ def _of_objects(found: NDArray[Any], given: Any, what: str) -> Array:
         raise InputError(f"{what} has numbers beyond {_LARGEST:g}: give them in another unit") from None
 
 
-def _of_frame(frame: Any, what: str) -> NDArray[Any]:
-    called = columns_of(frame)
-    _check_once(called, what)
-    parts = [_of_column(frame.iloc[:, i], f"{what}: column '{name}'") for i, name in enumerate(called)]
-    return np.column_stack(parts) if parts else np.empty((len(frame), 0))
-
-
 def _of_column(column: Any, what: str) -> NDArray[Any]:
     """Return a column of pandas as float64, with NaN for its gaps."""
     from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
@@ -179,7 +177,8 @@ def _finite(values: NDArray[Any], what: str, called: Sequence[str]) -> Array:
     raise InputError(f"{what} has NaN or infinite values, the first in {where}, from 0: drop or fill those rows")
 
 
-def _check_once(called: Sequence[str], what: str) -> None:
+def check_once(called: Sequence[str], what: str) -> None:
+    """Raise `InputError` if a column is there twice."""
     if twice := [name for name in called if called.count(name) > 1]:
         raise InputError(f"{what} has the column '{twice[0]}' twice: rename one")
 
@@ -188,9 +187,7 @@ def _pandas(given: Any) -> Any:
     """Return what is, or can become, a frame or a column of pandas; None for anything else."""
     if type(given).__module__.partition(".")[0] in ("polars", "pyarrow") and hasattr(given, "to_pandas"):
         given = given.to_pandas()
-    if not hasattr(given, "iloc"):
-        return None
-    return given
+    return given if hasattr(given, "iloc") else None
 
 
 def _listed(found: Sequence[str]) -> str:

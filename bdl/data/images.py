@@ -1,13 +1,13 @@
 """Images: digits of MNIST and USPS; pictures in files, told apart by their pixels, and as features of a network."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,11 @@ def decoded(name: str, files: Sequence[Path], size: int) -> Images:
         _decode_all(name, files, images)
         images.flush()
 
-    path = data_directory() / "decoded" / f"{name}-{size}-{_checksum(files)}.npy"
+    content = sha256(_FORMAT.encode())
+    for file in files:
+        known = file.stat()  # tells whether it is still the same without reading it
+        content.update(f"{file.name}\0{known.st_size}\0{known.st_mtime_ns}\n".encode())
+    path = data_directory() / "decoded" / f"{name}-{size}-{content.hexdigest()[:16]}.npy"
     mapped: Images = np.load(kept(path, write), mmap_mode="c")
     return mapped
 
@@ -49,27 +53,11 @@ def same_pictures(images: Images) -> NDArray[np.int64]:
     return np.array(numbers, dtype=np.int64)
 
 
-def _checksum(files: Sequence[Path]) -> str:
-    """Digest what tells whether a picture is still the same, without reading it."""
-    content = sha256(_FORMAT.encode())
-    for file in files:
-        known = file.stat()
-        content.update(f"{file.name}\0{known.st_size}\0{known.st_mtime_ns}\n".encode())
-    return content.hexdigest()[:16]
-
-
 def _decode_all(name: str, files: Sequence[Path], images: Images) -> None:
     """Fill `images` by as many threads as there are cores; decoders work outside of the interpreter's lock."""
-    from rich.console import Console
-    from rich.progress import track
-
-    console = Console(stderr=True)
     with ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None) as pool:
         work: Callable[[int], str | None] = partial(_decode_into, images, files)
-        done = track(
-            pool.map(work, range(len(files))), f"decoding {name}", len(files), console=console, transient=True,
-            disable=not console.is_terminal,
-        )  # fmt: skip
+        done = _shown(pool.map(work, range(len(files))), f"decoding {name}", len(files))
         failures = [(file, reason) for file, reason in zip(files, done, strict=True) if reason]
     if failures:
         file, reason = failures[0]
@@ -124,20 +112,27 @@ def features(name: str, images: Images, network: Network) -> tuple[NDArray[np.fl
 def _computed(name: str, images: Images, network: Network) -> NDArray[np.float32]:
     """Pass all pictures through the network."""
     import torch
-    from rich.console import Console
-    from rich.progress import track
 
     from bdl.models.efficientnet import efficientnet_lite0
 
     net = efficientnet_lite0(images.shape[1:], 2, "DEFAULT").eval()
     compute = net.features if network == "efficientnet-lite0" else net.maps
-    console, starts, found = Console(stderr=True), range(0, len(images), _ROWS), list[NDArray[np.float32]]()
+    starts, found = range(0, len(images), _ROWS), list[NDArray[np.float32]]()
     with torch.inference_mode():
-        for start in track(starts, f"features of {name}", console=console, disable=not console.is_terminal):
+        for start in _shown(starts, f"features of {name}", len(starts)):
             x = torch.from_numpy(images[start : start + _ROWS]).float() / 255
             x = x.contiguous(memory_format=torch.channels_last)  # a third faster
             found.append(compute(x).flatten(1).numpy())
     return np.concatenate(found)
+
+
+def _shown(work: Iterable[Any], what: str, total: int) -> Iterable[Any]:
+    """Show how far work is, where somebody looks."""
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    return track(work, what, total, console=console, transient=True, disable=not console.is_terminal)
 
 
 MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist"

@@ -6,16 +6,14 @@ test rows and the same first rows. The thesis prints neither numbers of test row
 defaults.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+import torch
 from annotated_types import Gt
 
 from bdl.data.dataset import Dataset, Task
-from bdl.data.splits import Split
 from bdl.data.teachers import Array, joined
 
 _DRAWS = 10
@@ -25,14 +23,6 @@ _COVARIANCE = np.array([[1, 0.5], [0.5, 1]])
 _PRIOR_PRECISION, _NOISE_PRECISION = 0.01, 0.1
 
 
-class Draw(NamedTuple):
-    """Inputs, targets and the parameters that they were drawn with."""
-
-    x: Array
-    y: Array
-    theta: Array
-
-
 def synthetic() -> Dataset:
     """Ten draws of a linear regression with two parameters and 1000 rows; split i is draw i.
 
@@ -40,7 +30,11 @@ def synthetic() -> Dataset:
     (Brownlie 2022, sections 4.4.2 and 5.2.1). Draw i seeds PyTorch's generator with i and takes x, theta and the
     noise in this order, single precision. All rows of a draw train; none test.
     """
-    return _stacked("synthetic", "regression", [_linear(seed) for seed in range(_DRAWS)])
+    draws = []
+    for seed in range(_DRAWS):
+        x, theta, noise = _normals(seed, 1000)
+        draws.append((x, x @ theta + noise * _NOISE_PRECISION**-0.5))
+    return joined("synthetic", 1000, draws)
 
 
 def synthetic_logistic() -> Dataset:
@@ -50,7 +44,23 @@ def synthetic_logistic() -> Dataset:
     the seed i + 1: x and theta come as in `synthetic`, and NumPy's legacy generator gives the labels, so that the
     first draw is that of the VIFA paper (2023, appendix B.2). All rows of a draw train; none test.
     """
-    return _stacked("synthetic_logistic", "classification", [_logistic(seed) for seed in range(1, _DRAWS + 1)])
+    draws = [logistic_draw(seed)[:2] for seed in range(1, _DRAWS + 1)]
+    return joined("synthetic_logistic", 3000, draws, "classification")
+
+
+def logistic_draw(seed: int) -> tuple[Array, Array, Array]:
+    """Return inputs, labels and parameters of the draw of a seed."""
+    x, theta, _ = _normals(seed, 3000)
+    labels = np.random.RandomState(seed).binomial(1, 1 / (1 + np.exp(-(x @ theta))))
+    return x, labels.astype(np.float64), theta
+
+
+def _normals(seed: int, rows: int) -> tuple[Array, Array, Array]:
+    """Draw inputs, parameters, and a standard normal for each row."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn = (torch.randn(*shape, generator=generator) for shape in ((rows, 2), (2,), (rows,)))
+    x, theta, noise = (part.double().numpy() for part in drawn)
+    return x @ np.linalg.cholesky(_COVARIANCE).T, theta * _PRIOR_PRECISION**-0.5, noise
 
 
 @dataclass(frozen=True)
@@ -74,42 +84,7 @@ class Cubic:
         if self.variant == "outlier":
             x[-1] = 8
         name = "cubic" + ("_outlier" if self.variant == "outlier" else "")
-        whole = partial(_block, len(x))
-        return Dataset(name, x[:, None], x**3 + noise, splits=1, published=whole, simulated=True)
-
-
-def _linear(seed: int) -> Draw:
-    x, theta, noise = _normals(seed, (1000, 2), (2,), (1000,))
-    return _labelled(x, theta, lambda f: f + noise * _NOISE_PRECISION**-0.5)
-
-
-def _logistic(seed: int) -> Draw:
-    x, theta = _normals(seed, (3000, 2), (2,))
-    labels = np.random.RandomState(seed).binomial
-    return _labelled(x, theta, lambda f: labels(1, 1 / (1 + np.exp(-f))).astype(np.float64))
-
-
-def _normals(seed: int, *shapes: tuple[int, ...]) -> list[Array]:
-    import torch
-
-    generator = torch.Generator().manual_seed(seed)
-    return [torch.randn(*shape, generator=generator).double().numpy() for shape in shapes]
-
-
-def _labelled(x: Array, theta: Array, targets: Callable[[Array], Array]) -> Draw:
-    """Return standard normals their covariances, and targets to f = x theta."""
-    x, theta = x @ np.linalg.cholesky(_COVARIANCE).T, theta * _PRIOR_PRECISION**-0.5
-    return Draw(x, targets(x @ theta), theta)
-
-
-def _stacked(name: str, task: Task, draws: Sequence[Draw]) -> Dataset:
-    """Stack draws with the same number of rows."""
-    x, y, _ = (np.concatenate(parts) for parts in zip(*draws, strict=True))
-    return Dataset(name, x, y, task, splits=len(draws), published=partial(_block, len(draws[0].y)), simulated=True)
-
-
-def _block(rows: int, index: int) -> Split:
-    return Split(np.arange(index * rows, (index + 1) * rows), np.arange(0))
+        return joined(name, 30, [(x[:, None], x**3 + noise)])
 
 
 class _Drawn:
@@ -125,8 +100,7 @@ class _Drawn:
 
     def __call__(self) -> Dataset:
         draws = [self._draw(np.random.default_rng(index)) for index in range(_DRAWS)]
-        rolled = [(np.roll(x, -_TESTED, axis=0), np.roll(y, -_TESTED)) for x, y in draws]
-        return joined(self._name, self.rows, rolled, self._task)
+        return joined(self._name, self.rows, draws, self._task, first=_TESTED)
 
 
 @dataclass(frozen=True)

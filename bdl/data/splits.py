@@ -104,17 +104,12 @@ def group_split(groups: Rows, share: float, index: int) -> Split:
     """
     count = int(groups.max()) + 1
     tested = np.random.default_rng(index).permutation(count)[: min(max(1, round(share * count)), count - 1)]
-    return _told_apart(np.isin(groups, tested))
+    return part_split(np.isin(groups, tested).astype(np.int64), 1)
 
 
 def part_split(parts: Rows, index: int) -> Split:
     """Test on the rows of part `index` and train on all others; `parts` has the part of each row, shape (n,)."""
-    return _told_apart(parts == index)
-
-
-def _told_apart(tested: NDArray[np.bool_]) -> Split:
-    rows = np.arange(len(tested), dtype=np.int64)
-    return Split(rows[~tested], rows[tested])
+    return Split(np.flatnonzero(parts != index), np.flatnonzero(parts == index))
 
 
 def folds(n: int, k: int) -> list[tuple[Rows, Rows]]:
@@ -172,11 +167,9 @@ class Scaling(NamedTuple):
 
     def only(self, inputs: bool, targets: bool) -> Self:
         """Leave inputs or targets as they are: mean 0 and scale 1 where the argument is False."""
-        changes: dict[str, Array] = {}
-        for name in (() if inputs else ("x",)) + (() if targets else ("y",)):
-            mean, scale = getattr(self, f"{name}_mean"), getattr(self, f"{name}_scale")
-            changes |= {f"{name}_mean": np.zeros_like(mean), f"{name}_scale": np.ones_like(scale)}
-        return self._replace(**changes)
+        kept = (inputs, inputs, targets, targets)
+        neutral = (np.zeros_like, np.ones_like) * 2
+        return type(self)(*(part if keep else make(part) for part, keep, make in zip(self, kept, neutral, strict=True)))
 
 
 def _moments(values: Array) -> tuple[Array, Array]:

@@ -50,7 +50,7 @@ _GROUPS = {mark: re.compile(rf"[+-]?\d{{1,3}}(?:{re.escape(mark)}\d{{3}})+(?:[.,
 
 def kind_of(text: str) -> str | None:
     """Return ``"a number"``, ``"a date"`` or ``"a time"``; None for any other text."""
-    plain = trimmed(text)
+    plain = _BLANK.sub(" ", text).strip()
     if is_plain(plain):
         return "a number"
     return next((kind for kind, pattern in _KINDS if pattern.fullmatch(plain)), None)
@@ -65,11 +65,6 @@ def is_plain(text: str, decimal: str = ".") -> bool:
     except ValueError:
         return False
     return "_" not in text and text.isascii() and any(map(str.isdigit, text))
-
-
-def trimmed(text: str) -> str:
-    """Return a text with single spaces for white space of any kind, and none around it."""
-    return _BLANK.sub(" ", text).strip()
 
 
 def is_grouped(text: str, mark: str) -> bool:

@@ -4,14 +4,15 @@ import logging
 import re
 from collections.abc import Iterable
 from functools import partial
+from itertools import chain
 from multiprocessing import parent_process
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bdl.data.conversion import short
+from bdl.data.conversion import check_once, short
 from bdl.data.dataset import Dataset, Task
 from bdl.data.splits import Rows, group_split, part_split
 from bdl.data.table_files import first_line, is_plain, kind_of, settings_for
@@ -55,12 +56,9 @@ def to_dataset(how: "Table", frame: Frame, target: str) -> Dataset:
     if not inputs:
         raise InputError(f"{name} has no column of inputs beside '{target}': give at least one")
     task, y, told = _target(how, frame[target])
-    read = [_input(how, frame[column]) for column in inputs]
-    x, columns = np.column_stack([one.x for one in read]), tuple(name for one in read for name in one.names)
-    read_as = [
-        f"{target} (target): {told}",
-        *(f"{column}: {one.told}" for column, one in zip(inputs, read, strict=True)),
-    ]
+    parts, names, how_read = zip(*(_input(how, frame[column]) for column in inputs), strict=True)
+    x, columns = np.column_stack(parts), tuple(chain.from_iterable(names))
+    read_as = [f"{target} (target): {told}", *map("{}: {}".format, inputs, how_read)]
     if splitting is None:
         return Dataset(name, x, y, task, columns=columns, read_as=tuple(read_as))
     codes, count = _parts(name, how, frame[splitting])
@@ -99,8 +97,7 @@ def _tidy(name: str, column: Column) -> Column:
 
 def _check_names(name: str, known: Iterable[str], wanted: Iterable[str]) -> None:
     columns = list(known)
-    if twice := [column for column in columns if columns.count(column) > 1]:
-        raise InputError(f"{name} has the column '{twice[0]}' twice: rename one")
+    check_once(columns, name)
     for column in wanted:
         if column not in columns:
             raise InputError(f"{name}: {unknown('column', column, columns)}")
@@ -127,22 +124,11 @@ def _without_gaps(name: str, frame: Frame, missing: str) -> Frame:
     return frame[~bad]
 
 
-class _Read(NamedTuple):
-    """A column of inputs."""
-
-    x: Array
-    """(n, 1), or (n, categories) of 0 and 1."""
-    names: tuple[str, ...]
-    """Of its columns in `x`."""
-    told: str
-    """How it was read."""
-
-
 def _target(how: "Table", column: Column) -> tuple[Task, Array, str]:
     """Return the task, the targets as numbers, or the numbers of their classes, and how they were read."""
     name, task = how.called, how.task
     declared = task == "classification" or (task is None and column.name in how.categories)
-    numbers = None if declared or _is_category(column) else _numbers(how, column)
+    numbers = None if declared else _numbers(how, column)
     if task == "regression" and numbers is None:
         raise InputError(f"{name}: target '{column.name}' is text such as '{column.iloc[0]}': say task: classification")
     if numbers is not None:
@@ -157,18 +143,21 @@ def _target(how: "Table", column: Column) -> tuple[Task, Array, str]:
     return "classification", codes.astype(np.float64), f"{len(classes)} classes, {shown}"
 
 
-def _input(how: "Table", column: Column) -> _Read:
-    """Return a column of inputs as numbers, (n, 1), or as 0 and 1 for each of its categories, (n, categories)."""
+def _input(how: "Table", column: Column) -> tuple[Array, tuple[str, ...], str]:
+    """Return a column of inputs as numbers, (n, 1), or as 0 and 1 for each of its categories, (n, categories).
+
+    With it come the names of its columns, and how it was read.
+    """
     declared = column.name in how.categories
-    numbers = None if declared or _is_category(column) else _numbers(how, column)
+    numbers = None if declared else _numbers(how, column)
     if numbers is not None:
         counts = len(numbers) > 2 and np.array_equal(np.diff(numbers), np.ones(len(numbers) - 1))
-        return _Read(numbers[:, None], (str(column.name),), "numbers" + (" that count the rows" if counts else ""))
+        return numbers[:, None], (str(column.name),), "numbers" + (" that count the rows" if counts else "")
     codes, categories = _factorized(column)
     _check_few(how, column, len(categories), declared)
     names = tuple(f"{column.name}={category}" for category in categories)
     told = f"{len(categories)} {'category' if len(categories) == 1 else 'categories'}"
-    return _Read(np.eye(len(categories))[codes], names, told)
+    return np.eye(len(categories))[codes], names, told
 
 
 def _factorized(column: Column) -> tuple[NDArray[np.int64], list[Any]]:
@@ -180,15 +169,13 @@ def _factorized(column: Column) -> tuple[NDArray[np.int64], list[Any]]:
     return codes, list(categories)
 
 
-def _is_category(column: Column) -> bool:
-    return isinstance(column.dtype, pd.CategoricalDtype) or pd.api.types.infer_dtype(column) == "boolean"
-
-
 def _numbers(how: "Table", column: Column) -> Array | None:
-    """Return numbers; None for text that is categories."""
-    name = how.called
-    if pd.api.types.infer_dtype(column) in ("datetime64", "datetime", "date"):
-        raise InputError(f"{name}: column '{column.name}' has dates: leave it out, or split by it (time)")
+    """Return numbers; None for categories."""
+    kind = pd.api.types.infer_dtype(column)
+    if isinstance(column.dtype, pd.CategoricalDtype) or kind == "boolean":
+        return None
+    if kind in ("datetime64", "datetime", "date"):
+        raise InputError(f"{how.called}: column '{column.name}' has dates: leave it out, or split by it (time)")
     if pd.api.types.is_numeric_dtype(column):
         return column.to_numpy(np.float64)
     decimal, texts = getattr(how, "decimal", None), column.unique()

@@ -95,9 +95,14 @@ class SparseNetwork:
         return (*hidden, last), x, (f @ last.T)[:, 0] + generator.normal(0, self.noise**0.5, len(x))
 
 
-def joined(name: str, train: int, draws: list[tuple[Array, Array]], task: Task = "regression") -> Dataset:
-    """Make a data set whose split i is draw i, inputs and targets: the first `train` rows train, the others test."""
-    x, y = (np.concatenate(parts) for parts in zip(*draws, strict=True))
+def joined(
+    name: str, train: int, draws: list[tuple[Array, Array]], task: Task = "regression", first: int = 0
+) -> Dataset:
+    """Make a data set whose split i is draw i, inputs and targets: the first `train` rows train, the others test.
+
+    Before that, the `first` rows of each draw become its last.
+    """
+    x, y = (np.concatenate([np.roll(own, -first, axis=0) for own in parts]) for parts in zip(*draws, strict=True))
     published = partial(_split, train, len(draws[0][1]))
     return Dataset(name, x, y, task, splits=len(draws), published=published, simulated=True)
 
@@ -148,10 +153,8 @@ class PriorDraws:
 
     def __call__(self) -> Dataset:
         drawn = [self._draw(index) for index in range(self.draws)]
-        rolled = [(np.roll(x, -_TESTED, axis=0), np.roll(y, -_TESTED)) for _, x, y in drawn]
-        return replace(
-            joined("prior_draws", self.rows, rolled, self.task), generating=np.stack([theta for theta, *_ in drawn])
-        )
+        data = joined("prior_draws", self.rows, [(x, y) for _, x, y in drawn], self.task, first=_TESTED)
+        return replace(data, generating=np.stack([theta for theta, *_ in drawn]))
 
     def _draw(self, index: int) -> tuple[Array, Array, Array]:
         """Return parameters, inputs and targets; the rows that test come first, so that more rows are the same ones."""

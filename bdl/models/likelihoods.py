@@ -20,13 +20,16 @@ Quantity = TypeVar("Quantity", float, Tensor)
 class Likelihood(Protocol):
     """What a likelihood must say about itself; a frozen dataclass whose fields are its YAML settings.
 
+    A class that is derived from it has no hyper-parameters, unless it names some, which are precisions of its targets
+    then; and its outputs have no unit.
+
     `y_unit` and `y_origin` are the unit and origin of the targets that the model sees, in original target units.
     """
 
     @property
     def hyper(self) -> tuple[str, ...]:
         """Names of the per-trial hyper-parameters it needs."""
-        ...
+        return ()
 
     def fits(self, n_classes: int) -> bool:
         """Return whether it describes labels of so many classes; 0 stands for targets that are numbers."""
@@ -42,15 +45,15 @@ class Likelihood(Protocol):
 
     def to_model_units(self, hyper: Mapping[str, Quantity], y_unit: Quantity | float) -> dict[str, Quantity]:
         """Convert hyper-parameters, of any names, from original units to those of the targets that the model sees."""
-        ...
+        return {name: value * y_unit**2 if name in self.hyper else value for name, value in hyper.items()}
 
     def to_original_units(self, hyper: Mapping[str, Quantity], y_unit: Quantity | float) -> dict[str, Quantity]:
         """Undo `to_model_units`."""
-        ...
+        return {name: value / y_unit**2 if name in self.hyper else value for name, value in hyper.items()}
 
     def restore(self, f: Tensor, y_unit: Tensor, y_origin: Tensor) -> Tensor:
         """Return model outputs, (..., d_out), in original units."""
-        ...
+        return f
 
     def predictive(self, f: Tensor, hyper: Mapping[str, Tensor]) -> distributions.Distribution:
         """Return the distribution of targets, (...), at outputs (..., d_out); both arguments in original units."""
@@ -68,23 +71,8 @@ class Likelihood(Protocol):
         ...
 
 
-class _Base:
-    """Defaults: hyper-parameters that a likelihood names are precisions of its targets, and outputs have no unit."""
-
-    hyper: ClassVar[tuple[str, ...]] = ()
-
-    def to_model_units(self, hyper: Mapping[str, Quantity], y_unit: Quantity | float) -> dict[str, Quantity]:
-        return {name: value * y_unit**2 if name in self.hyper else value for name, value in hyper.items()}
-
-    def to_original_units(self, hyper: Mapping[str, Quantity], y_unit: Quantity | float) -> dict[str, Quantity]:
-        return {name: value / y_unit**2 if name in self.hyper else value for name, value in hyper.items()}
-
-    def restore(self, f: Tensor, y_unit: Tensor, y_origin: Tensor) -> Tensor:
-        return f
-
-
 @dataclass(frozen=True)
-class Gaussian(_Base):
+class Gaussian(Likelihood):
     """y ~ N(f, 1 / beta), where the noise precision beta is stated in original target units.
 
     Targets are standardised for training: y = (y_original - mean) / y_unit. Their noise precision is
@@ -119,7 +107,7 @@ class Gaussian(_Base):
 
 
 @dataclass(frozen=True)
-class Bernoulli(_Base):
+class Bernoulli(Likelihood):
     """P(y = 1) = sigmoid(f) for y in {0, 1}."""
 
     def fits(self, n_classes: int) -> bool:
@@ -147,7 +135,7 @@ class Bernoulli(_Base):
 
 
 @dataclass(frozen=True)
-class Categorical(_Base):
+class Categorical(Likelihood):
     """P(y = c) = softmax(f)_c for y in {0, ..., C - 1}."""
 
     def fits(self, n_classes: int) -> bool:

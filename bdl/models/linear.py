@@ -75,8 +75,11 @@ def expectation(values: Callable[[Tensor], Tensor], centre: Tensor, spread: Tens
     Differentiable in `centre` and `spread`, float64, (n,). `finer` divides the step, by which the error of the rule can
     be told.
     """
-    nodes, weights = _rule(spread, finer)
-    nodes, weights = nodes.to(centre), weights.to(centre)
+    widest = float(spread.detach().max()) if spread.numel() else 0.0
+    needed = REACH * max(1 / STEP, widest / STEP_TIMES_SPREAD)
+    steps = finer * math.ceil(min(needed, MOST_STEPS))
+    nodes = torch.linspace(-REACH, REACH, 2 * steps + 1, dtype=torch.float64)
+    nodes, weights = nodes.to(centre), torch.softmax(-0.5 * nodes.square(), 0).to(centre)
     size = max(1, VALUES_AT_ONCE // max(1, len(centre)))
     total = torch.zeros_like(centre)
     for part, share in zip(torch.split(nodes, size), torch.split(weights, size), strict=True):
@@ -119,15 +122,6 @@ def expected_log_likelihood(
     """
     centre, spread = outputs(problem, q, x)
     return expectation(lambda f: problem_log_prob(problem, f, y, hyper), centre, spread, finer).sum()
-
-
-def _rule(spread: Tensor, finer: int) -> tuple[Tensor, Tensor]:
-    """Nodes and weights, summing to 1, for standard normals."""
-    widest = float(spread.detach().max()) if spread.numel() else 0.0
-    needed = REACH * max(1 / STEP, widest / STEP_TIMES_SPREAD)
-    steps = finer * (math.ceil(min(needed, MOST_STEPS)) if math.isfinite(needed) else MOST_STEPS)
-    nodes = torch.linspace(-REACH, REACH, 2 * steps + 1, dtype=torch.float64)
-    return nodes, torch.softmax(-0.5 * nodes.square(), 0)
 
 
 class Elbo(NamedTuple):

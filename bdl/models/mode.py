@@ -160,9 +160,8 @@ def kronecker(problem: Problem, theta: Tensor, x: Tensor, hyper: Hyper) -> Tenso
     Ritter and Barber 2017). Weights and biases stand apart, as they do in the software of Daxberger et al. (2021).
     `InputError` if the model is not made of dense layers.
     """
-    backpropagate: Callable[..., Layers] | None = None
-    for name in ("backpropagate", "dense_layers"):
-        backpropagate = backpropagate or getattr(problem.model, name, None)
+    named = (getattr(problem.model, name, None) for name in ("backpropagate", "dense_layers"))
+    backpropagate: Callable[..., Layers] | None = next(filter(None, named), None)
     if backpropagate is None:
         raise InputError(f"{type(problem.model).__name__} is not made of dense layers: use curvature: ggn")
     roots = _roots(problem, theta, x, hyper)

@@ -17,7 +17,7 @@ from bdl.errors import InputError
 from bdl.models.base import Layers
 from bdl.models.networks import ACTIVATIONS, Linear, Mlp
 from bdl.models.problem import Problem
-from bdl.models.skeleton import Skeleton, build, factory_of, make_network, take_apart
+from bdl.models.skeleton import Skeleton, factory_of, make_network, take_apart
 
 ROWS = 128
 """Rows of a minibatch from which statistics are recomputed."""
@@ -113,6 +113,7 @@ class Module:
 
     @property
     def recomputes(self) -> bool:
+        """Whether predictions need `recomputed` statistics."""
         return self.batch_norm == "recompute"
 
     def recomputed(self, theta: Tensor, x: Tensor, d_out: int) -> dict[str, Tensor]:
@@ -179,8 +180,11 @@ class Module:
     def _skeleton(self, d_in: int, d_out: int) -> Skeleton:
         key = (d_in, d_out)
         if key not in self._skeletons:
-            self._skeletons[key] = _build(self.factory, self._settings, self.shape, d_in, d_out)
+            self._skeletons[key] = self._built(d_in, d_out)
         return self._skeletons[key]
+
+    def _built(self, d_in: int, d_out: int) -> Skeleton:
+        return _build(self.factory, self._settings, self.shape, d_in, d_out)
 
     def _rows(self, x: Tensor) -> Tensor:
         """Return each row its shape: (M, d_in) -> (M, *shape)."""
@@ -190,7 +194,8 @@ class Module:
 @lru_cache(maxsize=16)
 def _build(factory: str, settings: str, shape: tuple[int, ...] | None, d_in: int, d_out: int) -> Skeleton:
     """Build once what equal models share."""
-    return build(factory, json.loads(settings), shape, d_in, d_out)
+    net = make_network(factory, json.loads(settings), shape, d_in, d_out)
+    return take_apart(f"factory '{factory}'", net, (d_in,) if shape is None else shape, d_out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +219,7 @@ class GivenModule(Module):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Keep the network when pickled; what is derived from it is made again."""
-        return _given_module, (self.network, self.shape)
+        return partial(GivenModule, shape=self.shape, network=self.network), ()
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -226,16 +231,9 @@ class GivenModule(Module):
         """The parameters that the network came with, (D,)."""
         return torch.cat([value.detach().flatten() for value in self.network.parameters()])
 
-    def _skeleton(self, d_in: int, d_out: int) -> Skeleton:
-        key = (d_in, d_out)
-        if key not in self._skeletons:
-            name, row = f"model {type(self.network).__name__}", (d_in,) if self.shape is None else self.shape
-            self._skeletons[key] = take_apart(name, copy.deepcopy(self.network), row, d_out)
-        return self._skeletons[key]
-
-
-def _given_module(network: nn.Module, shape: tuple[int, ...] | None) -> GivenModule:
-    return GivenModule(network=network, shape=shape)
+    def _built(self, d_in: int, d_out: int) -> Skeleton:
+        row = (d_in,) if self.shape is None else self.shape
+        return take_apart(f"model {type(self.network).__name__}", copy.deepcopy(self.network), row, d_out)
 
 
 def torch_module(problem: Problem, seed: int) -> nn.Module:

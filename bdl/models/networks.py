@@ -50,19 +50,6 @@ ACTIVATIONS = {
 """By the name that a benchmark file gives."""
 
 
-class _Pass(NamedTuple):
-    """What a forward pass leaves for the way back."""
-
-    weights: list[Tensor]
-    """Weights of each layer, (out, in)."""
-    inputs: list[Tensor]
-    """Inputs of each layer, (M, in)."""
-    kept: list[Tensor]
-    """What the derivative of each hidden layer's activation function reads, (M, units)."""
-    f: Tensor
-    """Outputs, (M, d_out)."""
-
-
 def with_ones(inputs: Tensor, bias: bool) -> Tensor:
     """Append the input 1 of a bias, if there is one: (..., in) -> (..., in + 1)."""
     return torch.cat([inputs, torch.ones_like(inputs[..., :1])], -1) if bias else inputs
@@ -114,7 +101,7 @@ class Mlp(_Dense):
         return (d_in, *self.hidden, d_out)
 
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
-        return self._forward(theta, x, d_out).f
+        return self._forward(theta, x, d_out)[-1]
 
     def backpropagate(self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]) -> Layers:
         derivative = ACTIVATIONS[self.activation].derivative
@@ -124,21 +111,22 @@ class Mlp(_Dense):
             errors.append(errors[-1] @ weight * derivative(values))
         return tuple(zip(inputs, reversed(errors), strict=True))
 
-    def _forward(self, theta: Tensor, x: Tensor, d_out: int) -> _Pass:
+    def _forward(self, theta: Tensor, x: Tensor, d_out: int) -> tuple[list[Tensor], list[Tensor], list[Tensor], Tensor]:
+        """Return weights and inputs of each layer, what derivatives of hidden units read, and the outputs."""
         activation = ACTIVATIONS[self.activation]
         widths = self.widths(x.shape[-1], d_out)
         # `split` rather than slices: its derivative is one concatenation, not a sum of padded vectors
         sizes = [size for n_in, n_out in pairwise(widths) for size in (n_out * n_in, n_out)]
         parts = iter(torch.split(theta, sizes))
-        done = _Pass([], [], [], x)
+        weights, inputs, kept = list[Tensor](), list[Tensor](), list[Tensor]()
         for layer, (n_in, n_out) in enumerate(pairwise(widths)):
-            done.weights.append(next(parts).view(n_out, n_in))
-            done.inputs.append(x)
-            x = before = x @ done.weights[-1].T + next(parts)
+            weights.append(next(parts).view(n_out, n_in))
+            inputs.append(x)
+            x = before = x @ weights[-1].T + next(parts)
             if layer < len(self.hidden):
                 x = activation.function(before)
-                done.kept.append(x if activation.of_output else before)
-        return done._replace(f=x)
+                kept.append(x if activation.of_output else before)
+        return weights, inputs, kept, x
 
 
 @dataclass(frozen=True)

@@ -73,19 +73,13 @@ def factory_of(name: str) -> Callable[..., Any]:
     return factory
 
 
-def build(factory: str, settings: Mapping[str, Any], shape: tuple[int, ...] | None, d_in: int, d_out: int) -> Skeleton:
-    """Call a factory and take the network apart; arguments as in `bdl.models.modules.Module`.
-
-    `InputError` if the factory fails, or makes something that does not fit.
-    """
-    net = make_network(factory, settings, shape, d_in, d_out)
-    return take_apart(f"factory '{factory}'", net, (d_in,) if shape is None else shape, d_out)
-
-
 def make_network(
     factory: str, settings: Mapping[str, Any], shape: tuple[int, ...] | None, d_in: int, d_out: int
 ) -> nn.Module:
-    """Call a factory; arguments as in `bdl.models.modules.Module`, errors as in `build`."""
+    """Call a factory; arguments as in `bdl.models.modules.Module`.
+
+    `InputError` if it fails, or makes no network.
+    """
     if shape is not None and math.prod(shape) != d_in:
         raise InputError(f"shape {list(shape)} has {math.prod(shape)} values a row: the data have {d_in}; mend shape")
     make = factory_of(factory)
@@ -109,7 +103,38 @@ def take_apart(name: str, net: nn.Module, row: tuple[int, ...], d_out: int) -> S
     inputs, or outputs than `d_out`.
     """
     _check_layers(name, net)
-    return _take_apart(net, _widest(name, net, row, d_out))
+    widest = _widest(name, net, row, d_out)
+    norms = {name: part for name, part in net.named_modules() if isinstance(part, _BatchNorm)}
+    for part in norms.values():
+        part.num_batches_tracked = None
+    statistics = {
+        f"{name}.{kind}".removeprefix("."): getattr(part, kind).clone()
+        for name, part in norms.items()
+        for kind in ("running_mean", "running_var")
+        if part.track_running_stats
+    }
+    pretrained: Collection[str] = getattr(net, "pretrained", ())
+    shapes, centre, spread, biases = dict[str, torch.Size](), list[Tensor](), list[Tensor](), list[Tensor]()
+    for key, value in net.named_parameters():
+        kept, bias, flat = key in pretrained, key.rpartition(".")[2] == "bias", value.detach().flatten()
+        drawn = value.ndim > 1 and not bias and not kept
+        shapes[key] = value.shape
+        centre.append(0 * flat if drawn or (bias and not kept) else flat)
+        spread.append(torch.full_like(flat, math.sqrt(2 / (len(flat) / len(value))) if drawn else 0.0))
+        biases.append(torch.full(flat.shape, bias))
+    return Skeleton(
+        training=_hollow(net, track_running_stats=False, running_mean=None, running_var=None).train(),
+        tracking=_hollow(net).train(),
+        averaging=_hollow(net, momentum=1.0).train(),
+        evaluation=_hollow(net).eval(),
+        shapes=shapes,
+        statistics=statistics,
+        constants={name: value.clone() for name, value in net.named_buffers() if name not in statistics},
+        centre=torch.cat(centre),
+        spread=torch.cat(spread),
+        biases=torch.cat(biases),
+        widest=widest,
+    )
 
 
 def _check_layers(owner: str, net: nn.Module) -> None:
@@ -146,36 +171,6 @@ def _widest(owner: str, net: nn.Module, row: tuple[int, ...], d_out: int) -> int
     return max(found)
 
 
-def _take_apart(net: nn.Module, widest: int) -> Skeleton:
-    norms = {name: part for name, part in net.named_modules() if isinstance(part, _BatchNorm)}
-    for part in norms.values():
-        part.num_batches_tracked = None
-    statistics = {
-        f"{name}.{kind}".removeprefix("."): getattr(part, kind).clone()
-        for name, part in norms.items()
-        for kind in ("running_mean", "running_var")
-        if part.track_running_stats
-    }
-    parameters = {name: value.detach() for name, value in net.named_parameters()}
-    kept: Collection[str] = getattr(net, "pretrained", ())
-    return Skeleton(
-        training=_hollow(net, track_running_stats=False, running_mean=None, running_var=None).train(),
-        tracking=_hollow(net).train(),
-        averaging=_hollow(net, momentum=1.0).train(),
-        evaluation=_hollow(net).eval(),
-        shapes={name: value.shape for name, value in parameters.items()},
-        statistics=statistics,
-        constants={name: value.clone() for name, value in net.named_buffers() if name not in statistics},
-        centre=_flat(
-            parameters,
-            lambda name, value: value if name in kept or (value.ndim < 2 and not _is_bias(name)) else 0 * value,
-        ),
-        spread=_flat(parameters, lambda name, value: torch.full_like(value, 0 if name in kept else _he(name, value))),
-        biases=_flat(parameters, lambda name, value: torch.full(value.shape, _is_bias(name))),
-        widest=widest,
-    )
-
-
 def _hollow(net: nn.Module, **changes: Any) -> nn.Module:
     """Copy a network without the numbers in it, and change attributes of its batch normalisations."""
     hollow = copy.deepcopy(net).to("meta")
@@ -184,18 +179,3 @@ def _hollow(net: nn.Module, **changes: Any) -> nn.Module:
             for name, value in changes.items():
                 setattr(part, name, value)
     return hollow
-
-
-def _flat(parameters: Mapping[str, Tensor], values: Callable[[str, Tensor], Tensor]) -> Tensor:
-    return torch.cat([values(name, value).flatten() for name, value in parameters.items()])
-
-
-def _is_bias(name: str) -> bool:
-    return name.rpartition(".")[2] == "bias"
-
-
-def _he(name: str, value: Tensor) -> float:
-    """Standard deviation of a weight's entries at the start; 0 for vectors."""
-    if value.ndim < 2 or _is_bias(name):
-        return 0.0
-    return math.sqrt(2 / (value.numel() / value.shape[0]))

@@ -1,4 +1,4 @@
-"""Fixtures: an empty data directory, a small file to download, an HTTP server, the real files."""
+"""Fixtures: an empty data directory, a small file to download, a mirror and a server that have it, the real files."""
 
 import hashlib
 import os
@@ -18,8 +18,8 @@ CONTENT = b"0.5 1.5 2\n1 2 3\n" * 100
 NOWHERE = "http://127.0.0.1:9"  # the discard port: connections are refused
 
 
-def make_remote_file(url: str = f"{NOWHERE}/toy/data.txt", content: bytes = CONTENT) -> RemoteFile:
-    return RemoteFile("toy", "toy/data.txt", url, hashlib.sha256(content).hexdigest())
+def make_remote_file(url: str = f"{NOWHERE}/toy/data.txt") -> RemoteFile:
+    return RemoteFile("toy", "toy/data.txt", url, hashlib.sha256(CONTENT).hexdigest())
 
 
 def write(folder: Path, content: bytes = CONTENT) -> Path:
@@ -42,6 +42,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("BDL_DATA_MIRROR", raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     return tmp_path / "cache"
+
+
+@pytest.fixture
+def mirror(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Return a function that puts the toy file into a mirror."""
+    monkeypatch.setenv("BDL_DATA_MIRROR", str(tmp_path / "mirror"))
+    return partial(write, tmp_path / "mirror")
 
 
 @contextmanager

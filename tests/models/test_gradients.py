@@ -58,14 +58,6 @@ def test_matrix_equals_autograd_example_by_example(case):
     torch.testing.assert_close(gradient_matrix(problem, theta, batch, hyper), torch.stack(expected), **CLOSE)
 
 
-def test_rows_sum_to_the_gradient_of_the_log_likelihood(case):
-    """Their total, times N / M, is the gradient of what methods without per-example gradients descend."""
-    problem, theta, batch, hyper = case
-    gradients = example_gradients(problem, theta, batch, hyper)
-    each = torch.stack([torch.func.grad(problem.log_likelihood)(one, batch, hyper) for one in theta])
-    torch.testing.assert_close(batch.n / ROWS * gradients.total(), each.sum(0), **CLOSE)
-
-
 @pytest.mark.parametrize("rank", [1, 3])
 def test_products_equal_those_of_the_matrix(case, draw, rank):
     problem, theta, batch, hyper = case

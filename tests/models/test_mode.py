@@ -38,26 +38,23 @@ def test_a_gaussian_is_its_own_approximation():
 )
 def test_known_modes(density, first, mode, curvature):
     found, scale = laplace(lambda theta: density(theta).sum(-1), start(first))
-    sd = curvature**-0.5
-    assert float(found) == pytest.approx(mode, abs=1e-5 * sd)
+    assert float(found) == pytest.approx(mode, abs=1e-5 * curvature**-0.5)
     assert float(scale.square()) == pytest.approx(1 / curvature, rel=1e-5)
 
 
 @pytest.mark.parametrize(
     ("density", "message"),
     [
-        (lambda z: z.square() - z**4, "no proper mode at [0.0]"),
+        (lambda z: z.square() - z**4, r"no proper mode at \[0.0\]"),
         (lambda z: z, "not finite"),
-        (lambda z: z.log(), "not finite at [0.0]"),
+        (lambda z: z.log(), r"not finite at \[0.0\]"),
         (lambda z: 0 * z, "no proper mode"),
         (lambda z: (z - 1).floor() + 0.5 * z - z.detach() ** 2, "does not rise"),
     ],
 )
-def test_densities_without_a_mode_are_refused(density, message):
-    with pytest.raises(InputError) as caught:
+def test_densities_without_a_mode_are_refused_in_one_line(density, message):
+    with pytest.raises(InputError, match=f"^[^\n]*{message}[^\n]*$"):
         laplace(lambda theta: density(theta).sum(-1), start(0.0))
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -55,17 +55,6 @@ def trial(numbers, index):
     return theta[index], x[index], {name: value[index] for name, value in buffers.items()}
 
 
-def test_training_matches_the_plain_network_and_leaves_its_statistics(numbers):
-    theta, x, buffers = trial(numbers, 0)
-    net, theta = filled(theta, buffers).train(), theta.clone().requires_grad_()
-    expected, actual = net(x.view(5, *SHAPE)), CONVOLUTIONAL(theta, x, 3)
-    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6)
-    actual.square().sum().backward()
-    expected.square().sum().backward()
-    wanted = torch.cat([parameter.grad.flatten() for parameter in net.parameters()])
-    torch.testing.assert_close(theta.grad, wanted, rtol=1e-4, atol=1e-4)
-
-
 def test_predictions_match_the_plain_network_in_evaluation(numbers):
     theta, x, buffers = trial(numbers, 0)
     expected = filled(theta, buffers).eval()(x.view(5, *SHAPE))
@@ -87,17 +76,13 @@ def test_statistics_follow_two_minibatches_as_those_of_the_plain_network(numbers
     assert len(found) == 4
 
 
-def test_statistics_start_at_the_standard_normal():
+def test_statistics_start_at_the_standard_normal_and_are_copies():
     buffers = PROBLEM.buffers()
-    assert list(buffers) == [
-        "1.norm1.running_mean",
-        "1.norm1.running_var",
-        "1.norm2.running_mean",
-        "1.norm2.running_var",
-    ]
+    assert [name for name in buffers if "mean" in name] == ["1.norm1.running_mean", "1.norm2.running_mean"]
     assert [value.tolist() for value in buffers.values()] == 2 * [3 * [0.0], 3 * [1.0]]
     buffers["1.norm1.running_mean"] += 1
     assert PROBLEM.buffers()["1.norm1.running_mean"].sum() == 0
+    assert PROBLEM.widest == 3 * 4 * 4
 
 
 def test_vmap_over_trials_equals_the_loop(numbers):
@@ -195,10 +180,6 @@ def test_a_file_may_hold_the_network(tmp_path, draw):
     assert module.sources[0].startswith("bdl_user_net_")
 
 
-def test_the_widest_layer_is_counted():
-    assert PROBLEM.widest == 3 * 4 * 4
-
-
 def test_under_batch_normalisation_no_example_has_a_gradient(numbers):
     theta, x, _ = trial(numbers, 0)
     batch = Batch(x, torch.zeros(5), torch.tensor(5.0), torch.tensor(1.0))
@@ -228,7 +209,4 @@ def test_under_batch_normalisation_no_example_has_a_gradient(numbers):
 def test_what_does_not_fit_is_said(module, message):
     with pytest.raises(InputError, match=message):
         module.dim(2, 1)
-
-
-def test_dropout_of_nothing_is_allowed():
-    assert Module(f"{NETS}:idle").dim(2, 1) == 3
+    assert Module(f"{NETS}:idle").dim(2, 1) == 3, "dropout of nothing is allowed"

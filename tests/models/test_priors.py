@@ -1,121 +1,155 @@
-"""Priors: the Gaussian by torch.distributions, and that the verbs suffice for one with latent scales."""
+"""Priors against torch.distributions, distribution functions, half-Cauchy laws and integrals."""
 
 import math
-from dataclasses import dataclass
 
 import pytest
 import torch
-from torch.distributions import Gamma, Normal, StudentT
+from scipy import stats
+from torch.distributions import Categorical, Gamma, MixtureSameFamily, Normal, StudentT
 
-from bdl.errors import InputError
 from bdl.models import PRIORS
 from bdl.models.base import Layout
-from bdl.models.likelihoods import Gaussian
-from bdl.models.networks import Linear
-from bdl.models.priors import GaussianPrior, PrecisionPrior
-from bdl.models.problem import Batch, Problem
+from bdl.models.networks import Linear, Mlp
+from bdl.models.priors import (
+    ExpectedPrior,
+    GaussianPrior,
+    HorseshoePrior,
+    PrecisionPrior,
+    ScaledPrior,
+    SpikeSlabPrior,
+    StudentTPrior,
+)
 
 LAYOUT = Layout(Linear(), 2, 1)
-HYPER = {"prior_precision": torch.tensor(4.0, dtype=torch.float64)}
-
-
-@dataclass(frozen=True)
-class Exponential:
-    """theta_i = width z_i / sqrt(tau_i), z_i normal and tau_i exponential: a Student-t of 2 degrees of freedom.
-
-    The latent variables are z and log tau.
-    """
-
-    @property
-    def hyper(self):
-        return ("width",)
-
-    def latent_dim(self, layout):
-        return 2 * layout.dim
-
-    def push(self, phi, hyper, layout):
-        z, log_tau = phi.chunk(2, -1)
-        return hyper["width"] * z * (-0.5 * log_tau).exp()
-
-    def log_prob(self, phi, hyper, layout):
-        z, log_tau = phi.chunk(2, -1)
-        normal = -0.5 * (z.square() + math.log(2 * math.pi))
-        return (normal + log_tau - log_tau.exp()).sum(-1)
-
-    def sample(self, noise, hyper, layout):
-        z, other = noise.chunk(2, -1)
-        return torch.cat([z, (-torch.special.log_ndtr(other)).log()], -1)
-
-
+HORSESHOE, KAPPA = HorseshoePrior(), 0.3
+NET = Layout(Mlp(hidden=(3,)), 2, 1)
+D, SCALES = 13, 2 * (2 + 5)
 SEED = 4
+
+
+def doubles(**values: float) -> dict[str, torch.Tensor]:
+    return {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
+
+
+SCALE, KAPPAS = doubles(prior_scale=2.5), doubles(global_scale=KAPPA)
+MIXTURE = doubles(slab_share=0.25, slab_scale=2.0, spike_scale=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "verbs"),
+    [
+        ("gaussian", {PrecisionPrior}),
+        ("student-t", set()),
+        ("spike-slab", set()),
+        ("horseshoe", {ExpectedPrior, ScaledPrior}),
+    ],
+)
+def test_what_priors_can_do(name, verbs):
+    prior = PRIORS.get(name)()
+    assert {one for one in (PrecisionPrior, ExpectedPrior, ScaledPrior) if isinstance(prior, one)} == verbs
+    assert PRIORS.lacking(type(prior)) is None
 
 
 @pytest.mark.parametrize(("bias_precision", "precisions"), [(None, [4.0, 4.0, 4.0]), (0.25, [4.0, 4.0, 0.25])])
 def test_gaussian_matches_torch(draw, bias_precision, precisions):
-    prior, theta = GaussianPrior(bias_precision), draw(5, 3)
+    prior, theta, hyper = GaussianPrior(bias_precision), draw(5, 3), doubles(prior_precision=4.0)
     precisions = torch.tensor(precisions, dtype=torch.float64)
     expected = Normal(0.0, precisions.rsqrt()).log_prob(theta).sum(-1)
-    torch.testing.assert_close(prior.log_prob(theta, HYPER, LAYOUT), expected, rtol=1e-12, atol=0)
-    torch.testing.assert_close(prior.precision(HYPER, LAYOUT).expand(3), precisions, rtol=0, atol=0)
-    torch.testing.assert_close(prior.sample(theta, HYPER, LAYOUT), theta / precisions.sqrt(), rtol=1e-12, atol=0)
-    assert prior.push(theta, HYPER, LAYOUT) is theta
+    torch.testing.assert_close(prior.log_prob(theta, hyper, LAYOUT), expected, rtol=1e-12, atol=0)
+    torch.testing.assert_close(prior.precision(hyper, LAYOUT).expand(3), precisions, rtol=0, atol=0)
+    torch.testing.assert_close(prior.sample(theta, hyper, LAYOUT), theta / precisions.sqrt(), rtol=1e-12, atol=0)
+    assert prior.push(theta, hyper, LAYOUT) is theta
     assert prior.latent_dim(LAYOUT) == 3
 
 
-def test_registered_name():
-    prior = PRIORS.get("gaussian")()
-    assert prior == GaussianPrior(None)
-    assert isinstance(prior, PrecisionPrior)
-    assert prior.hyper == ("prior_precision",)
-    assert PRIORS.lacking(GaussianPrior) is None
-    assert PRIORS.lacking(Exponential) is None
-    assert PRIORS.lacking(Linear).startswith("hyper, latent_dim, log_prob, push, sample; see bdl.models.priors:Prior")
+@pytest.mark.parametrize("degrees", [0.5, 1.0, 6.0])
+def test_students_density_and_draws_by_quantiles(draw, degrees):
+    theta, prior = 5 * draw(7, 3), StudentTPrior(degrees)
+    expected = StudentT(degrees, 0.0, SCALE["prior_scale"]).log_prob(theta).sum(-1)
+    torch.testing.assert_close(prior.log_prob(theta, SCALE, LAYOUT), expected, rtol=1e-12, atol=0)
+    noise = torch.linspace(-6, 6, 13, dtype=torch.float64)
+    draws = prior.sample(noise, SCALE, LAYOUT)
+    assert torch.equal(draws.sign(), noise.sign())
+    tails = torch.from_numpy(stats.t.cdf(-draws.abs() / 2.5, degrees))
+    torch.testing.assert_close(tails, torch.from_numpy(stats.norm.cdf(-noise.abs())), rtol=1e-9, atol=0)
 
 
-PROBLEM = Problem(Linear(), Gaussian(), 2, prior=Exponential())
-WIDE = {"width": torch.tensor(3.0, dtype=torch.float64), "noise_precision": torch.tensor(2.0, dtype=torch.float64)}
+def test_the_scale_of_a_gamma_mixture():
+    """A precision of shape a and rate b gives 2 a degrees of freedom and the scale sqrt(b / a), not its inverse."""
+    a, b = 1.5, 4.0
+    precision = torch.linspace(1e-9, 40, 400_001, dtype=torch.float64)
+    theta = torch.tensor([0.3, 2.0, 9.0], dtype=torch.float64).unsqueeze(1)
+    joint = Normal(0.0, precision.rsqrt()).log_prob(theta) + Gamma(a, b).log_prob(precision)
+    density = torch.trapezoid(joint.exp(), precision, dim=1)
+    prior, hyper = StudentTPrior(2 * a), doubles(prior_scale=math.sqrt(b / a))
+    torch.testing.assert_close(prior.log_prob(theta, hyper, LAYOUT).exp(), density, rtol=1e-5, atol=0)
 
 
-def test_draws_with_latent_scales_are_student_t(draw):
-    phi = PROBLEM.prior.sample(draw(200_000, PROBLEM.latent_dim), WIDE, PROBLEM.layout)
-    theta = PROBLEM.push(phi, WIDE)
-    assert theta.shape == (200_000, 3)
-    for point in (-1.0, 0.7, 4.0):
-        expected = 0.5 * (1 + point / math.sqrt(2 + point**2))  # distribution function, 2 degrees of freedom
-        share = (theta / 3 <= point).double().mean(0)
-        assert (share - expected).abs().max() < 5 * math.sqrt(expected * (1 - expected) / 200_000)
+def test_spike_and_slab_density_and_draws(draw):
+    """Draws by the Kolmogorov-Smirnov test."""
+    theta, prior = torch.cat([draw(5, 3), 0.01 * draw(5, 3)]), SpikeSlabPrior()
+    scales = torch.stack([MIXTURE["slab_scale"], MIXTURE["spike_scale"]])
+    shares = Categorical(torch.tensor([0.25, 0.75], dtype=torch.float64))
+    expected = MixtureSameFamily(shares, Normal(torch.zeros(2).double(), scales)).log_prob(theta).sum(-1)
+    torch.testing.assert_close(prior.log_prob(theta, MIXTURE, LAYOUT), expected, rtol=1e-12, atol=0)
+    draws = prior.sample(draw(20_000), MIXTURE, LAYOUT).numpy()
+    assert stats.kstest(draws, lambda x: 0.25 * stats.norm.cdf(x / 2) + 0.75 * stats.norm.cdf(x / 0.01)).pvalue > 0.01
 
 
-def test_the_density_of_latent_variables_integrates_to_the_students(draw):
-    """p(theta) = integral of p(z, log tau) |dz / dtheta| over log tau, z being theta sqrt(tau) / width."""
-    theta = torch.tensor([0.3, -2.0, 7.0], dtype=torch.float64)
-    one = torch.ones((), dtype=torch.float64)
-    log_tau = torch.linspace(-40, 6, 4001, dtype=torch.float64).unsqueeze(1)
-    z = theta / 3 * (0.5 * log_tau).exp()
-    joint = Normal(0.0, 1.0).log_prob(z) + Gamma(one, one).log_prob(log_tau.exp()) + log_tau
-    phi = torch.cat([z, log_tau.expand(-1, 3)], 1)
-    torch.testing.assert_close(PROBLEM.log_prior(phi, WIDE), joint.sum(1), rtol=1e-10, atol=1e-10)
-    density = torch.trapezoid((joint + 0.5 * log_tau).exp() / 3, log_tau, dim=0)
-    # tau ~ Gamma(1, 1) is chi-squared of 2 degrees of freedom over 2
-    expected = StudentT(2.0, 0.0, torch.tensor(3.0, dtype=torch.float64)).log_prob(theta).exp()
-    torch.testing.assert_close(density, expected, rtol=1e-5, atol=0)
+def test_a_parameter_is_its_weight_times_the_roots_of_its_layer_and_unit(draw):
+    assert HORSESHOE.latent_dim(NET) == D + SCALES
+    phi = draw(D + SCALES)
+    theta = HORSESHOE.push(phi, KAPPAS, NET)
+    layer_a, unit_a, layer_b, unit_b = phi[D:].exp().split([2, 5, 2, 5])
+    for i, (unit, layer) in enumerate(zip(NET.units.tolist(), NET.layers.tolist(), strict=True)):
+        scale = 1.0 if NET.biases[i] else layer_a[layer] * layer_b[layer] * unit_a[unit] * unit_b[unit]
+        assert theta[i].item() == pytest.approx(float(phi[i] * scale), rel=1e-12)
 
 
-def test_a_joint_density_with_latent_scales_is_differentiable_over_trials(draw):
-    """A method descends log p(D | push(phi)) + log p(phi) as it would for a Gaussian prior."""
-    assert PROBLEM.hyper == ("width", "noise_precision")
-    batch = Batch(draw(6, 2), draw(6), torch.tensor(6.0).double(), torch.tensor(1.5).double())
-
-    def joint(phi):
-        return PROBLEM.log_likelihood(PROBLEM.push(phi, WIDE), batch, WIDE) + PROBLEM.log_prior(phi, WIDE)
-
-    phi, step = draw(3, 6), 1e-6
-    gradients = torch.func.vmap(torch.func.grad(joint))(phi)
-    for i, direction in enumerate(torch.eye(6, dtype=torch.float64)):
-        numeric = torch.stack([joint(one + step * direction) - joint(one - step * direction) for one in phi])
-        torch.testing.assert_close(gradients[:, i], numeric / (2 * step), rtol=1e-5, atol=1e-6)
+def test_units_may_be_those_that_weights_enter():
+    prior = HorseshoePrior("entering")
+    assert prior.latent_dim(NET) == D + 2 * (2 + 4)
+    source = prior.source(NET)
+    assert source[1, :6].tolist() == [2, 2, 3, 3, 4, 4]
+    assert (source[2:] - source[:2])[:, ~NET.biases].unique().tolist() == [6]
+    assert source[:, NET.biases].unique().tolist() == [12], "none"
 
 
-def test_a_prior_without_precision_says_what_to_do():
-    with pytest.raises(InputError, match="prior Exponential has no precision: use the prior 'gaussian', or a method"):
-        PROBLEM.prior_precision(WIDE)
+@pytest.mark.parametrize(("place", "kappa"), [(0, KAPPA), (2, 1.0), (7, 1.0), (9, 1.0)])
+def test_the_density_of_each_latent_scale_is_normalised(place, kappa):
+    """Integrated on a line; the others are held at 0, whose densities are divided out."""
+    line = torch.linspace(-40, 8, 200_001, dtype=torch.float64) * (1 if place < 7 else -1)
+    phi = torch.zeros(len(line), D + SCALES, dtype=torch.float64)
+    phi[:, D + place] = line
+    origin = HORSESHOE.log_prob(torch.zeros(D + SCALES).double(), KAPPAS, NET)
+    at_zero = math.log(2) - 0.5 * math.log(math.pi) - math.log(kappa) - 1 / kappa**2
+    density = (HORSESHOE.log_prob(phi, KAPPAS, NET) - origin + at_zero).exp()
+    assert torch.trapezoid(density, line).abs().item() == pytest.approx(1, abs=1e-6)
+
+
+def test_scales_are_half_cauchy(draw):
+    """P(tau < x) = (2 / pi) atan(x / kappa), within five standard errors."""
+    n = 100_000
+    ell = HORSESHOE.sample(draw(n, D + SCALES), KAPPAS, NET)[:, D:]
+    layer, unit = (ell[:, i] + ell[:, 7 + i] for i in (0, 2))
+    for value, kappa in ((layer.exp(), KAPPA), (unit.exp(), 1.0)):
+        for x in (0.1, 1.0, 10.0):
+            expected = 2 / math.pi * math.atan(x / kappa)
+            share = (value < x).double().mean().item()
+            assert abs(share - expected) < 5 * math.sqrt(expected * (1 - expected) / n)
+
+
+def test_the_divergence_is_the_thesis_with_its_misprints_mended():
+    """(3.23) to (3.27) for log-normal a and b, whose logarithms N(mu, s2) are twice the latent variables."""
+    mu, s2 = torch.tensor(0.4, dtype=torch.float64), torch.tensor(0.3, dtype=torch.float64)
+    m, v = torch.zeros(D + SCALES).double(), torch.ones(D + SCALES).double()
+    m[D:], v[D:] = mu / 2, s2 / 4
+    entropy = 0.5 * (2 * math.pi * math.e * v).log()
+    weights = 0.5 * D * (math.log(2 * math.pi) + 1) - entropy[:D].sum()  # KL of N(0, 1) from itself
+    common = 0.5 * (s2.log() + 1 + math.log(2))
+    of_a = common + 0.5 * mu - (mu + s2 / 2).exp()
+    of_tau_a = common + 0.5 * mu - math.log(KAPPA) - (mu + s2 / 2).exp() / KAPPA**2
+    of_b = common - 0.5 * mu - (s2 / 2 - mu).exp()
+    expected = 2 * of_tau_a + 5 * of_a + 7 * of_b
+    actual = entropy.sum() + HORSESHOE.expected_log_prob(m, v, KAPPAS, NET)
+    torch.testing.assert_close(actual + weights, expected, rtol=1e-12, atol=0)

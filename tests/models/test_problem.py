@@ -1,17 +1,19 @@
-"""Problem: likelihood scaling, the prior, layers, and what models without statistics answer."""
-
-from itertools import combinations
+"""Problem: likelihood scaling, the prior, what models without statistics answer; and where parameters stand."""
 
 import pytest
 import torch
 from torch.distributions import Normal
 
-from bdl.models.likelihoods import Bernoulli, Gaussian
+from bdl.errors import InputError
+from bdl.models.base import Layout
+from bdl.models.likelihoods import Gaussian
+from bdl.models.modules import Module
 from bdl.models.networks import Linear, Mlp
-from bdl.models.priors import GaussianPrior
+from bdl.models.priors import GaussianPrior, HorseshoePrior
 from bdl.models.problem import Batch, Problem
 
 MODEL = Mlp(hidden=(3,))
+SEED = 3
 
 
 def scalar(value: float, dtype: torch.dtype = torch.float64) -> torch.Tensor:
@@ -20,107 +22,62 @@ def scalar(value: float, dtype: torch.dtype = torch.float64) -> torch.Tensor:
 
 HYPER = {"prior_precision": scalar(2.5), "noise_precision": scalar(3.0)}
 
-SEED = 3
 
-
-@pytest.fixture
-def batch(draw):
-    """Six rows, here the whole training set."""
-    return Batch(draw(6, 2), draw(6), scalar(6), scalar(1.7))
-
-
-def test_dim_and_hyper_names_come_from_the_parts():
-    regression = Problem(MODEL, Gaussian(), d_in=2)
-    assert regression.dim == 3 * 3 + 4
-    assert regression.hyper == ("prior_precision", "noise_precision")
-    assert Problem(Linear(), Bernoulli(), d_in=2).hyper == ("prior_precision",)
-
-
-def test_log_likelihood_is_n_times_the_batch_mean(draw, batch):
+def test_log_likelihood_is_n_times_the_batch_mean(draw):
     """N is the size of the training set, whatever the number of rows in the batch."""
     problem, theta = Problem(MODEL, Gaussian(), d_in=2), draw(13)
-    f = MODEL(theta, batch.x, 1).squeeze(-1)
-    each = Normal(f, (3.0 * 1.7**2) ** -0.5).log_prob(batch.y)
+    batch = Batch(draw(6, 2), draw(6), scalar(600), scalar(1.7))
+    each = Normal(MODEL(theta, batch.x, 1).squeeze(-1), (3.0 * 1.7**2) ** -0.5).log_prob(batch.y)
     torch.testing.assert_close(problem.log_likelihoods(theta, batch, HYPER), each, rtol=1e-12, atol=1e-12)
-    actual = problem.log_likelihood(theta, batch._replace(n=scalar(600)), HYPER)
-    torch.testing.assert_close(actual, 100 * each.sum(), rtol=1e-12, atol=0)
-
-
-@pytest.mark.parametrize("size", [1, 2, 5])
-def test_minibatches_are_unbiased(draw, batch, size):
-    """The average over all minibatches of one size is the value, and the gradient, of the whole set."""
-    problem, theta = Problem(MODEL, Gaussian(), d_in=2), draw(13)
-
-    def value_and_gradient(rows):
-        part = batch._replace(x=batch.x[rows], y=batch.y[rows])
-        return torch.func.grad_and_value(lambda t: problem.log_likelihood(t, part, HYPER))(theta)
-
-    parts = [value_and_gradient(list(rows)) for rows in combinations(range(6), size)]
-    for whole, pieces in zip(value_and_gradient(slice(None)), zip(*parts, strict=True), strict=True):
-        torch.testing.assert_close(torch.stack(pieces).mean(0), whole, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("bias_precision", [None, 0.25])
-def test_log_prior_matches_torch(draw, bias_precision):
-    problem, theta = Problem(MODEL, Gaussian(), 2, prior=GaussianPrior(bias_precision)), draw(13)
-    biases = [6, 7, 8, 12]  # 3 x 2 weights, 3 biases, 1 x 3 weights, 1 bias
-    precision = torch.full((13,), 2.5, dtype=torch.float64)
-    if bias_precision is not None:
-        precision[biases] = bias_precision
-    expected = Normal(0.0, precision.rsqrt()).log_prob(theta).sum()
-    actual = problem.log_prior(theta, HYPER)
-    assert actual.shape == ()
-    torch.testing.assert_close(actual, expected, rtol=1e-12, atol=0)
-    torch.testing.assert_close(problem.prior_precision(HYPER).expand(13), precision, rtol=0, atol=0)
+    torch.testing.assert_close(problem.log_likelihood(theta, batch, HYPER), 100 * each.sum(), rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("bias_precision", [None, 0.25])
-def test_the_dtype_is_that_of_the_hyper_parameters(dtype, bias_precision):
-    problem = Problem(MODEL, Gaussian(), 2, prior=GaussianPrior(bias_precision))
-    hyper = {name: value.to(dtype) for name, value in HYPER.items()}
-    assert problem.prior_precision(hyper).dtype == dtype
-    assert problem.log_prior(torch.ones(13, dtype=dtype), hyper).dtype == dtype
+def test_log_prior_matches_torch_in_the_type_of_the_hyper_parameters(draw, bias_precision, dtype):
+    problem, theta = Problem(MODEL, Gaussian(), 2, prior=GaussianPrior(bias_precision)), draw(13).to(dtype)
+    hyper, precision = {"prior_precision": scalar(2.5, dtype)}, torch.full((13,), 2.5, dtype=dtype)
+    if bias_precision is not None:
+        precision[[6, 7, 8, 12]] = bias_precision  # 3 x 2 weights, 3 biases, 1 x 3 weights, 1 bias
+    expected = Normal(0.0, precision.rsqrt()).log_prob(theta).sum()
+    torch.testing.assert_close(problem.log_prior(theta, hyper), expected)
+    torch.testing.assert_close(problem.prior_precision(hyper).expand(13), precision, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("bias_precision", [None, 0.25])
-def test_vmap_over_trials_equals_the_loop(draw, bias_precision):
-    problem = Problem(MODEL, Gaussian(), 2, prior=GaussianPrior(bias_precision))
-    theta = draw(4, 13)
+@pytest.mark.parametrize("prior", [GaussianPrior(), GaussianPrior(0.25), HorseshoePrior()])
+def test_the_joint_density_and_its_gradient_map_over_trials(draw, prior):
+    """A method descends log p(D | push(phi)) + log p(phi), whatever the prior."""
+    problem = Problem(MODEL, Gaussian(), 2, prior=prior)
+    phi = draw(4, problem.latent_dim)
     batches = Batch(draw(4, 5, 2), draw(4, 5), draw(4).exp(), draw(4).exp())
     hyper = {name: draw(4).exp() for name in problem.hyper}
 
-    def log_joint(t, batch, hyper):
-        return problem.log_likelihood(t, batch, hyper) + problem.log_prior(t, hyper)
+    def log_joint(phi, batch, hyper):
+        return problem.log_likelihood(problem.push(phi, hyper), batch, hyper) + problem.log_prior(phi, hyper)
 
-    expected = [
-        log_joint(theta[i], Batch(*(part[i] for part in batches)), {k: v[i] for k, v in hyper.items()})
+    alone = [
+        (phi[i].requires_grad_(), Batch(*(part[i] for part in batches)), {k: v[i] for k, v in hyper.items()})
         for i in range(4)
     ]
-    actual = torch.func.vmap(log_joint)(theta, batches, hyper)
-    torch.testing.assert_close(actual, torch.stack(expected), rtol=1e-12, atol=0)
+    values = [log_joint(*one) for one in alone]
+    gradients, actual = torch.func.vmap(torch.func.grad_and_value(log_joint))(phi.detach(), batches, hyper)
+    torch.testing.assert_close(actual, torch.stack(values).detach(), rtol=1e-12, atol=0)
+    for (own, *_), value, found in zip(alone, values, gradients, strict=True):
+        torch.testing.assert_close(found, torch.autograd.grad(value, own)[0], rtol=1e-10, atol=1e-12)
 
 
-def test_layers_give_the_gradients_of_each_example(draw, batch):
-    """Outer products of errors and inputs, and the errors for biases, are the gradient of log p(y_i | x_i, theta)."""
-    problem, theta = Problem(MODEL, Gaussian(), d_in=2), draw(13)
-    layers = problem.layers(theta, batch, HYPER)
-    assert [(inputs.shape, errors.shape) for inputs, errors in layers] == [((6, 2), (6, 3)), ((6, 3), (6, 1))]
-    jacobian = torch.func.jacrev(problem.log_likelihoods)(theta, batch, HYPER)
-    parts = [part for inputs, errors in layers for part in (torch.einsum("mo,mi->moi", errors, inputs), errors)]
-    torch.testing.assert_close(torch.cat([part.flatten(1) for part in parts], 1), jacobian, rtol=1e-11, atol=1e-12)
+def test_a_prior_without_precision_says_what_to_do():
+    problem = Problem(MODEL, Gaussian(), 2, prior=HorseshoePrior())
+    with pytest.raises(
+        InputError, match="prior HorseshoePrior has no precision: use the prior 'gaussian', or a method"
+    ):
+        problem.prior_precision({})
 
 
-def test_a_model_without_statistics_predicts_as_it_trains(draw, batch):
-    problem, theta = Problem(MODEL, Gaussian(), d_in=2), draw(13)
-    assert problem.buffers() == {}
-    assert problem.track(theta, batch.x, {}) == {}
-    assert torch.equal(problem.predict(theta, batch.x, {}), MODEL(theta, batch.x, 1))
-
-
-def test_the_start_is_the_models_own(draw):
-    noise = draw(13)
-    assert torch.equal(Problem(MODEL, Gaussian(), d_in=2).initial(noise), MODEL.initial(noise, 2, 1))
+def test_a_model_without_statistics_predicts_as_it_trains(draw):
+    problem, theta, x = Problem(MODEL, Gaussian(), d_in=2), draw(13), draw(6, 2)
+    assert problem.buffers() == {} == problem.track(theta, x, {})
+    assert torch.equal(problem.predict(theta, x, {}), MODEL(theta, x, 1))
 
 
 @pytest.mark.parametrize(("model", "widest"), [(Linear(), 5), (Mlp((3,)), 5), (Mlp((7, 9)), 9)])
@@ -133,3 +90,26 @@ def test_problems_are_keys():
     one, same = (Problem(Mlp((3,)), Gaussian(), 2, prior=GaussianPrior(0.5)) for _ in range(2))
     assert {one: 1}[same] == 1
     assert one != Problem(Mlp((3,)), Gaussian(), 2)
+
+
+@pytest.mark.parametrize(
+    ("layout", "units", "layers", "entered"),
+    [
+        # two inputs and three hidden units; the numbers after the last one are biases
+        (Layout(MODEL, 2, 1), "0 1 0 1 0 1 5 5 5 2 3 4 5", "0 0 0 0 0 0 2 2 2 1 1 1 2", "0 0 1 1 2 2 4 4 4 3 3 3 4"),
+        (Layout(Linear(), 2, 2), "0 1 0 1 2 2", "0 0 0 0 1 1", "0 0 1 1 2 2"),
+        (Layout(Linear(bias=False), 3, 1), "0 1 2", "0 0 0", "0 0 0"),
+    ],
+)
+def test_weights_know_their_layer_and_the_units_that_they_leave_and_enter(layout, units, layers, entered):
+    for name, expected in (("units", units), ("layers", layers), ("entered", entered)):
+        assert getattr(layout, name).tolist() == list(map(int, expected.split())), name
+    assert (layout.layers == layout.n_layers).tolist() == layout.biases.tolist()
+
+
+def test_of_other_models_the_last_layer_has_units_if_it_is_dense():
+    layout = Layout(Module("torch.nn:Linear"), 3, 1)
+    assert layout.units.tolist() == [0, 1, 2, 3]
+    assert layout.last_layer == (3, 1, True)
+    with pytest.raises(InputError, match="model Module is not made of dense layers: use linear or mlp"):
+        _ = layout.layers
