@@ -204,6 +204,7 @@ def _made(component: type, settings: str) -> Any:
 @lru_cache(maxsize=512)
 def _lacking(kind: str, contracts: tuple[str, ...], component: type) -> str | None:
     known = {*dir(component), *vars(component).get("__dataclass_fields__", ())}
+    known -= getattr(component, "__abstractmethods__", frozenset())
     gaps = [(sorted(_members(kind, contract) - known), contract) for contract in contracts]
     missing, contract = min(gaps, key=lambda gap: len(gap[0]), default=([], ""))
     return f"{', '.join(missing)}; see {contract}" if missing else None

@@ -79,11 +79,7 @@ class LayeredModel(Model, Protocol):
 
 @runtime_checkable
 class BufferedModel(Model, Protocol):
-    """A model whose predictions need more than parameters: running statistics that training gathers.
-
-    If its attribute `recomputes` is true, they need statistics of the training rows under the parameters themselves
-    instead, which ``recomputed(theta, x, d_out)`` returns by name, from training inputs (n, d_in).
-    """
+    """A model whose predictions need more than parameters: running statistics that training gathers."""
 
     def buffers(self, d_in: int, d_out: int) -> dict[str, Tensor]:
         """Return the statistics before training, by name; none of them if the model gathers none."""
@@ -99,6 +95,20 @@ class BufferedModel(Model, Protocol):
 
     def widest(self, d_in: int, d_out: int) -> int:
         """Count the values that the widest layer puts out for one row."""
+        ...
+
+
+@runtime_checkable
+class RecomputingModel(Model, Protocol):
+    """A model whose predictions may need statistics of the training rows under the parameters themselves."""
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether they do."""
+        ...
+
+    def recomputed(self, theta: Tensor, x: Tensor, d_out: int) -> dict[str, Tensor]:
+        """Return the statistics by name, from parameters and training inputs, (n, d_in)."""
         ...
 
 

@@ -6,6 +6,7 @@ module knows which hyper-parameters have a unit.
 """
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, TypeVar
@@ -31,14 +32,17 @@ class Likelihood(Protocol):
         """Names of the per-trial hyper-parameters it needs."""
         return ()
 
+    @abstractmethod
     def fits(self, n_classes: int) -> bool:
         """Return whether it describes labels of so many classes; 0 stands for targets that are numbers."""
         ...
 
+    @abstractmethod
     def outputs(self, n_classes: int) -> int:
         """Count the model outputs it reads."""
         ...
 
+    @abstractmethod
     def log_prob(self, f: Tensor, y: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor) -> Tensor:
         """Log-density of each target: outputs (M, d_out), targets (M,) -> (M,)."""
         ...
@@ -55,10 +59,12 @@ class Likelihood(Protocol):
         """Return model outputs, (..., d_out), in original units."""
         return f
 
+    @abstractmethod
     def predictive(self, f: Tensor, hyper: Mapping[str, Tensor]) -> distributions.Distribution:
         """Return the distribution of targets, (...), at outputs (..., d_out); both arguments in original units."""
         ...
 
+    @abstractmethod
     def sample(self, f: Tensor, hyper: Mapping[str, Tensor], noise: Tensor) -> Tensor:
         """Map standard-normal noise (...) to targets (...) at outputs (..., d_out).
 
@@ -66,6 +72,7 @@ class Likelihood(Protocol):
         """
         ...
 
+    @abstractmethod
     def root_fisher(self, f: Tensor, hyper: Mapping[str, Tensor], y_unit: Tensor) -> Tensor:
         """Return R, (M, d_out, d_out): R R^T is the Fisher information of `log_prob` about each row's outputs."""
         ...
