@@ -1,7 +1,6 @@
 """Scores of densities: the evidence and its lower bound, log-losses by quadrature, and importance weights."""
 
 import math
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -264,10 +263,3 @@ def test_what_has_no_score(score, posterior, problem, reason):
 def test_a_stream_has_no_rows():
     with pytest.raises(InputError, match="a stream has no rows to predict: leave out metrics of predictions"):
         NegElbo()(fit(exact()))
-
-
-def test_k_says_what_it_needs(many, monkeypatch):
-    exact, evaluated = many
-    monkeypatch.setitem(sys.modules, "arviz_stats.base", None)
-    with pytest.raises(InputError, match=r"k_hat needs arviz_stats.base \(.*\): pip install 'bdl-bench\[mcmc\]'"):
-        KHat()(evaluated(exact))

@@ -11,9 +11,14 @@ from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.networks import Linear
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
-from bdl.references import exact_gaussian
-from bdl.references.exact import ConjugateReference
-from bdl.references.exact_gaussian import LIMITS, ExactGaussianReference, OptimumCertificate, certify_optimum
+from bdl.references import exact
+from bdl.references.exact import (
+    LIMITS,
+    ConjugateReference,
+    ExactGaussianReference,
+    OptimumCertificate,
+    certify_optimum,
+)
 
 RNG = np.random.default_rng(0)
 ROWS, DIM = 50, 3
@@ -40,9 +45,9 @@ def test_a_known_optimum():
     """With Gaussian targets it is the posterior, and the negative ELBO is minus the log-evidence."""
     problem, hyper = Problem(Linear(), Gaussian(), DIM), HYPER | tensors_of({"noise_precision": 2.0})
     y = X @ torch.tensor([1.0, -1.0, 0.5], dtype=torch.float64) + 0.3
-    truth, exact = (own.fit(problem, X, y, hyper) for own in (ExactGaussianReference(), ConjugateReference()))
-    torch.testing.assert_close(truth.mean, exact.mean, rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(truth.covariance, exact.covariance, rtol=1e-10, atol=1e-12)
+    found, known = (own.fit(problem, X, y, hyper) for own in (ExactGaussianReference(), ConjugateReference()))
+    torch.testing.assert_close(found.mean, known.mean, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(found.covariance, known.covariance, rtol=1e-10, atol=1e-12)
     design = problem.model.design(X)
     covariance = 10 * design @ design.T + 0.5 * torch.eye(ROWS).double()
     evidence = torch.distributions.MultivariateNormal(torch.zeros(ROWS).double(), covariance).log_prob(y)
@@ -97,7 +102,7 @@ def test_the_same_fit_is_made_once(monkeypatch):
     """Whoever asks, with equal content; other labels or precisions are other fits."""
     fits, fit = [], ExactGaussian.fit
     monkeypatch.setattr(ExactGaussian, "fit", lambda self, *given: fits.append(1) or fit(self, *given))
-    exact_gaussian._optimum.cache_clear()
+    exact._optimum.cache_clear()
     copy = Problem(Linear(), Bernoulli(), DIM, prior=GaussianPrior(1e-5)), X.clone(), Y.clone(), dict(HYPER)
     first, again = (ExactGaussianReference().fit(*given).mean for given in ((PROBLEM, X, Y, HYPER), copy))
     assert len(fits) == 1

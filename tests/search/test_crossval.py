@@ -67,8 +67,8 @@ def scored(program: Program, splits: dict, settings: dict, k: int, metric: str =
     )
 
 
-def validated(program: Program, settings: dict, metric: str = "nmll") -> list[FoldScore]:
-    return scored(program, {split: Split(TRAINING[split], NO_ROWS) for split in settings}, settings, 3, metric)
+def validated(program: Program, settings: dict) -> list[FoldScore]:
+    return scored(program, {split: Split(TRAINING[split], NO_ROWS) for split in settings}, settings, 3)
 
 
 @pytest.fixture(scope="module")
@@ -131,12 +131,6 @@ def test_one_fold_scored_by_the_posterior_needs_no_other_rows(program):
     posterior, key = fitting.posterior(finished(fitting), 0), trial_keys(identity, "predict")[0]
     alone = NegElbo()(Evaluation(posterior, program.problem, HYPER, lambda: seen, lambda: seen, 20, key))
     assert found[0].score == pytest.approx(alone[""], rel=1e-4)
-
-
-def test_the_metric_is_the_one_asked_for(program):
-    for score in validated(program, {1: SETTINGS[1]}, metric="rmse"):
-        f, y = alone(program, score.split, score.trial, score.fold)
-        assert score.score == pytest.approx(np.sqrt(np.mean((f.numpy().mean(0) - y) ** 2)), rel=1e-4)
 
 
 def test_a_failed_setting_says_why_and_spoils_no_other(program, healthy):
