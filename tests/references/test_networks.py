@@ -20,7 +20,7 @@ from bdl.posteriors.predictive import ask
 from bdl.references import chains
 from bdl.references.base import files, obtain
 from bdl.references.chains import Chains, ChainSettings, run, slope, slope_with_precisions, starts
-from bdl.references.function_certificate import certify_functions, functions
+from bdl.references.function_certificate import agreement, certify_functions, functions
 from bdl.references.mcmc import Origin
 from bdl.references.network_nuts import LAWS, NetworkNuts, SampledNetworks
 from bdl.references.nuts import NetworkMcmc
@@ -164,6 +164,12 @@ def test_rules_are_broken_by_what_they_are_for():
     given.diverging[1, :3] = True
     given.energy[2] = np.linspace(-1, 1, 500)
     assert broken(given) == {"divergences", "e_fmi"}
+
+
+def test_groups_that_differ_in_mean_or_in_spread_alone_disagree():
+    one, other = np.random.default_rng(3).normal(size=(2, 2, 500, 3))
+    found = agreement(one, other * [1, 2, 1] + [1, 0, 0])
+    assert (found > 5).tolist() == [True, True, False]
 
 
 def test_a_chain_that_never_moves_is_not_judged():

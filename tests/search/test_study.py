@@ -115,12 +115,13 @@ def test_what_is_proposed_follows_from_what_is_told(calm):
     assert propose(GUIDED, 0, calm[:2]) != [calm[2][0]]
 
 
-def test_failures_are_survived():
-    """With no score at all the settings stay random, and new; with one, they are guided."""
-    failed = searched(GUIDED._replace(trials=7), 3, lambda setting: float("nan"))
+def test_failures_are_survived(calm):
+    """With no score at all the settings stay random, and new; with some, a setting without one tells nothing."""
+    nan, one, other = float("nan"), *(setting for setting, _ in calm[:2])
+    failed = searched(GUIDED._replace(trials=7), 3, lambda setting: nan)
     assert len({setting["prior_precision"] for setting, _ in failed}) == 7
-    last = {"noise_precision": 0.08, "prior_precision": 1.0}
-    assert propose(GUIDED, 3, [*failed, (last, 2.0)]) != propose(GUIDED, 3, [*failed, (last, float("nan"))])
+    assert propose(GUIDED, 3, [*failed, (one, 2.0)]) != propose(GUIDED, 3, [*failed, (one, nan)])
+    assert propose(GUIDED, 3, [*calm[2:7], (one, nan)]) == propose(GUIDED, 3, [*calm[2:7], (other, nan)])
 
 
 def test_one_random_setting_and_equal_scores_are_enough():
