@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, cast
+from typing import Annotated, ClassVar
 
 import torch
 from annotated_types import Ge
@@ -42,7 +42,9 @@ def expected(evaluation: Evaluation, examples: Examples, values: Callable[[Tenso
 
 def _outputs(evaluation: Evaluation, examples: Examples) -> tuple[Tensor, Tensor]:
     """Means and standard deviations of the outputs, (n,) each, as the model sees them; for a GLM."""
-    return outputs(evaluation.model, cast(Gaussian, evaluation.precise), examples.x.to(_CPU, torch.float64))
+    posterior = evaluation.precise
+    assert isinstance(posterior, Gaussian), "whoever asks has checked it"
+    return outputs(evaluation.model, posterior, examples.x.to(_CPU, torch.float64))
 
 
 _STEP = 1
