@@ -84,9 +84,7 @@ class Brier:
     info: ClassVar = MetricInfo("Brier score", "squared probability", "lower", "predictive", "classification")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        probabilities = evaluation.predictions.probabilities
-        truth = F.one_hot(evaluation.tested.y.long(), probabilities.shape[-1])
-        return float((probabilities - truth).square().sum(-1).mean())
+        return float(_differences(evaluation).square().sum(-1).mean())
 
 
 @dataclass(frozen=True)
@@ -100,9 +98,7 @@ class Rps:
     info: ClassVar = MetricInfo("RPS", "squared probability", "lower", "predictive", "classification")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        probabilities = evaluation.predictions.probabilities
-        truth = F.one_hot(evaluation.tested.y.long(), probabilities.shape[-1])
-        return float((probabilities - truth).cumsum(-1).square().sum(-1).mean())
+        return float(_differences(evaluation).cumsum(-1).square().sum(-1).mean())
 
 
 @dataclass(frozen=True)
@@ -119,6 +115,12 @@ class Entropy:
     def __call__(self, evaluation: Evaluation) -> float:
         probabilities = evaluation.predictions.probabilities
         return -float(torch.xlogy(probabilities, probabilities).sum(-1).mean())
+
+
+def _differences(evaluation: Evaluation) -> Tensor:
+    """Subtract what is right, 1 for the label and 0 for the others, from the probabilities of classes, (n, C)."""
+    probabilities = evaluation.predictions.probabilities
+    return probabilities - F.one_hot(evaluation.tested.y.long(), probabilities.shape[-1])
 
 
 def _hits(evaluation: Evaluation) -> Tensor:

@@ -28,14 +28,7 @@ def gaussian(name: str, evaluation: Evaluation) -> Gaussian:
     return evaluation.precise
 
 
-def law(evaluation: Evaluation, posterior: Gaussian, examples: Examples) -> tuple[Tensor, Tensor]:
-    """Means and standard deviations of the outputs, (n,) each, as the model sees them; for a GLM."""
-    return outputs(evaluation.model, posterior, examples.x.to(_CPU, torch.float64))
-
-
-def expected(
-    evaluation: Evaluation, posterior: Gaussian, examples: Examples, values: Callable[[Tensor], Tensor]
-) -> Tensor:
+def expected(evaluation: Evaluation, examples: Examples, values: Callable[[Tensor], Tensor]) -> Tensor:
     """Expect a function of the targets' log-densities, (n,) -> (n,), in original units: (n,); for a GLM."""
     likelihood, hyper = evaluation.model.likelihood, tensors_of(evaluation.hyper)
     y = examples.y.to(_CPU, torch.float64)
@@ -44,7 +37,14 @@ def expected(
         target = likelihood.predictive(likelihood.restore(f.unsqueeze(-1), *examples.scale), hyper)
         return values(target.log_prob(y))
 
-    return expectation(at, *law(evaluation, posterior, examples))
+    return expectation(at, *_outputs(evaluation, examples))
+
+
+def _outputs(evaluation: Evaluation, examples: Examples) -> tuple[Tensor, Tensor]:
+    """Means and standard deviations of the outputs, (n,) each, as the model sees them; for a GLM."""
+    posterior = evaluation.precise
+    assert isinstance(posterior, Gaussian), "whoever asks has checked it"
+    return outputs(evaluation.model, posterior, examples.x.to(_CPU, torch.float64))
 
 
 _STEP = 1
@@ -71,13 +71,9 @@ class NegElbo:
     samples: Annotated[int, Ge(2)] = 100
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        posterior = gaussian("neg_elbo", evaluation)
-        return self._score(evaluation, posterior, _divergence(evaluation, posterior))
-
-    def _score(self, evaluation: Evaluation, posterior: Gaussian, divergence: Tensor) -> Mapping[str, float]:
-        n = len(evaluation.trained.y)
+        divergence, n = _divergence("neg_elbo", evaluation), len(evaluation.trained.y)
         if is_glm(evaluation.model):
-            likelihood = expected(evaluation, posterior, evaluation.trained, lambda log_prob: log_prob).sum()
+            likelihood = expected(evaluation, evaluation.trained, lambda log_prob: log_prob).sum()
             return {"": float(divergence - likelihood) / n}
         predicted = evaluation.predict(evaluation.trained, Draws(self.samples, evaluation.key, _STEP))
         drawn = predicted.sample_log_likelihood
@@ -95,7 +91,7 @@ class PriorKl:
     info: ClassVar = MetricInfo("Divergence from the prior", "nats per training point", "none", "posterior")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        return float(_divergence(evaluation, gaussian("prior_kl", evaluation))) / len(evaluation.trained.y)
+        return float(_divergence("prior_kl", evaluation)) / len(evaluation.trained.y)
 
 
 @dataclass(frozen=True)
@@ -117,9 +113,9 @@ class NegElboPrinted(NegElbo):
         return {**found, "": found[""] - constant / len(evaluation.trained.y)}
 
 
-def _divergence(evaluation: Evaluation, posterior: Gaussian) -> Tensor:
-    """Return KL(q || prior), nats."""
-    variance = _prior_precision(evaluation).reciprocal()
+def _divergence(name: str, evaluation: Evaluation) -> Tensor:
+    """Return KL(q || prior), nats, for the metric of that name."""
+    posterior, variance = gaussian(name, evaluation), _prior_precision(evaluation).reciprocal()
     return kl_divergence(posterior, DiagonalGaussian(torch.zeros_like(variance), variance))
 
 
@@ -151,8 +147,7 @@ class NllByQuadrature:
 
     def __call__(self, evaluation: Evaluation) -> float:
         _check("test_nll", evaluation)
-        posterior = gaussian("test_nll", evaluation)
-        return -float(expected(evaluation, posterior, evaluation.tested, torch.exp).log().mean())
+        return -float(expected(evaluation, evaluation.tested, torch.exp).log().mean())
 
 
 @dataclass(frozen=True)
@@ -168,9 +163,8 @@ class NllPrinted:
 
     def __call__(self, evaluation: Evaluation) -> float:
         _check("test_nll_printed", evaluation)
-        posterior = gaussian("test_nll_printed", evaluation)
         epsilon = torch.finfo(torch.float64).eps
-        p = probability_of_one(*law(evaluation, posterior, evaluation.tested)).clamp(epsilon, 1 - epsilon)
+        p = probability_of_one(*_outputs(evaluation, evaluation.tested)).clamp(epsilon, 1 - epsilon)
         y = evaluation.tested.y.to(p)
         return -float(torch.where(y == 1, p.log(), (-p).log1p()).mean())
 
@@ -198,3 +192,4 @@ def _check(name: str, evaluation: Evaluation) -> None:
     problem = evaluation.model
     if not (is_glm(problem) and isinstance(problem.likelihood, Bernoulli)):
         raise InputError(f"{name} needs a linear model and the likelihood 'bernoulli' of two classes: use nll")
+    gaussian(name, evaluation)

@@ -26,15 +26,6 @@ At = Literal["samples", "mean"]
 """Parameters that predict: samples of the posterior, or its mean alone."""
 
 
-class Moments(NamedTuple):
-    """Of a posterior, float64."""
-
-    mean: Tensor
-    """Shape (D,)."""
-    covariance: Tensor
-    """Shape (D, D), or (d, d) of the first parameters where no more is known."""
-
-
 class Functions(NamedTuple):
     """Samples of outputs at rows, original units, float64, on the CPU; n counts every output of every row."""
 
@@ -48,10 +39,6 @@ class Functions(NamedTuple):
 
 _GROUPS = 4
 """Groups of draws from a reference in closed form, S each."""
-
-
-def _no_truth() -> Truth | None:
-    return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +77,7 @@ class Evaluation:
     samples: int
     key: Tensor
     buffers: Mapping[str, Tensor] = field(default_factory=dict)
-    truth: Callable[[], Truth | None] = _no_truth
+    truth: Callable[[], Truth | None] = lambda: None
     predicted: Predictions | None = None
     generating: Tensor | None = None
 
@@ -129,9 +116,9 @@ class Evaluation:
         return as_type(self.posterior, torch.float64, _CPU)
 
     @cached_property
-    def moments(self) -> Moments:
-        """Mean and covariance of the posterior, on the CPU."""
-        return Moments(self.precise.mean(), self.precise.covariance())
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Mean (D,) and covariance (D, D) of the posterior, float64, on the CPU."""
+        return self.precise.mean(), self.precise.covariance()
 
     @cached_property
     def reference(self) -> Truth:

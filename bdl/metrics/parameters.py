@@ -94,8 +94,7 @@ class BiasMean:
     info: ClassVar = MetricInfo("Mean of the bias", "output units", "none", "posterior")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        place = _bias("bias_mean", evaluation)
-        return float(evaluation.precise.mean()[place])
+        return float(evaluation.precise.mean()[_bias("bias_mean", evaluation)])
 
 
 @dataclass(frozen=True)
@@ -105,8 +104,7 @@ class BiasVariance:
     info: ClassVar = MetricInfo("Variance of the bias", "output units squared", "none", "posterior")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        place = _bias("bias_variance", evaluation)
-        return float(evaluation.precise.variance()[place])
+        return float(evaluation.precise.variance()[_bias("bias_variance", evaluation)])
 
 
 def _bias(name: str, evaluation: Evaluation) -> int:
@@ -115,9 +113,6 @@ def _bias(name: str, evaluation: Evaluation) -> int:
     if len(places) != 1:
         raise InputError(f"{name}: the model has {len(places)} biases, not one: leave the metric out")
     return int(places[0])
-
-
-Layer = Annotated[int, Ge(0)]
 
 
 @dataclass(frozen=True)

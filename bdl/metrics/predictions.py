@@ -169,18 +169,13 @@ def _sums(target: Distribution, y: Tensor, problem: Problem) -> Predictions:
     if problem.likelihood.fits(0):
         none = torch.zeros_like(y, dtype=torch.float64).unsqueeze(-1)[:, :0]
         return Predictions(densities.logsumexp(0), densities.sum(1), target.mean.sum(0), none, none, none)
-    probabilities = _probabilities(target)
+    labels = target.enumerate_support(expand=False)
+    probabilities = target.log_prob(labels).exp().movedim(0, -1)
     classes = torch.arange(probabilities.shape[-1], device=y.device)
     votes = (probabilities.argmax(-1, keepdim=True) == classes).double()
     none = torch.zeros_like(y, dtype=torch.float64)[:0]
     sums = (part.sum(0) for part in (probabilities, votes, probabilities.square()))
     return Predictions(densities.logsumexp(0), densities.sum(1), none, *sums)
-
-
-def _probabilities(target: Distribution) -> Tensor:
-    """Probability of each class, (S, n, C), of whatever distribution over labels."""
-    labels = target.enumerate_support(expand=False)
-    return target.log_prob(labels).exp().movedim(0, -1)
 
 
 def _beside(parts: list[Predictions]) -> Predictions:

@@ -76,20 +76,6 @@ class _Kept(NamedTuple):
     """How many of the tied rows are kept, each set of so many as probable as the others."""
 
 
-def _kept(evaluation: Evaluation, share: float, by: Uncertainty) -> _Kept:
-    uncertain = uncertainties(evaluation, by)
-    ordered, order = uncertain.sort(stable=True)
-    count = max(1, math.floor(share * len(order) + 1e-9))  # 0.7 of 10 rows is 7, whatever rounding says
-    group = groups(ordered)
-    last = int(group[count - 1])
-    start, end = (int(place) for place in torch.searchsorted(group, torch.tensor([last, last + 1])))
-    if end == count:
-        start = end
-    probabilities, labels = evaluation.predictions.probabilities, evaluation.tested.y.long()
-    sure, tied = (_Rows(probabilities[rows], labels[rows]) for rows in (order[:start], order[start:end]))
-    return _Kept(sure, tied, count - start)
-
-
 @dataclass(frozen=True)
 class _Selective:
     """Settings of a score of the most certain rows.
@@ -110,7 +96,16 @@ class _Selective:
 
     def rows(self, evaluation: Evaluation) -> _Kept:
         """Return the rows that are kept."""
-        return _kept(evaluation, self.kept, self.by)
+        ordered, order = uncertainties(evaluation, self.by).sort(stable=True)
+        count = max(1, math.floor(self.kept * len(order) + 1e-9))  # 0.7 of 10 rows is 7, whatever rounding says
+        group = groups(ordered)
+        last = int(group[count - 1])
+        start, end = (int(place) for place in torch.searchsorted(group, torch.tensor([last, last + 1])))
+        if end == count:
+            start = end
+        probabilities, labels = evaluation.predictions.probabilities, evaluation.tested.y.long()
+        sure, tied = (_Rows(probabilities[rows], labels[rows]) for rows in (order[:start], order[start:end]))
+        return _Kept(sure, tied, count - start)
 
     def positives(self, evaluation: Evaluation) -> _Kept:
         """Return the rows that are kept, of two classes; `InputError` if there are more."""

@@ -10,7 +10,7 @@ REFERENCES = Registry(
         "network-mcmc": "bdl.references.nuts:NetworkMcmc",
         "bayesian-ridge": "bdl.references.exact:BayesianRidgeReference",
         "grid": "bdl.references.exact:GridReference",
-        "exact-gaussian": "bdl.references.exact_gaussian:ExactGaussianReference",
+        "exact-gaussian": "bdl.references.exact:ExactGaussianReference",
     },
     contracts=("bdl.references.base:Reference",),
 )

@@ -43,8 +43,8 @@ class Rule(NamedTuple):
 
     def passes(self, value: float) -> bool:
         """Return whether a value keeps the bound; NaN does not."""
-        relations = {"<": operator.lt, ">": operator.gt, ">=": operator.ge, "==": operator.eq}
-        return bool(relations[self.relation](value, self.limit))
+        holds = {"<": operator.lt, ">": operator.gt, ">=": operator.ge, "==": operator.eq}[self.relation]
+        return bool(holds(value, self.limit))
 
 
 class Failure(NamedTuple):
@@ -66,6 +66,9 @@ class Judged:
     """What its statistics have to keep."""
     advice: ClassVar[str]
     """What to do where they do not."""
+    r_hat: tuple[float, ...]
+    bulk_ess: tuple[float, ...]
+    tail_ess: tuple[float, ...]
     chains: int
     draws: int
     origin: Origin
@@ -89,10 +92,9 @@ class Judged:
 
     def summary(self) -> str:
         """Describe in a few words how good the draws are, and what they cost."""
-        r_hat, ess = (getattr(self, name) for name in ("r_hat", "bulk_ess"))
         told = (
             f"{self.chains} x {self.draws} draws by {self.origin.sampler} in {self.origin.seconds:.0f} s, "
-            f"R-hat {max(r_hat):.4f}, smallest ESS {min(*ess, *getattr(self, 'tail_ess')):.0f}"  # noqa: B009
+            f"R-hat {max(self.r_hat):.4f}, smallest ESS {min(*self.bulk_ess, *self.tail_ess):.0f}"
         )
         broken = dict.fromkeys(f"rule {failure.rule.number}" for failure in self.failures())
         return f"{told}; NOT CERTIFIED, breaks {', '.join(broken)}" if broken else told

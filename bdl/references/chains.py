@@ -196,6 +196,11 @@ class ChainSettings:
     target_accept: Annotated[float, Gt(0), Lt(1)] = 0.8
     max_depth: Annotated[int, Ge(1), Le(15)] = 8
 
+    @property
+    def places(self) -> NDArray[np.int64]:
+        """Numbers of the draws of a chain that are stored."""
+        return np.linspace(0, self.draws - 1, min(self.kept, self.draws)).round().astype(np.int64)
+
 
 class Chains(NamedTuple):
     """What the sampler gave: C chains of S draws after warm-up."""

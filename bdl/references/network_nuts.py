@@ -104,11 +104,10 @@ class NetworkNuts(Guest):
         precision = np.exp(logs[:, :, list(LAWS).index("noise_precision")])
         noise = {"noise_precision": torch.from_numpy(precision).unsqueeze(-1)}
         certificate = certify_functions(problem, sampled._replace(theta=theta), x, y, noise, beyond=False)
-        kept = np.linspace(0, self.draws - 1, min(self.kept, self.draws)).round().astype(int)
         assert isinstance(problem.model, Mlp), "check has seen to it"
         return SampledNetworks(
-            torch.from_numpy(theta[:, kept].reshape(-1, problem.dim)).float(),
-            torch.from_numpy(precision[:, kept].ravel()),
+            torch.from_numpy(theta[:, settings.places].reshape(-1, problem.dim)).float(),
+            torch.from_numpy(precision[:, settings.places].ravel()),
             torch.tensor(problem.model.hidden),
             torch.tensor(_ACTIVATIONS.index(problem.model.activation)),
             torch.tensor([certificate.worst_of(rule) for rule in CHECKS], dtype=torch.float64),

@@ -2,13 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, astuple, dataclass
 from functools import cached_property
 from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bdl.errors import InputError
@@ -26,6 +27,14 @@ _FORMAT, _NETWORK_FORMAT = 1, 1
 """Part of every key, of regressions and of networks; a change of what is sampled, judged or written raises it."""
 
 
+def _digest(head: str, arrays: Iterable[NDArray[np.float64]], settings: object) -> str:
+    content = hashlib.sha256(head.encode())
+    for values in arrays:
+        content.update(np.ascontiguousarray(values, dtype="<f8").tobytes())
+    content.update(json.dumps(settings, sort_keys=True).encode())
+    return content.hexdigest()
+
+
 @dataclass(frozen=True, eq=False)
 class LinearRecipe:
     """What is sampled, and how."""
@@ -38,11 +47,8 @@ class LinearRecipe:
     @cached_property
     def key(self) -> str:
         """SHA-256 (hex) over data, likelihood, prior and sampler settings."""
-        content = hashlib.sha256(f"{_FORMAT}{self.regression.x.shape}{self.regression.noise_precision!r}".encode())
-        for values in (self.regression.x, self.regression.y, self.regression.prior_precision):
-            content.update(np.ascontiguousarray(values, dtype="<f8").tobytes())
-        content.update(json.dumps(asdict(self.settings), sort_keys=True).encode())
-        return content.hexdigest()
+        x, y, alpha = self.regression.x, self.regression.y, self.regression.prior_precision
+        return _digest(f"{_FORMAT}{x.shape}{self.regression.noise_precision!r}", (x, y, alpha), asdict(self.settings))
 
     def about(self) -> dict[str, Any]:
         rows, dim = self.regression.x.shape
@@ -113,11 +119,9 @@ class NetworkRecipe:
     def key(self) -> str:
         """SHA-256 (hex) over data, model, likelihood, prior, hyper-parameters and settings."""
         parts = self.problem.model, self.problem.likelihood, self.problem.prior
-        content = hashlib.sha256(f"{_NETWORK_FORMAT}{parts}{self.x.shape}{self.test_x.shape}".encode())
-        for values in (self.x, self.y, self.test_x, self.test_y):
-            content.update(np.ascontiguousarray(values.numpy(), dtype="<f8").tobytes())
-        content.update(json.dumps([asdict(self.settings), self._hyper], sort_keys=True).encode())
-        return content.hexdigest()
+        data = (values.numpy() for values in (self.x, self.y, self.test_x, self.test_y))
+        head = f"{_NETWORK_FORMAT}{parts}{self.x.shape}{self.test_x.shape}"
+        return _digest(head, data, [asdict(self.settings), self._hyper])
 
     def about(self) -> dict[str, Any]:
         return {
@@ -134,8 +138,7 @@ class NetworkRecipe:
         density = slope(self.problem, self.x, self.y, self.hyper)
         chains = run(density, starts(self.problem, self.hyper, density, self.settings), self.settings)
         certificate = certify_functions(self.problem, chains, self.test_x, self.test_y, self.hyper)
-        kept = np.linspace(0, self.settings.draws - 1, min(self.settings.kept, self.settings.draws)).round().astype(int)
-        return Made(chains.theta[:, kept], certificate)
+        return Made(chains.theta[:, self.settings.places], certificate)
 
     @property
     def _hyper(self) -> Mapping[str, float]:

@@ -4,68 +4,31 @@ A study keeps no state between its rounds. Each round makes it anew from its see
 an interrupted search goes on as it would have gone, and studies that advance together propose what each would alone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import product
 from math import isnan
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.samplers import BaseSampler, GPSampler, RandomSampler
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import TrialState, create_trial
+
+if TYPE_CHECKING:
+    from bdl.spec import Search
 
 Setting = dict[str, float]
 Told = Sequence[tuple[Setting, float]]
 """Settings and their scores, in the order in which they were proposed; NaN where there is no score."""
 
 
-class Range(Protocol):
-    """Where a hyper-parameter is searched."""
-
-    @property
-    def low(self) -> float:
-        """Lower end."""
-
-    @property
-    def high(self) -> float:
-        """Upper end."""
-
-    @property
-    def scale(self) -> Literal["log", "linear"]:
-        """Uniform in the logarithm, or in the value."""
-
-
-class SearchSettings(Protocol):
-    """What is searched, and how."""
-
-    @property
-    def sampler(self) -> Literal["random", "bayesian", "grid"]:
-        """How settings are proposed."""
-
-    @property
-    def trials(self) -> int:
-        """Settings of the whole search."""
-
-    @property
-    def startup(self) -> int:
-        """How many of them a Bayesian search draws at random first."""
-
-    @property
-    def space(self) -> Mapping[str, Range]:
-        """Ranges by name; settings are drawn in this order."""
-
-    @property
-    def grid(self) -> Mapping[str, Sequence[float]]:
-        """Values by name, of a grid search."""
-
-
-def per_round(search: SearchSettings) -> int:
+def per_round(search: "Search") -> int:
     """Count the settings of a round: all that do not follow the scores, one of a Bayesian search, which does."""
     return 1 if search.sampler == "bayesian" else search.trials
 
 
-def propose(search: SearchSettings, seed: int, told: Told) -> list[Setting]:
+def propose(search: "Search", seed: int, told: Told) -> list[Setting]:
     """Propose the settings of a study's next round: the same for the same arguments.
 
     `told` is what the rounds so far proposed, and how it scored (lower is better); of a setting only what the space
@@ -85,19 +48,15 @@ def propose(search: SearchSettings, seed: int, told: Told) -> list[Setting]:
     return _asked(search, GPSampler(seed=fresh, n_startup_trials=1), told, 1)
 
 
-def _asked(search: SearchSettings, sampler: BaseSampler, told: Told, n: int) -> list[Setting]:
+def _asked(search: "Search", sampler: BaseSampler, told: Told, n: int) -> list[Setting]:
     """Make a study, tell it, and ask it n times."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     space: dict[str, BaseDistribution] = {
         name: FloatDistribution(found.low, found.high, log=found.scale == "log") for name, found in search.space.items()
     }
     study = optuna.create_study(direction="minimize", sampler=sampler)
-    study.add_trials([_finished(space, setting, score) for setting, score in told])
+    for setting, score in told:
+        params = {name: setting[name] for name in space}
+        state, value = (TrialState.FAIL, None) if isnan(score) else (TrialState.COMPLETE, score)
+        study.add_trial(create_trial(params=params, distributions=space, state=state, value=value))
     return [dict(study.ask(space).params) for _ in range(n)]
-
-
-def _finished(space: dict[str, BaseDistribution], setting: Setting, score: float) -> FrozenTrial:
-    params = {name: setting[name] for name in space}
-    if isnan(score):
-        return create_trial(params=params, distributions=space, state=TrialState.FAIL)
-    return create_trial(params=params, distributions=space, value=score)

@@ -11,7 +11,7 @@ from torch import Tensor
 from bdl.execution.scoring import evaluation
 from bdl.methods.base import Noise
 from bdl.methods.slang import Slang, SlangState
-from bdl.metrics.distances import Moments, forward_kl, reverse_kl, sym_kl
+from bdl.metrics.distances import Moments, forward_kl, sym_kl
 from bdl.metrics.elbo import NegElbo, NegElboPrinted, NllPrinted
 from bdl.models.gradients import ExampleGradients
 from bdl.models.problem import Batch, Hyper, Problem
@@ -99,8 +99,8 @@ def _trained(cell: Cell, method: Slang) -> Divergence:
 def _divergence(ours: Moments, exact: Moments) -> tuple[float, ...]:
     others = torch.linalg.eigh(exact[1]).eigenvectors[:, :-1]
     rest = [(mean @ others, others.T @ cov @ others) for mean, cov in (ours, exact)]
-    values = (*(kl(*ours, *exact) for kl in (sym_kl, forward_kl, reverse_kl)), sym_kl(*rest[0], *rest[1]))
-    return tuple(map(float, values))
+    directions = forward_kl(*ours, *exact), forward_kl(*exact, *ours)
+    return tuple(map(float, (sym_kl(*ours, *exact), *directions, sym_kl(*rest[0], *rest[1]))))
 
 
 class Printed(NamedTuple):

@@ -1,10 +1,11 @@
-"""Evaluations for tests of scores: of given outputs, or of a given posterior."""
+"""Evaluations for tests of scores: of given outputs, of given answers, or of a given posterior."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributions import Normal
 
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import summarise, tensors_of
@@ -13,6 +14,7 @@ from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
 from bdl.models.networks import Linear
 from bdl.models.problem import Problem
 from bdl.posteriors import DiagonalGaussian
+from bdl.posteriors.predictive import MeanVariance
 from bdl.rng import trial_keys
 
 KEY = trial_keys([("fit",)], "predict")[0]
@@ -21,6 +23,10 @@ NOWHERE = DiagonalGaussian(torch.zeros(1), torch.ones(1))
 
 def normal(seed: int, *shape: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def tensor(*values: object) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
 
 
 def examples(x: Tensor, y: Tensor, unit: float = 1.0, origin: float = 0.0) -> Examples:
@@ -54,3 +60,13 @@ def labelled(probabilities: Tensor, y: Tensor) -> Evaluation:
 def binary(probabilities: Tensor, y: Tensor) -> Evaluation:
     """Evaluate probabilities (S, n) of the class 1."""
     return predicted(probabilities.logit().unsqueeze(-1), y, Bernoulli())
+
+
+def answered(answer: Any, y: Tensor, likelihood: Likelihood | None = None) -> Evaluation:
+    """Evaluate what a method answers, or mixtures of S normals, (n, S), at targets (n,)."""
+    rows = examples(torch.arange(float(len(y))).unsqueeze(-1), y)
+    if isinstance(answer, Normal):
+        answer = MeanVariance(answer.mean.T, answer.variance.T)
+    outputs = answer[0].shape[-1] if isinstance(likelihood, Categorical) else 1
+    problem = Problem(Linear(), likelihood or Gaussian(), 1, outputs)
+    return fit(lambda x: answer, problem, test=lambda: rows, hyper={"noise_precision": 0.8})

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import wasserstein_distance
+from torch.distributions import MultivariateNormal, kl_divergence
 
 from bdl.errors import InputError
 from bdl.methods.conjugate import Conjugate
@@ -22,47 +23,51 @@ from bdl.metrics.functions import (
     FunctionW2,
 )
 from bdl.metrics.parameters import RelMeanDist
-from bdl.metrics.predictions import Examples
+from bdl.metrics.predictions import tensors_of
 from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.networks import Linear
 from bdl.models.problem import Problem
-from bdl.posteriors import DiagonalGaussian, Empirical, FullGaussian
+from bdl.posteriors import DiagonalGaussian, Empirical
 from bdl.references.base import Truth
 
-from .fits import normal
+from .fits import KEY, examples, fit, normal, tensor
 
-ROWS, SAMPLES = 4, 2**16
-X, Y = normal(0, 30, 2), normal(1, 30)
-TEST = Examples(normal(2, ROWS, 2), normal(3, ROWS), 1.0, 0.0)
+ROWS, SAMPLES = 4, 2**15
+TEST = examples(normal(2, ROWS, 2), normal(3, ROWS))
 PROBLEM = Problem(Linear(), Gaussian(), 2)
 HYPER = {"prior_precision": 1.0, "noise_precision": 2.0}
-EXACT = Conjugate().fit(
-    PROBLEM, X, Y, {name: torch.tensor(value, dtype=torch.float64) for name, value in HYPER.items()}
-)
+EXACT = Conjugate().fit(PROBLEM, normal(0, 30, 2), normal(1, 30), tensors_of(HYPER))
 TRUTH = Truth(EXACT.mean(), EXACT.covariance(), {})
 DESIGN = torch.cat([TEST.x, torch.ones(ROWS, 1, dtype=torch.float64)], 1)
-SHIFT = torch.tensor([0.1, -0.2, 0.05], dtype=torch.float64)
-MEAN_FIELD = DiagonalGaussian(EXACT.mean() + SHIFT, 0.5 / torch.linalg.inv(EXACT.covariance()).diagonal())
+MEAN_FIELD = DiagonalGaussian(
+    EXACT.mean() + tensor(0.1, -0.2, 0.05), 0.5 / torch.linalg.inv(EXACT.covariance()).diagonal()
+)
 
 
-def fitted(posterior, truth=TRUTH, samples=2000, problem=PROBLEM, test=TEST) -> Evaluation:
-    return Evaluation(
-        posterior,
-        problem,
-        HYPER,
-        lambda: test,
-        lambda: test,
-        samples,
-        torch.tensor([5, 6], dtype=torch.int32),
-        truth=lambda: truth,
-    )
+def fitted(posterior, truth=TRUTH, samples=2000, problem=PROBLEM, test=TEST, key=KEY) -> Evaluation:
+    given = {"hyper": HYPER, "test": lambda: test, "truth": lambda: truth}
+    return fit(posterior, problem, samples=samples, key=key, **given)
+
+
+def sampled(chains: torch.Tensor) -> Truth:
+    """Return a truth that is known as functions only, (C, S, D)."""
+    nothing = torch.zeros(0, dtype=torch.float64)
+    return Truth(nothing, nothing.reshape(0, 0), {}, chains)
+
+
+def drawn(seed: int, length: int) -> torch.Tensor:
+    """Draw four chains from the exact posterior."""
+    return EXACT.mean() + normal(seed, 4, length, 3) @ torch.linalg.cholesky(EXACT.covariance()).T
 
 
 @pytest.mark.parametrize(
     "score", [FunctionW2(), FunctionMeanError(), FunctionSdError(), FunctionSlicedW2(), FunctionJointKl()]
 )
 def test_the_conjugate_posterior_is_at_the_floor(score):
-    found = score(fitted(EXACT))
+    """Its own draws, in groups."""
+    evaluation = fitted(EXACT, samples=1000)
+    assert evaluation.functions.truth.shape == (4, 1000, ROWS)
+    found = score(evaluation)
     assert set(found) == {"", "mcse", "floor"}
     assert 0 < found[""] < 3 * found["floor"]
     assert found["floor"] < 0.1
@@ -86,50 +91,43 @@ def test_mean_field_is_as_far_as_the_closed_form_says():
     sd, true_sd, off = cov.diagonal().sqrt(), true_cov.diagonal().sqrt(), mean - true_mean
     weights = torch.randn(ROWS, 100, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     slices, true_slices = (((weights.T @ each) * weights.T).sum(1).sqrt() for each in (cov, true_cov))
+    w2 = ((off.square() + (sd - true_sd).square()).sqrt() / true_sd).mean()
+    sliced = (((off @ weights).square() + (slices - true_slices).square()).sqrt() / true_slices).mean()
     noise = torch.full((ROWS,), 1 / HYPER["noise_precision"], dtype=torch.float64)
-    ours, exact = (
-        torch.distributions.MultivariateNormal(center, spread + noise.diag())
-        for center, spread in ((mean, cov), (true_mean, true_cov))
-    )
-    f, truth = evenly(MEAN_FIELD), evenly(EXACT)
+    laws = (MultivariateNormal(at, own + noise.diag()) for at, own in ((true_mean, true_cov), (mean, cov)))
+    pair = evenly(MEAN_FIELD), evenly(EXACT)
     for found, expected in (
-        (functions.scaled_marginal_w2(f, truth), ((off.square() + (sd - true_sd).square()).sqrt() / true_sd).mean()),
-        (functions.mean_error(f, truth), (off / true_sd).square().mean().sqrt()),
-        (functions.sd_error(f, truth), (sd / true_sd - 1).square().mean().sqrt()),
-        (functions.sd_ratio(f, truth), (sd / true_sd).mean()),
-        (
-            functions.sliced_w2(f, truth, 100),
-            (((off @ weights).square() + (slices - true_slices).square()).sqrt() / true_slices).mean(),
-        ),
-        (functions.joint_kl(f, truth, noise, ROWS, 1), torch.distributions.kl_divergence(exact, ours)),
+        (functions.scaled_marginal_w2(*pair), w2),
+        (functions.mean_error(*pair), (off / true_sd).square().mean().sqrt()),
+        (functions.sd_error(*pair), (sd / true_sd - 1).square().mean().sqrt()),
+        (functions.sd_ratio(*pair), (sd / true_sd).mean()),
+        (functions.sliced_w2(*pair, 100), sliced),
+        (functions.joint_kl(*pair, noise, ROWS, 1), kl_divergence(*laws)),
     ):
         assert found.item() == pytest.approx(expected.item(), abs=1e-3)
 
 
 def test_samples_of_any_number_have_the_distance_of_their_quantiles():
     """Against scipy's distance of order 1 where all differences of quantiles are the same, and by hand."""
-    f, truth = torch.tensor([[0.0], [1.0]]), torch.tensor([[0.0], [1.0], [2.0]])
+    f, truth = tensor([0], [1]), tensor([0], [1], [2])
     # quantiles differ by 0 on a third, by 1 on (1/3, 1/2): 1 - 0, by 0 on (1/2, 2/3), by 1 on the last third
-    assert functions.marginal_w2(f.double(), truth.double()).item() == pytest.approx(math.sqrt(1 / 6 + 1 / 3))
+    assert functions.marginal_w2(f, truth).item() == pytest.approx(math.sqrt(1 / 6 + 1 / 3))
     sample = normal(7, 50)
-    assert functions.marginal_w2(sample[:, None] + 2, sample[:, None].repeat(3, 1)).item() == pytest.approx(
-        wasserstein_distance(sample.numpy() + 2, sample.numpy())
-    )
+    found = functions.marginal_w2(sample[:, None] + 2, sample[:, None].repeat(3, 1)).item()
+    assert found == pytest.approx(wasserstein_distance(sample.numpy() + 2, sample.numpy()))
 
 
 def test_a_single_function_has_no_spread():
-    single = Empirical(EXACT.mean().unsqueeze(0))
-    assert FunctionSdError()(fitted(single))[""] == pytest.approx(1.0)
-    assert FunctionSdRatio()(fitted(single))[""] == pytest.approx(0.0)
-    assert FunctionW2()(fitted(single))[""] == pytest.approx(1.0, abs=0.05)
-    assert not fitted(single).functions.drawn
+    single = fitted(Empirical(EXACT.mean().unsqueeze(0)))
+    assert FunctionSdError()(single)[""] == pytest.approx(1.0)
+    assert FunctionSdRatio()(single)[""] == pytest.approx(0.0)
+    assert FunctionW2()(single)[""] == pytest.approx(1.0, abs=0.05)
+    assert not single.functions.drawn
 
 
 def test_chains_are_the_truth_as_they_are():
-    theta = torch.randn(4, 500, 3, generator=torch.Generator().manual_seed(8), dtype=torch.float64)
-    chains = EXACT.mean() + theta @ torch.linalg.cholesky(EXACT.covariance()).T
-    nothing = torch.zeros(0, dtype=torch.float64)
-    seen = fitted(EXACT, Truth(nothing, nothing.reshape(0, 0), {}, chains))
+    chains = drawn(8, 500)
+    seen = fitted(EXACT, sampled(chains))
     np.testing.assert_allclose(seen.functions.truth, chains @ DESIGN.T, atol=1e-5)  # the model runs in float32
     assert FunctionW2()(seen)[""] < 3 * FunctionW2()(seen)["floor"]
     with pytest.raises(InputError, match="known as functions only"):
@@ -137,31 +135,20 @@ def test_chains_are_the_truth_as_they_are():
 
 
 def test_the_error_is_what_repetitions_scatter_by():
-    found = []
-    for seed in range(40):
-        generator = torch.Generator().manual_seed(seed)
-        theta = torch.randn(4, 250, 3, generator=generator, dtype=torch.float64)
-        chains = EXACT.mean() + theta @ torch.linalg.cholesky(EXACT.covariance()).T
-        seen = fitted(MEAN_FIELD, Truth(EXACT.mean(), EXACT.covariance(), {}, chains), samples=1000)
-        key = torch.tensor([seed, 0], dtype=torch.int32)
-        found.append(FunctionW2()(Evaluation(**{**vars_of(seen), "key": key})))
+    keys = torch.tensor([[seed, 0] for seed in range(40)], dtype=torch.int32)
+    found = [
+        FunctionW2()(fitted(MEAN_FIELD, TRUTH._replace(chains=drawn(seed, 250)), 1000, key=key))
+        for seed, key in enumerate(keys)
+    ]
     scatter = np.std([each[""] for each in found], ddof=1)
     assert np.mean([each["mcse"] for each in found]) == pytest.approx(scatter, rel=0.4)  # 40 known to 11 %, blocks 19 %
 
 
-def vars_of(seen: Evaluation) -> dict[str, object]:
-    names = ("posterior", "problem", "hyper", "test", "training", "samples", "key", "truth")
-    return {name: getattr(seen, name) for name in names}
-
-
 def test_classes():
-    """Two sets of logits: p = (0.5, 0.75) beside (0.25, 0.5 + 1e-6), as single functions."""
-    problem = Problem(Linear(bias=False), Bernoulli(), 2)
-    test = Examples(torch.eye(2, dtype=torch.float64), torch.tensor([1.0, 0.0], dtype=torch.float64), 1.0, 0.0)
-    ours = Empirical(torch.logit(torch.tensor([[0.6, 0.75]], dtype=torch.float64)))
-    true = torch.logit(torch.tensor([0.25, 0.55], dtype=torch.float64)).expand(4, 10, 2)
-    nothing = torch.zeros(0, dtype=torch.float64)
-    seen = fitted(ours, Truth(nothing, nothing.reshape(0, 0), {}, true), problem=problem, test=test)
+    """Two sets of logits: p = (0.6, 0.75) beside (0.25, 0.55), as single functions."""
+    problem, test = Problem(Linear(bias=False), Bernoulli(), 2), examples(torch.eye(2).double(), tensor(1, 0))
+    truth = sampled(tensor(0.25, 0.55).logit().expand(4, 10, 2))
+    seen = fitted(Empirical(tensor([0.6, 0.75]).logit()), truth, problem=problem, test=test)
     assert FunctionTv()(seen) == {"": pytest.approx((0.35 + 0.2) / 2, abs=1e-6), "mcse": 0.0, "floor": 0.0}
     assert FunctionAgreement()(seen)[""] == 0.5
 
@@ -169,7 +156,3 @@ def test_classes():
 def test_a_truth_without_some_covariances_is_refused():
     with pytest.raises(InputError, match="knows no covariance"):
         FunctionW2()(fitted(EXACT, Truth(EXACT.mean(), EXACT.covariance()[:2, :2], {})))
-
-
-def test_a_gaussian_is_drawn_in_groups():
-    assert fitted(FullGaussian.from_covariance(*TRUTH[:2]), samples=10).functions.truth.shape == (4, 10, ROWS)

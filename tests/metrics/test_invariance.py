@@ -13,7 +13,6 @@ import torch
 import yaml
 
 import bdl
-from bdl.api import Fitted
 from bdl.execution.scoring import evaluation
 from bdl.metrics import METRICS
 from bdl.metrics.evaluation import Evaluation
@@ -34,25 +33,17 @@ LABELS = np.where(X[:, 0] + 0.5 * RNG.normal(size=ROWS) > 0, 1.0, 0.0)
 SHIFTS = [(1e10, 1.0), (0.0, 1e-12), (0.0, 1e12), (-1e8, 1e-12)]
 """A number is moved by the first, then multiplied by the second."""
 
+REGRESSION = {"likelihood": {"name": "gaussian"}, "hyper": {"prior_precision": 1.0, "noise_precision": BETA}}
 FITS = {
-    # the rows of a benchmark's entry, the hyper-parameters in target units apart
-    "vifa": {
-        "likelihood": {"name": "gaussian"},
+    "vifa": REGRESSION
+    | {
         "method": {"name": "vifa", "latent_dim": 1},
         "reference": {"name": "conjugate"},
         "training": {"epochs": 5, "batch_size": 10, "dtype": "float64"},
-        "hyper": {"prior_precision": 1.0, "noise_precision": BETA, "learning_rate": 0.05},
+        "hyper": REGRESSION["hyper"] | {"learning_rate": 0.05},
     },
-    "conjugate": {
-        "likelihood": {"name": "gaussian"},
-        "method": {"name": "conjugate"},
-        "hyper": {"prior_precision": 1.0, "noise_precision": BETA},
-    },
-    "weighted": {
-        "likelihood": {"name": "gaussian"},
-        "method": {"name": "importance-sampling", "samples": 200},
-        "hyper": {"prior_precision": 1.0, "noise_precision": BETA},
-    },
+    "conjugate": REGRESSION | {"method": {"name": "conjugate"}},
+    "weighted": REGRESSION | {"method": {"name": "importance-sampling", "samples": 200}},
     "labels": {
         "likelihood": {"name": "bernoulli"},
         "method": {"name": "laplace"},
@@ -60,25 +51,19 @@ FITS = {
         "hyper": {"prior_precision": 1.0},
     },
 }
+"""Entries of a benchmark."""
 
 AS_THEY_ARE = (0.0, 1.0)
 
 POWERS = {"rmse": 1, "spread": 1, "crps": 1, "interval_width": 1, "mse_at_mean": 2}
 """Scores that are multiplied by a power of the target's unit."""
-LOGS = {
-    "nmll": 1,
-    "joint_nll": 1,
-    "dyadic_nll": 1,
-    "calibrated_nll": 1,
-    "neg_elbo": 1,
-    "neg_elbo_printed": 1,
-    "neg_log_joint": 1,
-    "log_evidence": -1,
-}
+LOGS = dict.fromkeys(["nmll", "joint_nll", "dyadic_nll", "calibrated_nll", "neg_elbo", "neg_elbo_printed"], 1)
+LOGS |= {"neg_log_joint": 1, "log_evidence": -1}
 """Scores of densities of targets: a unit that is c times as small makes them c times as large, of N rows or of one."""
 APART = {"runtime", "truth_rank"}
 """Measured while a fit runs, or of simulated data alone."""
 SETTINGS = {
+    "function_joint_kl": [{"sets": 10}],
     "spread": [{"low": -10, "high": 10}],
     "accuracy": [{}, {"kept": 0.5}, {"kept": 0.5, "by": "disagreement"}],
     "precision": [{}, {"kept": 0.5}],
@@ -139,63 +124,51 @@ def tolerance(*shifts: tuple[float, float]) -> float:
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-@pytest.mark.parametrize(("name", "settings"), [case for case in CASES if fit_of(case[0]) != "labels"])
-def test_scores_follow_the_unit_of_the_target(make, name, settings, shift):
-    fit = fit_of(name)
-    before, after = (score(name, settings, make(fit, y_shift=y)) for y in (AS_THEY_ARE, shift))
-    rows = len(make(fit).trained.y) if name == "log_evidence" else 1
-    for part, value in before.items():
-        expected = value * shift[1] ** POWERS.get(name, 0) + (
-            LOGS.get(name, 0) * rows * log(shift[1]) if not part else 0
-        )
-        close = tolerance(shift)
-        unit = max(1.0, abs(value)) * shift[1] ** POWERS.get(name, 0)
-        assert after[part] == pytest.approx(expected, rel=0, abs=rows * close * unit)
-
-
-@pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize(("name", "settings"), CASES)
-def test_scores_do_not_depend_on_units_of_inputs(make, name, settings, shift):
+def test_scores_do_not_depend_on_units(make, name, settings, shift):
+    """Of inputs, and of targets, whose unit they follow."""
     fit = fit_of(name)
-    before, after = (score(name, settings, make(fit, x_shift=x)) for x in (AS_THEY_ARE, shift))
+    before = score(name, settings, make(fit))
     rows = len(make(fit).trained.y) if name == "log_evidence" else 1
-    for part, value in before.items():
-        assert after[part] == pytest.approx(value, rel=0, abs=rows * tolerance(shift) * max(1.0, abs(value)))
+    for moves, factor in (((shift, AS_THEY_ARE), 1.0), ((AS_THEY_ARE, shift), shift[1])):
+        after = score(name, settings, make(fit, *moves))
+        unit = factor ** POWERS.get(name, 0)
+        for part, value in before.items():
+            expected = value * unit + (0 if part else LOGS.get(name, 0) * rows * log(factor))
+            close = rows * tolerance(shift) * max(1.0, abs(value)) * unit
+            assert after[part] == pytest.approx(expected, rel=0, abs=close)
 
 
 def moved(shift: tuple[float, float], values: np.ndarray) -> np.ndarray:
     return (values + shift[0]) * shift[1]
 
 
-def through_fit(x: np.ndarray, y: np.ndarray, hyper: dict, method: str) -> Fitted:
-    training = None if method == "conjugate" else {"epochs": 5, "batch_size": 10}
-    rate = {} if method == "conjugate" else {"learning_rate": 0.05}
-    return bdl.fit(method, "linear", "gaussian", x, y, hyper | rate, training=training)
+def answers(entry: str, x_shift: tuple[float, float], y_shift: tuple[float, float]) -> np.ndarray:
+    """Fit by the programming interface; means, deviations, densities and probabilities in the units of old."""
+    x, y = moved(x_shift, X), moved(y_shift, Y)
+    hyper = {"prior_precision": 1.0, "noise_precision": BETA / y_shift[1] ** 2}
+    if entry == "Regressor":
+        fitted = bdl.Regressor(hyper=hyper).fit(x, y)
+        mean, deviation = fitted.predict(x, return_std=True)
+    else:
+        training = {"epochs": 5, "batch_size": 10} if entry == "vifa" else None
+        rate = {"learning_rate": 0.05} if entry == "vifa" else {}
+        fitted = bdl.fit(entry, "linear", "gaussian", x, y, hyper | rate, training=training)
+        mean, deviation = fitted.predict(x), fitted.predict_distribution(x).stddev.numpy()
+    law, at = fitted.predict_distribution(x), torch.from_numpy(y)
+    means = [values / y_shift[1] - y_shift[0] for values in (law.mean.numpy(), mean)]
+    densities = (law.log_prob(at) + log(y_shift[1])).numpy()
+    return np.stack([*means, deviation / y_shift[1], densities, law.cdf(at).numpy()])
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize("entry", ["conjugate", "vifa", "Regressor"])
 def test_the_programming_interface_follows_the_units(entry, shift):
-    """Predictions, deviations, densities and probabilities; inputs, and targets, in other units."""
-
-    def answers(x_shift, y_shift):
-        x, y = moved(x_shift, X), moved(y_shift, Y)
-        hyper = {"prior_precision": 1.0, "noise_precision": BETA / y_shift[1] ** 2}
-        fitted = bdl.Regressor(hyper=hyper).fit(x, y) if entry == "Regressor" else through_fit(x, y, hyper, entry)
-        law, at = fitted.predict_distribution(x), torch.from_numpy(y)
-        low, high = (law.mean + side * law.stddev for side in (-2, 2))
-        own = [law.mean.numpy(), fitted.predict(x), low.numpy(), high.numpy()]
-        own += [fitted.predict(x, return_std=True)[0]] if entry == "Regressor" else []
-        deviation = fitted.predict(x, return_std=True)[1] if entry == "Regressor" else law.stddev.numpy()
-        back = [values / y_shift[1] - y_shift[0] for values in own]
-        densities = (law.log_prob(at) + log(y_shift[1])).numpy()
-        return np.stack([*back, deviation / y_shift[1], densities, law.cdf(at).numpy()])
-
-    expected = answers(AS_THEY_ARE, AS_THEY_ARE)
+    expected = answers(entry, AS_THEY_ARE, AS_THEY_ARE)
     # training in float32 carries the rounding of the standardised rows along, which are as far off as the mean of y
     slack = 10 if entry == "vifa" else 1
     for moves in ((AS_THEY_ARE, shift), (shift, AS_THEY_ARE)):
-        np.testing.assert_allclose(answers(*moves), expected, rtol=0, atol=4 * slack * tolerance(shift))
+        np.testing.assert_allclose(answers(entry, *moves), expected, rtol=0, atol=4 * slack * tolerance(shift))
 
 
 @pytest.mark.parametrize("shift", SHIFTS)

