@@ -250,7 +250,7 @@ class ExactGaussianReference:
 def _content(x: Tensor, y: Tensor, hyper: Hyper) -> tuple[bytes, bytes, tuple[tuple[str, float], ...]]:
     """Return training data and hyper-parameters as what is equal where their content is."""
     precisions = tuple(sorted((name, float(value)) for name, value in hyper.items()))
-    return x.contiguous().numpy().tobytes(), y.contiguous().numpy().tobytes(), precisions
+    return x.double().contiguous().numpy().tobytes(), y.double().contiguous().numpy().tobytes(), precisions
 
 
 @lru_cache(maxsize=64)
