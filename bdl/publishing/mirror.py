@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bdl.errors import InputError
 from bdl.plan import Cell
-from bdl.publishing.logged import (
-    Measurement,
-    described,
-    experiment_name,
-    logged_dataset,
-    looks,
-    measurements,
-    mirrored,
-    of_split,
-)
+from bdl.publishing.logged import Measurement, described, logged_dataset, looks, measurements, mirrored, of_split
 from bdl.publishing.tracking import bring_along, complete, connection, explained
 from bdl.spec.labels import DatasetName
 from bdl.spec.values import leaves
@@ -75,9 +66,7 @@ class _Content:
     @property
     def name(self) -> str:
         """Data set, entry and point of a sweep."""
-        return "/".join(
-            self.identity[f"bdl.{part}"] for part in ("dataset", "entry", "point") if f"bdl.{part}" in self.identity
-        )
+        return "/".join(value for part, value in self.identity.items() if part != "bdl.fit_hash")
 
     @property
     def status(self) -> str:
@@ -124,7 +113,8 @@ def mirror(
         if not path.is_file():
             raise InputError(f"no file {path} to mirror; make it again with: bdl-bench run {benchmark.name}")
     bring_along(tracking_uri, artifact_root)
-    name = experiment_name(benchmark, variant)
+    told = [part for part in (benchmark.profile, variant) if part not in ("paper", "")]
+    name = f"{benchmark.name} ({', '.join(told)})" if told else benchmark.name
     if there := complete(tracking_uri, name, _CONTENT, [(own.digest, own.status) for own in contents]):
         return there
     with connection(tracking_uri) as client, explained(tracking_uri):
@@ -136,13 +126,17 @@ def mirror(
 def _content(
     benchmark: "Benchmark", store: Store, cell: Cell, tags: Mapping[str, str], artifacts: Sequence[Path]
 ) -> _Content:
+    fit_hash = store.fit_hash(cell.key)
+    if fit_hash is None:
+        raise InputError(f"{store.path} has no rows of {cell.label}; run the benchmark first")
+    swept = {"bdl.point": cell.point.text} if cell.point else {}
     rows = store.rows("final", cell.key)
     reasons = Counter(row.reason for row in rows if row.status == "failed")
     told = {"bdl.failures": "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common())[:_LONGEST]}
     measured = measurements(rows, benchmark.metrics, store.readings(cell.key))
     about = described(cell, measured, len(rows), tags.get("bdl.protocol", ""))
     return _Content(
-        identity=_identity(store, cell),
+        identity={"bdl.dataset": str(cell.dataset), "bdl.entry": cell.entry, **swept, "bdl.fit_hash": fit_hash},
         failed=reasons.total() == len(rows) > 0,
         params=parameters(cell),
         measured=measured,
@@ -179,14 +173,6 @@ def parameters(cell: Cell) -> dict[str, str]:
     return {mirrored(name): text[:_LONGEST] for name, text in texts.items()}
 
 
-def _identity(store: Store, cell: Cell) -> dict[str, str]:
-    fit_hash = store.fit_hash(cell.key)
-    if fit_hash is None:
-        raise InputError(f"{store.path} has no rows of {cell.label}; run the benchmark first")
-    swept = {"bdl.point": cell.point.text} if cell.point else {}
-    return {"bdl.dataset": str(cell.dataset), "bdl.entry": cell.entry, **swept, "bdl.fit_hash": fit_hash}
-
-
 def _experiment(client: "MlflowClient", name: str, artifact_root: Path) -> str:
     """Find or make an experiment."""
     found = client.get_experiment_by_name(name)
@@ -210,9 +196,9 @@ def _replace(client: "MlflowClient", experiment: str, content: _Content) -> str:
     """Write a run, then delete the runs that it replaces; one that says the same and is complete stays instead."""
     found = client.search_runs([experiment], f"tags.`bdl.fit_hash` = '{content.identity['bdl.fit_hash']}'")
     own = [run for run in found if content.identity.items() <= run.data.tags.items()]
-    digest, status = content.digest, content.status
+    digest = content.digest
     for run in own:
-        if (run.data.tags.get(_CONTENT), run.info.status) == (digest, status):
+        if (run.data.tags.get(_CONTENT), run.info.status) == (digest, content.status):
             return str(run.info.run_id)
     run_id: str = client.create_run(experiment, tags=content.identity, run_name=content.name).info.run_id
     try:
@@ -220,15 +206,15 @@ def _replace(client: "MlflowClient", experiment: str, content: _Content) -> str:
         for split in content.splits:
             _write_split(client, experiment, run_id, content, split)
         client.set_tag(run_id, _CONTENT, digest)
-        client.set_terminated(run_id, status)
+        client.set_terminated(run_id, content.status)
     except BaseException:
         with suppress(Exception):
             client.set_terminated(run_id, "FAILED")
         raise
-    for replaced in (run.info.run_id for run in own):
-        for below in client.search_runs([experiment], f"tags.`{_PARENT}` = '{replaced}'"):
+    for run in own:
+        for below in client.search_runs([experiment], f"tags.`{_PARENT}` = '{run.info.run_id}'"):
             client.delete_run(below.info.run_id)
-        client.delete_run(replaced)
+        client.delete_run(run.info.run_id)
     return run_id
 
 

@@ -94,7 +94,9 @@ def bundled(folder, spec):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bdl.publishing.outcome.draw_figures", lambda *_, pdf: [])
         benchmark(path).run(results=folder / "results", compile=False)
-    return submit(load_variant(str(path)), folder / "results", folder / "made.zip").path
+    made = folder / "made.zip"
+    submit(load_variant(str(path)), folder / "results", made)
+    return made
 
 
 @pytest.fixture(scope="module")
