@@ -259,23 +259,17 @@ def test_nothing_is_loaded_from_elsewhere(site):
         assert loaded == [], page
 
 
-PAGES_ALONE = """
-import docs_site
-docs_site.published = docs_site.leaderboard = lambda *_: iter(())
-docs_site.report = bytes
-from docs_site import on_files, on_page_markdown
-"""
-
-
 def test_a_link_that_leads_nowhere_stops_the_build(tmp_path):
-    """By the settings of the site; without results and plugins, which take most of the time and find no links."""
-    shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=shutil.ignore_patterns("speed.md", "tour-results"))
+    """By the settings of the site, of two pages without plugins, which take most of the time and find no links."""
     before, _, after = (ROOT / "mkdocs.yml").read_text("utf-8").partition("plugins:")
-    settings = before.replace("scripts/docs_site.py", "pages.py") + "plugins: []\nmarkdown_extensions:"
-    settings += after.partition("markdown_extensions:")[2].partition("nav:")[0]
+    extensions = after.partition("markdown_extensions:")[2].partition("nav:")[0]
+    settings = before.replace("scripts/docs_site.py", "links.py") + "plugins: []\nmarkdown_extensions:" + extensions
     (tmp_path / "mkdocs.yml").write_text(settings, "utf-8")
-    (tmp_path / "pages.py").write_text(PAGES_ALONE, "utf-8")
-    (tmp_path / "docs/speed.md").write_text("# Speed\n\n[Nowhere](nowhere.md), and [there](spec.md#nothing)\n")
+    (tmp_path / "links.py").write_text("from docs_site import on_page_markdown\n")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/site.css").touch()
+    (tmp_path / "docs/index.md").write_text("# Speed\n\n[Nowhere](nowhere.md), and [there](there.md#nothing)\n")
+    (tmp_path / "docs/there.md").write_text("# There\n")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict"],
         **{"cwd": tmp_path, "env": os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'scripts'}"}},
