@@ -88,15 +88,6 @@ def test_of_two_classes_it_is_the_probability_of_the_second(fitted, store):
     assert set(found.targets) == {0.0, 1.0}
 
 
-def test_pieces_change_nothing_but_rounding(fitted, store, monkeypatch):
-    cell = fitted(metrics="nmll")
-    (whole,) = bands([cell], store)
-    monkeypatch.setattr("bdl.metrics.predictions._PARAMETERS_AT_ONCE", 14)
-    (pieces,) = bands([cell], store)
-    np.testing.assert_allclose(pieces.sd, whole.sd, rtol=1e-5)
-    np.testing.assert_allclose(pieces.mean, whole.mean, rtol=1e-5, atol=1e-5)
-
-
 def test_fits_that_failed_and_data_with_several_inputs_have_none(fitted, store):
     assert bands([fitted("synthetic", metrics="nmll")], store) == []
     assert bands([fitted(status="failed", metrics="nmll")], store) == []
