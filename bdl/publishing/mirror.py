@@ -4,11 +4,11 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from bdl.errors import InputError
 from bdl.plan import Cell
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from bdl.spec import Benchmark
 
-T = TypeVar("T")
 _KIND = {"mlflow.experimentKind": "custom_model_development"}
 """Opens the experiment in the interface's view for trained models, not in that for language models."""
 
@@ -36,7 +35,6 @@ _PARENT = "mlflow.parentRunId"
 
 _LONGEST = 5000
 """Characters of a tag or a parameter that MLflow takes."""
-_METRICS_PER_CALL, _PARAMS_PER_CALL, _TAGS_PER_CALL = 1000, 100, 100
 
 
 @dataclass(frozen=True)
@@ -202,9 +200,15 @@ def _replace(client: "MlflowClient", experiment: str, content: _Content) -> str:
             return str(run.info.run_id)
     run_id: str = client.create_run(experiment, tags=content.identity, run_name=content.name).info.run_id
     try:
-        _write(client, run_id, content)
+        _log(client, run_id, content, content.tags)
+        client.log_inputs(run_id, [logged_dataset(content.dataset)])
+        for path in content.artifacts:
+            client.log_artifact(run_id, str(path))
         for split in content.splits:
-            _write_split(client, experiment, run_id, content, split)
+            tags = {_PARENT: run_id, "bdl.split": f"{split.number}"}
+            below = client.create_run(experiment, tags=tags, run_name=f"{content.name}/{split.number}").info.run_id
+            _log(client, below, split, {})
+            client.set_terminated(below, "FAILED" if split.failed else "FINISHED")
         client.set_tag(run_id, _CONTENT, digest)
         client.set_terminated(run_id, content.status)
     except BaseException:
@@ -212,38 +216,17 @@ def _replace(client: "MlflowClient", experiment: str, content: _Content) -> str:
             client.set_terminated(run_id, "FAILED")
         raise
     for run in own:
-        for below in client.search_runs([experiment], f"tags.`{_PARENT}` = '{run.info.run_id}'"):
-            client.delete_run(below.info.run_id)
+        for child in client.search_runs([experiment], f"tags.`{_PARENT}` = '{run.info.run_id}'"):
+            client.delete_run(child.info.run_id)
         client.delete_run(run.info.run_id)
     return run_id
 
 
-def _write_split(client: "MlflowClient", experiment: str, parent: str, content: _Content, split: _Split) -> None:
-    """Write the run of a split in three calls."""
-    from mlflow.entities import Metric, Param
-
-    tags = {_PARENT: parent, "bdl.split": f"{split.number}"}
-    run_id = client.create_run(experiment, tags=tags, run_name=f"{content.name}/{split.number}").info.run_id
-    now = int(time.time() * 1000)
-    metrics = [Metric(name, value, now, step) for name, value, step in split.measured]
-    client.log_batch(run_id, metrics, [Param(*item) for item in split.params.items()])
-    client.set_terminated(run_id, "FAILED" if split.failed else "FINISHED")
-
-
-def _write(client: "MlflowClient", run_id: str, content: _Content) -> None:
+def _log(client: "MlflowClient", run_id: str, said: _Content | _Split, tags: Mapping[str, str]) -> None:
+    """Log what a run says, in as few calls as MLflow allows."""
     from mlflow.entities import Metric, Param, RunTag
 
     now = int(time.time() * 1000)
-    for params in _chunks([Param(*item) for item in content.params.items()], _PARAMS_PER_CALL):
-        client.log_batch(run_id, params=params)
-    for metrics in _chunks([Metric(name, x, now, step) for name, x, step in content.measured], _METRICS_PER_CALL):
-        client.log_batch(run_id, metrics=metrics)
-    for tags in _chunks([RunTag(*item) for item in content.tags.items()], _TAGS_PER_CALL):
-        client.log_batch(run_id, tags=tags)
-    client.log_inputs(run_id, [logged_dataset(content.dataset)])
-    for path in content.artifacts:
-        client.log_artifact(run_id, str(path))
-
-
-def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    return (items[start : start + size] for start in range(0, len(items), size))
+    metrics = [Metric(name, value, now, step) for name, value, step in said.measured]
+    params = [Param(*item) for item in said.params.items()]
+    client.log_batch(run_id, metrics, params, [RunTag(*item) for item in tags.items()])

@@ -165,8 +165,8 @@ def _hypers(rows: pd.DataFrame, axes: Sequence[str]) -> Section | None:
     lines = [
         (
             *map(str, key),
-            str(column).removeprefix(HYPER),
-            *(f"{values.agg(what):.3g}" for what in ("median", "min", "max")),
+            column.removeprefix(HYPER),
+            *(f"{value:.3g}" for value in values.agg(["median", "min", "max"])),
         )
         for key, own in rows.groupby(["dataset", "entry", *axes], sort=False)
         for column, values in own.filter(regex=f"^{HYPER}").items()

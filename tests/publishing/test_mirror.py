@@ -322,7 +322,7 @@ def test_an_interrupted_run_is_failed_and_the_old_one_stays(store, client, bench
 
 
 def test_large_cells_are_written_whole(store, client, send):
-    """MLflow refuses more than 1000 numbers, 100 parameters or 100 tags in one call."""
+    """With more numbers, 1000, and more tags, 100, than MLflow's server takes in one call."""
     store.claim(("yacht", "searched", "{}"), "f00d")
     points = tuple(Reading("epochs", at, "nmll", float(at)) for at in range(2500))
     store.append([Outcome(final(2, {"nmll": 3.0}), points)])
