@@ -111,8 +111,8 @@ def send(store, uri, benchmark, tmp_path):
     return call
 
 
-def final(split, metrics, hyper={}, dataset="yacht", status="ok", stage="final", point="{}"):
-    key = (dataset, "searched", point, stage, split, 0, 0, status, None if status == "ok" else "diverged")
+def final(split, metrics, hyper={}, status="ok", stage="final", point="{}"):
+    key = ("yacht", "searched", point, stage, split, 0, 0, status, None if status == "ok" else "diverged")
     return Row(*key, hyper=hyper, metrics=metrics, seconds=1.0, details={})
 
 
@@ -120,21 +120,17 @@ def append(store, *rows):
     store.append([Outcome(row) for row in rows])
 
 
-def fill(store, dataset="yacht", fit_hash="f00d"):
+def fill(store, fit_hash="f00d"):
     """Four good splits with nmll 1, 2, 4, 9 and one failed; a search row that must not be counted."""
-    store.claim((dataset, "searched", "{}"), fit_hash)
-    rows = [
-        final(split, {"nmll": nmll, "rmse": 10 * nmll}, {"learning_rate": 0.01 * nmll}, dataset)
-        for split, nmll in enumerate([1.0, 2.0, 4.0, 9.0])
-    ]
-    failed = final(4, {}, dataset=dataset, status="failed")
-    append(store, *rows, failed, final(0, {"nmll": 77.0}, dataset=dataset, stage="search"))
+    store.claim(("yacht", "searched", "{}"), fit_hash)
+    for split, nmll in enumerate([1.0, 2.0, 4.0, 9.0]):
+        append(store, final(split, {"nmll": nmll, "rmse": 10 * nmll}, {"learning_rate": 0.01 * nmll}))
+    append(store, final(4, {}, status="failed"), final(0, {"nmll": 77.0}, stage="search"))
 
 
 def runs_of(client, benchmark_name):
     """Identifiers of the runs of cells, with their status."""
-    experiment = client.get_experiment_by_name(benchmark_name)
-    found = client.search_runs([experiment.experiment_id]) if experiment else []
+    found = client.search_runs([client.get_experiment_by_name(benchmark_name).experiment_id])
     return {run.info.run_id: run.info.status for run in found if "mlflow.parentRunId" not in run.data.tags}
 
 

@@ -102,24 +102,19 @@ SMALL = {
 }
 
 
+FOUR = "rate 0.001 (1 of 3), learning_rate 0.1 (1 of 3), prior_precision 1 (1 of 3), prior_precision 10 (1 of 3)."
+TWO = "space: learning_rate 0.01 (1 of 2), learning_rate 1 (1 of 2)."
+
+
 @pytest.mark.parametrize(
     ("entry", "dataset", "rates", "priors", "told"),
     [
-        pytest.param(
-            *("ranges", "energy", [0.1 * (1 + 1e-9), 0.0999, 0.001], [5.0, 1.0, 10.0]),
-            "learning_rate 0.001 (1 of 3), learning_rate 0.1 (1 of 3), prior_precision 1 (1 of 3), "
-            "prior_precision 10 (1 of 3).",
-            id="counted",
-        ),
-        pytest.param("ranges", "yacht", [0.1], [5.0], None, id="another range of a data set, within"),
-        pytest.param("ranges", "yacht", [1.0], [5.0], "learning_rate 1 (1 of 1).", id="and on its bound"),
-        pytest.param("grid", "energy", [0.1], [1.0], None, id="a single value is no bound"),
-        pytest.param(
-            *("grid", "energy", [1.0, 0.01], [1.0, 1.0]),
-            "space: learning_rate 0.01 (1 of 2), learning_rate 1 (1 of 2).",
-            id="the ends of a grid are",
-        ),
-        pytest.param("gone", "energy", [0.1], [1.0], None, id="no such entry"),
+        ("ranges", "energy", [0.1 * (1 + 1e-9), 0.0999, 0.001], [5.0, 1.0, 10.0], FOUR),
+        ("ranges", "yacht", [0.1], [5.0], None),  # which has another range
+        ("ranges", "yacht", [1.0], [5.0], "learning_rate 1 (1 of 1)."),
+        ("grid", "energy", [0.1], [1.0], None),  # a single value is no bound
+        ("grid", "energy", [1.0, 0.01], [1.0, 1.0], TWO),
+        ("gone", "energy", [0.1], [1.0], None),
     ],
 )
 def test_searches_that_ended_on_a_bound_say_so(tmp_path, entry, dataset, rates, priors, told):

@@ -59,8 +59,11 @@ def test_two_folders(invoke, both):
     assert code == 0
     told = json.loads(out)
     verdicts = {(each["method"], each["metric"]): each["verdict"] for each in told["scores"]}
-    assert verdicts == {("one", "nmll"): "same", ("two", "nmll"): "better"} | {
-        **{("one", "rmse"): "same", ("two", "rmse"): "better"},
+    assert verdicts == {
+        ("one", "nmll"): "same",
+        ("two", "nmll"): "better",
+        ("one", "rmse"): "same",
+        ("two", "rmse"): "better",
     }
     assert told["scores"][1]["mean"] == pytest.approx(-0.975)
     assert (told["hyper"], told["spec"]) == ([], None)
