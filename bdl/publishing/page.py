@@ -165,7 +165,7 @@ def _hypers(rows: pd.DataFrame, axes: Sequence[str]) -> Section | None:
     lines = [
         (
             *map(str, key),
-            column.removeprefix(HYPER),
+            str(column).removeprefix(HYPER),
             *(f"{value:.3g}" for value in values.agg(["median", "min", "max"])),
         )
         for key, own in rows.groupby(["dataset", "entry", *axes], sort=False)
