@@ -10,12 +10,12 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import urllib3
 
 from bdl.errors import InputError
 from bdl.plan.planning import cells_of
@@ -477,26 +477,14 @@ def test_ui_serves_the_runs_until_interrupted(store, send, uri):
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as ui:
         try:
             assert ui.stdout.readline() == f"MLflow UI at http://127.0.0.1:{port} (Ctrl-C ends it)\n"
-            found = fetch(f"http://127.0.0.1:{port}/api/2.0/mlflow/runs/get?run_id={run_id}")
-            assert found["run"]["info"]["run_name"] == "yacht/searched"
+            patient = urllib3.PoolManager(retries=urllib3.Retry(60, backoff_factor=0.3, backoff_max=1))
+            reply = patient.request("GET", f"http://127.0.0.1:{port}/api/2.0/mlflow/runs/get?run_id={run_id}")
+            assert reply.json()["run"]["info"]["run_name"] == "yacht/searched"
             ui.send_signal(signal.SIGINT)
             assert ui.wait(30) == 0
         finally:
             ui.kill()
     socket.create_server(("127.0.0.1", port)).close()
-
-
-def fetch(url, seconds=60):
-    """Read JSON from a server that is starting."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=10) as reply:
-                return json.load(reply)
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.3)
 
 
 def test_a_server_ends_with_the_command(tmp_path):
