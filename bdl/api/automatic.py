@@ -78,7 +78,9 @@ def choose(cell: Cell, given: Mapping[str, float], wanted: Sequence[str]) -> dic
     if not alone and problem.dim <= _SEARCHED and len(rows) >= _LEAST_ROWS:
         return _searched(cell, rows, values, rest)
     values |= {name: _RELATIVE[name] for name in rest if name != "noise_precision"}
-    return values | (_of_linear(cell.data, problem, rows, {}, {"noise_precision"}) if "noise_precision" in rest else {})
+    if "noise_precision" in rest:
+        values |= _of_linear(cell.data, problem, rows, {}, {"noise_precision"})
+    return values
 
 
 def _by_evidence(

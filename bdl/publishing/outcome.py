@@ -227,9 +227,17 @@ def mirror_run(found: LoadedResults, store: Store, uri: str, results: Path, arti
         "bdl.processor": origin["machine"]["processor"],
         **{f"version.{name}": found for name, found in origin["packages"].items()},
     }
-    place = {"variant": made.name, "tracking_uri": uri}
-    root = results / ARTIFACTS
-    return len(mirror(made.benchmark, store, cells, **place, artifact_root=root, tags=tags, artifacts=artifacts))
+    runs = mirror(
+        made.benchmark,
+        store,
+        cells,
+        variant=made.name,
+        tracking_uri=uri,
+        artifact_root=results / ARTIFACTS,
+        tags=tags,
+        artifacts=artifacts,
+    )
+    return len(runs)
 
 
 def log_again(asked: Variant, uri: str, results: Path) -> int:
