@@ -242,6 +242,8 @@ def test_labels_have_a_reliability():
     words = np.where(RNG.uniform(size=4000) < 1 / (1 + np.exp(-NOISY)), "yes", "no")
     fitted = bdl.Classifier().fit(MANY[TRAINED], words[TRAINED])
     found = bdl.calibration(fitted, MANY[TESTED], words[TESTED], bins=4)
+    codes = (words[TESTED] == "yes").astype(int)
+    pd.testing.assert_frame_equal(bdl.calibration(fitted.fitted_, MANY[TESTED], codes, bins=4).table, found.table)
     assert found.table["rows"].sum() == 3000
     assert found.table["accuracy"].to_numpy() == pytest.approx(found.table["confidence"].to_numpy(), abs=0.06)
     (figure,) = found.plot().values()

@@ -146,6 +146,7 @@ def test_predictions_give_the_stored_scores(run, entry, split):
     # The distribution adds the same densities in another order.
     assert -fitted.predict_distribution(x).log_prob(y).mean().item() == pytest.approx(row.nmll, rel=1e-6)
     assert fitted.hyper["noise_precision"] == 3e-4
+    assert bdl.calibration(fitted).rows == len(rows)
 
 
 @pytest.mark.parametrize(
