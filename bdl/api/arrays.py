@@ -124,14 +124,23 @@ def fit(
         If something is missing or does not fit together, or the fit diverges.
     """
     check_device(device)
-    x, numbers = _rows(X, y)
+    check_aligned(X, y)
+    x, numbers = inputs(X, "X"), targets(y, "y")
+    if len(x) != len(numbers):
+        raise InputError(f"X has {len(x)} rows and y {len(numbers)}: give one target a row")
     named = {"method": method, "likelihood": likelihood, "prior": prior}
     entry: dict[str, Any] = {kind: _component(given) for kind, given in named.items()}
     given = dict.fromkeys(hyper_names(method, likelihood, prior), "auto") if isinstance(hyper, str) else dict(hyper)
     wanted = [name for name, value in given.items() if isinstance(value, str) and value == "auto"]
     automatic.check_names(wanted)
-    entry |= {"model": _model(model), "hyper": given | dict.fromkeys(wanted, 1.0)}
-    entry["training"] = _training(entry["method"], len(x)) if training is None else training
+    network = {"name": "module", "factory": type(model).__name__}  # described by its name alone
+    entry |= {
+        "model": network if isinstance(model, nn.Module) else _component(model),
+        "hyper": given | dict.fromkeys(wanted, 1.0),
+    }
+    if training is None and isinstance(built := _built(MethodComponent, method), MinibatchMethod):
+        training = automatic.training_for(len(x), built.batches_per_step)
+    entry["training"] = training
     with _plain_words():
         spec = _spec(entry, samples, seed)
         data = _data(x, numbers, columns_of(X), spec, standardise)
@@ -191,23 +200,7 @@ def _plain_words() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        text = str(error).replace(f"entries.{_NAME}.", "").replace(f"entries.{_NAME}: ", "")
-        if text == str(error):
-            raise
-        raise InputError(text) from None
-
-
-def _training(method: Mapping[str, Any], rows: int) -> dict[str, Any] | None:
-    """Choose a training for a method that needs one; what is wrong with the method is told later."""
-    built = _built(MethodComponent, method)
-    return automatic.training_for(rows, built.batches_per_step) if isinstance(built, MinibatchMethod) else None
-
-
-def _model(model: Component | nn.Module) -> dict[str, Any]:
-    """Describe a model as a benchmark file does; a network at hand by its name alone."""
-    if isinstance(model, nn.Module):
-        return {"name": "module", "factory": type(model).__name__}
-    return _component(model)
+        raise InputError(str(error).replace(f"entries.{_NAME}.", "").replace(f"entries.{_NAME}: ", "")) from None
 
 
 def _network(model: Component | nn.Module, data: Dataset) -> Model | None:
@@ -233,14 +226,6 @@ def _spec(entry: Mapping[str, Any], samples: int, seed: int) -> Benchmark:
         return Benchmark.model_validate(content)
     except ValidationError as error:
         raise InputError(explain(error)) from None
-
-
-def _rows(X: Any, y: Any) -> tuple[Inputs, Array]:
-    check_aligned(X, y)
-    x, numbers = inputs(X, "X"), targets(y, "y")
-    if len(x) != len(numbers):
-        raise InputError(f"X has {len(x)} rows and y {len(numbers)}: give one target a row")
-    return x, numbers
 
 
 def _data(x: Inputs, y: Array, columns: tuple[str, ...], spec: Benchmark, standardise: Standardise) -> Dataset:

@@ -20,7 +20,7 @@ from bdl.models.problem import Problem, log_joint, whole
 from bdl.plan import Cell
 from bdl.plan.programs import program
 from bdl.runtime import one_thread
-from bdl.search import Setting, propose
+from bdl.search import propose
 from bdl.search.crossval import best_setting, cross_validate
 from bdl.spec.entry import Search
 from bdl.training.direct import TrainingData
@@ -75,9 +75,12 @@ def choose(cell: Cell, given: Mapping[str, float], wanted: Sequence[str]) -> dic
     if not rest:
         return values
     alone = isinstance(problem.model, Linear) or cell.settings.training is None
-    if alone or problem.dim > _SEARCHED or len(rows) < _LEAST_ROWS:
-        return values | _relative(cell.data, rows, problem, values, rest)
-    return _searched(cell, rows, values, rest)
+    if not alone and problem.dim <= _SEARCHED and len(rows) >= _LEAST_ROWS:
+        return _searched(cell, rows, values, rest)
+    values |= {name: _RELATIVE[name] for name in rest if name != "noise_precision"}
+    if "noise_precision" in rest:
+        values |= _of_linear(cell.data, problem, rows, {}, {"noise_precision"})
+    return values
 
 
 def _by_evidence(
@@ -124,21 +127,17 @@ def _of_laplace(seen: TrainingData, problem: Problem, given: Mapping[str, float]
     return exp(found.x)
 
 
-def _relative(
-    data: Dataset, rows: Rows, problem: Problem, values: Mapping[str, float], rest: Sequence[str]
-) -> dict[str, float]:
-    found = {name: _RELATIVE[name] for name in rest if name != "noise_precision"}
-    if "noise_precision" in rest:
-        found |= _of_linear(data, problem, rows, {}, {"noise_precision"})
-    return found
-
-
 def _searched(cell: Cell, rows: Rows, values: Mapping[str, float], rest: Sequence[str]) -> dict[str, float]:
     """Train some settings side by side, and return that with the best predictions of the rows that are held out."""
     mixed = np.random.default_rng(cell.benchmark.seed).permutation(rows)
     held = len(rows) // 5
     split = Split(mixed[held:], rows[:0], mixed[:held])
-    own = [{**values, **setting} for setting in _settings(cell, rows, rest)]
+    unit = float(np.var(cell.data.y[rows])) or 1.0
+    low, high = _RANGES["noise_precision"]
+    ranges = _RANGES | {"noise_precision": (low / unit, high / unit)}
+    space = {name: {"low": ranges[name][0], "high": ranges[name][1], "scale": "log"} for name in rest}
+    content = {"sampler": "random", "trials": _TRIALS, "folds": 1, "metric": "nmll", "space": space}
+    own = [{**values, **setting} for setting in propose(Search.model_validate(content), cell.benchmark.seed, ())]
     scores = cross_validate(
         program(cell),
         {0: split},
@@ -154,17 +153,6 @@ def _searched(cell: Cell, rows: Rows, values: Mapping[str, float], rest: Sequenc
     if best is None:
         raise InputError(f"hyper: every trial of the search failed ({scores[0].reason}): give the values")
     return best
-
-
-def _settings(cell: Cell, rows: Rows, rest: Sequence[str]) -> list[Setting]:
-    variance = float(np.var(cell.data.y[rows])) or 1.0
-    space = {}
-    for name in rest:
-        unit = variance if name == "noise_precision" else 1.0
-        low, high = (end / unit for end in _RANGES[name])
-        space[name] = {"low": low, "high": high, "scale": "log"}
-    content = {"sampler": "random", "trials": _TRIALS, "folds": 1, "metric": "nmll", "space": space}
-    return propose(Search.model_validate(content), cell.benchmark.seed, ())
 
 
 def _some(rows: Rows) -> Rows:

@@ -110,14 +110,14 @@ class Results:
         InputError
             If there is no such fit, it failed or was imported from published rows, or spec, data or code have changed.
         """
-        cells = {cell.key: cell for cell in cells_of(self.found.benchmark)}
-        for place, (kind, name) in enumerate(
-            (("dataset", dataset), ("method", method), ("point", Point(at or {}).text))
-        ):
-            if not (kept := {key: cell for key, cell in cells.items() if key[place] == name}):
-                raise unknown(kind, name, {key[place] for key in cells})
-            cells = kept
-        (cell,) = cells.values()
+        cells = cells_of(self.found.benchmark)
+        named = {"dataset": dataset, "method": method, "point": Point(at or {}).text}
+        for place, (kind, name) in enumerate(named.items()):
+            known = {cell.key[place] for cell in cells}
+            if name not in known:
+                raise unknown(kind, name, known)
+            cells = [cell for cell in cells if cell.key[place] == name]
+        (cell,) = cells
         with ResultsFolder(self.place, self.found.made, latest=True) as here:
             posterior, buffers, row = here.posterior(cell, split)
         return Fitted(cell.with_splits((split,)), split, posterior, buffers, row.hyper)

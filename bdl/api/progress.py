@@ -164,22 +164,15 @@ class Display:
             aside(self._console, line + (f", {failed} failed" if failed else ""), shown=not self._drawn)
 
     def _render(self) -> Group:
-        table = Table("dataset", "entry", "searched", "finished", "failed trials", *self._metrics(), box=None)
+        metrics = [name for cell in [*self._rows][:1] for name in cell.benchmark.metrics if name != "runtime"]
+        table = Table("dataset", "entry", "searched", "finished", "failed trials", *metrics, box=None)
         for cell, stages in self._rows.items():
             final = stages["final"]
-            means = [self._mean(final, name) for name in self._metrics()]
+            values = [[value for row in final if (value := row.metrics.get(name)) is not None] for name in metrics]
+            means = [f"{sum(own) / len(own):.3f}" if own else "" for own in values]
             failed = sum(row.status == "failed" for rows in stages.values() for row in rows)
             search = cell.settings.search
             last = search.trials - 1 if search else None
             searched = len({row.split for row in stages["search"] if row.trial == last})
             table.add_row(cell.dataset, cell.entry, str(searched), str(len(final)), str(failed), *means)
         return Group(table, self._bar)
-
-    def _metrics(self) -> list[str]:
-        cell = next(iter(self._rows), None)
-        return [] if cell is None else [name for name in cell.benchmark.metrics if name != "runtime"]
-
-    @staticmethod
-    def _mean(rows: Sequence[Row], metric: str) -> str:
-        values = [value for row in rows if (value := row.metrics.get(metric)) is not None]
-        return f"{sum(values) / len(values):.3f}" if values else ""

@@ -189,14 +189,16 @@ def _within_reach(asked: Variant, cells: list[Cell], settings: RunSettings, cons
 def _elsewhere(asked: Variant, cells: list[Cell], store: Store, settings: RunSettings) -> dict[CellKey, set[int]]:
     """Return the splits of each cell that a run copies from other runs, or imports from published rows."""
     found = reusable(cells, store, [] if settings.fresh else siblings(folder(settings.results, asked)), [])
-    importing = _importing(cells, settings)
-    imported = reusable(importing, store, [], _published(asked, settings.results)) if importing else {}
+    importing, published = _importing(asked, cells, settings)
+    imported = reusable(importing, store, [], published)
     return {key: splits | imported.get(key, set()) for key, splits in found.items()}
 
 
-def _importing(cells: list[Cell], settings: RunSettings) -> list[Cell]:
-    """List the cells whose published fits are imported: all, or those that cannot be made here."""
-    return cells if settings.published else [cell for cell in cells if cell.settings.method.build().missing]
+def _importing(asked: Variant, cells: list[Cell], settings: RunSettings) -> tuple[list[Cell], list[PublishedFits]]:
+    """List the cells whose published fits are imported, all or those that cannot be made here; and what there is."""
+    place = folder(settings.results, asked)
+    found = cells if settings.published else [cell for cell in cells if cell.settings.method.build().missing]
+    return found, published_fits(place, siblings(place)) if found else []
 
 
 def _work(asked: Variant, cells: list[Cell], store: Store, settings: RunSettings, console: Console) -> None:
@@ -211,8 +213,8 @@ def _work(asked: Variant, cells: list[Cell], store: Store, settings: RunSettings
         store.remember(json.dumps(asked.dump()))
         if not settings.fresh and (count := reuse_fits(cells, store, siblings(store.path.parent))):
             console.print(f"final fits reused from other runs of {asked.benchmark.name}: {count}")
-        importing = _importing(cells, settings)
-        if count := copy_fits(importing, store, _published(asked, settings.results) if importing else []):
+        importing, published = _importing(asked, cells, settings)
+        if count := copy_fits(importing, store, published):
             lacking = sum(
                 row.imported and row.status == "ok" and not row.artefact
                 for cell in cells
@@ -231,12 +233,6 @@ def _work(asked: Variant, cells: list[Cell], store: Store, settings: RunSettings
     except KeyboardInterrupt:
         Console(stderr=True).print("interrupted; the same command goes on from here")
         raise Exit(130) from None
-
-
-def _published(asked: Variant, results: Path) -> list[PublishedFits]:
-    """Read what is published of a benchmark, by this command and by others."""
-    place = folder(results, asked)
-    return published_fits(place, siblings(place))
 
 
 def _say(lines: Iterable[str], console: Console) -> None:

@@ -71,10 +71,10 @@ def submit(
     from bdl.publishing.submitting import submit as make
 
     asked = selection.asked
-    made = make(asked, selection.results, output or Path(f"{asked.benchmark.name}.zip"))
-    terminal.write(
-        f"{made.path}: {made.fits} fits, {made.megabytes:.2g} MB; check it with: bdl-bench verify {made.path}\n"
-    )
+    path = output or Path(f"{asked.benchmark.name}.zip")
+    fits = make(asked, selection.results, path)
+    size = path.stat().st_size / 1e6
+    terminal.write(f"{path}: {fits} fits, {size:.2g} MB; check it with: bdl-bench verify {path}\n")
 
 
 @app.command()

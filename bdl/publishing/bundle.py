@@ -188,8 +188,3 @@ class Bundle:
             return self._file.read(name)
         except (BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError):  # what damaged bytes may raise
             raise InputError(f"{name} is damaged") from None
-
-
-def dumped(run: BundledRun) -> bytes:
-    """Write all but the predictions as JSON, mappings in their order: that of entries and of a search matters."""
-    return json.dumps(run.model_dump(mode="json"), separators=(",", ":"), allow_nan=False).encode()

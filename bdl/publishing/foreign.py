@@ -30,17 +30,13 @@ _LOCAL = ("csv", "parquet")
 
 @dataclass(frozen=True)
 class Foreign(ExternalMethod):
-    """A method that is not here, in the place of one from outside, with the `names` of its hyper-parameters."""
+    """A method that is not here, in the place of one from outside."""
 
-    names: tuple[str, ...] = ()
+    hyper: tuple[str, ...] = ()
+    """Names of its hyper-parameters."""
 
     course = False
     self_tuned = True
-
-    @property
-    def hyper(self) -> tuple[str, ...]:
-        """Names of its hyper-parameters."""
-        return self.names
 
     def fits(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int) -> Iterator[tuple[int, Posterior]]:
         """Raise `InputError`."""
@@ -111,7 +107,7 @@ def _stand_in(entry: Mapping[str, Any]) -> dict[str, Any]:
     search = entry.get("search") or {}
     names = [*entry.get("hyper", ()), *entry.get("from_reference", ())]
     names += [name for kind in ("space", "grid") for name in search.get(kind, ())]
-    return {"name": f"{__name__}:{Foreign.__name__}", "names": names}
+    return {"name": f"{__name__}:{Foreign.__name__}", "hyper": names}
 
 
 def _texts(value: Any) -> Iterator[str]:

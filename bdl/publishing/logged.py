@@ -9,9 +9,9 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from math import isfinite, nan, sqrt
+from math import isfinite, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,11 +29,6 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
     from bdl.spec import Benchmark
-
-
-COUNTS = ("trials", "trials_failed")
-STATISTICS = ("", "_median", "_se")
-"""What follows the name of a metric, for the mean and others."""
 
 _LONGEST = 200
 """Characters, which leaves room for what goes before and after."""
@@ -63,18 +58,13 @@ def mirrored(name: str) -> str:
 
 def check_names(metrics: Sequence[str]) -> None:
     """Refuse, before anything is run, metrics that are called as a statistic of another is in MLflow, or as a count."""
-    numbers = Counter([*COUNTS, *(mirrored(name) + statistic for name in metrics for statistic in STATISTICS)])
+    statistics = [mirrored(name) + end for name in metrics for end in ("", "_median", "_se")]
+    numbers = Counter(["trials", "trials_failed", *statistics])
     for name in metrics:
         if numbers[mirrored(name)] > 1:
             raise InputError(
                 f"metrics: in MLflow '{name}' is the name of another number; give it another label, or --tracking none"
             )
-
-
-def experiment_name(benchmark: "Benchmark", variant: str) -> str:
-    """Name the experiment of a benchmark, under its profile, or of a variant of it."""
-    told = [part for part in (benchmark.profile, variant) if part not in ("paper", "")]
-    return f"{benchmark.name} ({', '.join(told)})" if told else benchmark.name
 
 
 def measurements(
@@ -88,45 +78,27 @@ def measurements(
     ``trials_failed``, which failed or lack a finite value. What methods are compared by comes first, which MLflow's
     comparison begins with.
     """
-    values = {mirrored(name): {row.split: _value(row, name) for row in rows} for name in metrics}
-    n_failed = sum(row.status == "failed" or any(not isfinite(of[row.split]) for of in values.values()) for row in rows)
-    found = [
-        (f"{name}{statistic}", value, 0)
-        for name, by_split in values.items()
-        for statistic, value in _statistics([value for value in by_split.values() if isfinite(value)])
-    ]
-    counts = [(name, float(count), 0) for name, count in zip(COUNTS, (len(rows), n_failed), strict=True)]
-    return [*found, *counts, *_curves(readings)]
-
-
-def of_split(row: Row, metrics: Sequence[str]) -> list[Measurement]:
-    """List the finite scores of one final fit, under the metrics' own names."""
-    values = {mirrored(name): _value(row, name) for name in metrics}
-    return [(name, value, 0) for name, value in values.items() if isfinite(value)]
-
-
-def _curves(readings: Sequence[tuple[int, Reading]]) -> Iterator[Measurement]:
-    """Average the splits at each recorded count."""
+    scores = [{name: value for name, value, _ in of_split(row, metrics)} for row in rows]
+    found: list[Measurement] = []
+    for name in map(mirrored, metrics):
+        values = [of[name] for of in scores if name in of]
+        if values:
+            found += [(name, float(np.mean(values)), 0), (f"{name}_median", float(np.median(values)), 0)]
+        if len(values) > 1:
+            found.append((f"{name}_se", float(np.std(values, ddof=1)) / sqrt(len(values)), 0))
+    n_failed = sum(row.status == "failed" or len(of) < len(metrics) for row, of in zip(rows, scores, strict=True))
+    found += [("trials", float(len(rows)), 0), ("trials_failed", float(n_failed), 0)]
     places: dict[tuple[str, int], list[float]] = {}
     for _, reading in readings:
         if isfinite(reading.value):
             places.setdefault((f"{mirrored(reading.metric)}_by_{reading.axis}", reading.at), []).append(reading.value)
-    for (name, at), values in places.items():
-        yield name, float(np.mean(values)), at
+    return [*found, *((name, float(np.mean(values)), at) for (name, at), values in places.items())]
 
 
-def _value(row: Row, metric: str) -> float:
-    value = row.metrics.get(metric) if row.status == "ok" else None
-    return nan if value is None else value
-
-
-def _statistics(values: Sequence[float]) -> Iterator[tuple[str, float]]:
-    mean, median, se = STATISTICS
-    if values:
-        yield mean, float(np.mean(values))
-        yield median, float(np.median(values))
-    if len(values) > 1:
-        yield se, float(np.std(values, ddof=1)) / sqrt(len(values))
+def of_split(row: Row, metrics: Sequence[str]) -> list[Measurement]:
+    """List the finite scores of one final fit, under the metrics' own names; none if it failed."""
+    values = [(mirrored(name), row.metrics.get(name)) for name in metrics if row.status == "ok"]
+    return [(name, value, 0) for name, value in values if value is not None and isfinite(value)]
 
 
 def looks(client: "MlflowClient", experiment: str, benchmark: "Benchmark") -> None:
@@ -201,15 +173,11 @@ def open_ui(tracking_uri: str, port: int) -> None:
         raise InputError(f"cannot use port {port} ({reason}); choose another with --port") from None
     address = f"http://{_HOST}:{port}"
     print(f"MLflow UI at {address} (Ctrl-C ends it)", *views(path, address), sep="\n", flush=True)
+    command = [sys.executable, "-m", "mlflow", "ui", "--host", _HOST, "--port", f"{port}", "--workers", "1"]
+    command += ["--uvicorn-opts", "--log-level warning", "--backend-store-uri"]
     with address_of(tracking_uri) as uri:
-        _serve(uri, port)
-
-
-def _serve(tracking_uri: str, port: int) -> None:
-    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", tracking_uri]
-    command += ["--host", _HOST, "--port", str(port), "--workers", "1", "--uvicorn-opts", "--log-level warning"]
-    if code := attended(command, os.environ | PRIVATE | _LEAN):
-        raise InputError(f"the MLflow UI stopped with exit code {code}; its message stands above")
+        if code := attended([*command, uri], os.environ | PRIVATE | _LEAN):
+            raise InputError(f"the MLflow UI stopped with exit code {code}; its message stands above")
 
 
 def attended(command: Sequence[str], environment: Mapping[str, str]) -> int:

@@ -4,24 +4,15 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from bdl.errors import InputError
 from bdl.plan import Cell
-from bdl.publishing.logged import (
-    Measurement,
-    described,
-    experiment_name,
-    logged_dataset,
-    looks,
-    measurements,
-    mirrored,
-    of_split,
-)
+from bdl.publishing.logged import Measurement, described, logged_dataset, looks, measurements, mirrored, of_split
 from bdl.publishing.tracking import bring_along, complete, connection, explained
 from bdl.spec.labels import DatasetName
 from bdl.spec.values import leaves
@@ -33,7 +24,6 @@ if TYPE_CHECKING:
 
     from bdl.spec import Benchmark
 
-T = TypeVar("T")
 _KIND = {"mlflow.experimentKind": "custom_model_development"}
 """Opens the experiment in the interface's view for trained models, not in that for language models."""
 
@@ -45,7 +35,6 @@ _PARENT = "mlflow.parentRunId"
 
 _LONGEST = 5000
 """Characters of a tag or a parameter that MLflow takes."""
-_METRICS_PER_CALL, _PARAMS_PER_CALL, _TAGS_PER_CALL = 1000, 100, 100
 
 
 @dataclass(frozen=True)
@@ -75,9 +64,7 @@ class _Content:
     @property
     def name(self) -> str:
         """Data set, entry and point of a sweep."""
-        return "/".join(
-            self.identity[f"bdl.{part}"] for part in ("dataset", "entry", "point") if f"bdl.{part}" in self.identity
-        )
+        return "/".join(value for part, value in self.identity.items() if part != "bdl.fit_hash")
 
     @property
     def status(self) -> str:
@@ -124,7 +111,8 @@ def mirror(
         if not path.is_file():
             raise InputError(f"no file {path} to mirror; make it again with: bdl-bench run {benchmark.name}")
     bring_along(tracking_uri, artifact_root)
-    name = experiment_name(benchmark, variant)
+    told = [part for part in (benchmark.profile, variant) if part not in ("paper", "")]
+    name = f"{benchmark.name} ({', '.join(told)})" if told else benchmark.name
     if there := complete(tracking_uri, name, _CONTENT, [(own.digest, own.status) for own in contents]):
         return there
     with connection(tracking_uri) as client, explained(tracking_uri):
@@ -136,13 +124,17 @@ def mirror(
 def _content(
     benchmark: "Benchmark", store: Store, cell: Cell, tags: Mapping[str, str], artifacts: Sequence[Path]
 ) -> _Content:
+    fit_hash = store.fit_hash(cell.key)
+    if fit_hash is None:
+        raise InputError(f"{store.path} has no rows of {cell.label}; run the benchmark first")
+    swept = {"bdl.point": cell.point.text} if cell.point else {}
     rows = store.rows("final", cell.key)
     reasons = Counter(row.reason for row in rows if row.status == "failed")
     told = {"bdl.failures": "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common())[:_LONGEST]}
     measured = measurements(rows, benchmark.metrics, store.readings(cell.key))
     about = described(cell, measured, len(rows), tags.get("bdl.protocol", ""))
     return _Content(
-        identity=_identity(store, cell),
+        identity={"bdl.dataset": str(cell.dataset), "bdl.entry": cell.entry, **swept, "bdl.fit_hash": fit_hash},
         failed=reasons.total() == len(rows) > 0,
         params=parameters(cell),
         measured=measured,
@@ -179,14 +171,6 @@ def parameters(cell: Cell) -> dict[str, str]:
     return {mirrored(name): text[:_LONGEST] for name, text in texts.items()}
 
 
-def _identity(store: Store, cell: Cell) -> dict[str, str]:
-    fit_hash = store.fit_hash(cell.key)
-    if fit_hash is None:
-        raise InputError(f"{store.path} has no rows of {cell.label}; run the benchmark first")
-    swept = {"bdl.point": cell.point.text} if cell.point else {}
-    return {"bdl.dataset": str(cell.dataset), "bdl.entry": cell.entry, **swept, "bdl.fit_hash": fit_hash}
-
-
 def _experiment(client: "MlflowClient", name: str, artifact_root: Path) -> str:
     """Find or make an experiment."""
     found = client.get_experiment_by_name(name)
@@ -210,54 +194,39 @@ def _replace(client: "MlflowClient", experiment: str, content: _Content) -> str:
     """Write a run, then delete the runs that it replaces; one that says the same and is complete stays instead."""
     found = client.search_runs([experiment], f"tags.`bdl.fit_hash` = '{content.identity['bdl.fit_hash']}'")
     own = [run for run in found if content.identity.items() <= run.data.tags.items()]
-    digest, status = content.digest, content.status
+    digest = content.digest
     for run in own:
-        if (run.data.tags.get(_CONTENT), run.info.status) == (digest, status):
+        if (run.data.tags.get(_CONTENT), run.info.status) == (digest, content.status):
             return str(run.info.run_id)
     run_id: str = client.create_run(experiment, tags=content.identity, run_name=content.name).info.run_id
     try:
-        _write(client, run_id, content)
+        _log(client, run_id, content, content.tags)
+        client.log_inputs(run_id, [logged_dataset(content.dataset)])
+        for path in content.artifacts:
+            client.log_artifact(run_id, str(path))
         for split in content.splits:
-            _write_split(client, experiment, run_id, content, split)
+            tags = {_PARENT: run_id, "bdl.split": f"{split.number}"}
+            below = client.create_run(experiment, tags=tags, run_name=f"{content.name}/{split.number}").info.run_id
+            _log(client, below, split, {})
+            client.set_terminated(below, "FAILED" if split.failed else "FINISHED")
         client.set_tag(run_id, _CONTENT, digest)
-        client.set_terminated(run_id, status)
+        client.set_terminated(run_id, content.status)
     except BaseException:
         with suppress(Exception):
             client.set_terminated(run_id, "FAILED")
         raise
-    for replaced in (run.info.run_id for run in own):
-        for below in client.search_runs([experiment], f"tags.`{_PARENT}` = '{replaced}'"):
-            client.delete_run(below.info.run_id)
-        client.delete_run(replaced)
+    for run in own:
+        for child in client.search_runs([experiment], f"tags.`{_PARENT}` = '{run.info.run_id}'"):
+            client.delete_run(child.info.run_id)
+        client.delete_run(run.info.run_id)
     return run_id
 
 
-def _write_split(client: "MlflowClient", experiment: str, parent: str, content: _Content, split: _Split) -> None:
-    """Write the run of a split in three calls."""
-    from mlflow.entities import Metric, Param
-
-    tags = {_PARENT: parent, "bdl.split": f"{split.number}"}
-    run_id = client.create_run(experiment, tags=tags, run_name=f"{content.name}/{split.number}").info.run_id
-    now = int(time.time() * 1000)
-    metrics = [Metric(name, value, now, step) for name, value, step in split.measured]
-    client.log_batch(run_id, metrics, [Param(*item) for item in split.params.items()])
-    client.set_terminated(run_id, "FAILED" if split.failed else "FINISHED")
-
-
-def _write(client: "MlflowClient", run_id: str, content: _Content) -> None:
+def _log(client: "MlflowClient", run_id: str, said: _Content | _Split, tags: Mapping[str, str]) -> None:
+    """Log what a run says, in as few calls as MLflow allows."""
     from mlflow.entities import Metric, Param, RunTag
 
     now = int(time.time() * 1000)
-    for params in _chunks([Param(*item) for item in content.params.items()], _PARAMS_PER_CALL):
-        client.log_batch(run_id, params=params)
-    for metrics in _chunks([Metric(name, x, now, step) for name, x, step in content.measured], _METRICS_PER_CALL):
-        client.log_batch(run_id, metrics=metrics)
-    for tags in _chunks([RunTag(*item) for item in content.tags.items()], _TAGS_PER_CALL):
-        client.log_batch(run_id, tags=tags)
-    client.log_inputs(run_id, [logged_dataset(content.dataset)])
-    for path in content.artifacts:
-        client.log_artifact(run_id, str(path))
-
-
-def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    return (items[start : start + size] for start in range(0, len(items), size))
+    metrics = [Metric(name, value, now, step) for name, value, step in said.measured]
+    params = [Param(*item) for item in said.params.items()]
+    client.log_batch(run_id, metrics, params, [RunTag(*item) for item in tags.items()])

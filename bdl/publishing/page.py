@@ -86,7 +86,7 @@ def _filled(found: LoadedResults, seen: Shown, places: Sequence[Path]) -> dict[s
         "provenance": {
             name: _told(value) for name, value in origin.items() if name not in HIDDEN and value not in (None, {}, [])
         },
-        "errata": _html(errata(paper.paper for paper in benchmark.papers)),
+        "errata": errata(paper.paper for paper in benchmark.papers),
         "spec": yaml.safe_dump(benchmark.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=110),
     }
 
@@ -94,11 +94,13 @@ def _filled(found: LoadedResults, seen: Shown, places: Sequence[Path]) -> dict[s
 def _page(values: Mapping[str, Any]) -> str:
     """Fill in the template; what is filled in is text, whatever it says."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markdown_it import MarkdownIt
     from markupsafe import Markup
 
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")  # tags within it are text
     loader = PackageLoader("bdl.publishing", "parts")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters |= {"verdict": _kind, "shown": shown}
+    environment.filters |= {"verdict": _kind, "shown": shown, "html": lambda text: Markup(markdown.render(text))}
     parts = files("bdl.publishing") / "parts"
     own = {name: Markup((parts / f"page.{name}").read_text(encoding="utf-8")) for name in ("css", "js")}
     return environment.get_template("page.html").render(**own, **values)
@@ -109,14 +111,6 @@ def _kind(verdict: str) -> str:
     if UNPRINTED in verdict:
         return "no-paper-value"
     return next((word for word in STYLES if word in verdict), "other").replace(" ", "-")
-
-
-def _html(text: str) -> Any:
-    """Write Markdown of ours as HTML; tags within it are text."""
-    from markdown_it import MarkdownIt
-    from markupsafe import Markup
-
-    return Markup(MarkdownIt("commonmark", {"html": False}).enable("table").render(text))
 
 
 def _embedded(path: Path) -> tuple[int, str]:
@@ -172,7 +166,7 @@ def _hypers(rows: pd.DataFrame, axes: Sequence[str]) -> Section | None:
         (
             *map(str, key),
             str(column).removeprefix(HYPER),
-            *(f"{values.agg(what):.3g}" for what in ("median", "min", "max")),
+            *(f"{value:.3g}" for value in values.agg(["median", "min", "max"])),
         )
         for key, own in rows.groupby(["dataset", "entry", *axes], sort=False)
         for column, values in own.filter(regex=f"^{HYPER}").items()
@@ -190,14 +184,10 @@ def _told(value: object) -> str:
 
 def errata(papers: Iterable[str]) -> str:
     """Return the sections about papers, such as ``vifa2023``, as Markdown; a comment in each says which it is about."""
-    wanted, (_, *sections) = set(papers), re.split(r"(?m)^(?=## )", _text())
+    # an installed package has the page among its own files, and a checkout among its documentation
+    installed = files("bdl") / "errata.md"
+    page = installed if installed.is_file() else Path(__file__).parents[2] / "docs" / "errata.md"
+    wanted, (_, *sections) = set(papers), re.split(r"(?m)^(?=## )", page.read_text(encoding="utf-8"))
     about = ((section, _ABOUT.search(section)) for section in sections)
     chosen = (section for section, found in about if found and wanted & set(found[1].split()))
     return "".join(_ABOUT.sub("", section) for section in chosen)
-
-
-def _text() -> str:
-    """Read the page, which an installed package has among its own files, and a checkout among its documentation."""
-    installed = files("bdl") / "errata.md"
-    page = installed if installed.is_file() else Path(__file__).parents[2] / "docs" / "errata.md"
-    return page.read_text(encoding="utf-8")

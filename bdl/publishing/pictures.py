@@ -142,7 +142,9 @@ def _sampled(cell: Cell, split: int) -> Empirical | None:
 def _band(cell: Cell, split: int, seen: Evaluation, posterior: Posterior | None = None) -> CredibleBand:
     rows = cell.data.split(split)
     inputs, new = (cell.data.x[part, 0] for part in (rows.train, rows.test))
-    x = _widened(inputs, new)
+    low, high = float(inputs.min()), float(inputs.max())
+    beyond = WIDER * (high - low)
+    x = np.linspace(min([low - beyond, *new]), max([high + beyond, *new]), POINTS)
     grid = examples(cell, split, x[:, None], np.zeros(POINTS))
     outputs = seen.outputs(grid, Draws(seen.samples, seen.key, STEP), posterior)
     values = cell.problem.likelihood.predictive(outputs, tensors_of(seen.hyper)).mean  # (S, m), in original units
@@ -152,12 +154,6 @@ def _band(cell: Cell, split: int, seen: Evaluation, posterior: Posterior | None 
         *(str(cell.dataset), cell.entry, x, values.mean(0).numpy(), sd.numpy(), inputs, cell.data.y[rows.train]),
         *(quartiles.numpy(), np.stack([new, cell.data.y[rows.test]]), bool(cell.data.classes)),
     )
-
-
-def _widened(inputs: Array, new: Array) -> Array:
-    low, high = float(inputs.min()), float(inputs.max())
-    low, high = low - WIDER * (high - low), high + WIDER * (high - low)
-    return np.linspace(min([low, *new]), max([high, *new]), POINTS)
 
 
 def labelled(cells: Sequence[Cell], store: Store) -> list[Labelled]:

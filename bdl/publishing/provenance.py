@@ -5,9 +5,10 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from bdl.execution.scoring import computed
 from bdl.plan import Cell, joint_hash
 from bdl.plan.planning import cells_of
 from bdl.spec import Benchmark, Variant
-from bdl.store import STAGES, Row, Stage
+from bdl.store import STAGES, Row
 from bdl.store.store import Store
 
 _PACKAGES = ("bdl-bench", "torch", "numpy", "scipy", "scikit-learn", "pandas", "optuna", "pydantic", "mlflow")
@@ -57,7 +58,12 @@ def provenance(made: Variant, cells: Sequence[Cell], store: Store, wall_seconds:
             "linear_algebra": _linear_algebra(),
             "threads": torch.get_num_threads(),
         },
-        "compiled": {cell.label: _compiled(cell, store) for cell in cells},
+        "compiled": {
+            cell.label: [
+                stage for stage in STAGES if any(row.details.get("compiled") for row in store.rows(stage, cell.key))
+            ]
+            for cell in cells
+        },
         "taken_from": _imported_from(cells, store),
         **made.dump(),
     }
@@ -73,22 +79,22 @@ def write_provenance(content: dict[str, Any], folder: Path) -> Path:
 
 def _imported_from(cells: Sequence[Cell], store: Store) -> list[dict[str, Any]]:
     """Return each origin of imported fits, which fits they are, and the minutes that they took there."""
-    rows: dict[str, list[tuple[str, Row]]] = {}
+    found: dict[str, dict[str, list[Row]]] = {}
     for cell in cells:
         for row in store.rows("final", cell.key):
             if row.imported:
-                rows.setdefault(json.dumps(row.details["origin"]), []).append((cell.label, row))
-    found = []
-    for origin, own in rows.items():
-        splits: dict[str, list[int]] = {}
-        for label, row in own:
-            splits.setdefault(label, []).append(row.split)
-        minutes = _minutes([row for _, row in own])
-        found.append({**json.loads(origin), "work_minutes": minutes, "cells": splits})
-    return found
+                found.setdefault(json.dumps(row.details["origin"]), {}).setdefault(cell.label, []).append(row)
+    return [
+        {
+            **json.loads(origin),
+            "work_minutes": _minutes(chain(*own.values())),
+            "cells": {label: [row.split for row in rows] for label, rows in own.items()},
+        }
+        for origin, own in found.items()
+    ]
 
 
-def _minutes(rows: Sequence[Row]) -> float:
+def _minutes(rows: Iterable[Row]) -> float:
     return round(sum(row.metrics.get("runtime") or 0.0 for row in rows), 3)
 
 
@@ -98,11 +104,6 @@ def _score_hash(cell: Cell, store: Store) -> str | None:
     found = {tuple(row.codes.get(str(metric), "") for metric in computed(cell)) for row in rows}
     codes = found.pop() if len(found) == 1 else ()
     return joint_hash(codes) if codes and all(codes) else None
-
-
-def _compiled(cell: Cell, store: Store) -> list[Stage]:
-    """Name the stages of a cell whose programs were compiled."""
-    return [stage for stage in STAGES if any(row.details.get("compiled") for row in store.rows(stage, cell.key))]
 
 
 def _linear_algebra() -> str:

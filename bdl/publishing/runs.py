@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,6 +38,8 @@ from bdl.spec.fields import keep
 
 INDEPENDENT = "The data are not at hand: intervals take splits as independent, and are too short where they are not."
 RENDERINGS = ("text", "markdown", "json")
+DIRECTED = ("lower", "higher")
+"""Directions of scores with a better and a worse."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,10 @@ def compare_runs(first: Run, second: Run, datasets: Sequence[str] = (), methods:
     if not metrics or first.axes != second.axes:
         what = "the same sweep" if metrics else "a score in common"
         raise InputError(f"{first.place} and {second.place} do not have {what}: there is nothing to pair")
-    shared, lines = _shared(second.benchmark or first.benchmark or _named(second.rows, second.place))
+    known = second.benchmark or first.benchmark
+    if known is None and second.place.name in dict(list_benchmarks()):  # that which the folder is called by
+        known = narrowed(load_benchmark(second.place.name), second.rows)
+    shared, lines = _shared(known)
     found = changes(first.rows, second.rows, metrics, first.axes, shared)
     hypers = moved(first.rows, second.rows, first.axes)
     fields = differences(first.benchmark, second.benchmark) if first.benchmark and second.benchmark else None
@@ -141,7 +147,13 @@ def compare_entries(found: LoadedResults, baseline: str | None) -> tuple[Told, l
     benchmark = benchmark.model_copy(update={"baseline": against})
     shared, lines = _shared(benchmark)
     pairs = paired_differences(benchmark, found.rows, shared)
-    ranked, missing = _ranked(found)
+    lines = [found.remark, *lines] if found.remark else lines
+    cells, ranked = compared(found), list[Ranks]()
+    scored = [name for name in dict.fromkeys(cell.metric for cell in cells) if info(name).direction in DIRECTED]
+    try:
+        ranked = [each for name in scored if (each := ranks(cells, name))]
+    except InputError as error:  # without the library, which says what to install
+        lines.append(str(error))
     sections = [tally(benchmark, pairs), *paired_sections(benchmark, pairs), *map(rank_section, ranked)]
     content = {
         "benchmark": benchmark.name,
@@ -149,31 +161,15 @@ def compare_entries(found: LoadedResults, baseline: str | None) -> tuple[Told, l
         "paired": [_by_method(each._asdict() | {"point": {**each.point}, "verdict": each.verdict}) for each in pairs],
         "ranks": [{"metric": each.metric, "places": each.places, "p": each.p, "means": each.means} for each in ranked],
     }
-    remarks = [found.remark] if found.remark else []
-    return Told([*remarks, *lines, *missing], sections if pairs else sections[1:], content), ranked
-
-
-def _ranked(found: LoadedResults) -> tuple[list[Ranks], list[str]]:
-    """Rank by each score with a better and a worse; without the library, say what to install."""
-    cells = compared(found)
-    metrics = [
-        name for name in dict.fromkeys(cell.metric for cell in cells) if info(name).direction in ("lower", "higher")
-    ]
-    try:
-        ranked = [ranks(cells, metric) for metric in metrics]
-    except InputError as error:
-        return [], [str(error)]
-    return [each for each in ranked if each], []
+    return Told(lines, sections if pairs else sections[1:], content), ranked
 
 
 def _shared(benchmark: Benchmark | None) -> tuple[Mapping[str, float], list[str]]:
     """Return the overlap of splits, and a line if it cannot be had."""
-    if benchmark is None:
-        return {}, [INDEPENDENT]
-    try:
-        return overlaps(benchmark), []
-    except InputError:
-        return {}, [INDEPENDENT]
+    with suppress(InputError):
+        if benchmark is not None:
+            return overlaps(benchmark), []
+    return {}, [INDEPENDENT]
 
 
 def _by_method(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -191,13 +187,6 @@ def _lone(found: Sequence[Change]) -> Iterator[str]:
         )
         if cells:
             yield f"only in the {which}: {', '.join(cells)}"
-
-
-def _named(rows: pd.DataFrame, place: Path) -> Benchmark | None:
-    """Take rows that do not say what they were made with for the benchmark that their folder is called by."""
-    if place.name not in dict(list_benchmarks()):
-        return None
-    return narrowed(load_benchmark(place.name), rows)
 
 
 def _spec_lines(fields: Mapping[str, tuple[Any, Any]] | None) -> Iterator[str]:

@@ -2,6 +2,7 @@
 it.
 """
 
+import json
 import re
 import socket
 import subprocess
@@ -15,18 +16,7 @@ from bdl.archive.loading import open_results
 from bdl.errors import InputError
 from bdl.execution.scoring import codes, computed, evaluation
 from bdl.plan import Cell, data_checksum, fit_hash, fit_versions
-from bdl.publishing.bundle import (
-    RUN,
-    RUNTIME,
-    Bundle,
-    BundledCell,
-    BundledRow,
-    BundledRun,
-    dumped,
-    encode,
-    member,
-    write,
-)
+from bdl.publishing.bundle import RUN, RUNTIME, Bundle, BundledCell, BundledRow, BundledRun, encode, member, write
 from bdl.publishing.foreign import Readable, part, readable
 from bdl.publishing.provenance import git, provenance
 from bdl.publishing.verifying import needs_predictions, predicted, recomputed
@@ -36,25 +26,13 @@ from bdl.spec.values import overlay, parse_yaml
 from bdl.store.artefacts import mended
 from bdl.store.store import Store
 
-Member = tuple[str, bytes]
-
 _ENVIRONMENT = ("git_commit", "python", "packages", "machine")
 _FOLDERS = re.compile(r"(?<![\w./\\])(?:file://)?(?:~|[A-Za-z]:)?[/\\](?:[^\s/\\:'\"]+[/\\])+")
 """Of an absolute path: all of it but the name of the file."""
 
 
-class Submitted(NamedTuple):
-    """A bundle that was made."""
-
-    path: Path
-    fits: int
-    """Final fits in it."""
-    megabytes: float
-    """Its size."""
-
-
-def submit(asked: Variant, results: Path, output: Path) -> Submitted:
-    """Make a bundle of a finished run.
+def submit(asked: Variant, results: Path, output: Path) -> int:
+    """Make a bundle of a finished run, and count its fits.
 
     Scores of predictions are computed from what the bundle has, so that they follow from it to the last digit; they are
     those of the run but for the rounding of float32. All others are those of the run. `InputError` if the run is not
@@ -65,25 +43,19 @@ def submit(asked: Variant, results: Path, output: Path) -> Submitted:
         made = public(here.made.dump())
         readable(made)
         again = asked.command("run", results)
-        store, cells = _finished(here, again)
-        write(output, _members(here, store, made, cells, again))
-    return Submitted(output, sum(len(cell.splits) for cell in cells), output.stat().st_size / 1e6)
-
-
-def _finished(here: ResultsFolder, again: str) -> tuple[Store, list[Cell]]:
-    """Return the store and the cells of the run, with their splits, all of which have final rows."""
-    if here.store is None:
-        raise InputError(f"{here.place} has published rows alone, without posteriors; they come with: {again}")
-    cells = part(here.made)
-    for cell in cells:
-        if lacking := sorted(set(cell.splits) - set(here.store.splits(cell.key))):
-            raise InputError(f"{cell.label} has no fit of split {lacking[0]} yet; go on with: {again}")
-    return here.store, cells
+        if here.store is None:
+            raise InputError(f"{here.place} has published rows alone, without posteriors; they come with: {again}")
+        cells = part(here.made)
+        for cell in cells:
+            if lacking := sorted(set(cell.splits) - set(here.store.splits(cell.key))):
+                raise InputError(f"{cell.label} has no fit of split {lacking[0]} yet; go on with: {again}")
+        write(output, _members(here, here.store, made, cells, again))
+    return sum(len(cell.splits) for cell in cells)
 
 
 def _members(
     here: ResultsFolder, store: Store, made: Mapping[str, Any], cells: Sequence[Cell], again: str
-) -> Iterator[Member]:
+) -> Iterator[tuple[str, bytes]]:
     """Yield the predictions of all fits, then what the rows are."""
     bundled = []
     for place, cell in enumerate(cells):
@@ -96,7 +68,7 @@ def _members(
             if row.status == "ok" and needs_predictions(cell):
                 posterior, buffers, _ = here.posterior(cell, row.split)
                 given = predicted(evaluation(cell, row.split, posterior, buffers, row.hyper))
-                values |= recomputed(cell, row.split, given, row.hyper).scores
+                values |= recomputed(cell, row.split, given, row.hyper)[0]
                 yield member(place, row.split), encode(given)
             if lacking := [metric for metric in computed(cell) if row.status == "ok" and str(metric) not in values]:
                 raise InputError(f"{cell.label}, split {row.split} has no {lacking[0]} yet; go on with: {again}")
@@ -109,7 +81,9 @@ def _members(
         bundled.append(BundledCell(dataset=dataset, entry=entry, point=point, rows=tuple(rows), **identity))
     origin = provenance(here.made, cells, store, 0.0)
     environment = {name: origin[name] for name in _ENVIRONMENT}
-    yield RUN, dumped(BundledRun(made=made, environment=environment, cells=tuple(bundled)))
+    run = BundledRun(made=made, environment=environment, cells=tuple(bundled))
+    # mappings in their order: that of entries and of a search matters
+    yield RUN, json.dumps(run.model_dump(mode="json"), separators=(",", ":"), allow_nan=False).encode()
 
 
 def _anonymous(text: str) -> str:

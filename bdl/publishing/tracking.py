@@ -141,30 +141,21 @@ def complete(tracking_uri: str, experiment: str, tag: str, wanted: Sequence[tupl
 
 
 def _client(tracking_uri: str) -> "MlflowClient":
-    from mlflow import MlflowClient
-
-    with _rooted(database(tracking_uri)):
-        client = MlflowClient(tracking_uri)
-        client.search_experiments(max_results=1)
-    return client
-
-
-@contextmanager
-def _rooted(path: Path | None) -> Iterator[None]:
-    """Let MLflow's own first experiment have its files beside the database, by a quoted URI.
+    """Connect, and let MLflow set up a database: it keeps the folder of files beside it, by a quoted URI.
 
     MLflow would write the working directory into a statement of SQL, where an apostrophe or a colon ends it.
     """
-    if path is None:
-        yield
-        return
-    before = os.environ.get(_ROOT)
-    os.environ[_ROOT] = (path.resolve().parent / "mlartifacts").as_uri()
+    from mlflow import MlflowClient
+
+    path = database(tracking_uri)
+    if path is not None:
+        os.environ[_ROOT] = (path.resolve().parent / "mlartifacts").as_uri()
     try:
-        yield
+        client = MlflowClient(tracking_uri)
+        client.search_experiments(max_results=1)
     finally:
-        os.environ.pop(_ROOT)
-        os.environ.update({} if before is None else {_ROOT: before})
+        os.environ.pop(_ROOT, None)
+    return client
 
 
 @contextmanager

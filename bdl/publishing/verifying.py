@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from torch import Tensor
 
 from bdl.errors import InputError, short
-from bdl.execution.scoring import Scored, computed, evaluation, scores
+from bdl.execution.scoring import computed, evaluation, scores
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import Draws
 from bdl.metrics.targets import Examples, answer
@@ -54,15 +54,6 @@ class _Handed(Evaluation):
         return super().outputs(examples, draws, posterior)
 
 
-class Recomputed(NamedTuple):
-    """Scores that predictions give."""
-
-    scores: dict[str, float | None]
-    """Values by metric; None for one that is not finite."""
-    others: frozenset[MetricName]
-    """Metrics that need more of a fit than its predictions."""
-
-
 def predicted(evaluated: Evaluation) -> Given:
     """Return all that the predictive scores of a fit are made of, with the numbers of the test rows.
 
@@ -85,10 +76,11 @@ def needs_predictions(cell: Cell) -> bool:
     return any(metric.info.kind == "predictive" for metric in computed(cell))
 
 
-def recomputed(cell: Cell, split: int, given: Given, hyper: Setting) -> Recomputed:
+def recomputed(cell: Cell, split: int, given: Given, hyper: Setting) -> tuple[dict[str, float | None], set[MetricName]]:
     """Compute every score that predictions give, with our data; `hyper` is in original units.
 
-    `InputError` if they are of other rows, or none of this cell.
+    Returned are the values by metric, None for one that is not finite; and the metrics that need more of a fit.
+    `InputError` if the predictions are of other rows, or none of this cell.
     """
     tested = cell.rows(split).test
     if given.samples.rows.tolist() != tested.tolist():
@@ -102,12 +94,10 @@ def recomputed(cell: Cell, split: int, given: Given, hyper: Setting) -> Recomput
         handed.predictions  # noqa: B018  # where these fail, no score is excused
     except KeyError as error:
         raise InputError(f"its hyper-parameters lack {error}") from None
-    predictive = [metric for metric in computed(cell) if metric.info.kind == "predictive"]
-    found: Scored = scores(handed, predictive)
-    beyond = {metric for metric in predictive if str(metric) in found.refused}
-    others = beyond | {metric for metric in computed(cell) if metric.info.kind != "predictive"}
-    values = {name: value for name, value in found.stored.items() if name not in found.refused}
-    return Recomputed(values, frozenset(others))
+    metrics = computed(cell)
+    found = scores(handed, [metric for metric in metrics if metric.info.kind == "predictive"])
+    others = {metric for metric in metrics if metric.info.kind != "predictive" or str(metric) in found.refused}
+    return {name: value for name, value in found.stored.items() if name not in found.refused}, others
 
 
 def _numbers(rows: Examples) -> Tensor:
@@ -145,14 +135,14 @@ def verify(path: Path) -> list[Verified]:
         keys = [(own.dataset, own.entry, own.point) for own in run.cells]
         _check_list(keys, [cell.key for cell in cells], lambda key: f"{key[0]}/{key[1]}")
         pairs = list(zip(cells, run.cells, strict=True))
-        used = {RUN} | {
+        found = [_verified(bundle, place, cell, own, foreign) for place, (cell, own) in enumerate(pairs)]
+        files = [
             member(place, row.split)
             for place, (cell, own) in enumerate(pairs)
             for row in own.rows
             if _is_predicted(cell, row)
-        }
-        found = [_verified(bundle, place, cell, own, foreign) for place, (cell, own) in enumerate(pairs)]
-        if odd := sorted(bundle.members - used):
+        ]
+        if odd := sorted(bundle.members - {RUN, *files}):
             raise InputError(f"{odd[0]} belongs to no row")
         return found
 

@@ -1,25 +1,31 @@
-"""Defaults that do not depend on units, the classifier, and what scikit-learn does with both estimators."""
+"""Defaults that do not depend on units, both estimators within scikit-learn, calibration, and saved fits."""
 
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.linear_model import BayesianRidge
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
 import bdl
 from bdl.errors import InputError
+from bdl.reports.certainty import coverage, reliability
 
 EXACT = {"prior_precision": 1.0, "noise_precision": 4.0}
 RNG = np.random.default_rng(0)
 X = RNG.normal(3, 2, (40, 2))
 Y = 100 + X @ [2.0, -1.0] + 0.5 * RNG.standard_normal(40)
 WORDS = np.where(X[:, 0] > 3, "yes", "no")
+NAMED = pd.DataFrame(X, columns=["a", "b"])
+LIVE = {"hyper": EXACT | {"learning_rate": 0.01}, "training": {"epochs": 3, "batch_size": 20}}
 
 
 def diabetes():
@@ -34,15 +40,6 @@ def houses():
     return x, np.minimum(price * rng.lognormal(0, 0.3, 600), 5.0)
 
 
-def covered(method, data, unit):
-    """Share of the targets of every fourth row within their central 90 % interval, fitted on the others."""
-    x, y = data()
-    tested = np.arange(len(y)) % 4 == 0
-    estimator = bdl.Regressor(method).fit(x[~tested], unit * y[~tested])
-    low, high = estimator.predict_interval(x[tested]).T
-    return np.mean((low <= unit * y[tested]) & (unit * y[tested] <= high))
-
-
 @pytest.mark.parametrize("unit", [1e-3, 1e3])
 @pytest.mark.parametrize("data", [diabetes, houses])
 @pytest.mark.parametrize(
@@ -50,7 +47,13 @@ def covered(method, data, unit):
     ["conjugate", "laplace", *(pytest.param(name, marks=pytest.mark.slow) for name in ("vifa", "bbb"))],
 )
 def test_intervals_cover_what_they_say_in_any_unit(method, data, unit):
-    assert 0.80 <= covered(method, data, unit) <= 0.97
+    """Of every fourth row the central 90 % interval, fitted on the others."""
+    x, y = data()
+    tested = np.arange(len(y)) % 4 == 0
+    estimator = bdl.Regressor(method).fit(x[~tested], unit * y[~tested])
+    low, high = estimator.predict_interval(x[tested]).T
+    covered = np.mean((low <= unit * y[tested]) & (unit * y[tested] <= high))
+    assert 0.80 <= covered <= 0.97
 
 
 def test_the_defaults_are_those_of_evidence():
@@ -66,9 +69,8 @@ def test_the_defaults_are_those_of_evidence():
 def test_a_network_is_searched():
     x = RNG.uniform(-2, 2, (120, 1))
     y = 1000 * (np.sin(2 * x[:, 0]) + 0.1 * RNG.standard_normal(120))
-    training = {"epochs": 30, "batch_size": 20}
     net = nn.Sequential(nn.Linear(1, 10), nn.Tanh(), nn.Linear(10, 1))
-    fitted = bdl.fit("bbb", net, "gaussian", x, y, training=training)
+    fitted = bdl.fit("bbb", net, "gaussian", x, y, training={"epochs": 30, "batch_size": 20})
     assert set(fitted.hyper) == {"prior_precision", "noise_precision", "learning_rate"}
     assert np.isfinite(fitted.predict(x)).all()
     assert 1 <= fitted.hyper["noise_precision"] * y.var() <= 1e3
@@ -78,8 +80,6 @@ def test_one_is_chosen_and_the_others_stay():
     fitted = bdl.fit("conjugate", "linear", "gaussian", X, Y, {"prior_precision": 2.0, "noise_precision": "auto"})
     assert fitted.hyper["prior_precision"] == 2.0
     assert 1 < fitted.hyper["noise_precision"] < 20  # 4, of 40 rows
-    with pytest.raises(InputError, match=r"^hyper\.kl_weight: there is no automatic choice: give a number"):
-        bdl.fit("noisy-adam", "linear", "gaussian", X, Y)
 
 
 def test_quantiles_undo_the_distribution_function():
@@ -89,45 +89,66 @@ def test_quantiles_undo_the_distribution_function():
         np.testing.assert_allclose(found.cdf(ends), level, atol=1e-9)
 
 
-def test_a_wrong_level_of_an_interval():
-    estimator = bdl.Regressor().fit(X, Y)
-    with pytest.raises(InputError, match="level: Input should be less than 1"):
-        estimator.predict_interval(X, 90)
-    with pytest.raises(InputError, match="labels have no intervals"):
-        bdl.Classifier().fit(X, WORDS).fitted_.predict_interval(X)
-
-
-def test_a_classifier_knows_its_labels():
-    classifier = bdl.Classifier().fit(X, WORDS)
-    assert classifier.classes_.tolist() == ["no", "yes"]
-    assert classifier.score(X, WORDS) > 0.9
-    probabilities = classifier.predict_proba(X)
+@pytest.mark.parametrize(("data", "classes", "score"), [((X, WORDS), ["no", "yes"], 0.9), (None, "abc", 0.95)])
+def test_a_classifier_knows_its_labels(data, classes, score):
+    if data is None:
+        x, y = load_iris(return_X_y=True)
+        data = x, np.array(["a", "b", "c"])[y]
+    classifier = bdl.Classifier().fit(*data)
+    assert classifier.classes_.tolist() == [*classes]
+    assert classifier.score(*data) > score
+    probabilities = classifier.predict_proba(data[0])
     np.testing.assert_allclose(probabilities.sum(1), 1)
-    np.testing.assert_array_equal(classifier.predict(X), classifier.classes_[probabilities.argmax(1)])
+    np.testing.assert_array_equal(classifier.predict(data[0]), classifier.classes_[probabilities.argmax(1)])
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(classifier)).predict_proba(data[0]), probabilities)
 
 
-def test_a_classifier_of_several_classes():
-    x, y = load_iris(return_X_y=True)
-    names = np.array(["setosa", "versicolor", "virginica"])[y]
-    classifier = bdl.Classifier().fit(x, names)
-    assert classifier.predict_proba(x).shape == (150, 3)
-    assert classifier.score(x, names) > 0.95
+def regressed(**settings):
+    return bdl.Regressor(**settings).fit(X, Y)
 
 
-def test_each_estimator_refuses_the_likelihoods_of_the_other():
-    with pytest.raises(ValueError, match=r"'bernoulli' describes labels: use bdl.Classifier"):
-        bdl.Regressor(likelihood="bernoulli").fit(X, X[:, 0] > 3)
-    with pytest.raises(ValueError, match=r"'gaussian' describes numbers: use bdl.Regressor"):
-        bdl.Classifier(likelihood="gaussian").fit(X, WORDS)
-    with pytest.raises(ValueError, match="y has one class"):
-        bdl.Classifier().fit(X, ["a"] * 40)
-
-
-def test_weights_of_rows_are_refused():
-    with pytest.raises(InputError, match=r"^sample_weight: the methods count every row once"):
-        bdl.Regressor().fit(X, Y, sample_weight=np.ones(40))
-    with pytest.raises(InputError, match=r"^fit: unknown argument 'sample_weights'"):
-        bdl.Classifier().fit(X, WORDS, sample_weights=np.ones(40))
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: bdl.Regressor(likelihood="bernoulli").fit(X, X[:, 0] > 3), "'bernoulli' describes labels: use bdl.Cl"),
+        (
+            lambda: bdl.Classifier(likelihood="gaussian").fit(X, WORDS),
+            "'gaussian' describes numbers: use bdl.Regressor",
+        ),
+        (lambda: bdl.Classifier().fit(X, ["a"] * 40), "y has one class"),
+        (lambda: bdl.Regressor().fit(X, Y, sample_weight=Y), "^sample_weight: the methods count every row once"),
+        (lambda: bdl.Classifier().fit(X, WORDS, weights=Y), "^fit: unknown argument 'weights'"),
+        (lambda: bdl.Regressor().fit(NAMED, pd.Series(Y)[::-1]), "same row labels in another order"),
+        (
+            lambda: bdl.Regressor().fit(NAMED, Y).predict(NAMED[["b", "a"]]),
+            "^X: The feature names .* in the same order",
+        ),
+        (
+            lambda: bdl.Regressor().fit(NAMED, Y).predict(NAMED.rename(columns={"b": "c"})),
+            "^X: The feature names .*- c",
+        ),
+        (lambda: regressed(random_state="one"), "^random_state: "),
+        (lambda: regressed().predict_interval(X, 90), "level: Input should be less than 1"),
+        (lambda: bdl.Classifier().fit(X, WORDS).fitted_.predict_interval(X), "labels have no intervals"),
+        (
+            lambda: bdl.fit("noisy-adam", "linear", "gaussian", X, Y),
+            r"^hyper\.kl_weight: there is no automatic choice: ",
+        ),
+        (
+            lambda: bdl.fit("bbb", nn.Linear(3, 1), "gaussian", X, Y, **LIVE),
+            r"^model Linear: rows of shape \(2,\) fail",
+        ),
+        (
+            lambda: bdl.fit("bbb", nn.Linear(2, 2), "gaussian", X, Y, **LIVE),
+            r"^model Linear gives .*: make it \(2, 1\)",
+        ),
+        (lambda: bdl.calibration(regressed()), "give X and y, one target a row"),
+        (lambda: bdl.calibration(regressed(), X, Y[:5]), "give X and y, one target a row"),
+    ],
+)
+def test_what_cannot_be_is_refused(call, message):
+    with pytest.raises(InputError, match=message):
+        call()
 
 
 def test_searches_find_flat_hyper_parameters():
@@ -138,25 +159,17 @@ def test_searches_find_flat_hyper_parameters():
     assert cross_val_score(bdl.Classifier(prior_precision=0.1), X, WORDS, cv=3).mean() > 0.8
     both = bdl.Regressor(hyper=EXACT, noise_precision=9.0)
     assert clone(both).fit(X, Y).fitted_.hyper == {"prior_precision": 1.0, "noise_precision": 9.0}
-
-
-def test_pickles_predict_the_same():
-    classifier = bdl.Classifier().fit(X, WORDS)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(classifier)).predict_proba(X), classifier.predict_proba(X))
+    pipe = make_pipeline(PolynomialFeatures(2, include_bias=False), bdl.Regressor(noise_precision=4.0)).fit(X, Y)
+    _, deviation = pickle.loads(pickle.dumps(pipe)).predict(X, return_std=True)
+    assert (deviation > 0.5).all()
 
 
 def test_random_state_decides():
-    settings = {"method": "bbb", "hyper": EXACT | {"learning_rate": 0.01}, "training": {"epochs": 2, "batch_size": 20}}
-    first, same, other = (bdl.Regressor(**settings, random_state=seed).fit(X, Y).predict(X) for seed in (1, 1, 2))
+    first, same, other = (regressed(method="bbb", **LIVE, random_state=seed).predict(X) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, same)
     assert not np.array_equal(first, other)
-    made = bdl.Regressor(**settings, random_state=np.random.RandomState(3))
+    made = bdl.Regressor("bbb", **LIVE, random_state=np.random.RandomState(3))
     assert not np.array_equal(made.fit(X, Y).predict(X), made.fit(X, Y).predict(X))
-    with pytest.raises(InputError, match=r"^random_state: "):
-        bdl.Regressor(random_state="one").fit(X, Y)
-
-
-LIVE = {"hyper": EXACT | {"learning_rate": 0.01}, "training": {"epochs": 3, "batch_size": 20}}
 
 
 def test_a_module_at_hand_is_the_model_and_stays_as_it_is(tmp_path):
@@ -168,34 +181,70 @@ def test_a_module_at_hand_is_the_model_and_stays_as_it_is(tmp_path):
     np.testing.assert_allclose(fitted.predict(X), linear.predict(X), rtol=1e-5)
     fitted.save(tmp_path / "fit")
     np.testing.assert_array_equal(bdl.load(tmp_path / "fit").predict(X), fitted.predict(X))
-    estimator = bdl.Regressor("bbb", net, **LIVE)
-    np.testing.assert_array_equal(clone(estimator).fit(X, Y).predict(X), fitted.predict(X))
+    np.testing.assert_array_equal(regressed(method="bbb", model=net, **LIVE).predict(X), fitted.predict(X))
 
 
-def test_a_module_that_does_not_fit_is_told_in_one_line():
-    with pytest.raises(InputError, match=r"^model Linear: rows of shape \(2,\) fail: RuntimeError"):
-        bdl.fit("bbb", nn.Linear(3, 1), "gaussian", X, Y, **LIVE)
-    with pytest.raises(InputError, match=r"^model Linear gives outputs \(2, 2\) for 2 rows: make it \(2, 1\)"):
-        bdl.fit("bbb", nn.Linear(2, 2), "gaussian", X, Y, **LIVE)
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"nothing", "fit is not a saved fit"),
+        (pickle.dumps([1]), "fit has list in it: give a file that Fitted.save wrote"),
+        (None, "No such file"),
+    ],
+)
+def test_what_is_no_saved_fit(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "fit").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        bdl.load(tmp_path / "fit")
 
 
-def test_what_is_no_saved_fit(tmp_path):
-    (tmp_path / "text").write_text("nothing")
-    with pytest.raises(InputError, match="text is not a saved fit"):
-        bdl.load(tmp_path / "text")
-    (tmp_path / "other").write_bytes(pickle.dumps([1]))
-    with pytest.raises(InputError, match=r"other has list in it: give a file that Fitted.save wrote"):
-        bdl.load(tmp_path / "other")
-    with pytest.raises(InputError, match="No such file"):
-        bdl.load(tmp_path / "none")
-
-
-def test_messages_do_not_speak_of_a_file():
-    with pytest.raises(InputError, match=r"^training: no update fits into 40 rows"):
-        bdl.fit("bbb", "linear", "gaussian", X, Y, **LIVE | {"training": {"epochs": 2, "batch_size": 50}})
+@parametrize_with_checks([bdl.Regressor()])
+def test_the_regressor_is_an_estimator_of_scikit_learn(estimator, check):
+    check(estimator)
 
 
 @parametrize_with_checks([bdl.Classifier()])
 @pytest.mark.slow  # some fifty checks that fit
 def test_the_classifier_is_an_estimator_of_scikit_learn(estimator, check):
     check(estimator)
+
+
+MANY = np.random.default_rng(0).normal(size=(4000, 2))
+NOISY = MANY @ [2.0, -1.0] + 0.5 * np.random.default_rng(1).standard_normal(4000)
+TRAINED, TESTED = slice(0, 1000), slice(1000, None)
+
+
+def test_coverage_and_reliability_are_those_by_hand():
+    """Of F(y) = 0.5, 0.7, 0.05, 1 the central intervals with probability 0, 0.4, 0.9 and 1 are the first with y."""
+    found = coverage(np.array([0.5, 0.7, 0.05, 1.0]), np.array([0.1, 0.39, 0.41, 0.95, 1.0]))
+    assert found.tolist() == [0.25, 0.25, 0.5, 0.75, 1.0]
+    confidence, accuracy, rows = reliability(np.array([0.5, 0.6, 1.0, 0.9]), np.array([True, False, True, False]), 2)
+    assert confidence.tolist() == [0.5, pytest.approx(2.5 / 3)]
+    assert accuracy.tolist() == [1, pytest.approx(1 / 3)]
+    assert rows.tolist() == [1, 3]
+
+
+def test_the_right_model_covers_what_it_says():
+    """3000 rows: three standard errors of a share are at most 3 sqrt(0.25 / 3000) = 0.027."""
+    found = bdl.calibration(bdl.Regressor().fit(MANY[TRAINED], NOISY[TRAINED]), MANY[TESTED], NOISY[TESTED])
+    assert found.rows == 3000
+    assert found.table["level"].tolist() == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
+    assert found.table["coverage"].to_numpy() == pytest.approx(found.table["level"].to_numpy(), abs=0.028)
+    (figure,) = found.plot().values()
+    assert figure.axes[0].get_xlabel() == "level"
+    small = bdl.Regressor(prior_precision=1, noise_precision=100).fit(MANY[TRAINED], NOISY[TRAINED])
+    table = bdl.calibration(small.fitted_, MANY[TESTED], NOISY[TESTED], bins=2).table
+    assert table["coverage"].item() < 0.25, "0.5 of deviations of 0.1 is 0.135 deviations of 0.5, which cover 0.11"
+
+
+def test_labels_have_a_reliability():
+    words = np.where(RNG.uniform(size=4000) < 1 / (1 + np.exp(-NOISY)), "yes", "no")
+    fitted = bdl.Classifier().fit(MANY[TRAINED], words[TRAINED])
+    found = bdl.calibration(fitted, MANY[TESTED], words[TESTED], bins=4)
+    codes = (words[TESTED] == "yes").astype(int)
+    pd.testing.assert_frame_equal(bdl.calibration(fitted.fitted_, MANY[TESTED], codes, bins=4).table, found.table)
+    assert found.table["rows"].sum() == 3000
+    assert found.table["accuracy"].to_numpy() == pytest.approx(found.table["confidence"].to_numpy(), abs=0.06)
+    (figure,) = found.plot().values()
+    assert figure.axes[0].get_ylabel() == "accuracy"

@@ -41,7 +41,14 @@ metrics: [nmll, rmse]
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("exported")
     (folder / "exported.yaml").write_text(SPEC)
-    return bdl.benchmark(folder / "exported.yaml").run(results=folder / "results", compile=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bdl.publishing.outcome.draw_figures", lambda *_, pdf: [])
+        return bdl.benchmark(folder / "exported.yaml").run(results=folder / "results", compile=False)
+
+
+@pytest.fixture(scope="module")
+def exact(run):
+    return bdl.posterior(run, "diabetes", "exact")
 
 
 def chains(path):
@@ -51,36 +58,30 @@ def chains(path):
     return np.array([[chain[f"theta[{i + 1}]"] for i in range(len(chain))] for chain in found])
 
 
-def test_arviz_gets_draws_and_the_likelihood_of_each_row(run):
+def test_arviz_gets_draws_and_the_likelihood_of_each_row(run, exact):
     pytest.importorskip("arviz")
-    fitted = bdl.posterior(run, "diabetes", "exact")
-    found = fitted.to_inferencedata(draws=500, seed=4)
+    found = exact.to_inferencedata(draws=500, seed=4)
     theta = found.posterior["theta"].values
     assert theta.shape == (1, 500, 11)
-    np.testing.assert_array_equal(theta[0], fitted.sample(500, seed=4))
-    rows = fitted.evaluation.trained
+    np.testing.assert_array_equal(theta[0], exact.sample(500, seed=4))
+    rows = exact.evaluation.trained
     unit, origin = torch.tensor(rows.y_unit).double(), rows.y_origin
     batch = Batch(rows.x, (rows.y - origin) / unit, torch.tensor(len(rows.y)), unit)
-    hyper = {name: torch.tensor(value).double() for name, value in fitted.hyper.items()}
-    own = fitted.problem.log_likelihoods(torch.from_numpy(theta[0, 7]), batch, hyper) - math.log(rows.y_unit)
+    hyper = {name: torch.tensor(value).double() for name, value in exact.hyper.items()}
+    own = exact.problem.log_likelihoods(torch.from_numpy(theta[0, 7]), batch, hyper) - math.log(rows.y_unit)
     # outputs are float32
     np.testing.assert_allclose(found.log_likelihood["y"].values[0, 7], own, rtol=1e-4)
     np.testing.assert_array_equal(found.observed_data["y"].values, rows.y)
     assert found.attrs["entry"] == "exact"
+    ensemble = bdl.posterior(run, "diabetes", "ensemble")  # which is taken as it is
+    np.testing.assert_array_equal(ensemble.to_inferencedata().posterior["theta"].values[0], ensemble.posterior.draws)
 
 
-def test_an_ensemble_is_taken_as_it_is(run):
-    pytest.importorskip("arviz")
-    fitted = bdl.posterior(run, "diabetes", "ensemble")
-    np.testing.assert_array_equal(fitted.to_inferencedata().posterior["theta"].values[0], fitted.posterior.draws)
-
-
-def test_a_posterior_is_files_of_posteriordb(run, tmp_path):
-    fitted = bdl.posterior(run, "diabetes", "exact")
-    path = bdl.export(fitted, tmp_path, draws=200, seed=4)
+def test_a_posterior_is_files_of_posteriordb(run, exact, tmp_path):
+    path = bdl.export(exact, tmp_path, draws=200, seed=4)
     name = "diabetes-exact-0-posterior"
     assert path == tmp_path / f"reference_posteriors/draws/draws/{name}.json.zip"
-    np.testing.assert_allclose(chains(path)[0].T, fitted.sample(200, seed=4), rtol=1e-15)
+    np.testing.assert_allclose(chains(path)[0].T, exact.sample(200, seed=4), rtol=1e-15)
     described = json.loads((tmp_path / f"posteriors/{name}.json").read_text())
     assert (described["reference_posterior_name"], described["dimensions"]) == (name, {"theta": 11})
     info = json.loads((tmp_path / f"reference_posteriors/draws/info/{name}.info.json").read_text())
@@ -90,14 +91,13 @@ def test_a_posterior_is_files_of_posteriordb(run, tmp_path):
     # outputs are float32, summed on another number of threads
     assert quality["scores"] == pytest.approx({"nmll": row.nmll, "rmse": row.rmse}, rel=1e-6)
     content = path.read_bytes()
-    assert bdl.export(fitted, tmp_path, draws=200, seed=4).read_bytes() == content
+    assert bdl.export(exact, tmp_path, draws=200, seed=4).read_bytes() == content
 
 
-def test_a_reference_is_files_of_posteriordb(run, tmp_path):
-    fitted = bdl.posterior(run, "diabetes", "exact")
-    drawn = chains(bdl.export(fitted, tmp_path, what="reference", draws=4000))[0].T
-    truth = fitted.evaluation.reference
-    # of 4000 draws, four standard errors
+def test_a_reference_is_files_of_posteriordb(exact, tmp_path):
+    """Of 4000 draws, within four standard errors."""
+    drawn = chains(bdl.export(exact, tmp_path, what="reference", draws=4000))[0].T
+    truth = exact.evaluation.reference
     errors = (drawn.mean(0) - truth.mean.numpy()) / truth.covariance.diag().sqrt().numpy()
     assert np.abs(errors).max() < 4 / math.sqrt(4000)
 
@@ -108,30 +108,19 @@ def test_a_reference_is_files_of_posteriordb(run, tmp_path):
         ("answers", {}, "the method left predictions, and no distribution of parameters: use predict"),
         ("ensemble", {"what": "reference"}, "entry ensemble has no reference: export the posterior"),
         ("exact", {"draws": 0}, "draws"),
-        ("exact", {"what": "prior"}, "what"),
+        ("exact", {"folder": __file__}, "cannot write .*: .*; choose another folder"),
+        ("exact", {"fitted": "diabetes"}, "export: fitted is str: give what bdl"),
     ],
 )
 def test_what_cannot_be_exported_is_refused(run, tmp_path, entry, named, message):
     with pytest.raises(InputError, match=message):
-        bdl.export(bdl.posterior(run, "diabetes", entry), tmp_path, **named)
+        bdl.export(**{"fitted": bdl.posterior(run, "diabetes", entry), "folder": tmp_path} | named)
     assert not list(tmp_path.iterdir())
-
-
-def test_what_is_no_fit_is_told(tmp_path):
-    with pytest.raises(InputError, match="export: fitted is str: give what bdl"):
-        bdl.export("diabetes", tmp_path)
-
-
-def test_a_folder_that_cannot_be_written_is_told(run, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=r"cannot write .*file.*: .*; choose another folder"):
-        bdl.export(bdl.posterior(run, "diabetes", "exact"), tmp_path / "file")
 
 
 def test_a_guest_predicts_its_test_rows_and_says_why_no_others(run):
     fitted = bdl.posterior(run, "diabetes", "answers")
-    cell = fitted.cell
-    found = fitted.evaluation.predictions.mean
-    assert found.shape == (len(cell.data.split(0).test),)
+    data = fitted.cell.data
+    assert fitted.evaluation.predictions.mean.shape == (len(data.split(0).test),)
     with pytest.raises(InputError, match="kept as its predictions at the test rows, and cannot predict others"):
-        fitted.predict(cell.data.x[:3])
+        fitted.predict(data.x[:3])

@@ -31,31 +31,28 @@ def site(tmp_path_factory):
     return folder
 
 
-def headings(page: Path) -> list[str]:
-    found = re.findall(r"<h2[^>]*>(.*?)</h2>", page.read_text("utf-8"), re.DOTALL)
-    return [re.sub(r"<[^>]+>|¶", "", unescape(heading)).strip() for heading in found]
-
-
 @pytest.mark.slow  # builds the site
 def test_methods_have_their_formulas(site):
-    named = [name for heading in headings(site / "methods/index.html") for name in heading.split(", ")]
-    assert sorted(named) == sorted(METHODS.builtin)
-    page = unescape(re.sub(r"<[^>]+>", "", (site / "methods/index.html").read_text("utf-8")))
-    assert "dJ/dc     = alpha c + mean_l G_l" in page
-    assert "Brownlie 2022, ch. 5" in page
+    text = (site / "methods/index.html").read_text("utf-8")
+    plain = unescape(re.sub(r"<[^>]+>|¶", "", text))
+    headings = re.findall(r"<h2[^>]*>(.*?)<", text, re.DOTALL)
+    assert sorted(name for heading in headings for name in heading.strip().split(", ")) == sorted(METHODS.builtin)
+    assert "dJ/dc     = alpha c + mean_l G_l" in plain
+    assert "Brownlie 2022, ch. 5" in plain
 
 
-def opened(folder, script, width):
+def opened(page, script, width, change=str):
     """Open a page in a window of some width, with a script more, and return what that makes the title."""
-    page = folder / "opened.html"
-    page.write_text((folder / "index.html").read_text("utf-8").replace("</body>", f"{script}</body>"), "utf-8")
+    own = page.with_name("opened.html")
+    own.write_text(change(page.read_text("utf-8")).replace("</body>", f"{script}</body>"), "utf-8")
     flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},900", "--virtual-time-budget=3000"]
-    command = ["chromium", *flags, "--dump-dom", page.as_uri()]
+    command = ["chromium", *flags, "--dump-dom", own.as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    page.unlink()
+    own.unlink()
     return json.loads(unescape(re.search(r"<title>(.*?)</title>", done.stdout)[1]))
 
 
+BROWSER = pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
 BROKEN = """<script>addEventListener("load", () => {
   const codes = [...document.querySelectorAll("table code")].filter((code) => /^\\w+$/.test(code.textContent));
   const broken = codes.filter((code) => code.getClientRects().length > 1);
@@ -64,11 +61,33 @@ BROKEN = """<script>addEventListener("load", () => {
 
 
 @pytest.mark.slow  # builds the site
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+@BROWSER
 def test_no_name_of_a_field_is_broken_on_a_narrow_screen(site):
-    found = opened(site / "spec", BROKEN, 500)
+    found = opened(site / "spec/index.html", BROKEN, 500)
     assert found["names"] > 80
     assert found["broken"] == []
+
+
+MEASURE = """<script>
+const width = document.documentElement.clientWidth;
+const cut = [...document.querySelectorAll("table")].filter((table) => table.getBoundingClientRect().right > width);
+document.title = JSON.stringify([cut.length > 0, document.documentElement.scrollWidth > width]);
+</script>"""
+
+
+@pytest.mark.slow  # builds the site
+@BROWSER
+def test_a_report_is_cut_neither_on_screens_nor_on_paper(site):
+    """On a phone tables scroll, and the page does not; a sheet in landscape has 960 dots between its margins."""
+    report = site / "results/uci-regression/report.html"
+    assert opened(report, MEASURE, 1280) == [False, False]
+    assert opened(report, MEASURE, 400) == [True, False]
+    assert "@page { size: landscape; margin: 12mm; }" in report.read_text("utf-8")
+
+    def printed(text):
+        return text.replace("@media print", "@media all").replace("@media screen", "@media not all")
+
+    assert not opened(report, MEASURE, 960, printed)[0]
 
 
 @pytest.mark.slow  # builds the site
@@ -206,10 +225,10 @@ COMPARED = """<script>addEventListener("load", () => {
 
 
 @pytest.mark.slow  # builds the site
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+@BROWSER
 def test_the_leaderboard_in_a_narrow_browser(site):
     """Differences are those of `bdl-bench compare`; columns sort, filters narrow, and the page does not scroll."""
-    found = opened(site / "leaderboard/uci", COMPARED, 400)
+    found = opened(site / "leaderboard/uci/index.html", COMPARED, 400)
     published = load_results(load_variant("uci-regression"), ROOT / "results")
     shared = json.loads((ROOT / "results/uci-regression/provenance.json").read_text("utf-8"))["overlap"]
     expected = [each for each in paired_differences(published.benchmark, published.rows, shared) if each.n]
@@ -240,23 +259,17 @@ def test_nothing_is_loaded_from_elsewhere(site):
         assert loaded == [], page
 
 
-PAGES_ALONE = """
-import docs_site
-docs_site.published = docs_site.leaderboard = lambda *_: iter(())
-docs_site.report = bytes
-from docs_site import on_files, on_page_markdown
-"""
-
-
 def test_a_link_that_leads_nowhere_stops_the_build(tmp_path):
-    """By the settings of the site; without results and plugins, which take most of the time and find no links."""
-    shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=shutil.ignore_patterns("speed.md", "tour-results"))
+    """By the settings of the site, of two pages without plugins, which take most of the time and find no links."""
     before, _, after = (ROOT / "mkdocs.yml").read_text("utf-8").partition("plugins:")
-    settings = before.replace("scripts/docs_site.py", "pages.py") + "plugins: []\nmarkdown_extensions:"
-    settings += after.partition("markdown_extensions:")[2].partition("nav:")[0]
+    extensions = after.partition("markdown_extensions:")[2].partition("nav:")[0]
+    settings = before.replace("scripts/docs_site.py", "links.py") + "plugins: []\nmarkdown_extensions:" + extensions
     (tmp_path / "mkdocs.yml").write_text(settings, "utf-8")
-    (tmp_path / "pages.py").write_text(PAGES_ALONE, "utf-8")
-    (tmp_path / "docs/speed.md").write_text("# Speed\n\n[Nowhere](nowhere.md), and [there](spec.md#nothing)\n")
+    (tmp_path / "links.py").write_text("from docs_site import on_page_markdown\n")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/site.css").touch()
+    (tmp_path / "docs/index.md").write_text("# Speed\n\n[Nowhere](nowhere.md), and [there](there.md#nothing)\n")
+    (tmp_path / "docs/there.md").write_text("# There\n")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict"],
         **{"cwd": tmp_path, "env": os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'scripts'}"}},

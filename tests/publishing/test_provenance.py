@@ -1,4 +1,4 @@
-"""What provenance says of the machine that decides the bits."""
+"""Where published rows came from: the machine that decides the bits, the commit, and what splits have in common."""
 
 import subprocess
 import sys
@@ -10,9 +10,9 @@ import torch
 from bdl.plan import joint_hash
 from bdl.plan.planning import cells_of
 from bdl.publishing import provenance
+from bdl.publishing.provenance import overlaps
 from bdl.spec import load_benchmark
 from bdl.store import Outcome, Row
-from bdl.store.store import Store
 
 MKL = "PyTorch built with:\n  - GCC 13.3\n  - Intel(R) oneAPI Math Kernel Library Version 2024.2 for Intel(R) 64\n"
 OPEN = "PyTorch built with:\n  - GCC 13.3\n  - Build settings: BLAS_INFO=open, BUILD_TYPE=Release\n"
@@ -31,28 +31,35 @@ def test_the_library_of_linear_algebra_is_named(monkeypatch, text, expected):
     assert provenance._linear_algebra() == expected
 
 
-def test_the_commit_is_that_of_the_package_and_says_if_it_has_changed(tmp_path, monkeypatch):
+@pytest.fixture
+def call(tmp_path):
+    """Run a program in the folder of the test; give what it printed."""
+
+    def make(*words):
+        return subprocess.run(words, cwd=tmp_path, check=True, capture_output=True, text=True).stdout.strip()
+
+    return make
+
+
+GIT = "git", "-c", "user.name=someone", "-c", "user.email=someone@example.org"
+
+
+def test_the_commit_is_that_of_the_package_and_says_if_it_has_changed(call, tmp_path, monkeypatch):
     """Installed below another repository, or outside of any, it has none."""
-
-    def git(*words):
-        who = ["-c", "user.name=someone", "-c", "user.email=someone@example.org"]
-        done = subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True, text=True)
-        return done.stdout.strip()
-
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     package, installed = tmp_path / "package", tmp_path / "venv"
     for folder in (package, installed):
         folder.mkdir()
         (folder / "__init__.py").write_text("one = 1\n")
     assert provenance._git_commit(package) is None
-    git("init")
-    git("add", "package")
-    git("commit", "-m", "one")
-    commit = git("rev-parse", "HEAD")
+    call(*GIT, "init")
+    call(*GIT, "add", "package")
+    call(*GIT, "commit", "-m", "one")
+    commit = call(*GIT, "rev-parse", "HEAD")
     assert (provenance._git_commit(package), provenance._git_commit(installed)) == (commit, None)
     for other in (tmp_path / "notes.txt", package / "notes.txt"):
         other.write_text("mine\n")
-    git("add", "notes.txt")
+    call(*GIT, "add", "notes.txt")
     assert provenance._git_commit(package) == commit, "what is outside of it, or not tracked, is no change of it"
     (package / "__init__.py").write_text("one = 2\n")
     assert provenance._git_commit(package) == f"{commit}+changes"
@@ -70,31 +77,26 @@ def test_an_installation_has_its_commit_in_its_version(version, commit):
     assert provenance._installed_commit(version) == commit
 
 
-@pytest.mark.parametrize("tag", ["", "v0.3.0"])
-def test_the_version_comes_from_git(tmp_path, tag):
+def test_the_version_comes_from_git(call, tmp_path):
     """Of a clone with or without a tag the commit is in the version; of an archive without history it is fixed."""
     pytest.importorskip("hatch_vcs")
     root = Path(__file__).parents[2]
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         (tmp_path / name).write_text((root / name).read_text("utf-8"), "utf-8")
-
-    def call(*words):
-        return subprocess.run(words, cwd=tmp_path, check=True, capture_output=True, text=True).stdout.strip()
-
     built = sys.executable, "-m", "hatchling", "metadata", "version"
     assert call(*built) == "0.1.0"
-    who = "-c", "user.name=someone", "-c", "user.email=someone@example.org"
-    call("git", "init")
-    call("git", "add", ".")
-    call("git", *who, "commit", "-m", "one")
-    if tag:
-        call("git", "tag", tag)
-        assert call(*built) == "0.3.0"
-        call("git", *who, "commit", "-m", "two", "--allow-empty")
-    commit = provenance._installed_commit(call(*built))
-    assert commit
-    assert call("git", "rev-parse", "HEAD").startswith(commit)
-    assert call(*built).startswith("0.3.1.dev1+" if tag else "0.1.1.dev1+")
+    call(*GIT, "init")
+    call(*GIT, "add", ".")
+    for begins, tag in (("0.1.1.dev1+", ""), ("0.3.1.dev1+", "v0.3.0")):
+        if tag:
+            call(*GIT, "tag", tag)
+            assert call(*built) == "0.3.0"
+        call(*GIT, "commit", "-m", "a step", "--allow-empty")
+        version = call(*built)
+        assert version.startswith(begins)
+        commit = provenance._installed_commit(version)
+        assert commit
+        assert call(*GIT, "rev-parse", "HEAD").startswith(commit)
 
 
 def test_a_provenance_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
@@ -121,10 +123,25 @@ def test_a_provenance_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
         (["runtime"], [{"retired": "b"}], None),
     ],
 )
-def test_the_hash_of_scores_is_of_those_that_the_benchmark_asks_for(tmp_path, metrics, codes, expected):
+def test_the_hash_of_scores_is_of_those_that_the_benchmark_asks_for(store, metrics, codes, expected):
     (cell,) = cells_of(load_benchmark("uci-regression", "quick", [f"metrics={metrics}"]).select(entries=["vifa-lr"]))
-    with Store(tmp_path / "store.sqlite") as store:
-        for split, own in enumerate(codes):
-            values = dict.fromkeys(own, 1.0)
-            store.append([Outcome(Row(*cell.key, "final", split, 0, 0, "ok", None, {}, values, 1.0, {}, own))])
-        assert provenance._score_hash(cell, store) == (expected and joint_hash(expected))
+    for split, own in enumerate(codes):
+        values = dict.fromkeys(own, 1.0)
+        store.append([Outcome(Row(*cell.key, "final", split, 0, 0, "ok", None, {}, values, 1.0, {}, own))])
+    assert provenance._score_hash(cell, store) == (expected and joint_hash(expected))
+
+
+@pytest.mark.parametrize(
+    ("splits", "split", "expected"),
+    [
+        pytest.param(3, "published", 44 / 398, id="ten test rows to ninety for training"),
+        pytest.param(3, "tail", 294 / 148, id="the tails test, and train between them"),
+        pytest.param(1, "published", None, id="one split"),
+        pytest.param(3, "first", None, id="replicates of one split"),
+    ],
+)
+def test_splits_share_training_rows(splits, split, expected):
+    quick = load_benchmark("uci-regression", "quick")
+    own = {"splits": splits, "preparation": quick.preparation.model_copy(update={"split": split})}
+    found = overlaps(quick.model_copy(update=own))
+    assert found == ({"diabetes": pytest.approx(expected)} if expected else {})

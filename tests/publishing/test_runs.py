@@ -18,37 +18,39 @@ OTHER = {"one": [3.0, 3.1, 3.2, 3.3], "two": [1.0, 1.1, 1.2, 1.4]}
 
 
 @pytest.fixture
-def both(published, tmp_path):
+def folders(published, tmp_path):
+    """Write two folders of results."""
+
+    def make(*runs):
+        for name, scores in zip("ab", runs, strict=True):
+            (tmp_path / name).mkdir()
+            published(tmp_path / name, scores)
+        return [str(tmp_path / name / "results" / "small") for name in "ab"]
+
+    return make
+
+
+@pytest.fixture
+def both(folders):
     """Two folders that differ in the scores of one entry."""
-    for name, scores in (("a", ONE), ("b", OTHER)):
-        (tmp_path / name).mkdir()
-        published(tmp_path / name, scores)
-    return [str(tmp_path / name / "results" / "small") for name in "ab"]
+    return folders(ONE, OTHER)
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["nowhere", "neither"], "give a folder of a run or of published rows"),
-        (["{a}", "{b}", "--format", "xml"], "unknown format 'xml'"),
-        (["{a}", "{b}", "--baseline", "one"], "--baseline and --figures are for one run"),
-        (["{a}", "{b}", "--set", "seed=1"], "--profile, --set and --splits are for one run"),
-        (["{a}", "{b}", "--method", "tow"], "unknown method 'tow': did you mean two"),
+        ("nowhere neither", "give a folder of a run or of published rows"),
+        ("{a} {b} --format xml", "unknown format 'xml'"),
+        ("{a} {b} --baseline one", "--baseline and --figures are for one run"),
+        ("{a} {b} --set seed=1", "--profile, --set and --splits are for one run"),
+        ("{a} {b} --method tow", "unknown method 'tow': did you mean two"),
+        ("{a}/../../small.yaml --results {a}/.. --baseline on", "unknown method 'on': did you mean one or two?"),
     ],
 )
 def test_bad_input(invoke, both, words, told):
-    a, b = both
-    code, _, err = invoke("compare", *(word.format(a=a, b=b) for word in words))
+    code, _, err = invoke("compare", *(word.format(a=both[0], b=both[1]) for word in words.split()))
     assert code == 2
     assert told in err
-
-
-def test_runs_without_a_score_in_common(invoke, both, tmp_path):
-    path = tmp_path / "b" / "results" / "small" / "trials.parquet"
-    pd.read_parquet(path).drop(columns=["nmll", "rmse"]).to_parquet(path)
-    code, _, err = invoke("compare", *both)
-    assert code == 2
-    assert "there is nothing to pair" in err
 
 
 def test_two_folders(invoke, both):
@@ -56,9 +58,13 @@ def test_two_folders(invoke, both):
     code, out, _ = invoke("compare", *both, "--format", "json")
     assert code == 0
     told = json.loads(out)
-    assert [(each["method"], each["metric"], each["verdict"]) for each in told["scores"]] == [
-        ("one", "nmll", "same"), ("two", "nmll", "better"), ("one", "rmse", "same"), ("two", "rmse", "better"),
-    ]  # fmt: skip
+    verdicts = {(each["method"], each["metric"]): each["verdict"] for each in told["scores"]}
+    assert verdicts == {
+        ("one", "nmll"): "same",
+        ("two", "nmll"): "better",
+        ("one", "rmse"): "same",
+        ("two", "rmse"): "better",
+    }
     assert told["scores"][1]["mean"] == pytest.approx(-0.975)
     assert (told["hyper"], told["spec"]) == ([], None)
     _, text, _ = invoke("compare", *both, "--format", "markdown")
@@ -66,21 +72,14 @@ def test_two_folders(invoke, both):
     assert re.search(r"\| diabetes \| two \| -0.975 \| -1.13 to -0.823 \| better \| 4 \|", text)
     assert "| one |" not in text, "what is the same is counted"
     assert "specs are not compared" in text
-
-
-def test_a_part_of_two_folders(invoke, both):
-    told = json.loads(invoke("compare", *both, "--dataset", "dia*", "--method", "t?o", "--format", "json")[1])
-    assert [(each["method"], each["metric"]) for each in told["scores"]] == [("two", "nmll"), ("two", "rmse")]
+    part = json.loads(invoke("compare", *both, "--dataset", "dia*", "--method", "t?o", "--format", "json")[1])
+    assert [(each["method"], each["metric"]) for each in part["scores"]] == [("two", "nmll"), ("two", "rmse")]
 
 
 @pytest.mark.parametrize(("relative", "verdict"), [(1e-7, "same"), (1e-5, "worse")])
-def test_what_rounding_changes_is_the_same(invoke, published, tmp_path, relative, verdict):
-    folders = []
-    for name, factor in (("a", 1.0), ("b", 1 + relative)):
-        (tmp_path / name).mkdir()
-        published(tmp_path / name, {"one": [factor * score for score in ONE["one"]]})
-        folders.append(str(tmp_path / name / "results" / "small"))
-    told = json.loads(invoke("compare", *folders, "--format", "json")[1])
+def test_what_rounding_changes_is_the_same(invoke, folders, relative, verdict):
+    made = folders(*({"one": [factor * score for score in ONE["one"]]} for factor in (1.0, 1 + relative)))
+    told = json.loads(invoke("compare", *made, "--format", "json")[1])
     assert {each["verdict"] for each in told["scores"]} == {verdict}
 
 
@@ -95,24 +94,17 @@ def test_notes_are_not_printed_as_they_are_stored(both):
     assert lines[2:] == ["datasets: [diabetes] -> [synthetic]", "different without an effect on numbers: notes"]
 
 
-def test_cells_of_one_run_alone(invoke, both, tmp_path):
-    path = tmp_path / "b" / "results" / "small" / "trials.parquet"
+def test_cells_of_one_run_alone_and_nothing_in_common(invoke, both):
+    path = Path(both[1]) / "trials.parquet"
     rows = pd.read_parquet(path)
     rows.assign(entry=rows.entry.replace("two", "three")).to_parquet(path)
     _, text, _ = invoke("compare", *both, "--format", "markdown")
     assert "only in the first: diabetes/two\n" in text
     assert "only in the second: diabetes/three\n" in text
-
-
-@pytest.fixture
-def small(published, tmp_path):
-    return [str(published(tmp_path, ONE)), "--results", str(tmp_path / "results")]
-
-
-def test_no_such_baseline(invoke, small):
-    code, _, err = invoke("compare", *small, "--baseline", "on")
+    rows.drop(columns=["nmll", "rmse"]).to_parquet(path)
+    code, _, err = invoke("compare", *both)
     assert code == 2
-    assert "unknown method 'on': did you mean one or two?" in err
+    assert "there is nothing to pair" in err
 
 
 def test_a_part_of_one_run_has_its_baseline(invoke, published, tmp_path):
@@ -123,9 +115,10 @@ def test_a_part_of_one_run_has_its_baseline(invoke, published, tmp_path):
     assert invoke("compare", *words, "--set", "seed=1")[0] == 2, "there is no such run"
 
 
-def test_entries_of_one_run(invoke, small, monkeypatch):
+def test_entries_of_one_run(invoke, published, tmp_path, monkeypatch):
     """Splits of diabetes share rows, 44 to 398 for training: half 0.0816497 / sqrt(4) sqrt(1 + 4 44 / 398) 3.18245."""
     monkeypatch.setitem(sys.modules, "scikit_posthocs", None)
+    small = str(published(tmp_path, ONE)), "--results", str(tmp_path / "results")
     code, out, _ = invoke("compare", *small, "--format", "json")
     assert code == 0
     pair = next(each for each in json.loads(out)["paired"] if each["metric"] == "nmll")
