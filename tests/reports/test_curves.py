@@ -10,7 +10,6 @@ from matplotlib.colors import same_color
 from scipy.stats import sem
 
 from bdl.reports.curves import BATCH, ONLINE, curve_drawings, curve_figure, curves
-from bdl.spec.sections import Preparation
 
 from .conftest import changed, legend, make_benchmark, make_tables, shuffled, texts, titles
 
@@ -202,17 +201,6 @@ def test_a_sweep_has_a_curve_and_a_panel_at_each_point(learning):
     assert legend(figure) == ["vifa-nn"]
 
 
-def test_colours_that_come_again_have_other_lines(values):
-    names = [f"m{i}" for i in range(11)]
-    benchmark = make_benchmark(entries=entries_of(dict.fromkeys(names, "slang")), metrics=["nmll"], papers=[])
-    parts = [points("energy", name, values + i, scores={"nmll": 1.0}) for i, name in enumerate(names)]
-    _, figure = draw(benchmark, pd.concat(parts), "nmll")
-    lines = lines_of(figure.axes[0])
-    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 11
-    assert same_color(lines[9].get_color(), lines[0].get_color())
-    assert "dashed" not in figure.get_suptitle()
-
-
 def test_a_line_or_a_printed_value_that_is_far_off_is_said_and_does_not_flatten_the_rest(rows):
     """Printed are 0.0062, 0.0058 and 0.0061, a million times less than all curves but one, which is far above."""
     wild = rows["value"].where(rows["entry"] != "ppca", rows["value"] * 1e9) * 1e6
@@ -242,9 +230,3 @@ def test_training_rows_are_dotted_below_new_rows(values):
         assert same_color(one.get_color(), other.get_color())
         assert figure.axes[0].get_ylim()[0] <= one.get_ydata().min()
     assert len(figures["training_error_pct-curve"]().axes[0].lines) == 2
-
-
-@pytest.mark.parametrize(("split", "told"), [("published", "2 splits"), ("first", "2 repeats on one split")])
-def test_repeats_are_no_splits(values, split, told):
-    _, figure = draw(streams(splits=2, preparation=Preparation(split=split)), points("small", "em", values))
-    assert f"over {told}" in figure.get_suptitle()

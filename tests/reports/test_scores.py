@@ -275,12 +275,6 @@ def test_a_line_is_broken_where_everything_failed():
     np.testing.assert_allclose(line_of(figure.axes[0].containers[0])[3], [2, np.nan, 2], rtol=1e-12)
 
 
-def test_entries_that_run_on_other_data_sets_are_in_the_legend():
-    figure, _ = along(["1", "2"], pairs=[("energy", "vifa-lr"), ("yacht", "vifa-nn")])
-    assert [[bar.get_label() for bar in panel.containers] for panel in figure.axes] == [["vifa-lr"], ["vifa-nn"]]
-    assert legend(figure) == ["vifa-lr", "vifa-nn"]
-
-
 def test_scores_of_training_rows_lie_below_those_of_new_rows():
     """Dotted, in the colour of their entry, and within the axis; their own figure stays."""
     benchmark = make_benchmark({"model.hidden": WIDTHS}, metrics=["nmll", "nmll_training"], datasets=["energy"])
