@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -64,7 +64,8 @@ def curves(benchmark: "Benchmark", points: "pd.DataFrame") -> list[Curve]:
     for metric, (dataset, entry, point) in product(benchmark.metrics, benchmark.cells):
         scores = by_cell.get((metric, dataset, entry, *(point.texts[path] for path in benchmark.axes)))
         for axis, own in () if scores is None else scores.groupby("axis"):
-            means = [_mean(place, values) for place, values in own.groupby("at")["value"]]
+            values = own[np.isfinite(own["value"])].groupby("at")["value"]
+            means = [(at, *summary("mean", own.to_numpy(dtype=np.float64))) for at, own in values]
             known = np.array([mean for mean in means if mean[1] is not None], dtype=np.float64)
             if known.size:
                 places, mean, se = known.T
@@ -87,11 +88,6 @@ def curve_drawings(benchmark: "Benchmark", drawn: Sequence[Curve]) -> drawing.Dr
         for metric, by_axis in groups.items()
         for axis, own in by_axis.items()
     }
-
-
-def _mean(place: Any, values: "pd.Series[float]") -> tuple[float | None, ...]:
-    known: Array = np.asarray(values, dtype=np.float64)
-    return float(place), *summary("mean", known[np.isfinite(known)])
 
 
 def curve_figure(benchmark: "Benchmark", drawn: Sequence[Curve], seen: Sequence[Curve] = ()) -> "Figure":
@@ -150,9 +146,10 @@ def _horizontal(panels: "Sequence[Axes]", scale: str) -> None:
 
 def _vertical(panel: "Axes", level: Sequence[Curve], beside: "Sequence[Axes]") -> None:
     """Choose scale and limits so that no line flattens the others."""
-    values: dict[str, list[float]] = {}
-    for curve in level:
-        values.setdefault(curve.entry, []).extend(curve.mean.tolist())
+    values = {
+        entry: [mean for curve in own for mean in curve.mean.tolist()]
+        for entry, own in grouped(level, lambda curve: curve.entry).items()
+    }
     ends = [end for curve in level for end in (*(curve.mean - curve.se), *(curve.mean + curve.se)) if end == end]
     for bar in (bar for other in beside for bar in other.containers):  # printed values
         values.setdefault(str(bar.get_label()), []).append(float(bar.lines[0].get_ydata()[0]))  # type: ignore[attr-defined]

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from bdl.spec import Benchmark
+
 
 FEW = 3
 """Entries on a data set that have figures of their own."""
@@ -192,8 +194,9 @@ class CredibleBand(NamedTuple):
     """Whether targets are labels."""
 
 
-def band_drawings(bands: Sequence[CredibleBand], *, by_quartiles: bool = False) -> drawing.Drawings:
-    """Draw credible bands of the function, a figure a data set, a panel an entry; see `bands_figure`."""
+def band_drawings(benchmark: "Benchmark", bands: Sequence[CredibleBand]) -> drawing.Drawings:
+    """Draw credible bands, a figure a data set, a panel an entry; by quartiles where the benchmark scores spreads."""
+    by_quartiles = any(metric.startswith("spread") for metric in benchmark.metrics)
     groups = grouped(bands, lambda band: band.dataset)
     return {f"bands-{name}": partial(bands_figure, own, by_quartiles=by_quartiles) for name, own in groups.items()}
 

@@ -18,7 +18,6 @@ from bdl.store import KEPT, artefacts
 from .conftest import CONJUGATE, GUESTS, line
 
 ALPHA, BETA = 10, 3e-4
-LABELS = ("datasets=[overlapping_classes]", "metrics=[nll, error]")
 SEARCH = (
     "hyper: {HYPER}, search: {trials: 3, folds: 2, metric: nmll, "
     "space: {prior_precision: {low: 1, high: 100, scale: log}}}"
@@ -121,15 +120,20 @@ def test_the_folds_of_a_search_share_its_seconds(rows, guest, monkeypatch):
     assert sum(row.seconds for row in folds) == pytest.approx(sum(spent), rel=0.1)
 
 
-def test_a_fold_is_scored_on_the_rows_that_it_holds_out(rows, guest):
-    """The shares of the classes among the other half of the training rows predict each half."""
+def test_labels_are_predicted_without_a_model_and_a_fold_is_scored_on_the_rows_that_it_holds_out(rows, guest, store):
+    """By the shares of the classes among the rows that a fit has seen."""
     search = "search: {sampler: grid, folds: 2, metric: nll, grid: {unused: [1]}}"
-    folds = rows(f"line: {{method: {{{guest('Shares')}}}, {search}}}", *LABELS, splits=(0,), stage="search")
-    labels = load("overlapping_classes").y[load("overlapping_classes").split(0).train].astype(int)
-    for fold, held in enumerate(np.array_split(labels, 2)):
-        others = np.array_split(labels, 2)[1 - fold]
-        shares = np.bincount(others) / len(others)
-        assert folds[fold].metrics["nll"] == pytest.approx(-np.log(shares[held]).mean(), rel=1e-12)
+    labels = ("datasets=[overlapping_classes]", "metrics=[nll, error]")
+    folds = rows(f"line: {{method: {{{guest('Shares')}}}, {search}}}", *labels, splits=(0,), stage="search")
+    (final,) = store.rows("final", folds[0].cell)
+    data = load("overlapping_classes")
+    train, test, _ = data.split(0)
+    seen, new = data.y[train].astype(int), data.y[test].astype(int)
+    first, second = np.array_split(seen, 2)
+    for row, own, held in ((folds[0], second, first), (folds[1], first, second), (final, seen, new)):
+        shares = np.bincount(own) / len(own)
+        assert row.metrics["nll"] == pytest.approx(-np.log(shares[held]).mean(), rel=1e-12)
+    assert final.metrics["error"] == pytest.approx((new != shares.argmax()).mean(), rel=1e-12)
 
 
 def test_a_setting_that_fails_is_a_failed_fold_and_another_is_chosen(rows, guest, store):
@@ -170,15 +174,6 @@ def test_a_command_gives_guests_a_process_of_their_own(cells, guest):
     for method, kind in ((guest("Weights"), Processes), (CONJUGATE, WorkerPool)):
         with worker_pool_for(cells(line(method)), 1, "") as workers:
             assert type(workers) is kind
-
-
-def test_labels_are_predicted_by_a_guest_without_a_model(rows, guest):
-    (row,) = rows(f"line: {{method: {{{guest('Shares')}}}, hyper: {{unused: 1}}}}", *LABELS, splits=(0,))
-    data = load("overlapping_classes")
-    train, test, _ = data.split(0)
-    shares = np.bincount(data.y[train].astype(int)) / len(train)
-    assert row.metrics["nll"] == pytest.approx(-np.log(shares[data.y[test].astype(int)]).mean(), rel=1e-12)
-    assert row.metrics["error"] == pytest.approx((data.y[test] != shares.argmax()).mean(), rel=1e-12)
 
 
 def test_a_score_of_parameters_is_empty_and_no_failure(rows, cells, guest, store):

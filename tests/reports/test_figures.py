@@ -66,12 +66,8 @@ def test_the_documents_list_every_kind():
 def test_the_page_knows_figures_by_their_names():
     names = {
         "-nmll": "Scores",
-        "-nmll-paired": "Paired differences",
         "-nmll-curve-epochs": "Curves",
-        "-sym_kl-cost": "What scores cost",
-        "-selective-accuracy": "The most certain rows",
         "-posterior-energy-vifa": "Posteriors and the truth",
-        "-posteriors-energy": "Posteriors and the truth",
         "-bands-cubic": "Credible bands",
         "-refusal-risk": "Predictions that may be refused",
         "-nmll-ranks": "Ranks",

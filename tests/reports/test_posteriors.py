@@ -14,7 +14,6 @@ from bdl.reports.posteriors import (
     CredibleBand,
     Gaussians,
     band_drawings,
-    bands_figure,
     by_truth,
     moments_figure,
 )
@@ -213,7 +212,9 @@ def band(entry, sd, dataset="cubic"):
 
 
 def test_credible_bands_hold_the_numbers():
-    drawings = band_drawings([band("slang-1", 5.0), band("bbb", 2.0), band("bbb", 2.0, "cubic_outlier")])
+    drawings = band_drawings(
+        make_benchmark(), [band("slang-1", 5.0), band("bbb", 2.0), band("bbb", 2.0, "cubic_outlier")]
+    )
     assert list(drawings) == ["bands-cubic", "bands-cubic_outlier"]
     figure = drawings["bands-cubic"]()
     one, two = figure.axes
@@ -228,14 +229,16 @@ def test_credible_bands_hold_the_numbers():
 
 
 def test_huge_deviations_are_clipped_and_of_labels_a_probability_is_shown():
-    (panel,) = bands_figure([band("slang-1", 1e9)._replace(labels=True)]).axes
+    drawings = band_drawings(make_benchmark(), [band("slang-1", 1e9)._replace(labels=True)])
+    (panel,) = drawings["bands-cubic"]().axes
     assert panel.get_ylim() == (-60 - 120 * REACH, 60 + 120 * REACH)
     assert panel.get_ylabel() == "probability of the second class"
 
 
 def test_quartiles_and_the_test_rows():
     """The axis holds all targets, and no band."""
-    (panel,) = bands_figure([band("slang-1", 1e9)], by_quartiles=True).axes
+    drawings = band_drawings(make_benchmark(metrics=["nmll", "spread"]), [band("slang-1", 1e9)])
+    (panel,) = drawings["bands-cubic"]().axes
     assert panel.get_ylabel() == "function of the input"
     for line, points in zip(panel.lines, (NEW, (X, 9 * X), (INPUTS, TARGETS)), strict=True):
         np.testing.assert_array_equal(line.get_xydata().T, points)

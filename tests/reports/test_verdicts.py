@@ -173,19 +173,16 @@ def test_nothing_follows_where_ours_is_not_the_protocol(about):
     assert judge(Ours(None, None, 0), printed("2.53"), about, protocol=False).verdict == "failed"
 
 
-def verdicts(shift, n, se, count, seed):
-    """Count verdicts over simulated pairs of n normal splits, whose means differ by a shift, in margins of NATS."""
+def share(words, shift, n, ratio, count, seed):
+    """Return the share of verdicts over simulated pairs of n normal splits; shift and standard error are in margins."""
     rng = np.random.default_rng(seed)
-    sd = 0.05 * se * math.sqrt(n)
-    ours, theirs = rng.normal([[[0.05 * shift]], [[0.0]]], sd, (2, count, n))
-    errors = (values.std(axis=1, ddof=1) / math.sqrt(n) for values in (ours, theirs))
-    for a, s, b, t in zip(ours.mean(axis=1), next(errors), theirs.mean(axis=1), next(errors), strict=True):
-        paper = PaperValue(Printed(f"{b:.9f}"), Printed(f"{t:.9f}"), "a paper", n=n)
-        yield judge(Ours(float(a), float(s), n), paper, NATS).verdict
-
-
-def share(words, count, *arguments):
-    return sum(verdict in words for verdict in verdicts(*arguments)) / count
+    splits = rng.normal([[[0.05 * shift]], [[0.0]]], 0.05 * ratio * math.sqrt(n), (2, count, n))
+    (ours, theirs), (s, t) = splits.mean(-1), splits.std(-1, ddof=1) / math.sqrt(n)
+    found = (
+        judge(Ours(a, own, n), PaperValue(Printed(f"{b:.9f}"), Printed(f"{other:.9f}"), "a paper", n=n), NATS)
+        for a, own, b, other in zip(*map(np.ndarray.tolist, (ours, s, theirs, t)), strict=True)
+    )
+    return sum(each.verdict in words for each in found) / count
 
 
 def near(found, expected, count, exact=0.0):
@@ -193,13 +190,18 @@ def near(found, expected, count, exact=0.0):
     return abs(found - expected) < 4 * math.sqrt(expected * (1 - expected) / count) + exact
 
 
-def test_error_rates():
+@pytest.mark.parametrize(
+    ("words", "shift", "ratio", "rate"),
+    [
+        (("better", "worse"), 0.0, 0.5, 0.05),
+        (("better",), 0.0, 0.5, 0.025),
+        (("match",), 1.0, 0.1, 0.025),
+        (("match",), -1.0, 0.1, 0.025),
+    ],
+)
+def test_error_rates(words, shift, ratio, rate):
     """Five per cent of equal means differ, and 2.5 % match that are a margin apart, with 20 splits each."""
-    count = 8000
-    assert near(share(("better", "worse"), count, 0.0, 20, 0.5, count, 1), 0.05, count)
-    assert near(share(("better",), count, 0.0, 20, 0.5, count, 2), 0.025, count)
-    assert near(share(("match",), count, 1.0, 20, 0.1, count, 3), 0.025, count)
-    assert near(share(("match",), count, -1.0, 20, 0.1, count, 4), 0.025, count)
+    assert near(share(words, shift, 20, ratio, 5000, 1), rate, 5000)
 
 
 @pytest.mark.parametrize("line", rows("Power"), ids=lambda line: line[0])
@@ -208,7 +210,7 @@ def test_power_is_that_of_the_page(line):
     n, *powers = map(float, line)
     count = 1500
     for ratio, expected in zip((0.1, 0.15, 0.2, 0.25, 0.3, 0.4), powers, strict=True):
-        found = share(("match",), count, 0.0, int(n), ratio, count, int(n))
+        found = share(("match",), 0.0, int(n), ratio, count, int(n))
         assert near(found, expected, count, exact=0.005), (ratio, found)
 
 
