@@ -16,8 +16,8 @@ from bdl.reports.curves import Curve, curve_drawings
 from bdl.reports.distributions import Box, LayerWeights, RankedTruth, box_drawings, truth_rank_drawings, weight_drawings
 from bdl.reports.drawing import METADATA, STYLE, Drawings, title
 from bdl.reports.paired import PairedDifference
-from bdl.reports.planes import iterate_drawings, plane_drawings
-from bdl.reports.posteriors import CredibleBand, Gaussians, band_drawings, moment_drawings, posterior_drawings
+from bdl.reports.planes import iterate_drawings, joint_drawings, own_drawings
+from bdl.reports.posteriors import CredibleBand, Gaussians, band_drawings
 from bdl.reports.scores import paired_drawings, score_drawings
 from bdl.reports.standings import Ranks, cost_drawings, distance_drawings, rank_drawings
 
@@ -86,9 +86,7 @@ class Figures(dict[str, "Figure"]):
     """Figures by name; a notebook shows all of them."""
 
     def _repr_html_(self) -> str:
-        return "".join(
-            f'<img alt="figure" width="{width}" src="{source}">' for width, source in map(_source, self.values())
-        )
+        return "".join(map(_image, self.values()))
 
 
 def tables_html(tables: Sequence["Section"], remark: str) -> str:
@@ -99,11 +97,11 @@ def tables_html(tables: Sequence["Section"], remark: str) -> str:
     )
 
 
-def _source(figure: "Figure") -> tuple[int, str]:
-    """Return the width of a figure, in dots of which 96 are an inch, and the figure as a data URI."""
+def _image(figure: "Figure") -> str:
+    """Write a figure as HTML; an inch has 96 dots there."""
     stream = io.BytesIO()
     figure.savefig(stream, format="png", dpi=144)
-    return round(96 * figure.get_figwidth()), data_uri(stream)
+    return f'<img alt="figure" width="{round(96 * figure.get_figwidth())}" src="{data_uri(stream)}">'
 
 
 def data_uri(png: io.BytesIO) -> str:
@@ -180,12 +178,12 @@ KINDS = (
          "a score with several `kept`", "the score by the share of rows kept"),
     Kind("cells", coverage_drawings, "Calibration", "calibration",
          "several levels of `coverage`", "coverage by level"),
-    Kind("posteriors", lambda _, pairs: moment_drawings(pairs), "Posteriors and the truth",
+    Kind("posteriors", lambda _, pairs: own_drawings(pairs), "Posteriors and the truth",
          "posterior-<dataset>-<entry>",
          "at most three entries with a reference", "means, variances and covariances against the truth"),
-    Kind("posteriors", lambda _, pairs: posterior_drawings(pairs), "Posteriors and the truth", "posteriors-<dataset>",
+    Kind("posteriors", lambda _, pairs: joint_drawings(pairs), "Posteriors and the truth", "posteriors-<dataset>",
          "several entries with the same truth", "all of them in one figure"),
-    Kind("posteriors", lambda _, pairs: plane_drawings(pairs), "Posteriors and the truth", "posteriors-<dataset>",
+    Kind("posteriors", lambda _, pairs: joint_drawings(pairs), "Posteriors and the truth", "posteriors-<dataset>",
          "posteriors of two parameters", "instead: densities with contours"),
     Kind("posteriors", lambda _, pairs: iterate_drawings(pairs), "Iterates over the truth", "iterates-<dataset>",
          "the same, with `kept` of `sgd-iterates`", "iterates and their mean over the truth"),
@@ -202,7 +200,7 @@ KINDS = (
          "`bdl-bench compare NAME --figures FOLDER`", "average ranks, with the critical difference"),
 )
 # fmt: on
-"""All kinds, in the order in which they are drawn and shown."""
+"""All kinds, in the order in which they are drawn and shown; of two with the same files, one function draws both."""
 
 
 def draw_figures(shown: Shown, folder: Path, pdf: bool = True) -> list[Path]:

@@ -6,10 +6,19 @@ from matplotlib.colors import to_hex
 
 from bdl.reports.drawing import OURS, PAPER
 from bdl.reports.figures import Shown, drawings_of
-from bdl.reports.planes import ITERATES, LEVELS, MEAN, START, _gaussian, iterate_drawings, plane_drawings, plane_figure
+from bdl.reports.planes import (
+    FEW,
+    ITERATES,
+    LEVELS,
+    MEAN,
+    START,
+    _gaussian,
+    iterate_drawings,
+    joint_drawings,
+    plane_figure,
+)
 from bdl.reports.posteriors import (
     DEVIATIONS,
-    FEW,
     REACH,
     CredibleBand,
     Gaussians,
@@ -42,11 +51,11 @@ def test_few_entries_have_figures_of_their_own_and_those_with_the_same_truth_are
     given = [PAIR, PLANE, *pairs(5), *pairs(5, "a1a", NAMES[:1]), *pairs(3, "few", NAMES[:FEW])]
     assert list(drawings_of(Shown(make_benchmark(), posteriors=given))) == [
         "posterior-energy-vifa",
+        "posterior-synthetic-vifa",
         "posterior-a1a-mf",
         *(f"posterior-few-{name}" for name in NAMES[:FEW]),
         "posteriors-usps",
         "posteriors-few",
-        "posterior-synthetic-vifa",
     ]
 
 
@@ -103,7 +112,7 @@ def test_many_parameters_are_lines_and_few_large_covariances_do_not_rule_the_col
 @pytest.mark.parametrize("known", [None, lambda points: -0.5 * np.square(points).sum(-1)])
 def test_two_parameters_have_a_panel_an_entry_whatever_its_truth(known):
     given = [*pairs(2, names=NAMES[:2]), *pairs(2, names=NAMES[2:], truth=1)]
-    drawings = plane_drawings([pair._replace(true_log_density=known) for pair in given])
+    drawings = joint_drawings([pair._replace(true_log_density=known) for pair in given])
     assert list(drawings) == ["posteriors-usps"]
     assert titles(drawings["posteriors-usps"]()) == NAMES
 
