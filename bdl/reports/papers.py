@@ -65,8 +65,6 @@ class PaperValue(NamedTuple):
     stderr: Printed | None
     source: str
     """Paper and table, for example ``"vifa2023 Table 1"``."""
-    single: bool = False
-    """Whether it is one run, rather than a statistic of several."""
     split: int | None = None
     """The split that it is of, from 0, if it is of one alone."""
     n: int | None = None
@@ -110,15 +108,14 @@ def _read_table(listed: "PaperTables", rows: list[dict[str, str]]) -> dict[Key, 
     values: dict[Key, PaperValue] = {}
     for entry, name in listed.methods.items():
         for row, metric, value in _chosen(listed, name, rows):
-            single = row["statistic"] in _ONE_RUN
-            key = (row["dataset"], entry, metric, "mean" if single else row["statistic"])
+            key = (row["dataset"], entry, metric, "mean" if row["statistic"] in _ONE_RUN else row["statistic"])
             source = f"{listed.paper} {row['table']}"
             if key in values:
                 raise InputError(
                     f"{source} prints several numbers for {' '.join(key)}, which differ in their settings:"
                     f" remove '{entry}' from the methods of this paper"
                 )
-            values[key] = PaperValue(value, _stderr(row), source, single, listed.split, _count(row))
+            values[key] = PaperValue(value, _stderr(row), source, listed.split, _count(row))
     return values
 
 

@@ -6,14 +6,13 @@ import torch
 from torch import nn
 
 from bdl.errors import InputError
-from bdl.methods.guest import Train
 from bdl.models.base import NoModel
-from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
+from bdl.models.likelihoods import Categorical, Gaussian
 from bdl.models.modules import Module, torch_module
 from bdl.models.networks import Linear, Mlp, Unit
 from bdl.models.problem import Problem
-from bdl.posteriors import Empirical, FullGaussian, Point
-from bdl.posteriors.predictive import MeanVariance, Outputs, Probabilities, ask, check_fit, is_predictive
+from bdl.posteriors import Empirical, Point
+from bdl.posteriors.predictive import MeanVariance, Outputs, Probabilities, ask, check_fit
 
 X = torch.randn(7, 4, generator=torch.Generator().manual_seed(0)).double()
 ONES = np.ones(7)
@@ -49,13 +48,6 @@ def test_a_network_of_a_factory_has_its_shape_and_its_start():
 def test_what_is_no_module_is_refused(model):
     with pytest.raises(InputError, match="is no torch module: use linear, mlp or module"):
         torch_module(Problem(model, Gaussian(), 4), 0)
-
-
-@pytest.mark.parametrize(
-    ("likelihood", "outputs", "classes"), [(Gaussian(), 1, 0), (Bernoulli(), 1, 2), (Categorical(), 3, 3)]
-)
-def test_a_guest_is_told_the_number_of_classes(likelihood, outputs, classes):
-    assert Train(X.numpy(), np.zeros(7), Problem(Linear(), likelihood, 4, outputs)).classes == classes
 
 
 @pytest.mark.parametrize(
@@ -115,12 +107,6 @@ def test_an_answer_of_another_shape_or_value_is_refused(answer, classes, message
 def test_what_cannot_be_a_fit_is_refused(found, message):
     with pytest.raises(InputError, match=message):
         check_fit(found, 5)
-
-
-def test_posteriors_and_functions_are_told_apart():
-    assert not is_predictive(FullGaussian.from_covariance(torch.zeros(2), torch.eye(2)))
-    assert is_predictive(lambda x: x)
-    assert is_predictive(MeanVariance(ONES, ONES))
 
 
 def test_a_stored_answer_knows_its_rows_alone():

@@ -72,7 +72,7 @@ def test_every_rank_is_in_one_bin(draws):
     one = ranked(np.repeat(np.arange(draws + 1), 3), draws)
     assert one.counts.sum() == 3 * (draws + 1)
     assert np.array_equal(one.counts, 3 * np.diff(one.edges)), "bins of more ranks hold more"
-    assert one.inside
+    assert not one.beyond.any()
 
 
 def test_the_envelope_holds_uniform_ranks_as_often_as_it_says():
@@ -81,7 +81,7 @@ def test_the_envelope_holds_uniform_ranks_as_often_as_it_says():
     histograms = [ranked(generator.integers(0, 100, 300)) for _ in range(2000)]
     low, high = histograms[0].envelope
     assert (low[0], high[0]) == tuple(binom.ppf([0.00125, 0.99875], 300, 0.05))
-    share = np.mean([one.inside for one in histograms])
+    share = np.mean([not one.beyond.any() for one in histograms])
     assert 0.95 - 3 * (0.05 * 0.95 / 2000) ** 0.5 < share < 0.99
 
 
@@ -92,8 +92,8 @@ def test_ranks_are_gathered_by_quantity_and_drawn():
     rows = make_trials("energy", "vifa-lr", values, ["ok"] * 299 + ["failed"])
     rows = rows.assign(truth_rank_parameter_0=values, truth_rank_function_0=np.minimum(values, 5))
     found = truth_ranks(benchmark, rows)
-    places = [("vifa-lr", "parameter 0", 299, True), ("vifa-lr", "function 0", 299, False)]
-    assert [(one.entry, one.quantity, one.ranks.size, one.inside) for one in found] == places
+    places = [("vifa-lr", "parameter 0", 299, False), ("vifa-lr", "function 0", 299, True)]
+    assert [(one.entry, one.quantity, one.ranks.size, one.beyond.any()) for one in found] == places
     assert found[0].draws == TruthRank().draws
     figure = truth_rank_drawings(benchmark, found)["sbc-energy"]()
     assert titles(figure) == ["vifa-lr", "vifa-lr"]

@@ -165,15 +165,15 @@ def test_a_single_run_stands_under_the_mean_and_values_of_one_split_say_so():
     """Figure 7d of the SLANG paper prints the bias on the first split; Table 1 prints means over twenty."""
     tables = changed(THESIS, tables=["Table B.3"], task="vifa_posterior_linear_uci", methods={"vifa": "vifa"})
     value = paper_values([tables])["boston", "vifa", "rel_mean_dist", "mean"]
-    assert (*texts(value), value.single, value.split) == ("0.0262", None, True, None)
+    assert (*texts(value), value.n, value.split) == ("0.0262", None, 1, None)
     methods = {"mf-exact": "mf_exact", "slang-10": "slang L=10"}
     figure = changed(SLANG_LOGISTIC, tables=["Figure 7d"], methods=methods, split=0)
     means = changed(figure, tables=["Table 1"], methods={"mf-exact": "mf_exact"}, split=None)
     values = paper_values([figure, means])
     bias = values["usps_3v5", "slang-10", "bias_variance", "mean"]
-    assert (bias.value.text, bias.single, bias.split) == ("1.38", True, 0)
+    assert (bias.value.text, bias.n, bias.split) == ("1.38", 1, 0)
     mean = values["australian", "mf-exact", "neg_elbo", "mean"]
-    assert (mean.single, mean.split) == (False, None)
+    assert (mean.n, mean.split) == (20, None)
     assert len([key for key in values if key[2].startswith("bias_")]) == 4 * 2 * 2
 
 

@@ -23,7 +23,7 @@ RUNTIME = MetricInfo("Runtime", "minutes", "ratio", "time")
 
 
 def printed(text, stderr=None, n=20):
-    return PaperValue(Printed(text), Printed(stderr) if stderr else None, "a paper", n == 1, None, n)
+    return PaperValue(Printed(text), Printed(stderr) if stderr else None, "a paper", n=n)
 
 
 def told(*arguments, **options):
@@ -98,14 +98,12 @@ def test_rounding_widens_the_printed_number():
         # More is better, or neither.
         (Ours(0.97, 0.001, 20), printed("0.90", "0.001"), HIGHER, ("better", None)),
         (Ours(0.83, 0.001, 20), printed("0.90", "0.001"), HIGHER, ("worse", None)),
-        (Ours(0.6, 0.001, 20), printed("0.50", "0.001"), BIAS, ("differs", None)),
         (Ours(0.551, 0.001, 20), printed("0.500", "0.001"), BIAS, ("differs", PERHAPS_SMALL)),
         # Two splits take the spread of the paper; three are what the test is for.
         (Ours(2.54, 0.001, 2), printed("2.53", "0.001"), NATS, ("match", FEW)),
         (Ours(1.982, 0.164, 2), printed("1.55", "0.03"), NATS, ("undecided", FEW)),
         (Ours(1.381, None, 1), printed("1.20", "0.05"), NATS, (NOT_SHOWN, FEW)),
         (Ours(1.982, 0.03, 3), printed("1.55", "0.03"), NATS, ("worse", None)),
-        (Ours(0.9, 0.001, 2), printed("0.50", "0.001"), BIAS, ("undecided", FEW)),
         # No spread at all: one run each, or a printed error of 0.00 beside fewer than three splits.
         (Ours(0.37656, None, 1), printed("0.3766", "0.0000", 1), NATS, ("match", NO_SPREAD)),
         (Ours(0.37649, None, 1), printed("0.3766", "0.0000", 1), NATS, ("undecided", NO_SPREAD)),
