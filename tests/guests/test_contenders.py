@@ -65,16 +65,17 @@ RATES = {Sghmc: 0.003, NgBoost: 0.1, Vbll: 0.02}
 @pytest.fixture(scope="module", autouse=True)
 def the_library_posteriors():
     """Let `posteriors` be the library, and not the folder of tests that has its name."""
-    path, tests = sys.path[:], str(Path(__file__).parents[1])
-    ours = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "posteriors"}
-    for name in ours:
-        del sys.modules[name]
-    sys.path[:] = [place for place in path if place != tests]
-    yield
-    for name in [name for name in sys.modules if name.partition(".")[0] == "posteriors"]:
-        del sys.modules[name]
-    sys.modules.update(ours)
-    sys.path[:] = path
+
+    def loaded():
+        return [name for name in sys.modules if name.partition(".")[0] == "posteriors"]
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in loaded():
+            patch.delitem(sys.modules, name)
+        patch.setattr(sys, "path", [place for place in sys.path if place != str(Path(__file__).parents[1])])
+        yield
+        for name in loaded():
+            del sys.modules[name]
 
 
 def skip_without(guest):
