@@ -83,9 +83,9 @@ def paper_values(papers: Iterable["PaperTables"]) -> dict[Key, PaperValue]:
         if not rows:
             raise unknown(f"task of {listed.paper}", listed.task, {row["task"] for row in load_paper(listed.paper)})
         _require("data set", listed, listed.datasets.values(), _names(rows, "dataset"))
-        if listed.datasets:  # under our names; a setting by which the paper tells data sets apart is left out
+        if listed.datasets:  # under our names
             rows = [
-                row | {"dataset": ours, "setting": row["setting"] if row["dataset"] == theirs else ""}
+                row | {"dataset": ours}
                 for ours, theirs in listed.datasets.items()
                 for row in rows
                 if theirs in _names([row], "dataset")
