@@ -193,16 +193,8 @@ def test_a_printed_maximum_stands_beside_the_largest_value():
     assert [text.rstrip("¹²³⁴⁵⁶⁷⁸⁹ ") for text in row[place : place + 3]] == ["9.000e8", "4.04e8", "undecided"]
 
 
-@pytest.mark.parametrize(
-    ("certificates", "lines"),
-    [
-        ([None, None], []),
-        (["certified", None], ["certified: 1 of 1 splits"]),
-        (
-            ["breaks rules 7", "breaks rules 1, 7", "certified"],
-            ["certified: 1 of 3 splits; others break rules 1, 7 for chains of networks"],
-        ),
-    ],
-)
-def test_certified_fits_are_counted_and_broken_rules_named(certificates, lines):
-    assert certified(pd.DataFrame({"certificate": certificates})) == lines
+def test_certified_fits_are_counted_and_broken_rules_named():
+    assert certified(pd.DataFrame({"certificate": [None, None]})) == []
+    assert certified(pd.DataFrame({"certificate": ["certified", None]})) == ["certified: 1 of 1 splits"]
+    (line,) = certified(pd.DataFrame({"certificate": ["breaks rules 7", "breaks rules 1, 7", "certified"]}))
+    assert line == "certified: 1 of 3 splits; others break rules 1, 7 for chains of networks"

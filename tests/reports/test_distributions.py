@@ -27,12 +27,8 @@ REPEATS = [2.0, 3.0, 5.0, 9.0, 2.5]
 def test_five_repeats_make_a_box_with_quartiles_and_the_printed_mean():
     """Six repeats of one entry, one of which failed, and four of the other; splits and sweeps have none."""
     benchmark = make_benchmark(preparation=Preparation(split="first"), datasets=["energy"])
-    rows = pd.concat(
-        [
-            make_trials("energy", "vifa-lr", [*REPEATS, 99.0], ["ok"] * 5 + ["failed"]),
-            make_trials("energy", "vifa-nn", [1.0, 2.0, 3.0, 4.0]),
-        ]
-    )
+    own = make_trials("energy", "vifa-lr", [*REPEATS, 99.0], ["ok"] * 5 + ["failed"])
+    rows = pd.concat([own, make_trials("energy", "vifa-nn", [1.0, 2.0, 3.0, 4.0])])
     found = boxes(benchmark, rows)
     assert [(box.entry, box.metric) for box in found] == [("vifa-lr", "nmll"), ("vifa-lr", "rmse")]
     assert found[0].values.tolist() == REPEATS

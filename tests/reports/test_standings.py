@@ -17,15 +17,12 @@ from .conftest import legend, make_benchmark, make_paired, make_trials, texts, t
 
 
 def cells_of(errors, sweep={}):
-    """Cells with one score a data set, point of a sweep and entry, a to c: the error, of which less is better."""
-    entries = list("abc")[: len(errors[0])]
-    datasets = [f"set{i}" for i in range(len(errors) // max(1, math.prod(map(len, sweep.values()))))]
-    everywhere = make_benchmark(sweep, datasets=datasets, entries=dict.fromkeys(entries))
-    values = zip(everywhere.cells, np.concatenate(errors), strict=True)
-    known = {(d, e, *point.texts.values()): (point.texts, value) for (d, e, point), value in values if value == value}
-    rows = [make_trials(*key[:2], [value]).assign(**point) for key, (point, value) in known.items()]
-    pairs = {key[:2] for key in known}
-    benchmark = make_benchmark(sweep, datasets=datasets, entries=everywhere.entries, pairs=pairs, papers=[])
+    """Cells of entries a to c with one error each, of which less is better: a line a data set and point of a sweep."""
+    count = len(errors) // math.prod(map(len, sweep.values()))
+    datasets, entries = [f"set{i}" for i in range(count)], dict.fromkeys("abc"[: len(errors[0])])
+    benchmark = make_benchmark(sweep, datasets=datasets, entries=entries, papers=[])
+    places = zip(benchmark.cells, np.ravel(errors), strict=True)
+    rows = [make_trials(dataset, entry, [value]).assign(**point.texts) for (dataset, entry, point), value in places]
     return compare(benchmark, pd.concat(rows))
 
 
