@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bdl.reports import compare
 from bdl.spec.sections import Preparation
 
 
@@ -119,17 +118,3 @@ def swept(scores):
         for gone in [(dataset, text, entry) == ("yacht", "[50]", "vifa-lr")]
     ]
     return benchmark, shuffled(*rows)
-
-
-@pytest.fixture
-def drawn():
-    """Benchmark and cells: one entry fails on yacht."""
-    rng = np.random.default_rng(0)
-    rows = [
-        make_trials("energy", "vifa-lr", rng.normal(2.6, 0.1, 20)),
-        make_trials("energy", "vifa-nn", rng.normal(2.5, 0.1, 20)),
-        make_trials("yacht", "vifa-lr", rng.normal(3.6, 0.1, 20)),
-        make_trials("yacht", "vifa-nn", [np.nan] * 20, ["failed"] * 20),
-    ]
-    benchmark = make_benchmark()
-    return benchmark, compare(benchmark, pd.concat(rows))

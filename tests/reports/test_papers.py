@@ -13,7 +13,7 @@ from bdl.spec import load_benchmark
 from .conftest import VIFA, changed, make_tables
 
 SLANG = make_tables("slang2018", "uci_bnn", ["Table 2"], {"slang-1": "slang", "bbb": "bbb"})
-SLANG_LOGISTIC = changed(SLANG, task="logistic_posterior")
+SLANG_LOGISTIC = changed(SLANG, task="logistic_posterior", tables=["Table 1"])
 THESIS = make_tables("brownlie2022", "vifa_posterior_linear_synthetic", ["Table 5.1"], {})
 
 
@@ -129,15 +129,12 @@ def test_a_printed_standard_deviation_is_not_taken_for_a_standard_error():
     [
         (changed(VIFA, paper="vifa2032"), "unknown paper 'vifa2032': did you mean vifa2023"),
         (changed(VIFA, task="uci_nn"), "unknown task of vifa2023 'uci_nn': did you mean uci_nn_predictions"),
-        (
-            changed(VIFA, metrics={"joint_nll": "-test_ll"}),
-            "unknown metric of vifa2023 uci_nn_predictions 'test_ll': known: nmll, rmse, runtime",
-        ),
+        (changed(VIFA, metrics={"joint_nll": "-test_ll"}), "unknown metric .* 'test_ll': known: nmll, rmse, runtime"),
         (changed(VIFA, tables=["Table 99"]), "unknown table of vifa2023 uci_nn_predictions 'Table 99'"),
         (changed(VIFA, methods={"a": "vifa_rl"}), "unknown method of vifa2023 uci_nn_predictions 'vifa_rl': did you"),
         (
-            changed(SLANG_LOGISTIC, tables=["Table 1"], methods={"slang": "slang"}),
-            "slang2018 Table 1 prints several numbers for australian slang neg_elbo mean",
+            changed(SLANG_LOGISTIC, methods={"slang": "slang"}),
+            "Table 1 prints several numbers for australian slang neg",
         ),
         (changed(THESIS, methods={"k": "vifa"}), "which differ in their settings"),
         (changed(THESIS, methods={"k": "vifa latent_dim=3"}), "unknown method .* 'vifa latent_dim=3'"),
@@ -168,7 +165,7 @@ def test_a_single_run_stands_under_the_mean_and_values_of_one_split_say_so():
     assert (*texts(value), value.n, value.split) == ("0.0262", None, 1, None)
     methods = {"mf-exact": "mf_exact", "slang-10": "slang L=10"}
     figure = changed(SLANG_LOGISTIC, tables=["Figure 7d"], methods=methods, split=0)
-    means = changed(figure, tables=["Table 1"], methods={"mf-exact": "mf_exact"}, split=None)
+    means = changed(SLANG_LOGISTIC, methods={"mf-exact": "mf_exact"})
     values = paper_values([figure, means])
     bias = values["usps_3v5", "slang-10", "bias_variance", "mean"]
     assert (bias.value.text, bias.n, bias.split) == ("1.38", 1, 0)

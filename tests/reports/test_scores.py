@@ -25,8 +25,12 @@ def draw(benchmark, cells, metric="nmll"):
     return score_drawings(benchmark, cells)[metric]()
 
 
-def test_what_is_drawn(drawn):
-    benchmark, cells = drawn
+def test_what_is_drawn():
+    """Everything of one entry on yacht failed."""
+    entries = {"vifa-lr": [2.5, 2.7], "vifa-nn": [2.4, 2.6]}
+    rows = [make_trials(dataset, entry, own) for dataset in ("energy", "yacht") for entry, own in entries.items()]
+    benchmark = make_benchmark()
+    cells = compare(benchmark, pd.concat([*rows[:3], rows[3].assign(status="failed")]))
     figure = draw(benchmark, cells)
     energy, yacht = figure.axes
     assert titles(figure) == ["energy", "yacht"]
