@@ -10,14 +10,14 @@ import torch
 from annotated_types import Ge
 
 from bdl.errors import InputError
-from bdl.guests.jax_density import Data, Density, Network, check_dense, density
-from bdl.methods.guest import Guest, Train
+from bdl.guests.jax_density import Data, Density, Network, OfJax, density
+from bdl.methods.guest import Train
 from bdl.models.problem import Problem
 from bdl.posteriors import Empirical
 
 
 @dataclass(frozen=True)
-class Mclmc(Guest):
+class Mclmc(OfJax):
     """`blackjax.mclmc` (Robnik et al. 2023) without corrections, its step and length tuned by BlackJAX; one chain.
 
     Parameters
@@ -31,12 +31,10 @@ class Mclmc(Guest):
     steps: Annotated[int, Ge(100)] = 20_000
     draws: Annotated[int, Ge(1)] = 200
 
-    needs_model = True
     needs: ClassVar = {"blackjax": "bdl-bench[blackjax]"}
 
     def check(self, problem: Problem) -> None:
         super().check(problem)
-        check_dense(problem)
         if self.steps % self.draws:
             raise InputError(f"steps {self.steps} is no multiple of draws {self.draws}: make it one")
 

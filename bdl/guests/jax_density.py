@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from bdl.errors import InputError
-from bdl.methods.guest import Train
+from bdl.methods.guest import Guest, Train
 from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.problem import Problem
@@ -81,20 +81,25 @@ class Density(NamedTuple):
         return values
 
 
-def check_dense(problem: Problem) -> None:
-    """Raise `InputError` unless the model is made of dense layers, and the likelihood is one of the suite."""
-    if not isinstance(problem.model, Linear | Mlp):
-        raise InputError(f"model {type(problem.model).__name__} is not made of dense layers: use linear or mlp")
-    if not isinstance(problem.likelihood, _LIKELIHOODS):
-        raise InputError(f"likelihood {type(problem.likelihood).__name__} is not known to JAX: use another method")
+@dataclass(frozen=True)
+class OfJax(Guest):
+    """A guest that samples or approximates the posterior of a model of dense layers, as a function of JAX."""
+
+    needs_model = True
+
+    def check(self, problem: Problem) -> None:
+        super().check(problem)
+        if not isinstance(problem.model, Linear | Mlp):
+            raise InputError(f"model {type(problem.model).__name__} is not made of dense layers: use linear or mlp")
+        if not isinstance(problem.likelihood, _LIKELIHOODS):
+            raise InputError(f"likelihood {type(problem.likelihood).__name__} is not known to JAX: use another method")
 
 
 def density(train: Train, hyper: Mapping[str, float], seed: int) -> Density:
-    """Write the posterior of a problem for JAX, in its present precision; errors as in `check_dense`."""
+    """Write the posterior of a problem that `OfJax` does not refuse for JAX, in its present precision."""
     import jax.numpy as jnp
 
     problem = train.problem
-    check_dense(problem)
     model: Any = problem.model
     shapes = tuple(pairwise(model.widths(problem.d_in, problem.d_out)))
     activation = model.activation if isinstance(model, Mlp) else None

@@ -9,24 +9,15 @@ import numpy as np
 import torch
 from annotated_types import Ge, Gt
 
-from bdl.guests.jax_density import Data, Density, Network, check_dense, density
-from bdl.methods.guest import Guest, Train
-from bdl.models.problem import Problem
+from bdl.guests.jax_density import Data, Density, Network, OfJax, density
+from bdl.methods.guest import Train
 from bdl.posteriors import Empirical, FactorAnalysis
 
-
-@dataclass(frozen=True)
-class _OfNumPyro(Guest):
-    needs_model = True
-    needs: ClassVar = {"numpyro": "bdl-bench[numpyro]"}
-
-    def check(self, problem: Problem) -> None:
-        super().check(problem)
-        check_dense(problem)
+_NEEDS = {"numpyro": "bdl-bench[numpyro]"}
 
 
 @dataclass(frozen=True)
-class AutoLowRank(_OfNumPyro):
+class AutoLowRank(OfJax):
     """`AutoLowRankMultivariateNormal` by stochastic variational inference with Adam.
 
     Parameters
@@ -42,6 +33,8 @@ class AutoLowRank(_OfNumPyro):
     rank: Annotated[int, Ge(1)] = 10
     steps: Annotated[int, Ge(1)] = 5000
     initial_std: Annotated[float, Gt(0)] = 0.05
+
+    needs: ClassVar = _NEEDS
     hyper = ("learning_rate",)
 
     def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> FactorAnalysis:
@@ -73,7 +66,7 @@ def _low_rank(rank: int, steps: int, initial_std: float, network: Network) -> Ca
 
 
 @dataclass(frozen=True)
-class Nuts(_OfNumPyro):
+class Nuts(OfJax):
     """The no-U-turn sampler (Hoffman and Gelman 2014), one chain.
 
     Parameters
@@ -87,6 +80,8 @@ class Nuts(_OfNumPyro):
     warmup: Annotated[int, Ge(1)] = 500
     draws: Annotated[int, Ge(1)] = 500
     depth: Annotated[int, Ge(1)] = 10
+
+    needs: ClassVar = _NEEDS
 
     def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> Empirical:
         import jax

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -142,8 +142,7 @@ def compare(benchmark: "Benchmark", rows: "pd.DataFrame", *, protocol: bool = Tr
             usual = statistic == "median" and split is None and info(metric).direction != "ratio"
             if statistic == "mean" or paper is not None or usual:
                 own = trials if split is None else trials[trials["split"] == split]
-                cell = _cell(benchmark, place, own, split, paper, protocol)
-                cells.append(replace(cell, point=dict(point.texts)))
+                cells.append(_cell(benchmark, place, dict(point.texts), own, split, paper, protocol))
     return cells
 
 
@@ -158,6 +157,7 @@ def _lone_splits(printed: Mapping[Key, PaperValue]) -> dict[tuple[str, str], int
 def _cell(
     benchmark: "Benchmark",
     place: tuple[str, str, str, str],
+    point: dict[str, str],
     trials: "pd.DataFrame",
     split: int | None,
     paper: PaperValue | None,
@@ -169,7 +169,7 @@ def _cell(
     good = trials[trials["status"] == "ok"]
     values = finite(trials, place[2])
     failed = len(trials) - values.size
-    mc_se, floor = (_mean(good[f"{place[2]}_{suffix}"].to_numpy(dtype=float)) for suffix in _SAMPLED)
+    mc_se, floor = (summary("mean", finite(trials, f"{place[2]}_{suffix}"))[0] for suffix in _SAMPLED)
     # An error that each trial has by itself shows in the spread of the trials; that of a sampled truth does not.
     ours = Ours(*summary(place[3], values), values.size, failed, None if floor is None else mc_se)
     notes = [note for note in benchmark.notes if _concerns(note, place)]
@@ -200,6 +200,7 @@ def _cell(
             [*texts, *refusals(good, place[2]), *certified(good), *_remarks(ours, about, floor, split, judged)]
         )
         or None,
+        point=point,
     )
 
 
@@ -249,11 +250,6 @@ def summary(statistic: str, values: Array) -> tuple[float | None, float | None]:
         ours = location(values) if values.size else math.nan
         ours_se = standard_error(values) if values.size > 1 else math.nan
     return ours if math.isfinite(ours) else None, ours_se if math.isfinite(ours_se) else None
-
-
-def _mean(values: Array) -> float | None:
-    finite = values[np.isfinite(values)]
-    return float(finite.mean()) if finite.size else None
 
 
 def _concerns(note: "Note", place: tuple[str, str, str, str]) -> bool:

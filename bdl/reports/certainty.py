@@ -69,13 +69,12 @@ def coverage_drawings(benchmark: "Benchmark", cells: Sequence[Cell]) -> drawing.
     own = [cell for cell in cells if cell.statistic == "mean" and cell.metric in levels and cell.ours is not None]
     if benchmark.axes or len(levels) < 2 or not own:
         return {}
-    own.sort(key=lambda cell: levels[cell.metric])
     return {"calibration": partial(coverage_figure, benchmark, levels, own)}
 
 
 def coverage_figure(benchmark: "Benchmark", levels: Mapping[str, float], cells: Sequence[Cell]) -> "Figure":
     """Draw mean coverage against the level, a panel a data set and a line an entry; `levels` are those of metrics."""
-    groups = _by_dataset(benchmark, cells)
+    groups = grouped(cells, lambda cell: cell.dataset)
     figure, panels = drawing.grid(len(groups), (2.6, 2.8))
     styles = drawing.styles(benchmark.entries)
     for panel, (dataset, own) in zip(panels, groups.items(), strict=True):
@@ -125,7 +124,7 @@ def selective_figure(
     benchmark: "Benchmark", name: str, by_order: Mapping[str, Shares], cells: Sequence[Cell]
 ) -> "Figure":
     """Draw means over the splits with their standard errors, a line an entry, and the printed values."""
-    groups = _by_dataset(benchmark, cells)
+    groups = grouped(cells, lambda cell: cell.dataset)
     places = [*product(groups, by_order)]
     figure, panels = drawing.grid(len(places), (2.8, 3.0), columns=len(places))
     styles = drawing.styles(benchmark.entries)
@@ -134,25 +133,15 @@ def selective_figure(
         panel.set_xlabel("share of the test rows that is kept")
         shares = by_order[by]
         own = [cell for cell in groups[dataset] if cell.metric in shares]
-        own.sort(key=lambda cell: shares[cell.metric])
         values = {entry: draw_line(panel, entry, styles[entry], shares, own) for entry in benchmark.entries}
         drawing.fit(panel, "y", values, scale="linear")
     return drawing.finished(figure, panels, measure(name), benchmark.title, heading(name), order=styles)
 
 
-def _by_dataset(benchmark: "Benchmark", cells: Sequence[Cell]) -> dict[str, list[Cell]]:
-    """Group cells by data set, in the order of the benchmark."""
-    groups = grouped(cells, lambda cell: cell.dataset)
-    return {str(name): groups[name] for name in benchmark.datasets if name in groups}
-
-
 def draw_line(panel: "Axes", entry: str, look: Mapping[str, Any], shares: Shares, cells: Sequence[Cell]) -> list[float]:
     """Draw an entry's means along numbers by metric, with standard errors, and what is printed; return its values."""
-    own = [
-        (shares[cell.metric], cell.ours, cell.ours_se or 0.0, cell.paper)
-        for cell in cells
-        if cell.method == entry and cell.ours is not None
-    ]
+    along = sorted((cell for cell in cells if cell.method == entry), key=lambda cell: shares[cell.metric])
+    own = [(shares[each.metric], each.ours, each.ours_se or 0.0, each.paper) for each in along if each.ours is not None]
     if own:
         x, y, errors, _ = zip(*own, strict=True)
         panel.errorbar(x, y, errors, label=entry, capsize=2, **{**look, **drawing.DOTS})

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from bdl.reports.statistics import Array, grouped, named, panel_heading
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -64,7 +65,8 @@ def curves(benchmark: "Benchmark", points: "pd.DataFrame") -> list[Curve]:
     for metric, (dataset, entry, point) in product(benchmark.metrics, benchmark.cells):
         scores = by_cell.get((metric, dataset, entry, *(point.texts[path] for path in benchmark.axes)))
         for axis, own in () if scores is None else scores.groupby("axis"):
-            means = [_mean(place, values) for place, values in own.groupby("at")["value"]]
+            values = own[np.isfinite(own["value"])].groupby("at")["value"]
+            means = [(at, *summary("mean", own.to_numpy(dtype=np.float64))) for at, own in values]
             known = np.array([mean for mean in means if mean[1] is not None], dtype=np.float64)
             if known.size:
                 places, mean, se = known.T
@@ -89,11 +91,6 @@ def curve_drawings(benchmark: "Benchmark", drawn: Sequence[Curve]) -> drawing.Dr
     }
 
 
-def _mean(place: Any, values: "pd.Series[float]") -> tuple[float | None, ...]:
-    known: Array = np.asarray(values, dtype=np.float64)
-    return float(place), *summary("mean", known[np.isfinite(known)])
-
-
 def curve_figure(benchmark: "Benchmark", drawn: Sequence[Curve], seen: Sequence[Curve] = ()) -> "Figure":
     """Draw curves of one metric in one unit, and dotted those of the same metric on training rows.
 
@@ -101,11 +98,13 @@ def curve_figure(benchmark: "Benchmark", drawn: Sequence[Curve], seen: Sequence[
     (methods called ``online-...``), their lines are solid, and those of batch fits dashed. The printed values, which
     are those at the end of a fit, stand beside the last count.
     """
+    from matplotlib.ticker import MaxNLocator
+
     by_panel, below = _by_panel(drawn), _by_panel(seen)
-    lines = 1 if len(by_panel) <= drawing.MOST else max(LINES, math.ceil(len(by_panel) / drawing.MOST))
+    down = 1 if len(by_panel) <= drawing.MOST else max(LINES, math.ceil(len(by_panel) / drawing.MOST))
     streams = drawn[0].axis == STREAMS
     # Distances of streams compare from panel to panel, scores on different data do not.
-    columns = math.ceil(len(by_panel) / lines)
+    columns = math.ceil(len(by_panel) / down)
     shared = {"sharex": True, "sharey": "row" if streams else "none"}
     figure, panels = drawing.grid(len(by_panel), (2.6, 1.9), columns=columns, downwards=True, **shared)
     styles, printed = _styles(benchmark), paper_values(benchmark.papers)
@@ -114,45 +113,41 @@ def curve_figure(benchmark: "Benchmark", drawn: Sequence[Curve], seen: Sequence[
         drawing.dress(panel, name)
         for curve in below.get(name, ()):
             panel.plot(curve.places, curve.mean, **{**styles[curve.entry], **SEEN})
-        _fill(panel, own, styles)
+        for curve in own:
+            panel.plot(curve.places, curve.mean, **drawing.DOTS, **styles[curve.entry])
+            ends, color = (curve.mean - curve.se, curve.mean + curve.se), styles[curve.entry]["color"]
+            panel.fill_between(curve.places, *ends, color=color, alpha=0.22, linewidth=0)
         _print(panel, own, styles, printed, xscale)
-        if number % lines == lines - 1 or number == len(panels) - 1:  # the lowest of each column
+        if number % down == down - 1 or number == len(panels) - 1:  # the lowest of each column
             panel.set_xlabel(drawn[0].axis)
             panel.tick_params(labelbottom=True)
     for number, panel in enumerate(panels):
-        row = slice(number % lines, None, lines) if streams else slice(number, number + 1)
+        row = slice(number % down, None, down) if streams else slice(number, number + 1)
         names = [*by_panel][row]
         level = [curve for name in names for curve in (*by_panel[name], *below.get(name, ()))]
         _vertical(panel, level, panels[row])
-    _horizontal(panels, xscale)
+    for panel in panels:  # when all is drawn: the limits of an axis that is logarithmic before reach to powers of ten
+        panel.set_xscale(xscale)
+        if xscale == "linear":
+            panel.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
     what = f"mean ± SE over {repeats(benchmark)}" + (f"; {TOLD_SEEN}" if seen else "")
     if 0 < len(_online(benchmark)) < len(benchmark.entries):
         what += "; solid: online, dashed: batch fits"
-    drawing.label_left(panels, measure(drawn[0].metric))
-    drawing.title(figure, benchmark.title, heading(drawn[0].metric), what)
-    _legend(figure, styles, drawn)
-    return figure
+    lines = benchmark.title, heading(drawn[0].metric), what
+    handles = _handles(figure, styles, drawn)
+    return drawing.finished(figure, panels, measure(drawn[0].metric), *lines, handles=handles, handlelength=2.6)
 
 
 def _by_panel(drawn: Sequence[Curve]) -> dict[str, list[Curve]]:
     return grouped(drawn, lambda curve: panel_heading(curve.dataset, curve.point))
 
 
-def _horizontal(panels: "Sequence[Axes]", scale: str) -> None:
-    """Only when all is drawn: the limits of an axis that is logarithmic before would reach to powers of ten."""
-    from matplotlib.ticker import MaxNLocator
-
-    for panel in panels:
-        panel.set_xscale(scale)
-        if scale == "linear":
-            panel.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
-
-
 def _vertical(panel: "Axes", level: Sequence[Curve], beside: "Sequence[Axes]") -> None:
     """Choose scale and limits so that no line flattens the others."""
-    values: dict[str, list[float]] = {}
-    for curve in level:
-        values.setdefault(curve.entry, []).extend(curve.mean.tolist())
+    values = {
+        entry: [mean for curve in own for mean in curve.mean.tolist()]
+        for entry, own in grouped(level, lambda curve: curve.entry).items()
+    }
     ends = [end for curve in level for end in (*(curve.mean - curve.se), *(curve.mean + curve.se)) if end == end]
     for bar in (bar for other in beside for bar in other.containers):  # printed values
         values.setdefault(str(bar.get_label()), []).append(float(bar.lines[0].get_ydata()[0]))  # type: ignore[attr-defined]
@@ -174,14 +169,6 @@ def _online(benchmark: "Benchmark") -> list[str]:
     return [name for name, entry in benchmark.entries.items() if entry.method.name.startswith("online-")]
 
 
-def _fill(panel: "Axes", own: Sequence[Curve], styles: drawing.Styles) -> None:
-    for curve in own:
-        look = styles[curve.entry]
-        panel.plot(curve.places, curve.mean, **drawing.DOTS, **look)
-        ends = curve.mean - curve.se, curve.mean + curve.se
-        panel.fill_between(curve.places, *ends, color=look["color"], alpha=0.22, linewidth=0)
-
-
 def _print(
     panel: "Axes", own: Sequence[Curve], styles: drawing.Styles, printed: Mapping[Key, PaperValue], xscale: str
 ) -> None:
@@ -198,10 +185,10 @@ def _print(
             )
 
 
-def _legend(figure: "Figure", styles: drawing.Styles, drawn: Sequence[Curve]) -> None:
+def _handles(figure: "Figure", styles: drawing.Styles, drawn: Sequence[Curve]) -> "list[Artist]":
     names = [name for name in styles if name in {curve.entry for curve in drawn}]
-    handles = [drawing.handle(name, **drawing.DOTS, **styles[name]) for name in names]
+    handles: list[Artist] = [drawing.handle(name, **drawing.DOTS, **styles[name]) for name in names]
     if any(panel.containers for panel in figure.axes):
         label = "paper, whole stream" if drawn[0].axis == STREAMS else "paper, end of fit"
         handles.append(drawing.handle(label, **drawing.PRINTED | {"color": drawing.QUIET}))
-    drawing.legend(figure, handles, handlelength=2.6)
+    return handles

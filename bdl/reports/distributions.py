@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bdl.metrics import info
 from bdl.reports import drawing
@@ -168,10 +169,10 @@ class RankedTruth(NamedTuple):
         return low, high
 
     @property
-    def inside(self) -> bool:
-        """Whether all bars are within the envelope."""
+    def beyond(self) -> NDArray[np.bool_]:
+        """Whether each bar is beyond the envelope."""
         low, high = self.envelope
-        return bool(((low <= self.counts) & (self.counts <= high)).all())
+        return (self.counts < low) | (self.counts > high)
 
 
 def truth_ranks(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[RankedTruth]:
@@ -202,9 +203,8 @@ def truth_rank_figure(benchmark: "Benchmark", ranked: Sequence[RankedTruth]) -> 
     columns = len({one.quantity for one in ranked})
     figure, panels = drawing.grid(len(ranked), (2.4, 1.5), columns=columns)
     for panel, one in zip(panels, ranked, strict=True):
-        (low, high), counts, edges = one.envelope, one.counts, one.edges
+        (low, high), counts, edges, beyond = one.envelope, one.counts, one.edges, one.beyond
         panel.stairs(high, edges, baseline=low, fill=True, color=drawing.GRID)
-        beyond = (counts < low) | (counts > high)
         for chosen, color in ((~beyond, drawing.COLORS[0]), (beyond, drawing.COLORS[1])):
             panel.bar(edges[:-1][chosen], counts[chosen], np.diff(edges)[chosen], align="edge", color=color)
         drawing.dress(panel, one.entry, "y")

@@ -147,12 +147,12 @@ def finished(
     *lines: str,
     handles: "Sequence[Artist]" = (),
     order: Iterable[str] = (),
-    columns: int = 4,
+    **place: Any,
 ) -> "Figure":
-    """Return a figure with what its vertical axes show, its title in lines, and its legend."""
+    """Return a figure with what its vertical axes show, its title in lines, and its legend, as `legend` takes it."""
     label_left(panels, up)
     title(figure, *lines)
-    legend(figure, handles, order=order, columns=columns)
+    legend(figure, handles, order=order, **place)
     return figure
 
 

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from re import sub
 from textwrap import shorten
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bdl.reports import Cell
 from bdl.reports.certainty import Labelled, coverage_drawings, refusal_drawings, selective_drawings
@@ -16,8 +16,8 @@ from bdl.reports.curves import Curve, curve_drawings
 from bdl.reports.distributions import Box, LayerWeights, RankedTruth, box_drawings, truth_rank_drawings, weight_drawings
 from bdl.reports.drawing import METADATA, STYLE, Drawings, title
 from bdl.reports.paired import PairedDifference
-from bdl.reports.planes import iterate_drawings, plane_drawings
-from bdl.reports.posteriors import CredibleBand, Gaussians, band_drawings, moment_drawings, posterior_drawings
+from bdl.reports.planes import iterate_drawings, joint_drawings, own_drawings
+from bdl.reports.posteriors import CredibleBand, Gaussians, band_drawings
 from bdl.reports.scores import paired_drawings, score_drawings
 from bdl.reports.standings import Ranks, cost_drawings, distance_drawings, rank_drawings
 
@@ -86,9 +86,7 @@ class Figures(dict[str, "Figure"]):
     """Figures by name; a notebook shows all of them."""
 
     def _repr_html_(self) -> str:
-        return "".join(
-            f'<img alt="figure" width="{width}" src="{source}">' for width, source in map(_source, self.values())
-        )
+        return "".join(map(_image, self.values()))
 
 
 def tables_html(tables: Sequence["Section"], remark: str) -> str:
@@ -99,11 +97,11 @@ def tables_html(tables: Sequence["Section"], remark: str) -> str:
     )
 
 
-def _source(figure: "Figure") -> tuple[int, str]:
-    """Return the width of a figure, in dots of which 96 are an inch, and the figure as a data URI."""
+def _image(figure: "Figure") -> str:
+    """Write a figure as HTML; an inch has 96 dots there."""
     stream = io.BytesIO()
     figure.savefig(stream, format="png", dpi=144)
-    return round(96 * figure.get_figwidth()), data_uri(stream)
+    return f'<img alt="figure" width="{round(96 * figure.get_figwidth())}" src="{data_uri(stream)}">'
 
 
 def data_uri(png: io.BytesIO) -> str:
@@ -139,11 +137,10 @@ class Shown:
 class Kind:
     """One kind of figure."""
 
-    name: str
     needs: str
     """Field of `Shown` without which there is nothing to draw."""
-    draw: Callable[[Shown], Drawings]
-    """Returns the names of files, behind that of the benchmark, and what draws each."""
+    draw: "Callable[[Benchmark, Any], Drawings]"
+    """Takes that field and returns the names of files, behind that of the benchmark, and what draws each."""
     heading: str
     """Over such figures on a page."""
     files: str
@@ -159,70 +156,51 @@ class Kind:
         return next((f"-{word}" for word in self.files.split("-") if not word.startswith("<")), "")
 
 
-def _scores(shown: Shown, swept: bool) -> Drawings:
-    return score_drawings(shown.benchmark, shown.cells) if bool(shown.benchmark.axes) == swept else {}
-
-
 # fmt: off
 KINDS = (
-    Kind("scores", "cells", lambda shown: _scores(shown, swept=False), "Scores", "<metric>",
+    Kind("cells", score_drawings, "Scores", "<metric>",
          "always", "means, and printed values"),
-    Kind("swept", "cells", lambda shown: _scores(shown, swept=True), "Scores", "<metric>",
+    Kind("cells", score_drawings, "Scores", "<metric>",
          "a `sweep`", "instead: means along its first axis"),
-    Kind("paired", "differences", lambda shown: paired_drawings(shown.benchmark, shown.differences),
-         "Paired differences", "<metric>-paired",
+    Kind("differences", paired_drawings, "Paired differences", "<metric>-paired",
          "a `baseline`", "[paired differences](verdicts.md#paired-differences)"),
-    Kind("curves", "curves", lambda shown: curve_drawings(shown.benchmark, shown.curves), "Curves", "<metric>-curve",
+    Kind("curves", curve_drawings, "Curves", "<metric>-curve",
          "a `record`", "[curves](#curves) of means with bands of one standard error"),
-    Kind("boxes", "boxes", lambda shown: box_drawings(shown.benchmark, shown.boxes), "Repeats", "<metric>-box",
+    Kind("boxes", box_drawings, "Repeats", "<metric>-box",
          "five repeats of one split", "medians and quartiles"),
-    Kind("truths", "truths", lambda shown: truth_rank_drawings(shown.benchmark, shown.truths),
-         "Calibration by simulation", "sbc-<dataset>",
+    Kind("truths", truth_rank_drawings, "Calibration by simulation", "sbc-<dataset>",
          "`truth_rank`", "ranks of the truth, with their [envelope](references.md#without-a-truth)"),
-    Kind("costs", "cells", lambda shown: cost_drawings(shown.benchmark, shown.cells), "What scores cost",
-         "<metric>-cost",
+    Kind("cells", cost_drawings, "What scores cost", "<metric>-cost",
          "`runtime` and a distance, or a `baseline`", "the distance or first predictive score against seconds"),
-    Kind("distances", "cells", lambda shown: distance_drawings(shown.benchmark, shown.cells), "Scores and distances",
-         "<metric>-distance",
+    Kind("cells", distance_drawings, "Scores and distances", "<metric>-distance",
          "a predictive score and a distance", "the first score against the first distance"),
-    Kind("selective", "cells", lambda shown: selective_drawings(shown.benchmark, shown.cells), "The most certain rows",
-         "selective-<score>",
+    Kind("cells", selective_drawings, "The most certain rows", "selective-<score>",
          "a score with several `kept`", "the score by the share of rows kept"),
-    Kind("calibration", "cells", lambda shown: coverage_drawings(shown.benchmark, shown.cells), "Calibration",
-         "calibration",
+    Kind("cells", coverage_drawings, "Calibration", "calibration",
          "several levels of `coverage`", "coverage by level"),
-    Kind("moments", "posteriors", lambda shown: moment_drawings(shown.posteriors), "Posteriors and the truth",
+    Kind("posteriors", lambda _, pairs: own_drawings(pairs), "Posteriors and the truth",
          "posterior-<dataset>-<entry>",
          "at most three entries with a reference", "means, variances and covariances against the truth"),
-    Kind("posteriors", "posteriors", lambda shown: posterior_drawings(shown.posteriors), "Posteriors and the truth",
-         "posteriors-<dataset>",
+    Kind("posteriors", lambda _, pairs: joint_drawings(pairs), "Posteriors and the truth", "posteriors-<dataset>",
          "several entries with the same truth", "all of them in one figure"),
-    Kind("plane", "posteriors", lambda shown: plane_drawings(shown.posteriors), "Posteriors and the truth",
-         "posteriors-<dataset>",
+    Kind("posteriors", lambda _, pairs: joint_drawings(pairs), "Posteriors and the truth", "posteriors-<dataset>",
          "posteriors of two parameters", "instead: densities with contours"),
-    Kind("iterates", "posteriors", lambda shown: iterate_drawings(shown.posteriors), "Iterates over the truth",
-         "iterates-<dataset>",
+    Kind("posteriors", lambda _, pairs: iterate_drawings(pairs), "Iterates over the truth", "iterates-<dataset>",
          "the same, with `kept` of `sgd-iterates`", "iterates and their mean over the truth"),
-    Kind("bands", "bands",
-         lambda shown: band_drawings(
-             shown.bands, by_quartiles=any(metric.startswith("spread") for metric in shown.benchmark.metrics)
-         ), "Credible bands",
-         "bands-<dataset>",
+    Kind("bands", band_drawings, "Credible bands", "bands-<dataset>",
          "a regression, or two classes, on one input",
          "mean of the function with bands of 1, 2 and 3 standard deviations, or quartiles"),
-    Kind("refusals", "labelled", lambda shown: refusal_drawings(shown.benchmark, shown.labelled),
-         "Predictions that may be refused", "refusal-<what>",
+    Kind("labelled", refusal_drawings, "Predictions that may be refused", "refusal-<what>",
          "`aurc`",
          "`risk`: error by the share of rows kept; `reliability`: accuracy by confidence; `referral`: share of rows "
          "referred by sensitivity"),
-    Kind("weights", "weights", lambda shown: weight_drawings(shown.benchmark, shown.weights), "Weights",
-         "weights-<dataset>",
+    Kind("weights", weight_drawings, "Weights", "weights-<dataset>",
          "`weights_below`", "histograms and quartiles of a layer's posterior means"),
-    Kind("ranks", "ranks", lambda shown: rank_drawings(shown.ranks), "Ranks", "<metric>-ranks",
+    Kind("ranks", lambda _, found: rank_drawings(found), "Ranks", "<metric>-ranks",
          "`bdl-bench compare NAME --figures FOLDER`", "average ranks, with the critical difference"),
 )
 # fmt: on
-"""All kinds, in the order in which they are drawn and shown."""
+"""All kinds, in the order in which they are drawn and shown; of two with the same files, one function draws both."""
 
 
 def draw_figures(shown: Shown, folder: Path, pdf: bool = True) -> list[Path]:
@@ -238,7 +216,8 @@ def draw_figures(shown: Shown, folder: Path, pdf: bool = True) -> list[Path]:
 def drawings_of(shown: Shown) -> Drawings:
     """Return what draws each figure for which there is something to show, by the name behind the benchmark's."""
     kinds = [kind for kind in KINDS if getattr(shown, kind.needs)]
-    return {name: draw for kind in kinds for name, draw in kind.draw(shown).items()}
+    drawings = (kind.draw(shown.benchmark, getattr(shown, kind.needs)) for kind in kinds)
+    return {name: draw for own in drawings for name, draw in own.items()}
 
 
 def heading_of(name: str) -> str:

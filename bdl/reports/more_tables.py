@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from bdl.spec import Benchmark, Search
 
 
-METHOD = "deep-ensemble"
-
-SPLITS = {"same-index": "ours", "same-protocol": "20 of nine to one", "own": "its own"}
+SPLITS = {"same-index": "ours", "same-protocol": "20 of nine to one"}
 """How the splits of a source relate to the published ones, as its settings say it."""
 SPREAD = {"se": "standard error", "sd": "deviation over splits"}
 """What stands behind a printed plus and minus."""
@@ -70,7 +68,7 @@ def ensemble_sections(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[Sect
     without scores of its first members, is left out.
     """
     metrics = [name for name in benchmark.metrics if getattr(name, "name", name) == "calibrated_nll"]
-    ensembles = [name for name, entry in benchmark.entries.items() if entry.method.name == METHOD]
+    ensembles = [name for name, entry in benchmark.entries.items() if entry.method.name == "deep-ensemble"]
     if not (metrics and ensembles):
         return []
     groups = by_split(rows, benchmark.axes)

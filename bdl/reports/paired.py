@@ -8,6 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bdl.metrics import info
 from bdl.reports.layout import Section, heading, metric_name, quantity
@@ -240,7 +241,8 @@ def changes(
                 continue
             before, after = scores(one, metric), scores(other, metric)
             difference = paired(place._replace(metric=metric), after, before, overlap.get(place.dataset, 0.0))
-            found.append(Change(difference, _same(before, after), only))
+            same = set(before.index) == set(after.index) and _near(before, after.loc[before.index]).all()
+            found.append(Change(difference, bool(same), only))
     return found
 
 
@@ -284,15 +286,12 @@ def _cells(
         yield place, one.get(key), other.get(key)
 
 
-def _same(before: "pd.Series[float]", after: "pd.Series[float]") -> bool:
-    if set(before.index) != set(after.index):
-        return False
-    return bool(np.allclose(before, after.loc[before.index], rtol=ROUNDING, atol=0, equal_nan=True))
+def _near(one: "pd.Series[float]", other: "pd.Series[float]") -> NDArray[np.bool_]:
+    return np.isclose(one, other, rtol=ROUNDING, atol=0, equal_nan=True)
 
 
 def _differing(one: "pd.DataFrame", other: "pd.DataFrame", name: str) -> tuple[float, float, int]:
     """Return both medians of a hyper-parameter over the splits of both, and on how many of these it differs."""
     shared = one.index.intersection(other.index)
     a, b = (rows.reindex(columns=[name]).loc[shared, name].astype(float) for rows in (one, other))
-    same = np.isclose(a, b, rtol=ROUNDING, atol=0, equal_nan=True)
-    return float(a.median()), float(b.median()), int((~same).sum())
+    return float(a.median()), float(b.median()), int((~_near(a, b)).sum())

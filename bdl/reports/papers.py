@@ -65,8 +65,6 @@ class PaperValue(NamedTuple):
     stderr: Printed | None
     source: str
     """Paper and table, for example ``"vifa2023 Table 1"``."""
-    single: bool = False
-    """Whether it is one run, rather than a statistic of several."""
     split: int | None = None
     """The split that it is of, from 0, if it is of one alone."""
     n: int | None = None
@@ -84,45 +82,40 @@ def paper_values(papers: Iterable["PaperTables"]) -> dict[Key, PaperValue]:
         rows = [row for row in load_paper(listed.paper) if row["task"] == listed.task]
         if not rows:
             raise unknown(f"task of {listed.paper}", listed.task, {row["task"] for row in load_paper(listed.paper)})
-        rows = _by_our_datasets(listed, rows)
-        known = {name for row in rows for name in (row["method"], f"{row['method']} {row['setting']}")}
-        _require("method", listed, listed.methods.values(), known)
+        _require("data set", listed, listed.datasets.values(), _names(rows, "dataset"))
+        if listed.datasets:  # under our names
+            rows = [
+                row | {"dataset": ours}
+                for ours, theirs in listed.datasets.items()
+                for row in rows
+                if theirs in _names([row], "dataset")
+            ]
+        _require("method", listed, listed.methods.values(), _names(rows, "method"))
         _require("table", listed, listed.tables, {row["table"] for row in rows})
         metrics = {row["metric"] for row in rows if row["table"] in listed.tables}
         _require("metric", listed, (name.removeprefix("-") for name in listed.metrics.values()), metrics)
         for table in listed.tables:
-            found = _read_table(listed, [row for row in rows if row["table"] == table])
-            values = found | values
+            values = _read_table(listed, [row for row in rows if row["table"] == table]) | values
     return values
 
 
-def _by_our_datasets(listed: "PaperTables", rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Return rows the names that our data sets have; a setting by which the paper tells data sets apart is left out."""
-    if not listed.datasets:
-        return rows
-    known = {name for row in rows for name in (row["dataset"], f"{row['dataset']} {row['setting']}")}
-    _require("data set", listed, listed.datasets.values(), known)
-    return [
-        row | {"dataset": ours, "setting": row["setting"] if row["dataset"] == theirs else ""}
-        for ours, theirs in listed.datasets.items()
-        for row in rows
-        if theirs in (row["dataset"], f"{row['dataset']} {row['setting']}")
-    ]
+def _names(rows: Iterable[dict[str, str]], column: str) -> set[str]:
+    """Return what rows can be listed under: the values of a column, alone and with the setting of the row."""
+    return {name for row in rows for name in (row[column], f"{row[column]} {row['setting']}")}
 
 
 def _read_table(listed: "PaperTables", rows: list[dict[str, str]]) -> dict[Key, PaperValue]:
     values: dict[Key, PaperValue] = {}
     for entry, name in listed.methods.items():
         for row, metric, value in _chosen(listed, name, rows):
-            single = row["statistic"] in _ONE_RUN
-            key = (row["dataset"], entry, metric, "mean" if single else row["statistic"])
+            key = (row["dataset"], entry, metric, "mean" if row["statistic"] in _ONE_RUN else row["statistic"])
             source = f"{listed.paper} {row['table']}"
             if key in values:
                 raise InputError(
                     f"{source} prints several numbers for {' '.join(key)}, which differ in their settings:"
                     f" remove '{entry}' from the methods of this paper"
                 )
-            values[key] = PaperValue(value, _stderr(row), source, single, listed.split, _count(row))
+            values[key] = PaperValue(value, _stderr(row), source, listed.split, _count(row))
     return values
 
 
@@ -133,15 +126,12 @@ def _chosen(
     method, _, setting = name.partition(" ")
     for row in rows:
         if row["method"] == method and setting in ("", row["setting"]):
-            value = _printed(row)
+            value = Printed(row["value"])
+            if row["unit"] == "seconds":  # ours are in minutes
+                value = Printed(f"{value / 60:.3g}")
             for ours, theirs in (listed.metrics or {row["metric"]: row["metric"]}).items():
                 if theirs.removeprefix("-") == row["metric"]:
                     yield row, ours, -value if theirs.startswith("-") else value
-
-
-def _printed(row: dict[str, str]) -> Printed:
-    """Read the number; durations in seconds become the minutes that ours are in, to three digits."""
-    return Printed(f"{float(row['value']) / 60:.3g}" if row["unit"] == "seconds" else row["value"])
 
 
 def _stderr(row: dict[str, str]) -> Printed | None:

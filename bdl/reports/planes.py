@@ -1,4 +1,4 @@
-"""Posteriors of two parameters in their plane: densities and outlines, and the vectors that one is made of."""
+"""Figures of posteriors; of two parameters, densities and outlines in their plane, and the vectors of one."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bdl.reports import drawing
-from bdl.reports.posteriors import DEVIATIONS, FEW, Gaussians, by_truth
+from bdl.reports.posteriors import DEVIATIONS, Gaussians, by_truth, moments_figure
 from bdl.reports.statistics import Array, grouped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+FEW = 3
+"""Entries on a data set that have figures of their own."""
 LEVELS = np.linspace(0, 1, 11)
 MARGIN = 3.2
 """Standard deviations, of the truth and of the approximation, that the panels of a plane show."""
@@ -31,13 +33,28 @@ MEAN: dict[str, Any] = {"color": drawing.COLORS[0], "marker": "o", "markersize":
 MEAN["markeredgecolor"] = "white"
 
 
-def plane_drawings(pairs: Sequence[Gaussians]) -> drawing.Drawings:
-    """Draw posteriors of two parameters: as `moment_drawings` and `posterior_drawings`, whatever their truths."""
+def own_drawings(pairs: Sequence[Gaussians]) -> drawing.Drawings:
+    """Draw each posterior beside the truth, on data sets on which at most three entries have one."""
     counts = Counter(pair.dataset for pair in pairs)
-    few = [pair for pair in pairs if counts[pair.dataset] <= FEW and pair.plane]
-    groups = [(name, group) for name, group in by_truth(pairs) if group[0].plane]
-    return {f"posterior-{pair.dataset}-{pair.entry}": partial(plane_figure, pair) for pair in few} | {
-        f"posteriors-{name}": partial(planes_figure, group) for name, group in groups
+    styles = drawing.styles(dict.fromkeys(pair.entry for pair in pairs))
+    return {
+        f"posterior-{pair.dataset}-{pair.entry}": (
+            partial(plane_figure, pair) if pair.plane else partial(moments_figure, [pair], styles)
+        )
+        for pair in pairs
+        if counts[pair.dataset] <= FEW
+    }
+
+
+def joint_drawings(pairs: Sequence[Gaussians]) -> drawing.Drawings:
+    """Draw the posteriors of two entries or more in one figure: of the same truth, or of two parameters whatever it is.
+
+    Those of two parameters are drawn in their plane.
+    """
+    styles = drawing.styles(dict.fromkeys(pair.entry for pair in pairs))
+    return {
+        f"posteriors-{name}": partial(planes_figure, own) if own[0].plane else partial(moments_figure, own, styles)
+        for name, own in by_truth(pairs)
     }
 
 

@@ -1,7 +1,6 @@
 """Stored posteriors: moments beside the truth, and credible bands of a function of one input."""
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,9 +14,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from bdl.spec import Benchmark
 
-FEW = 3
-"""Entries on a data set that have figures of their own."""
+
 MANY = 40
 """Parameters that can be told apart in a panel."""
 SPREAD = 0.7
@@ -62,24 +61,6 @@ class Gaussians(NamedTuple):
     def plane(self) -> bool:
         """Whether there are two parameters, and both are known."""
         return len(self.true_covariance) == len(self.mean) == 2
-
-
-def moment_drawings(pairs: Sequence[Gaussians]) -> drawing.Drawings:
-    """Draw each posterior beside the truth, on data sets on which at most three entries have one."""
-    counts, styles = Counter(pair.dataset for pair in pairs), _styles(pairs)
-    few = [pair for pair in pairs if counts[pair.dataset] <= FEW and not pair.plane]
-    return {f"posterior-{pair.dataset}-{pair.entry}": partial(moments_figure, [pair], styles) for pair in few}
-
-
-def posterior_drawings(pairs: Sequence[Gaussians]) -> drawing.Drawings:
-    """Draw the posteriors of two entries or more that are held against the same truth in one figure."""
-    styles = _styles(pairs)
-    groups = [(name, group) for name, group in by_truth(pairs) if not group[0].plane]
-    return {f"posteriors-{name}": partial(moments_figure, group, styles) for name, group in groups}
-
-
-def _styles(pairs: Sequence[Gaussians]) -> drawing.Styles:
-    return drawing.styles(dict.fromkeys(pair.entry for pair in pairs))
 
 
 def by_truth(pairs: Sequence[Gaussians]) -> Iterator[tuple[str, list[Gaussians]]]:
@@ -192,8 +173,9 @@ class CredibleBand(NamedTuple):
     """Whether targets are labels."""
 
 
-def band_drawings(bands: Sequence[CredibleBand], *, by_quartiles: bool = False) -> drawing.Drawings:
-    """Draw credible bands of the function, a figure a data set, a panel an entry; see `bands_figure`."""
+def band_drawings(benchmark: "Benchmark", bands: Sequence[CredibleBand]) -> drawing.Drawings:
+    """Draw credible bands, a figure a data set, a panel an entry; by quartiles where the benchmark scores spreads."""
+    by_quartiles = any(metric.startswith("spread") for metric in benchmark.metrics)
     groups = grouped(bands, lambda band: band.dataset)
     return {f"bands-{name}": partial(bands_figure, own, by_quartiles=by_quartiles) for name, own in groups.items()}
 

@@ -122,12 +122,8 @@ def paired_figure(benchmark: "Benchmark", metric: str, differences: Sequence[Pai
     for name, panel in panels.items():
         panel.axvline(0, color=drawing.QUIET, linestyle=":", linewidth=1.2, zorder=1)
         known = [(row, each, each.mean) for row, each in enumerate(own[name]) if each.mean is not None]
-        _mark(
-            panel,
-            [(row, mean, each.half, LOOKS[each.verdict]) for row, each, mean in known],
-            drawing.far(metric),
-            zero=True,
-        )
+        marks: list[Row] = [(row, mean, each.half, LOOKS[each.verdict]) for row, each, mean in known]
+        _mark(panel, marks, drawing.far(metric), zero=True)
         for row, each in enumerate(own[name]):
             if each.n < benchmark.splits:
                 across = panel.get_yaxis_transform()
@@ -215,10 +211,15 @@ def swept_figure(
             if place in below:
                 x, y, _ = _line(below[place], entry, places, axis)
                 panel.plot(x, y, **{**styles[entry], **SEEN})
-        _horizontal(panel, own, axis)
-        level = (
-            [mark for mark in (*marks, *seen) if mark.dataset == place[0]] if alike else [*own, *below.get(place, ())]
-        )
+        if _geometric(sorted(places.values())):
+            panel.set_xscale("log")
+        panel.set_xticks(list(places.values()), [short(text) for text in places])
+        panel.minorticks_off()
+        panel.margins(x=0.08)
+        panel.set_xlabel(words(axis))
+        level = [*own, *below.get(place, ())]
+        if alike:
+            level = [mark for mark in (*marks, *seen) if mark.dataset == place[0]]
         _vertical(panel, level, drawing.far(metric), around_zero)
     label = f"difference in {measure(metric)}" if around_zero else measure(metric)
     return drawing.finished(figure, panels, label, *lines, order=styles)
@@ -226,11 +227,7 @@ def swept_figure(
 
 def _by_panel(marks: Sequence[Mark], axis: str) -> dict[tuple[str, str], list[Mark]]:
     """Group marks by data set and the values of the other axes."""
-
-    def place(mark: Mark) -> tuple[str, str]:
-        return mark.dataset, named({path: text for path, text in mark.point.items() if path != axis})
-
-    return grouped(marks, place)
+    return grouped(marks, lambda mark: (mark.dataset, named({k: v for k, v in mark.point.items() if k != axis})))
 
 
 def _line(
@@ -241,17 +238,6 @@ def _line(
     values = [math.nan if mark.value is None else mark.value for mark in line]
     errors = [math.nan if mark.error is None else mark.error for mark in line]
     return [places[mark.point[axis]] for mark in line], values, errors
-
-
-def _horizontal(panel: "Axes", marks: Sequence[Mark], axis: str) -> None:
-    """Put a tick at each value of the sweep."""
-    places = _places(marks, axis)
-    if _geometric(sorted(places.values())):
-        panel.set_xscale("log")
-    panel.set_xticks(list(places.values()), [short(text) for text in places])
-    panel.minorticks_off()
-    panel.margins(x=0.08)
-    panel.set_xlabel(words(axis))
 
 
 def _vertical(panel: "Axes", marks: Sequence[Mark], factor: float, around_zero: bool) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from bdl.errors import InputError
 from bdl.metrics import info
 from bdl.reports import Cell, drawing
-from bdl.reports.drawing import Drawings, title
 from bdl.reports.layout import Section, heading, measure
 from bdl.reports.statistics import named, panel_heading
 from bdl.reports.verdicts import LEVEL
@@ -74,7 +73,7 @@ def rank_section(found: Ranks) -> Section:
     return Section.of(title, ["Method", "Average rank", "Told from"], rows)
 
 
-def rank_drawings(found: Sequence[Ranks]) -> Drawings:
+def rank_drawings(found: Sequence[Ranks]) -> drawing.Drawings:
     """Draw the ranks as diagrams of critical differences, a figure a metric."""
     return {f"{each.metric}-ranks": partial(_figure, each) for each in found}
 
@@ -88,7 +87,7 @@ def _figure(found: Ranks) -> "Figure":
         dict(found.means), pd.DataFrame(found.pairs), ax=figure.subplots(), alpha=LEVEL
     )
     what = f"{heading(found.metric)}: average rank over {found.places} data sets"
-    title(figure, what, "lines join what Nemenyi's test does not tell apart")
+    drawing.title(figure, what, "lines join what Nemenyi's test does not tell apart")
     return figure
 
 
@@ -149,8 +148,9 @@ def cost_drawings(benchmark: "Benchmark", cells: Sequence[Cell]) -> drawing.Draw
 
 def distance_drawings(benchmark: "Benchmark", cells: Sequence[Cell]) -> drawing.Drawings:
     """Draw the first score of predictions against the first distance: whether who predicts well is near the truth."""
-    kinds = ([name for name in benchmark.metrics if info(name).kind == kind] for kind in ("predictive", "distance"))
-    scores, distances = kinds
+    scores, distances = (
+        [name for name in benchmark.metrics if info(name).kind == kind] for kind in ("predictive", "distance")
+    )
     if not (scores and distances and (found := prices(cells, scores[0], distances[0]))):
         return {}
     what = f"against {measure(distances[0])}; mean ± SE"

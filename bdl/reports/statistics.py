@@ -24,9 +24,6 @@ WORDS = {
 }
 """Axes whose last word does not say what they are."""
 
-Point = Mapping[str, str]
-"""Path of each axis to the JSON of its value; empty without a sweep."""
-
 
 def by_cell(rows: "pd.DataFrame", axes: Sequence[str]) -> "dict[tuple[Hashable, ...], pd.DataFrame]":
     """Group rows by data set, entry and the values of the axes, which together are the keys."""
@@ -75,7 +72,7 @@ def panel_heading(dataset: str, point: str) -> str:
     return "  ".join(part for part in (dataset, point) if part)
 
 
-def named(values: Point) -> str:
+def named(values: Mapping[str, str]) -> str:
     """Write a point for people, ``hidden = 50``, by the last word of each path; empty without a sweep."""
     return ", ".join(f"{path.rpartition('.')[2]} = {short(text)}" for path, text in values.items())
 

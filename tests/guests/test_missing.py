@@ -2,11 +2,10 @@
 
 import pandas as pd
 import pytest
-import yaml
 
 from bdl.methods import guest as guests
 
-from .conftest import GUESTS
+from .conftest import BENCHMARK, CONJUGATE, GUESTS, line
 
 MISSING = "lacking is left out: Known needs not_here: pip install 'bdl-bench[guests]'"
 KNOWN = '''
@@ -25,60 +24,37 @@ class Known(Weights):
 
 @pytest.fixture
 def run(tmp_path, monkeypatch, invoke, blank_figures):
-    """Run a benchmark of a fit that needs nothing and of one that needs a package."""
+    """Run a benchmark of a fit that needs nothing and of one that needs a package, which is there or not."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "theirs.py").write_text(GUESTS + KNOWN)
-    hyper = {"prior_precision": 10, "noise_precision": 3.0e-4}
-    linear = {"model": {"name": "linear"}, "likelihood": {"name": "gaussian"}, "hyper": hyper}
-    content = {
-        "name": "two",
-        "title": "Two",
-        "datasets": ["diabetes"],
-        "splits": 2,
-        "entries": {
-            "ours": {**linear, "method": {"name": "conjugate"}},
-            "lacking": {**linear, "method": {"name": f"{tmp_path}/theirs.py:Known"}},
-        },
-        "evaluation": {"samples": 5},
-        "metrics": ["nmll"],
-    }
-    (tmp_path / "two.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-    return lambda *words: invoke("run", "two.yaml", "--tracking", "none", *words)
+    entries = line(CONJUGATE, name="ours"), line(f"name: '{tmp_path}/theirs.py:Known'", name="lacking")
+    (tmp_path / "guests.yaml").write_text(BENCHMARK.replace("ENTRIES", ", ".join(entries)))
 
-
-@pytest.fixture
-def package(monkeypatch):
-    """Install the package, or remove it."""
-
-    def install(there: bool) -> None:
+    def call(*words, there=False):
         monkeypatch.setattr(guests, "find_spec", lambda name: (there or name != "not_here") or None)
+        return invoke("run", "guests.yaml", "--set", "evaluation.samples=5", "--tracking", "none", *words)
 
-    return install
+    return call
 
 
 def finals(tmp_path):
-    rows = pd.read_parquet(tmp_path / "results/two/trials.parquet")
+    (path,) = (tmp_path / "results").rglob("trials.parquet")
+    rows = pd.read_parquet(path)
     return [(row.entry, row.split) for row in rows[rows.stage == "final"].itertuples()]
 
 
-def test_an_entry_without_its_package_is_left_out(run, package, tmp_path):
-    package(False)
+def test_an_entry_without_its_package_is_left_out(run, tmp_path):
     code, out, err = run()
     assert (code, err) == (0, "")
     assert out.count(MISSING) == 1
     assert finals(tmp_path) == [("ours", 0), ("ours", 1)]
-    package(True)
-    assert run()[0] == 0
-    assert finals(tmp_path) == [("ours", 0), ("ours", 1), ("lacking", 0), ("lacking", 1)]
 
 
 @pytest.mark.slow  # whole runs
-def test_its_published_fits_are_imported_and_nothing_is_lost(run, package, tmp_path):
-    package(True)
-    assert run()[0] == 0
+def test_its_published_fits_are_imported_and_nothing_is_lost(run, tmp_path):
+    assert run(there=True)[0] == 0
     for path in tmp_path.rglob("store.sqlite"):
         path.unlink()
-    package(False)
     code, out, _ = run("--dry-run")
     assert code == 0
     assert "2 cells, fits: 0 of the search and 2 final; done already and left out: 0 and 2" in out
@@ -90,7 +66,6 @@ def test_its_published_fits_are_imported_and_nothing_is_lost(run, package, tmp_p
 
 
 @pytest.mark.parametrize("words", [["--method", "lacking"], ["--method", "lacking", "--dry-run"]])
-def test_what_is_asked_for_by_name_is_refused(run, package, words):
-    package(False)
+def test_what_is_asked_for_by_name_is_refused(run, words):
     code, _, err = run(*words)
     assert (code, err) == (2, "bdl-bench: entries.lacking: Known needs not_here: pip install 'bdl-bench[guests]'\n")

@@ -1,3 +1,5 @@
+"""Benchmarks, rows and notes made by hand, and what can be read off a figure."""
+
 from itertools import product
 from types import SimpleNamespace
 
@@ -5,79 +7,94 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bdl.reports import compare
 from bdl.spec.sections import Preparation
 
 
-@pytest.fixture
-def vifa():
-    """The tables of the VIFA paper that print the neural-network predictions."""
-    return SimpleNamespace(
-        paper="vifa2023",
-        tables=["Table 1", "Table 11"],
-        task="uci_nn_predictions",
-        methods={"vifa-lr": "vifa_lr", "vifa-nn": "vifa_nn"},
-        metrics={},
-        datasets={},
-        split=None,
-    )
+def make_tables(paper, task, tables, methods, metrics={}, datasets={}, split=None):
+    """Tables of a paper, as a benchmark lists them."""
+    own = {"methods": methods, "metrics": metrics, "datasets": datasets, "split": split}
+    return SimpleNamespace(paper=paper, task=task, tables=tables, **own)
 
 
-def note(text, dataset=None, entry=None, metric=None, statistic=None, verdict=None):
+def changed(base, **changes):
+    return SimpleNamespace(**vars(base) | changes)
+
+
+VIFA = make_tables(
+    "vifa2023", "uci_nn_predictions", ["Table 1", "Table 11"], {"vifa-lr": "vifa_lr", "vifa-nn": "vifa_nn"}
+)
+"""Those of the VIFA paper that print the neural-network predictions."""
+
+
+def make_note(text, dataset=None, entry=None, metric=None, statistic=None, verdict=None):
     place = {"dataset": dataset, "entry": entry, "metric": metric, "statistic": statistic}
     return SimpleNamespace(text=text, **place, verdict=verdict)
 
 
-@pytest.fixture
-def make_benchmark(vifa):
-    """Build a benchmark; by default the one of the VIFA paper on two datasets. `sweep` has JSON texts by path."""
-
-    def make(sweep={}, **changes):
-        defaults = {
-            "name": "uci-nn",
-            "title": "UCI neural networks",
-            "datasets": ["energy", "yacht"],
-            "splits": 20,
-            "entries": {"vifa-lr": {}, "vifa-nn": {}},
-            "baseline": None,
-            "preparation": Preparation(split="published"),
-            "metrics": ["nmll", "rmse", "runtime"],
-            "papers": [vifa],
-            "notes": [],
-        }
-        content = defaults | changes
-        content = {"pairs": list(product(content["datasets"], content["entries"])), "axes": tuple(sweep)} | content
-        points = [dict(zip(sweep, texts, strict=True)) for texts in product(*sweep.values())]
-        cells = [
-            (dataset, entry, SimpleNamespace(texts=point))
-            for dataset in content["datasets"]
-            for point in points
-            for entry in content["entries"]
-            if (dataset, entry) in content["pairs"]
-        ]
-        return SimpleNamespace(**content, cells=cells)
-
-    return make
+def make_benchmark(sweep={}, **changes):
+    """A benchmark; by default the one of the VIFA paper on two datasets. `sweep` has JSON texts by path."""
+    defaults = {
+        "name": "uci-nn",
+        "title": "UCI neural networks",
+        "datasets": ["energy", "yacht"],
+        "splits": 20,
+        "entries": {"vifa-lr": {}, "vifa-nn": {}},
+        "baseline": None,
+        "preparation": Preparation(split="published"),
+        "metrics": ["nmll", "rmse", "runtime"],
+        "papers": [VIFA],
+        "notes": [],
+    }
+    content = defaults | changes
+    content = {"pairs": list(product(content["datasets"], content["entries"])), "axes": tuple(sweep)} | content
+    points = [SimpleNamespace(texts=dict(zip(sweep, texts, strict=True))) for texts in product(*sweep.values())]
+    cells = [
+        (dataset, entry, point)
+        for dataset in content["datasets"]
+        for point in points
+        for entry in content["entries"]
+        if (dataset, entry) in content["pairs"]
+    ]
+    return SimpleNamespace(**content, points=points, cells=cells)
 
 
-def trials(dataset, entry, nmll, status=None, **metrics):
+def make_paired(**changes):
+    """A benchmark whose baseline is vifa-lr, by default on energy alone."""
+    return make_benchmark(**{"baseline": "vifa-lr", "datasets": ["energy"]} | changes)
+
+
+def make_trials(dataset, entry, nmll, status=None, **metrics):
     """One row a value of `nmll`; a failed trial has status "failed"."""
     n = len(nmll)
-    status = status or ["ok"] * n
-    columns = {"nmll": nmll, "rmse": nmll, "runtime": [0.5] * n} | metrics
-    return pd.DataFrame(
-        {"dataset": dataset, "entry": entry, "split": range(n), "status": status, "reason": None} | columns
-    )
+    columns = {"split": range(n), "status": status or ["ok"] * n, "reason": None}
+    metrics = {"nmll": nmll, "rmse": nmll, "runtime": [0.5] * n} | metrics
+    return pd.DataFrame({"dataset": dataset, "entry": entry} | columns | metrics)
 
 
-@pytest.fixture
-def make_trials():
-    return trials
+def shuffled(*rows):
+    return pd.concat(rows).sample(frac=1, random_state=0)
 
 
-@pytest.fixture
-def make_note():
-    return note
+def of(cells, metric="nmll", statistic="mean", **place):
+    """The cells of a metric and a statistic, and of what else is given."""
+    wanted = {"metric": metric, "statistic": statistic} | place
+    return [cell for cell in cells if all(getattr(cell, name) == value for name, value in wanted.items())]
+
+
+def titles(figure):
+    return [panel.get_title(loc="left") for panel in figure.axes]
+
+
+def texts(found):
+    return [text.get_text() for text in found]
+
+
+def legend(figure):
+    return texts(figure.legends[0].get_texts())
+
+
+def columns(section):
+    return [title for title, _ in section.columns]
 
 
 @pytest.fixture
@@ -89,16 +106,10 @@ def scores():
 
 
 @pytest.fixture
-def paired_benchmark(make_benchmark):
-    """Build a benchmark whose baseline is vifa-lr, by default on energy alone and with 20 splits."""
-    return lambda **changes: make_benchmark(**{"baseline": "vifa-lr", "splits": 20, "datasets": ["energy"]} | changes)
-
-
-@pytest.fixture
-def swept(make_benchmark, make_trials, scores):
+def swept(scores):
     """Two widths on energy and yacht: at the second the other entry is worse; on yacht the baseline failed there."""
     base, other = scores
-    benchmark = make_benchmark({"model.hidden": ["[20]", "[50]"]}, baseline="vifa-lr", splits=20, metrics=["nmll"])
+    benchmark = make_benchmark({"model.hidden": ["[20]", "[50]"]}, baseline="vifa-lr", metrics=["nmll"])
     rows = [
         make_trials(dataset, entry, values, ["failed" if gone else "ok"] * 20).assign(**{"model.hidden": text})
         for dataset in ("energy", "yacht")
@@ -106,20 +117,4 @@ def swept(make_benchmark, make_trials, scores):
         for entry, values in (("vifa-lr", base + len(dataset)), ("vifa-nn", ours + len(dataset)))
         for gone in [(dataset, text, entry) == ("yacht", "[50]", "vifa-lr")]
     ]
-    return benchmark, pd.concat(rows).sample(frac=1, random_state=0)
-
-
-@pytest.fixture
-def drawn(make_benchmark, make_trials):
-    """Benchmark and cells: one entry fails on yacht."""
-    rng = np.random.default_rng(0)
-    rows = pd.concat(
-        [
-            make_trials("energy", "vifa-lr", rng.normal(2.6, 0.1, 20)),
-            make_trials("energy", "vifa-nn", rng.normal(2.5, 0.1, 20)),
-            make_trials("yacht", "vifa-lr", rng.normal(3.6, 0.1, 20)),
-            make_trials("yacht", "vifa-nn", [np.nan] * 20, status=["failed"] * 20),
-        ]
-    )
-    benchmark = make_benchmark()
-    return benchmark, compare(benchmark, rows)
+    return benchmark, shuffled(*rows)

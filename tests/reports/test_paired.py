@@ -1,4 +1,4 @@
-"""Paired differences against SciPy's paired t-test."""
+"""Differences split by split, from a baseline and between two runs, against SciPy's paired t-test."""
 
 import numpy as np
 import pandas as pd
@@ -7,119 +7,105 @@ from scipy.stats import ttest_rel
 
 from bdl.metrics import MetricInfo
 from bdl.reports import paired
-from bdl.reports.paired import PairedDifference, paired_differences
+from bdl.reports.paired import PairedDifference, change_sections, changes, moved, moved_section, paired_differences
 
-NAN = float("nan")
+from .conftest import make_paired, make_trials, shuffled
 
 
-def test_known_answer(paired_benchmark, make_trials, scores):
+def against(base, other, overlap={}, **changes):
+    """The differences of NMLL on energy, of two frames or lists of scores."""
+    base, other = (
+        rows if isinstance(rows, pd.DataFrame) else make_trials("energy", name, rows)
+        for name, rows in (("vifa-lr", base), ("vifa-nn", other))
+    )
+    (found,) = paired_differences(make_paired(metrics=["nmll"], **changes), shuffled(base, other), overlap)
+    return found
+
+
+def test_known_answer(scores):
     """Mean and interval as in the paired t-test, whatever the order of the rows."""
     base, other = scores
-    rows = pd.concat([make_trials("energy", "vifa-lr", base), make_trials("energy", "vifa-nn", other)])
-    found = paired_differences(paired_benchmark(), rows.sample(frac=1, random_state=0), {})
-    nmll, rmse = found
+    found = against(base, other)
     interval = ttest_rel(other, base).confidence_interval(0.95)
-    assert nmll[:4] == ("energy", "vifa-nn", "nmll", 20)
-    np.testing.assert_allclose(nmll[4:7], [np.mean(other - base), interval.low, interval.high], rtol=1e-12)
-    assert rmse == nmll._replace(metric="rmse")
-    assert paired_differences(paired_benchmark(baseline=None), rows, {}) == []
+    assert found[:4] == ("energy", "vifa-nn", "nmll", 20)
+    np.testing.assert_allclose(found[4:7], [np.mean(other - base), interval.low, interval.high], rtol=1e-12)
+    rows = pd.concat([make_trials("energy", name, base) for name in ("vifa-lr", "vifa-nn")])
+    assert paired_differences(make_paired(baseline=None), rows, {}) == []
 
 
-def test_only_splits_that_both_finished_are_paired(paired_benchmark, make_trials, scores):
+def test_only_splits_that_both_finished_are_paired(scores):
     """Failed: 3 of the baseline, 5 of the other; not finite: 7; missing: 0 of the baseline, 19 of the other."""
     base, other = (values.copy() for values in scores)
     other[7] = np.inf
-    rows = [
-        make_trials("energy", name, values, status=["failed" if i == failed else "ok" for i in range(20)])
+    first, second = (
+        make_trials("energy", name, values, ["failed" if i == failed else "ok" for i in range(20)])
         for name, values, failed in (("vifa-lr", base, 3), ("vifa-nn", other, 5))
-    ]
-    rows = pd.concat([rows[0][rows[0]["split"] != 0], rows[1][rows[1]["split"] != 19]])
-    found, _ = paired_differences(paired_benchmark(), rows, {})
+    )
+    found = against(first[first["split"] != 0], second[second["split"] != 19])
     kept = [i for i in range(20) if i not in (0, 3, 5, 7, 19)]
     interval = ttest_rel(other[kept], base[kept]).confidence_interval(0.95)
-    assert found.n == len(kept)
+    assert (found.n, found.failed, found.baseline_failed) == (len(kept), 2, 1)
     np.testing.assert_allclose((found.low, found.high), (interval.low, interval.high), rtol=1e-12)
 
 
-def test_splits_that_overlap_have_the_variance_of_nadeau_and_bengio(paired_benchmark, make_trials):
+def test_splits_that_overlap_have_the_variance_of_nadeau_and_bengio():
     """By hand: differences -1, 0, 1, 2 have mean 0.5 and variance 5/3; 31 test rows to 277 for training.
 
     Standard error sqrt((1/4 + 31/277) 5/3) = 0.77665, t with 3 degrees of freedom 3.18245: 0.5 ± 2.47165.
     """
-    rows = [make_trials("energy", "vifa-lr", [1.0] * 4), make_trials("energy", "vifa-nn", [0.0, 1.0, 2.0, 3.0])]
-    found = paired_differences(paired_benchmark(), pd.concat(rows), {"energy": 31 / 277})[0]
+    scores = [1.0] * 4, [0.0, 1.0, 2.0, 3.0]
+    found = against(*scores, {"energy": 31 / 277})
     assert (found.mean, found.low, found.high) == pytest.approx((0.5, 0.5 - 2.47165, 0.5 + 2.47165), abs=1e-5)
-    apart = paired_differences(paired_benchmark(), pd.concat(rows), {"yacht": 31 / 277})[0]
+    apart = against(*scores, {"yacht": 31 / 277})
     assert apart.half == pytest.approx(3.18245 * (5 / 3 / 4) ** 0.5, abs=1e-5), "of another data set"
 
 
-@pytest.mark.parametrize(
-    ("changes", "verdict"),
-    [
-        ({}, "better"),
-        ({"failed": 1}, "undecided"),
-        ({"baseline_failed": 1}, "better"),
-        ({"low": 1.0, "high": 2.0}, "worse"),
-        ({"low": 1.0, "high": 2.0, "failed": 1}, "worse"),
-        ({"low": 1.0, "high": 2.0, "baseline_failed": 1}, "undecided"),
-        ({"n": 2}, "undecided"),
-    ],
-)
-def test_what_failed_where_the_other_did_not_gains_nothing(changes, verdict):
-    found = PairedDifference("energy", "vifa-nn", "nmll", 18, -1.5, -2.0, -1.0)
-    assert found._replace(**changes).verdict == verdict
-
-
-def test_a_split_that_was_not_run_has_not_failed(paired_benchmark, make_trials):
-    """Of the other: split 1 failed, split 2 not finite, split 3 not there."""
-    other = make_trials("energy", "vifa-nn", [1.0, 1.0, np.inf], status=["ok", "failed", "ok"])
-    found = paired_differences(paired_benchmark(), pd.concat([make_trials("energy", "vifa-lr", [1.0] * 4), other]), {})[
-        0
-    ]
-    assert (found.n, found.failed, found.baseline_failed) == (1, 2, 0)
-
-
-def test_fewer_than_two_pairs_give_no_interval(paired_benchmark, make_trials):
-    one = pd.concat([make_trials("energy", "vifa-lr", [1.0, NAN]), make_trials("energy", "vifa-nn", [1.5, 2.0])])
+def test_fewer_than_two_pairs_give_no_interval():
     single = PairedDifference("energy", "vifa-nn", "nmll", 1, 0.5, baseline_failed=1)
-    assert paired_differences(paired_benchmark(), one, {})[0] == single
+    assert against([1.0, np.nan], [1.5, 2.0]) == single
     assert (single.low, single.high, single.verdict) == (None, None, "undecided")
-    none = paired_differences(paired_benchmark(), make_trials("energy", "vifa-nn", [1.5, 2.0]), {})[0]
+    none = against([], [1.5, 2.0])
     assert (none.n, none.mean, none.low) == (0, None, None)
-    assert [found.n for found in paired_differences(paired_benchmark(), pd.DataFrame(), {})] == [0, 0]
+    assert [found.n for found in paired_differences(make_paired(), pd.DataFrame(), {})] == [0, 0]
 
 
-def test_order_and_what_is_left_out(paired_benchmark, make_trials):
+def test_order_and_what_is_left_out():
     """No durations, no baseline against itself, and no data set on which the baseline does not run."""
     entries = ["swag", "vifa-lr", "vifa-nn"]
     pairs = [("energy", entry) for entry in entries] + [("yacht", "vifa-nn")]
-    benchmark = paired_benchmark(datasets=["energy", "yacht"], entries=dict.fromkeys(entries), pairs=pairs)
+    benchmark = make_paired(datasets=["energy", "yacht"], entries=dict.fromkeys(entries), pairs=pairs)
     found = paired_differences(benchmark, pd.concat([make_trials(*pair, [1.0, 2.0]) for pair in pairs]), {})
     expected = [(metric, "energy", entry) for metric in ("nmll", "rmse") for entry in ("swag", "vifa-nn")]
     assert [(each.metric, each.dataset, each.entry) for each in found] == expected
 
 
 @pytest.mark.parametrize(
-    ("direction", "low", "high", "verdict"),
+    ("direction", "low", "high", "failures", "verdict"),
     [
-        ("lower", -2.0, -1.0, "better"),
-        ("lower", 1.0, 2.0, "worse"),
-        ("lower", -1.0, 2.0, "undecided"),
-        ("lower", 0.0, 0.0, "undecided"),
-        ("higher", -2.0, -1.0, "worse"),
-        ("higher", 1.0, 2.0, "better"),
+        ("lower", -2.0, -1.0, {}, "better"),
+        ("lower", 1.0, 2.0, {}, "worse"),
+        ("lower", -1.0, 2.0, {}, "undecided"),
+        ("lower", 0.0, 0.0, {}, "undecided"),
+        ("higher", -2.0, -1.0, {}, "worse"),
+        ("higher", 1.0, 2.0, {}, "better"),
+        ("lower", -2.0, -1.0, {"n": 2}, "undecided"),
+        # What failed where the other did not gains nothing.
+        ("lower", -2.0, -1.0, {"failed": 1}, "undecided"),
+        ("lower", -2.0, -1.0, {"baseline_failed": 1}, "better"),
+        ("lower", 1.0, 2.0, {"failed": 1}, "worse"),
+        ("lower", 1.0, 2.0, {"baseline_failed": 1}, "undecided"),
     ],
 )
-def test_verdicts(monkeypatch, direction, low, high, verdict):
+def test_verdicts(monkeypatch, direction, low, high, failures, verdict):
     monkeypatch.setattr(paired, "info", lambda label: MetricInfo("Score", "points", direction, "predictive"))
-    assert PairedDifference("d", "e", "score", 5, (low + high) / 2, low, high).verdict == verdict
+    found = PairedDifference("d", "e", "score", 5, (low + high) / 2, low, high)
+    assert found._replace(**failures).verdict == verdict
 
 
 def test_the_baseline_of_a_sweep_is_that_of_the_same_point(swept, scores):
     base, other = scores
     found = paired_differences(*swept, {})
-    places = [(each.dataset, each.entry, dict(each.point), each.n) for each in found]
-    assert places == [
+    assert [(each.dataset, each.entry, dict(each.point), each.n) for each in found] == [
         ("energy", "vifa-nn", {"model.hidden": "[20]"}, 20),
         ("energy", "vifa-nn", {"model.hidden": "[50]"}, 20),
         ("yacht", "vifa-nn", {"model.hidden": "[20]"}, 20),
@@ -128,3 +114,65 @@ def test_the_baseline_of_a_sweep_is_that_of_the_same_point(swept, scores):
     mean = np.mean(other - base)
     np.testing.assert_allclose([each.mean for each in found[:3]], [mean, -mean, mean], rtol=1e-10)
     assert [each.verdict for each in found] == ["better", "worse", "better", "undecided"]
+
+
+def change(first, second, overlap={}):
+    """What became of a score of one cell; durations are of machines and are left out."""
+    runs = [make_trials("energy", "vifa-nn", values) for values in (first, second)]
+    (found,) = changes(runs[0], shuffled(runs[1]), ["nmll", "runtime"], (), overlap)
+    return found
+
+
+def test_known_answer_of_a_change(scores):
+    base, _ = scores
+    later = base - 0.1 + 0.01 * np.arange(20)
+    found = change(base, later)
+    interval, own = ttest_rel(later, base).confidence_interval(0.95), found.difference
+    np.testing.assert_allclose([own.mean, own.low, own.high], [-0.005, interval.low, interval.high], rtol=1e-9)
+    assert (own.n, found.verdict) == (20, "undecided")
+    wider = change(base, later, {"energy": 1 / 9}).difference
+    assert wider.half / own.half == pytest.approx((1 + 20 / 9) ** 0.5), "Nadeau and Bengio"
+
+
+@pytest.mark.parametrize(
+    ("later", "verdict"),
+    [
+        (lambda values: values * (1 + 1e-12), "same"),
+        (lambda values: values - 1, "better"),
+        (lambda values: values + 1, "worse"),
+        (lambda values: values[:10] - 1, "better"),
+        (lambda values: values[:10], "undecided"),  # the same where both have splits, but not the same splits
+        (lambda values: np.where(np.arange(20), values - 1, np.inf), "undecided"),  # one failed
+    ],
+)
+def test_verdicts_of_changes(scores, later, verdict):
+    assert change(scores[0], later(scores[0])).verdict == verdict
+
+
+def test_cells_of_one_run_alone():
+    first, second = make_trials("energy", "vifa-lr", [1.0]), make_trials("yacht", "vifa-lr", [1.0])
+    found = changes(first, second, ["nmll"], (), {})
+    verdicts = [("energy", "only in the first"), ("yacht", "only in the second")]
+    assert [(each.difference.dataset, each.verdict) for each in found] == verdicts
+    assert found[0].record["verdict"] == "only in the first"
+    (section,) = change_sections(found, "a and b")
+    assert section.rows[0] == ("energy", "vifa-lr", "", "", "only in the first", "0")
+
+
+def test_points_of_a_sweep_are_cells():
+    rows = pd.concat([make_trials("energy", "vifa-lr", [1.0, 2.0]).assign(width=text) for text in ("[20]", "[50]")])
+    other = rows.assign(nmll=rows.nmll.where(rows.width == "[20]", rows.nmll + 1))
+    found = changes(rows, other, ["nmll"], ["width"], {})
+    assert [(c.difference.point, c.same) for c in found] == [({"width": "[20]"}, True), ({"width": "[50]"}, False)]
+
+
+def test_hyper_parameters_that_moved():
+    """Rates of three shared splits are 1, 2, 3 and 1, 4, 6: two differ, and the medians are 2 and 4."""
+    first, second = (
+        make_trials("energy", "vifa-lr", [1.0] * len(rates)).assign(hyper_learning_rate=rates, hyper_same=0.5)
+        for rates in ([1.0, 2.0, 3.0], [1.0, 4.0, 6.0, 9.0])
+    )
+    (found,) = moved(first, second, ())
+    assert found[2:] == ({}, "learning_rate", 2.0, 4.0, 2)
+    assert moved_section([found]).rows == [("energy", "vifa-lr", "learning_rate", "2", "4", "2")]
+    assert moved(first, first, ()) == []

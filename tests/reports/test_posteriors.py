@@ -1,15 +1,37 @@
-"""Figures of posteriors beside the truth."""
+"""Figures of posteriors beside the truth, of the vectors that they are made of, and of functions of one input."""
 
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
 from bdl.reports.drawing import OURS, PAPER
-from bdl.reports.figures import Shown, draw_figures
-from bdl.reports.planes import LEVELS, _gaussian, plane_drawings, plane_figure
-from bdl.reports.posteriors import FEW, Gaussians, by_truth, moments_figure
+from bdl.reports.figures import Shown, drawings_of
+from bdl.reports.planes import (
+    FEW,
+    ITERATES,
+    LEVELS,
+    MEAN,
+    START,
+    _gaussian,
+    iterate_drawings,
+    joint_drawings,
+    plane_figure,
+)
+from bdl.reports.posteriors import (
+    DEVIATIONS,
+    REACH,
+    CredibleBand,
+    Gaussians,
+    band_drawings,
+    by_truth,
+    moments_figure,
+)
 
-MEAN, COVARIANCE = np.array([1.0, -2.0, 3.0]), np.array([[2.0, 0.5, 0.0], [0.5, 1.0, -0.3], [0.0, -0.3, 0.5]])
+from .conftest import make_benchmark, titles
+
+CENTRE, COVARIANCE = np.array([1.0, -2.0, 3.0]), np.array([[2.0, 0.5, 0.0], [0.5, 1.0, -0.3], [0.0, -0.3, 0.5]])
+PAIR = Gaussians("energy", "vifa", CENTRE, COVARIANCE, CENTRE + 0.1, 2 * COVARIANCE[:2, :2])
+PLANE = Gaussians("synthetic", "vifa", CENTRE[:2] + 1, COVARIANCE[:2, :2], CENTRE[:2], 4 * COVARIANCE[:2, :2])
 NAMES = ["mf", "slang-1", "slang-5", "exact"]
 LOOKS = {name: {"color": "black", "marker": "o", "linestyle": "-"} for name in [*NAMES, "vifa"]}
 
@@ -25,28 +47,15 @@ def pairs(dim, dataset="usps", names=NAMES, truth=0):
     ]
 
 
-@pytest.fixture
-def pair():
-    return Gaussians("energy", "vifa", MEAN, COVARIANCE, MEAN + 0.1, 2 * COVARIANCE[:2, :2])
-
-
-@pytest.fixture
-def plane():
-    return Gaussians("synthetic", "vifa", MEAN[:2] + 1, COVARIANCE[:2, :2], MEAN[:2], 4 * COVARIANCE[:2, :2])
-
-
-def test_files(make_benchmark, pair, plane, tmp_path, blank_figures):
-    """Few entries have figures of their own; of three and more with the same truth all are in one."""
-    given = [pair, plane, *pairs(5), *pairs(5, "a1a", NAMES[:1]), *pairs(3, "few", NAMES[:FEW])]
-    shown = Shown(make_benchmark(name="b"), posteriors=given)
-    paths = draw_figures(shown, tmp_path)
-    assert [path.name for path in paths if path.suffix == ".png"] == [
-        "b-posterior-energy-vifa.png",
-        "b-posterior-a1a-mf.png",
-        *(f"b-posterior-few-{name}.png" for name in NAMES[:FEW]),
-        "b-posteriors-usps.png",
-        "b-posteriors-few.png",
-        "b-posterior-synthetic-vifa.png",
+def test_few_entries_have_figures_of_their_own_and_those_with_the_same_truth_are_in_one():
+    given = [PAIR, PLANE, *pairs(5), *pairs(5, "a1a", NAMES[:1]), *pairs(3, "few", NAMES[:FEW])]
+    assert list(drawings_of(Shown(make_benchmark(), posteriors=given))) == [
+        "posterior-energy-vifa",
+        "posterior-synthetic-vifa",
+        "posterior-a1a-mf",
+        *(f"posterior-few-{name}" for name in NAMES[:FEW]),
+        "posteriors-usps",
+        "posteriors-few",
     ]
 
 
@@ -57,17 +66,19 @@ def test_entries_with_another_truth_have_a_figure_of_their_own():
     assert found == [("usps", NAMES), ("usps-2", ["a", "b"]), ("a1a", NAMES)]
 
 
+def heights(panel):
+    return [line.get_ydata().tolist() for line in panel.lines]
+
+
 def test_panels_hold_the_numbers():
     group = pairs(3)
-    figure = moments_figure(group, LOOKS)
-    means, variances, *maps = figure.axes
-    assert [line.get_ydata().tolist() for line in means.lines] == [pair.mean.tolist() for pair in group]
+    means, variances, *maps = moments_figure(group, LOOKS).axes
+    maps = maps[: len(group) + 1]
+    assert heights(means) == [pair.mean.tolist() for pair in group]
     assert means.patches[0].get_data().values.tolist() == group[0].true_mean.tolist()
-    assert [line.get_ydata().tolist() for line in variances.lines] == [
-        pair.covariance.diagonal().tolist() for pair in group
-    ]
-    images = [panel.images[0] for panel in maps[: len(group) + 1]]
-    assert [panel.get_title("left") for panel in maps[: len(group) + 1]] == ["truth", *NAMES]
+    assert heights(variances) == [pair.covariance.diagonal().tolist() for pair in group]
+    assert [panel.get_title("left") for panel in maps] == ["truth", *NAMES]
+    images = [panel.images[0] for panel in maps]
     for image, values in zip(images, [group[0].true_covariance, *(pair.covariance for pair in group)], strict=True):
         assert image.get_array()[0, 1] == values[0, 1]
         assert image.get_array().mask.diagonal().all()
@@ -78,12 +89,15 @@ def test_panels_hold_the_numbers():
 
 
 def test_a_truth_of_fewer_covariances_is_all_that_is_shown():
-    full = pairs(4)
-    group = [pair._replace(true_covariance=pair.true_covariance[:3, :3]) for pair in full]
-    means, variances, truth, *_ = moments_figure(group, LOOKS).axes
-    assert [len(line.get_ydata()) for line in means.lines] == [4] * 4
-    assert [len(line.get_ydata()) for line in variances.lines] == [3] * 4
-    assert truth.images[0].get_array().shape == (3, 3)
+    means, variances, truth, ours, _ = moments_figure([PAIR], LOOKS).axes
+    assert heights(means) == [PAIR.mean.tolist()]
+    assert heights(variances) == [[2, 1]]
+    assert variances.patches[0].get_data().values.tolist() == [4, 2], "the truth knows two of the three variances"
+    images = [panel.images[0] for panel in (truth, ours)]
+    assert images[0].get_clim() == images[1].get_clim() == (-1, 1)
+    assert [(image.get_array().shape, image.get_array()[0, 1]) for image in images] == [((2, 2), 1), ((2, 2), 0.5)]
+    one = PAIR._replace(true_mean=CENTRE[:1], true_covariance=COVARIANCE[:1, :1])
+    assert len(moments_figure([one], LOOKS).axes) == 2, "one parameter has no covariances"
 
 
 def test_many_parameters_are_lines_and_few_large_covariances_do_not_rule_the_colours():
@@ -95,41 +109,12 @@ def test_many_parameters_are_lines_and_few_large_covariances_do_not_rule_the_col
     assert truth.images[0].get_clim()[1] < 1e3
 
 
-def test_one_entry_and_its_truth(pair):
-    means, variances, truth, ours, _ = moments_figure([pair], LOOKS).axes
-    assert [line.get_ydata().tolist() for line in means.lines] == [pair.mean.tolist()]
-    assert means.patches[0].get_data().values.tolist() == pair.true_mean.tolist()
-    assert variances.patches[0].get_data().values.tolist() == [4, 2], "the truth knows two of the three variances"
-    images = [panel.images[0] for panel in (truth, ours)]
-    assert images[0].get_clim() == images[1].get_clim() == (-1, 1)
-    assert [image.get_array()[0, 1] for image in images] == [1, 0.5]
-
-
-def test_one_parameter_has_no_covariances():
-    one = Gaussians("synthetic", "vifa", MEAN[:1], COVARIANCE[:1, :1], MEAN[:1], COVARIANCE[:1, :1])
-    assert len(moments_figure([one], LOOKS).axes) == 2
-
-
 @pytest.mark.parametrize("known", [None, lambda points: -0.5 * np.square(points).sum(-1)])
 def test_two_parameters_have_a_panel_an_entry_whatever_its_truth(known):
     given = [*pairs(2, names=NAMES[:2]), *pairs(2, names=NAMES[2:], truth=1)]
-    ((name, group),) = by_truth([pair._replace(true_log_density=known) for pair in given])
-    assert name == "usps"
-    assert [pair.entry for pair in group] == NAMES
-    drawings = plane_drawings(group)
+    drawings = joint_drawings([pair._replace(true_log_density=known) for pair in given])
     assert list(drawings) == ["posteriors-usps"]
-    panels = drawings["posteriors-usps"]().axes
-    assert [panel.get_title("left") for panel in panels] == NAMES
-
-
-def ring(theta):
-    """A log-density that is no Gaussian's: highest on a circle of radius 2 around the origin."""
-    return 1000 - 8 * (np.linalg.norm(theta, axis=-1) - 2) ** 2
-
-
-@pytest.fixture
-def skewed():
-    return Gaussians("synthetic", "vifa", np.zeros(2), np.eye(2), np.zeros(2), 2.5 * np.eye(2), ring)
+    assert titles(drawings["posteriors-usps"]()) == NAMES
 
 
 def deviations(points, mean, covariance):
@@ -145,60 +130,128 @@ def filled(panel):
 
 def test_the_density_is_that_of_a_gaussian_relative_to_its_peak():
     points = np.random.default_rng(0).standard_normal((4, 5, 2))
-    expected = -0.5 * deviations(points.reshape(-1, 2), MEAN[:2], COVARIANCE[:2, :2]).reshape(4, 5) ** 2
-    np.testing.assert_allclose(_gaussian(points, MEAN[:2], COVARIANCE[:2, :2]), expected, rtol=1e-12)
+    expected = -0.5 * deviations(points.reshape(-1, 2), PLANE.mean, PLANE.covariance).reshape(4, 5) ** 2
+    np.testing.assert_allclose(_gaussian(points, PLANE.mean, PLANE.covariance), expected, rtol=1e-12)
 
 
-def test_ellipses_lie_at_one_and_two_standard_deviations(plane):
-    lines = plane_figure(plane).axes[3].lines
-    both = [(plane.true_mean, plane.true_covariance), (plane.mean, plane.covariance)]
-    expected = [(*moments, radius) for moments in both for radius in (1, 2)]
-    for line, (mean, covariance, radius) in zip(lines, expected, strict=True):
+def test_shades_and_ellipses_of_a_plane():
+    """The darkest band of a Gaussian is an ellipse where the density is 0.9 of its peak; half a pixel is 0.02 sd."""
+    truth, ours, bar, both = plane_figure(PLANE).axes
+    moments = (PLANE.true_mean, PLANE.true_covariance), (PLANE.mean, PLANE.covariance)
+    ellipses = [(*own, radius) for own in moments for radius in (1, 2)]
+    for line, (mean, covariance, radius) in zip(both.lines, ellipses, strict=True):
         np.testing.assert_allclose(deviations(line.get_xydata(), mean, covariance), radius, rtol=1e-9)
-    assert [line.get_color() for line in lines] == [PAPER["color"]] * 2 + [OURS["color"]] * 2
-
-
-def test_both_densities_are_on_one_scale_and_the_same_axes(plane):
-    truth, ours, bar, both = plane_figure(plane).axes
-    assert len({panel.get_xlim() for panel in (truth, ours, both)}) == 1
-    assert len({panel.get_ylim() for panel in (truth, ours, both)}) == 1
-    assert [filled(panel)[0].levels.tolist() for panel in (truth, ours)] == [LEVELS.tolist()] * 2
+    assert [line.get_color() for line in both.lines] == [PAPER["color"]] * 2 + [OURS["color"]] * 2
+    assert len({(panel.get_xlim(), panel.get_ylim()) for panel in (truth, ours, both)}) == 1
     assert bar.get_ylim() == (0, 1)
     low, high = np.array([truth.get_xlim(), truth.get_ylim()]).T
-    for mean, covariance in ((plane.true_mean, plane.true_covariance), (plane.mean, plane.covariance)):
+    for panel, (mean, covariance) in zip((truth, ours), moments, strict=True):
+        found, paths = filled(panel)
+        assert found.levels.tolist() == LEVELS.tolist()
+        np.testing.assert_allclose(deviations(paths[-1][:-1], mean, covariance), np.sqrt(-2 * np.log(0.9)), atol=0.02)
         assert (low <= mean - 3 * np.sqrt(covariance.diagonal())).all()
         assert (high >= mean + 3 * np.sqrt(covariance.diagonal())).all()
 
 
-def test_shades_show_the_density(plane):
-    """The darkest band of a Gaussian is an ellipse where the density is 0.9 of its peak; half a pixel is 0.02 sd."""
-    for panel, mean, covariance in zip(
-        plane_figure(plane).axes,
-        (plane.true_mean, plane.mean),
-        (plane.true_covariance, plane.covariance),
-        strict=False,
-    ):
-        _, paths = filled(panel)
-        radii = deviations(paths[-1][:-1], mean, covariance)
-        np.testing.assert_allclose(radii, np.sqrt(-2 * np.log(0.9)), atol=0.02)
+def test_a_truth_that_is_not_gaussian_is_drawn_as_it_is():
+    """A ring: outlines at radii 2 +- 1/4 and 2 +- 1/2, where 8 (r - 2)^2 is 1/2 and 2; a fifth of a pixel is 0.01."""
 
+    def ring(theta):
+        return 1000 - 8 * (np.linalg.norm(theta, axis=-1) - 2) ** 2
 
-def test_a_truth_that_is_not_gaussian_is_drawn_as_it_is(skewed):
-    """Outlines at radii 2 +- 1/4 and 2 +- 1/2, where 8 (r - 2)^2 is 1/2 and 2; a fifth of a pixel is 0.01."""
-    truth, _, _, both = plane_figure(skewed).axes
+    own = Gaussians("synthetic", "vifa", np.zeros(2), np.eye(2), np.zeros(2), 2.5 * np.eye(2), ring)
+    truth, _, _, both = plane_figure(own).axes
     (outlines,) = both.collections
     assert to_hex(outlines.get_edgecolor()[0]) == PAPER["color"]
     for path, away in zip(outlines.get_paths(), (0.5, 0.25), strict=True):
         points = path.vertices[path.codes != path.CLOSEPOLY]
         np.testing.assert_allclose(abs(np.linalg.norm(points, axis=1) - 2), away, atol=0.01)
     assert len(both.lines) == 2  # the approximation's
-    _, paths = filled(truth)
-    darkest = np.linalg.norm(paths[-1], axis=1)
+    darkest = np.linalg.norm(filled(truth)[1][-1], axis=1)
     assert abs(darkest - 2).max() < np.sqrt(-np.log(0.9) / 8) + 0.01
 
 
-def test_a_degenerate_approximation_is_drawn(plane):
-    flat = plane._replace(covariance=np.diag([1.0, 0.0]))
+def test_a_degenerate_approximation_is_drawn():
+    flat = PLANE._replace(covariance=np.diag([1.0, 0.0]))
     line = plane_figure(flat).axes[3].lines[2]
     np.testing.assert_allclose(line.get_ydata(), flat.mean[1], atol=1e-7)
     assert np.ptp(line.get_xdata()) == pytest.approx(2, rel=1e-3)
+
+
+PATH = np.array([[1.0, -2.0], [9.0, -1.0], [2.0, -3.0]])
+OF_PATH = Gaussians(
+    "synthetic", "sgd", PATH.mean(0), np.eye(2), CENTRE[:2], np.diag([4.0, 0.25]), None, np.array([-3.0, 0.0]), PATH
+)
+
+
+def test_a_figure_for_each_data_set_of_entries_that_keep_vectors():
+    cube = Gaussians("synthetic", "cube", CENTRE, COVARIANCE, CENTRE, COVARIANCE, path=np.ones((2, 3)))
+    others = [OF_PATH._replace(entry="none", path=None), cube, OF_PATH._replace(dataset="plane")]
+    drawings = iterate_drawings([OF_PATH, OF_PATH._replace(entry="more"), *others])
+    assert list(drawings) == ["iterates-synthetic", "iterates-plane"]
+    assert titles(drawings["iterates-synthetic"]()) == ["sgd", "more"]
+
+
+def test_iterates_lie_over_ellipses_of_the_truth():
+    """The vectors, the one before them and their mean; contours reach their number of deviations along an axis."""
+    (panel,) = iterate_drawings([OF_PATH])["iterates-synthetic"]().axes
+    for look, points in ((ITERATES, PATH), (START, [[-3, 0]]), (MEAN, [PATH.mean(0)])):
+        (line,) = (one for one in panel.lines if one.get_marker() == look["marker"])
+        assert to_hex(line.get_color()) == to_hex(look["color"])
+        np.testing.assert_allclose(line.get_xydata(), points)
+    (low, high), (bottom, top) = panel.get_xlim(), panel.get_ylim()
+    assert low < -5.4, "the truth, 3.2 deviations to the left"
+    assert high > 9, "the second vector"
+    assert bottom < -3.6
+    assert top > 0, "the first point"
+    contours = next(own for own in panel.collections if len(own.get_paths()) == len(DEVIATIONS))
+    for path, number in zip(contours.get_paths(), DEVIATIONS, strict=True):
+        reach = abs(path.vertices - OF_PATH.true_mean).max(0)
+        np.testing.assert_allclose(reach, number * np.array([2, 0.5]), rtol=0.02)
+
+
+X = np.linspace(-8, 8, 9)
+INPUTS, TARGETS = np.array([-4.0, 0.0, 4.0]), np.array([-60.0, 1.0, 60.0])
+NEW = np.array([[-7.0, 7.0], [-90.0, 80.0]])
+
+
+def band(entry, sd, dataset="cubic"):
+    quartiles = np.stack([9 * X - 20, 9 * X, 9 * X + 10])
+    return CredibleBand(dataset, entry, X, 10 * X, np.full(9, sd), INPUTS, TARGETS, quartiles, NEW)
+
+
+def test_credible_bands_hold_the_numbers():
+    drawings = band_drawings(
+        make_benchmark(), [band("slang-1", 5.0), band("bbb", 2.0), band("bbb", 2.0, "cubic_outlier")]
+    )
+    assert list(drawings) == ["bands-cubic", "bands-cubic_outlier"]
+    figure = drawings["bands-cubic"]()
+    one, two = figure.axes
+    assert titles(figure) == ["slang-1", "bbb"]
+    mean, rows = one.lines
+    np.testing.assert_array_equal(mean.get_xydata().T, (X, 10 * X))
+    np.testing.assert_array_equal(rows.get_xydata().T, (INPUTS, TARGETS))
+    for drawn, number in zip(one.collections, DEVIATIONS, strict=True):
+        ends = drawn.get_paths()[0].get_extents()
+        assert (ends.y0, ends.y1) == (-80 - 5 * number, 80 + 5 * number)
+    assert one.get_ylim() == two.get_ylim() == (-95, 95)
+
+
+def test_huge_deviations_are_clipped_and_of_labels_a_probability_is_shown():
+    drawings = band_drawings(make_benchmark(), [band("slang-1", 1e9)._replace(labels=True)])
+    (panel,) = drawings["bands-cubic"]().axes
+    assert panel.get_ylim() == (-60 - 120 * REACH, 60 + 120 * REACH)
+    assert panel.get_ylabel() == "probability of the second class"
+
+
+def test_quartiles_and_the_test_rows():
+    """The axis holds all targets, and no band."""
+    drawings = band_drawings(make_benchmark(metrics=["nmll", "spread"]), [band("slang-1", 1e9)])
+    (panel,) = drawings["bands-cubic"]().axes
+    assert panel.get_ylabel() == "function of the input"
+    for line, points in zip(panel.lines, (NEW, (X, 9 * X), (INPUTS, TARGETS)), strict=True):
+        np.testing.assert_array_equal(line.get_xydata().T, points)
+    (drawn,) = panel.collections
+    ends = drawn.get_paths()[0].get_extents()
+    assert (ends.y0, ends.y1) == (-92, 82)
+    assert panel.get_ylim() == pytest.approx((-90 - 0.08 * 170, 80 + 0.08 * 170))

@@ -1,7 +1,12 @@
+"""Tables of cells: numbers, notes and columns, the same in every format, and what each format makes of them."""
+
 import csv
 import io
 import json
-from dataclasses import asdict, replace
+import re
+import shutil
+import subprocess
+from dataclasses import asdict, fields, replace
 
 import numpy as np
 import pandas as pd
@@ -11,39 +16,33 @@ from rich.text import Text
 
 from bdl.errors import InputError
 from bdl.registry import Label
-from bdl.reports import compare
+from bdl.reports import Cell, compare
 from bdl.reports.layout import UNPRINTED, chance, heading, quantity, sections
 from bdl.reports.papers import Printed
-from bdl.reports.render import render, rich_table
+from bdl.reports.render import TEXT_WIDTH, _body, _width, best, escape, render, rich_table
 
-KEYS = [
-    *("benchmark", "dataset", "method", "metric", "statistic", "ours", "ours_se", "n_trials", "n_failed"),
-    *("paper", "paper_se", "paper_source", "mc_se", "floor", "z", "df", "p", "low", "high", "margin"),
-    *("failed_as_worst", "verdict", "note", "point"),
-]
+from .conftest import columns, make_benchmark, make_note, make_trials, of
 
 
 def three(centre):
-    """Three values with the standard error 0.01."""
+    """Three values with the standard error 0.01: their 95 % interval reaches 0.043 to either side."""
     away = 0.01 * 3**0.5
     return [centre - away, centre, centre + away]
 
 
 @pytest.fixture
-def cells(make_benchmark, make_trials, make_note):
+def cells():
     notes = [
         make_note("For one_method | 100%.", entry="vifa-lr", dataset="yacht"),
         make_note("Timed elsewhere.", metric="runtime"),
         make_note("Only the median.", entry="vifa-nn", dataset="energy", metric="nmll", statistic="median"),
     ]
-    rows = pd.concat(
-        [
-            make_trials("energy", "vifa-lr", three(2.57)),
-            make_trials("energy", "vifa-nn", [*three(2.51), np.nan], status=["ok"] * 3 + ["failed"]),
-            make_trials("yacht", "vifa-lr", [np.nan] * 2, status=["failed"] * 2),
-        ]
-    )
-    return compare(make_benchmark(notes=notes), rows)
+    rows = [
+        make_trials("energy", "vifa-lr", three(2.57)),
+        make_trials("energy", "vifa-nn", [*three(2.51), np.nan], ["ok"] * 3 + ["failed"]),
+        make_trials("yacht", "vifa-lr", [np.nan] * 2, ["failed"] * 2),
+    ]
+    return compare(make_benchmark(notes=notes), pd.concat(rows))
 
 
 def shown(cells, width=120):
@@ -57,13 +56,11 @@ def shown(cells, width=120):
     [
         (2.5312, "2.53", "2.531"),
         (2.9, "2.90", "2.900"),
-        (10.336, "10.34", "10.336"),
         (0.042137, "22.10", "0.0421"),
         (2.5312, "2.13e7", "2.53"),
         (2.1349e7, "2.13e7", "2.135e7"),
         (2.1349e7, "2.53", "2.135e7"),
         (153.2, None, "153"),
-        (2.5312, None, "2.53"),
         (-0.012345, None, "-0.0123"),
         (1.2345e-5, None, "1.23e-5"),
         (0.0, None, "0.00"),
@@ -72,117 +69,6 @@ def shown(cells, width=120):
 )
 def test_numbers_show_one_digit_more_than_the_paper(value, printed, text):
     assert quantity(value, Printed(printed) if printed else None) == text
-
-
-def test_json_is_valid_and_has_exactly_the_keys(cells):
-    def refuse(constant):
-        raise AssertionError(constant)
-
-    text = render(cells, "json")
-    objects = json.loads(text, parse_constant=refuse)
-    assert [list(item) for item in objects] == [KEYS] * len(cells)
-    assert text.startswith('[\n  {\n    "benchmark": "uci-nn"')
-    for item, cell in zip(objects, map(asdict, cells), strict=True):
-        for name, value in cell.items():
-            expected = pytest.approx(value, rel=1e-9) if isinstance(value, float) else value
-            assert item[name] == expected
-    failed = next(item for item in objects if item["verdict"] == "failed")
-    assert failed["ours"] is None
-    assert failed["ours_se"] is None
-
-
-def test_csv_is_the_same_table(cells):
-    table = list(csv.DictReader(io.StringIO(render(cells, "csv"))))
-    assert list(table[0]) == KEYS
-    assert len(table) == len(cells)
-    for line, cell in zip(table, cells, strict=True):
-        assert line["verdict"] == cell.verdict
-        assert line["ours"] == ("" if cell.ours is None else repr(cell.ours))
-        assert line["n_trials"] == str(cell.n_trials)
-
-
-def test_notes_of_a_csv_line_stay_on_it(cells):
-    text = render([replace(cells[0], note="one\ntwo")], "csv")
-    assert len(text.splitlines()) == 2
-    assert text.endswith(",one two,\n")
-
-
-def test_markdown_row(cells):
-    lines = render(cells, "markdown").splitlines()
-    assert lines[0] == "**uci-nn: NMLL (nats per test point), ↓ lower is better; a match is within 0.05**"
-    assert any(
-        line.endswith("RMSE (target units), ↓ lower is better; a match is within 10% of the print**") for line in lines
-    )
-    median = "Median (failed as worst)"
-    assert lines[2].startswith(
-        f"| Dataset | Method | Mean ± SE | Paper ± SE | z | Verdict | {median} | Paper | Verdict |"
-    )
-    # Mean: z = -0.015 / sqrt(0.01^2 + 0.02^2) = -0.67. Median of all: halfway between the second and the third of four.
-    start = "| energy | vifa-nn¹ | 2.510 ± 0.010 | 2.53 ± 0.02 | -0.7 | no difference shown | 2.510 (2.519) | 2.54 |"
-    assert f"{start} no difference shown² | 4 (1) |" in lines
-    assert lines[-1].startswith("Tests at the level of 5%: 8. Differences beyond it: 4;")
-    assert "if no number differed, 0.4." in lines[-1]
-
-
-def test_half_of_the_trials_failed_leave_no_median_of_all(cells):
-    half = [replace(cell, n_failed=2, failed_as_worst=None) for cell in cells[:2]]
-    assert sections(half)[0].rows[0][6] == "2.570 (failed)"
-
-
-def test_chance_is_told_of_tests_alone(cells):
-    assert chance([cell for cell in cells if cell.p is None]) is None
-    beyond = [replace(cell, p=0.01) for cell in cells[:3]] + [replace(cell, p=0.5) for cell in cells[:7]]
-    assert chance(beyond).startswith(
-        "Tests at the level of 5%: 10. Differences beyond it: 3; by chance alone, if no num"
-    )
-
-
-def test_every_markdown_line_of_a_table_has_the_same_number_of_cells(cells):
-    for block in render(cells, "markdown").split("**")[2::2]:
-        widths = {line.replace(r"\|", "").count("|") for line in block.splitlines() if line.startswith("|")}
-        assert len(widths) == 1
-
-
-def test_markdown_escapes_and_lists_each_note_once(cells):
-    text = render(cells, "markdown")
-    assert text.count(r"For one\_method \| 100%.") == 1
-    assert text.count("Timed elsewhere.") == 1
-    assert "**uci-nn: Runtime (minutes per split), ↓ shorter is better⁵**" in text
-
-
-def test_rich_shows_every_dataset_method_verdict_and_note(cells):
-    text = shown(cells)
-    for word in (
-        "energy",
-        "yacht",
-        "vifa-lr",
-        "vifa-nn",
-        "failed",
-        "not run",
-        "45x faster",
-        "NMLL",
-        "RMSE",
-        "Runtime",
-    ):
-        assert word in text
-    assert text.count("Timed elsewhere.") == 1
-
-
-def test_rich_keeps_all_numbers_on_eighty_columns(cells):
-    text = shown(cells, width=80)
-    assert "…" not in text
-    assert text.count("0.010") == 4  # our standard errors: two entries, NMLL and RMSE
-
-
-def test_rich_leaves_brackets_in_names_alone(cells):
-    assert "[bold]x[/bold]" in shown([replace(cells[0], method="[bold]x[/bold]")])
-
-
-def test_runtime_table_has_neither_z_nor_median(cells):
-    runtime = sections(cells)[2]
-    assert [title for title, _ in runtime.columns] == [
-        "Dataset", "Method", "Mean ± SE", "Paper ± SE", "Verdict", "n (failed)",
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -199,6 +85,80 @@ def test_standard_errors_are_written_as_their_values_are(cells, ours, error, tex
     assert sections([replace(cells[0], ours=ours, ours_se=error)])[0].rows[0][2] == text
 
 
+def test_json_is_valid_and_has_all_fields_and_csv_is_the_same_table(cells):
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    text = render(cells, "json")
+    objects = json.loads(text, parse_constant=refuse)
+    assert text.startswith('[\n  {\n    "benchmark": "uci-nn"')
+    table = list(csv.DictReader(io.StringIO(render(cells, "csv"))))
+    names = [field.name for field in fields(Cell)]
+    assert [list(item) for item in objects] == [list(line) for line in table] == [names] * len(cells)
+    for item, line, cell in zip(objects, table, cells, strict=True):
+        for name, value in asdict(cell).items():
+            assert item[name] == (pytest.approx(value, rel=1e-9) if isinstance(value, float) else value)
+        assert line["ours"] == ("" if cell.ours is None else repr(cell.ours))
+        assert (line["verdict"], line["n_trials"]) == (cell.verdict, str(cell.n_trials))
+    lines = render([replace(cells[0], note="one\ntwo")], "csv").splitlines()
+    assert len(lines) == 2
+    assert lines[1].endswith(",one two,")
+
+
+def test_no_cells_and_no_such_format(cells):
+    assert render([], "markdown") == ""
+    assert render([], "json") == "[]\n"
+    with pytest.raises(InputError, match="unknown format 'markdwon': did you mean markdown"):
+        render(cells, "markdwon")
+
+
+def test_markdown_row(cells):
+    lines = render(cells, "markdown").splitlines()
+    assert lines[0] == "**uci-nn: NMLL (nats per test point), ↓ lower is better; a match is within 0.05**"
+    rmse = "**uci-nn: RMSE (target units), ↓ lower is better; a match is within 10% of the print**"
+    assert rmse in lines
+    median = "Median (failed as worst)"
+    head = f"| Dataset | Method | Mean ± SE | Paper ± SE | z | Verdict | {median} | Paper | Verdict | n (failed) |"
+    assert lines[2] == head
+    # Mean: z = -0.015 / sqrt(0.01^2 + 0.02^2) = -0.67. Median of all: halfway between the second and the third of four.
+    start = "| energy | vifa-nn¹ | 2.510 ± 0.010 | 2.53 ± 0.02 | -0.7 | no difference shown | 2.510 (2.519) | 2.54 |"
+    assert f"{start} no difference shown² | 4 (1) |" in lines
+    assert lines[-1].startswith("Tests at the level of 5%: 8. Differences beyond it: 4;")
+    assert "if no number differed, 0.4." in lines[-1]
+
+
+def test_half_of_the_trials_failed_leave_no_median_of_all(cells):
+    half = [replace(cell, n_failed=2, failed_as_worst=None) for cell in cells[:2]]
+    assert sections(half)[0].rows[0][6] == "2.570 (failed)"
+
+
+def test_chance_is_told_of_tests_alone(cells):
+    assert chance([cell for cell in cells if cell.p is None]) is None
+    beyond = [replace(cell, p=0.01) for cell in cells[:3]] + [replace(cell, p=0.5) for cell in cells[:7]]
+    told = "Tests at the level of 5%: 10. Differences beyond it: 3; by chance alone, if no num"
+    assert chance(beyond).startswith(told)
+
+
+def test_markdown_escapes_and_lists_each_note_once_and_has_whole_lines(cells):
+    text = render(cells, "markdown")
+    assert text.count(r"For one\_method \| 100%.") == text.count("Timed elsewhere.") == 1
+    assert "**uci-nn: Runtime (minutes per split), ↓ shorter is better⁵**" in text
+    for block in text.split("**")[2::2]:
+        widths = {line.replace(r"\|", "").count("|") for line in block.splitlines() if line.startswith("|")}
+        assert len(widths) == 1
+
+
+def test_rich_shows_everything_on_eighty_columns(cells):
+    text = shown(cells)
+    words = "energy", "yacht", "vifa-lr", "vifa-nn", "failed", "not run", "45x faster", "NMLL", "RMSE", "Runtime"
+    assert [word for word in words if word not in text] == []
+    assert text.count("Timed elsewhere.") == 1
+    narrow = shown(cells, width=80)
+    assert "…" not in narrow
+    assert narrow.count("0.010") == 4  # our standard errors: two entries, NMLL and RMSE
+    assert "[bold]x[/bold]" in shown([replace(cells[0], method="[bold]x[/bold]")])
+
+
 def test_notes_are_marked_where_they_hold(cells):
     nmll, rmse, runtime = sections(cells)
     assert [row[1] for row in nmll.rows] == ["vifa-lr", "vifa-nn¹", "vifa-lr³", "vifa-nn"]
@@ -207,33 +167,21 @@ def test_notes_are_marked_where_they_hold(cells):
     assert [row[1] for row in rmse.rows] == ["vifa-lr", "vifa-nn¹", "vifa-lr³", "vifa-nn"]
     assert runtime.title.endswith("⁵")
     assert [row[1] for row in runtime.rows] == ["vifa-lr", "vifa-nn", "vifa-lr³", "vifa-nn"]
+    assert columns(runtime) == ["Dataset", "Method", "Mean ± SE", "Paper ± SE", "Verdict", "n (failed)"]
 
 
-def test_no_cells():
-    assert render([], "markdown") == ""
-    assert render([], "json") == "[]\n"
-
-
-def test_unknown_format(cells):
-    with pytest.raises(InputError, match="unknown format 'markdwon': did you mean markdown"):
-        render(cells, "markdwon")
-
-
-@pytest.fixture
-def sampled(make_benchmark, make_trials):
-    """Distances to sampled truths on yacht, to exact ones on energy."""
+def test_what_a_sampled_truth_leaves_open_stands_in_columns():
+    """Distances to sampled truths on yacht, to exact ones on energy; medians without a printed one have no verdict."""
     names = {"rel_cov_dist": [0.30, 0.32], "rel_cov_dist_mcse": [0.011, 0.013], "rel_cov_dist_floor": [0.056] * 2}
-    rows = [make_trials("yacht", "vifa-lr", [1.0, 2.0], **names), make_trials("energy", "vifa-lr", [1.0, 2.0])]
-    rows[1]["rel_cov_dist"] = 0.1, 0.2
-    return compare(make_benchmark(metrics=["rel_cov_dist"], entries={"vifa-lr": {}}), pd.concat(rows))
-
-
-def test_what_a_sampled_truth_leaves_open_stands_in_columns(sampled):
-    (section,) = sections(sampled)
-    titles = [title for title, _ in section.columns]
-    assert titles[-3:] == ["MC error", "Floor", "n"]
+    rows = [
+        make_trials("yacht", "vifa-lr", [1.0, 2.0], **names),
+        make_trials("energy", "vifa-lr", [1.0, 2.0], rel_cov_dist=[0.1, 0.2]),
+    ]
+    cells = compare(make_benchmark(metrics=["rel_cov_dist"], entries={"vifa-lr": {}}), pd.concat(rows))
+    (section,) = sections(cells)
+    assert columns(section) == ["Dataset", "Method", "Mean ± SE", "Median", "MC error", "Floor", "n"]
     assert [row[-3:] for row in section.rows] == [("", "", "2"), ("0.012", "0.056", "2")]
-    assert "sqrt(d^2 - floor^2)" in shown(sampled)
+    assert "sqrt(d^2 - floor^2)" in shown(cells)
 
 
 def unprinted(cells):
@@ -241,46 +189,23 @@ def unprinted(cells):
 
 
 def test_columns_of_the_paper_are_left_out_where_it_prints_nothing(cells):
-    some = [cell for cell in cells if cell.metric == "nmll"]
-    rest = [cell for cell in cells if cell.metric != "nmll"]
-    nmll, rmse = (section.columns for section in sections([*unprinted(some), *rest])[:2])
-    assert [title for title, _ in nmll] == [
-        "Dataset",
-        "Method",
-        "Mean ± SE",
-        "Median (failed as worst)",
-        "n (failed)",
-    ]
-    assert [title for title, _ in rmse][2:6] == ["Mean ± SE", "Paper ± SE", "z", "Verdict"]
+    some, rest = ([cell for cell in cells if (cell.metric == "nmll") == own] for own in (True, False))
+    nmll, rmse, _ = sections([*unprinted(some), *rest])
+    assert columns(nmll) == ["Dataset", "Method", "Mean ± SE", "Median (failed as worst)", "n (failed)"]
+    assert columns(rmse)[2:6] == ["Mean ± SE", "Paper ± SE", "z", "Verdict"]
 
 
-def test_a_dash_stands_for_a_verdict_where_the_paper_prints_nothing(cells):
-    first, second, *_ = [cell for cell in cells if cell.metric == "nmll" and cell.statistic == "mean"]
+def test_a_row_without_a_printed_number_has_a_dash_and_its_notes_on_the_entry(cells):
+    first, second, *_ = of(cells)
     (alone,) = unprinted([second])
     (section,) = sections([first, replace(alone, note=None)])
     assert [row[5] for row in section.rows] == [first.verdict, UNPRINTED]
     assert json.loads(render([alone], "json"))[0]["verdict"] == "no paper value"
-
-
-def test_notes_of_an_unprinted_row_are_marked_on_its_entry(cells):
-    (mean, median) = unprinted([cell for cell in cells if cell.metric == "nmll"][:2])
-    (section,) = sections([replace(mean, note="why"), replace(median, note=None)])
-    assert section.rows[0][1] == f"{mean.method}¹"
-
-
-def test_a_fit_that_failed_keeps_its_verdict_without_a_paper(cells):
-    mean, *others = unprinted([cell for cell in cells if cell.metric == "nmll"])
-    (section,) = sections([replace(mean, ours=None, verdict="failed"), *others])
-    assert section.rows[0][[title for title, _ in section.columns].index("Verdict")] == "failed"
-
-
-def test_medians_have_verdicts_only_where_the_paper_prints_one(cells, sampled):
-    by_title = {section.title.split(":")[1].split(" ")[1]: section for section in sections(cells)}
-    titles = [title for title, _ in by_title["NMLL"].columns]
-    assert titles.count("Verdict") == titles.count("Paper") + 1 == 2
-    (section,) = sections(sampled)
-    assert "Verdict" not in [title for title, _ in section.columns]
-    assert "Median" in [title for title, _ in section.columns]
+    (median,) = unprinted(of(cells, statistic="median", dataset=alone.dataset, method=alone.method))
+    (noted,) = sections([replace(alone, note="why"), replace(median, note=None)])
+    assert noted.rows[0][1] == "vifa-nn¹"
+    (failed,) = sections([replace(alone, ours=None, verdict="failed")])
+    assert failed.rows[0][columns(failed).index("Verdict")] == "failed"
 
 
 @pytest.mark.parametrize(
@@ -297,18 +222,96 @@ def test_headings_say_what_is_better_and_the_settings(metric, text):
     assert heading(metric) == text
 
 
-def test_withheld_verdicts_leave_the_printed_values_alone(make_benchmark, make_trials):
+def test_withheld_verdicts_leave_the_printed_values_alone():
     """No column of z or verdict, of means or medians, and the printed values dim."""
-    failed = make_trials("energy", "vifa-lr", [np.nan], status=["failed"])
+    failed = make_trials("energy", "vifa-lr", [np.nan], ["failed"])
     rows = pd.concat([make_trials("energy", "vifa-nn", three(2.51)), failed])
     withheld = compare(make_benchmark(), rows, protocol=False)
     nmll, _, runtime = sections(withheld)
-    assert [title for title, _ in nmll.columns[2:]] == [
-        "Mean ± SE", "Paper ± SE", "Median", "Paper", "n (failed)",
-    ]  # fmt: skip
-    assert [title for title, _ in runtime.columns[2:]] == ["Mean ± SE", "Paper ± SE", "n (failed)"]
+    assert columns(nmll)[2:] == ["Mean ± SE", "Paper ± SE", "Median", "Paper", "n (failed)"]
+    assert columns(runtime)[2:] == ["Mean ± SE", "Paper ± SE", "n (failed)"]
     assert nmll.title == "uci-nn: NMLL (nats per test point), ↓ lower is better"
     assert chance(withheld) is None
     table = rich_table(nmll)
     assert {text.style for text in table.columns[2].cells if isinstance(text, Text)} == {"dim"}
     assert "withheld" not in render(withheld, "markdown") + render(withheld, "latex")
+
+
+@pytest.fixture
+def pairs():
+    """On energy the second is better, on yacht they overlap; one note is of an entry, one of a whole table."""
+    scores = {"energy": (2.57, 2.47), "yacht": (3.65, 3.60)}
+    rows = [
+        make_trials(dataset, entry, three(value))
+        for dataset, values in scores.items()
+        for entry, value in zip(("vifa-lr", "vifa-nn"), values, strict=True)
+    ]
+    notes = [make_note("50 % & _more_.", entry="vifa-lr"), make_note("Timed elsewhere.", metric="runtime")]
+    return compare(make_benchmark(notes=notes), pd.concat(rows))
+
+
+@pytest.mark.parametrize(
+    ("text", "latex"),
+    [
+        ("a_b&c", r"a\_b\&c"),
+        ("50%$#{}~^\\", r"50\%\$\#\{\}\textasciitilde{}\textasciicircum{}\textbackslash{}"),
+        ("-0.5 ± 0.1", r"$-$0.5 $\pm$ 0.1"),
+        ("vifa-1", "vifa-1"),
+    ],
+)
+def test_escapes_of_latex(text, latex):
+    assert escape(text) == latex
+
+
+def test_the_best_and_what_overlaps_it(pairs):
+    lr, nn = of(pairs, dataset="energy")
+    assert best([lr, nn]) == [nn]
+    assert best(of(pairs, dataset="yacht")) == of(pairs, dataset="yacht")
+    assert best([lr, replace(nn, n_failed=1)]) == best([lr, replace(nn, ours=None)]) == [lr]
+    assert best([lr, replace(nn, ours=4e17, ours_se=4e17)]) == [lr], "an interval that reaches zero overlaps everything"
+    assert best([replace(lr, metric="log_evidence")]) == [], "neither more nor less is better"
+
+
+def test_rows_and_columns_of_latex(pairs):
+    lines = render(of(pairs), "latex").splitlines()
+    assert lines[:2] == [r"\begin{table}", r"\centering"]
+    caption = (
+        r"\caption{uci-nn: NMLL (nats per test point), $\downarrow$ lower is better; a match is within 0.05. Mean $"
+    )
+    assert lines[2].startswith(caption)
+    assert lines[3] == r"\label{tab:uci-nn-nmll}"
+    assert r"\begin{tabular}{lrr}" in lines
+    start = lines.index(r"Method & energy & yacht \\") + 2
+    beginnings = [
+        r"vifa-lr\textsuperscript{1} & 2.570 $\pm$ 0.010 & \textbf{3.650 $\pm$ 0.010",
+        r"\quad printed & 2.57 $\pm$ 0.02 &",
+        r"vifa-nn & \textbf{2.470 $\pm$ 0.010\textsuperscript{2}} &",
+        r"\quad printed & 2.53 $\pm$ 0.02\textsuperscript{+} &",
+    ]
+    for line, beginning in zip(lines[start:], beginnings, strict=False):
+        assert line.startswith(beginning)
+    assert r"\par{\footnotesize \textsuperscript{1} 50 \% \& \_more\_.\par}" in lines
+    text = render(unprinted(pairs), "latex")
+    assert "printed" not in text
+    assert text.count(r"\toprule") == 3
+    assert re.findall(r"\\label{(.*?)}", text) == [f"tab:uci-nn-{name}" for name in ("nmll", "rmse", "runtime")]
+
+
+def test_what_is_too_wide_goes_below():
+    """Nine columns of 15 letters and a method of 20: 345 points have room for three of them."""
+    lines = [[("m" * 20, 20), *((f"{i}" * 15, 15) for i in range(9))] for _ in range(2)]
+    assert _width(lines, 3) <= TEXT_WIDTH < _width(lines, 4)
+    body = _body(lines)
+    assert body[0] == r"\begin{tabular}{lrrr}"
+    assert [line.count("m" * 20) for line in body if line.startswith("m")] == [1] * 6
+    assert body.count(r"\midrule") == 5
+
+
+@pytest.mark.skipif(not shutil.which("pdflatex"), reason="needs LaTeX")
+def test_latex_compiles_within_the_width_of_the_text(pairs, tmp_path):
+    wide = [replace(c, dataset=f"{c.dataset}_{i}") for i in range(5) for c in of(pairs, dataset="energy")]
+    head = r"\documentclass{article}\usepackage{booktabs}\begin{document}"
+    (tmp_path / "t.tex").write_text("\n".join([head, render(wide, "latex"), r"\end{document}"]))
+    done = subprocess.run(["pdflatex", "-halt-on-error", "t.tex"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-800:]
+    assert "Overfull" not in done.stdout

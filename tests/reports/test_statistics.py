@@ -1,50 +1,28 @@
+"""Standard errors against SciPy, resamples and formulas; values of a sweep as people and axes read them."""
+
 import math
 import tracemalloc
-from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 from scipy.special import betainc
 
-from bdl.reports.statistics import STATISTICS, mean_se, median_se
-
-
-def test_mean_se_is_that_of_scipy():
-    values = np.random.default_rng(0).normal(size=20)
-    assert mean_se(values) == pytest.approx(stats.sem(values), rel=1e-14)
+from bdl.reports.statistics import by_cell, median_se, named, number, short
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 6])
 def test_median_se_is_the_bootstrap_over_every_resample(n):
     values = np.random.default_rng(n).normal(size=n)
-    medians = [np.median(resample) for resample in product(values, repeat=n)]
+    medians = np.median(values[np.indices((n,) * n).reshape(n, -1)], axis=0)
     assert median_se(values) == pytest.approx(np.std(medians), rel=1e-12)
 
 
-@pytest.mark.parametrize("n", [19, 20])
-def test_median_se_is_the_limit_of_the_simulated_bootstrap(n):
-    rng = np.random.default_rng(n)
-    values = rng.normal(size=n)
-    medians = np.median(rng.choice(values, (40_000, n)), axis=1)
-    spread = np.abs(medians - medians.mean()) ** 2
-    # Variance of a sample variance: (E[d^4] - E[d^2]^2) / resamples.
-    assert abs(median_se(values) ** 2 - spread.mean()) < 4 * spread.std() / np.sqrt(spread.size)
-
-
-def test_median_se_of_equal_values_is_zero():
-    assert median_se(np.full(20, 2.5)) == pytest.approx(0.0, abs=1e-14)
-
-
-def test_median_se_scales_and_ignores_shifts_and_order():
+def test_median_se_of_equal_values_is_zero_and_it_scales_and_ignores_shifts_and_order():
     values = np.random.default_rng(1).normal(size=20)
+    assert median_se(np.full(20, 2.5)) == pytest.approx(0.0, abs=1e-14)
     assert median_se(3 * values[::-1] + 7) == pytest.approx(3 * median_se(values), rel=1e-12)
-
-
-def test_locations_are_those_of_numpy():
-    values = np.random.default_rng(2).normal(size=20)
-    assert STATISTICS["mean"][0](values) == np.mean(values)
-    assert STATISTICS["median"][0](values) == np.median(values)
 
 
 def exact_sd_of_the_median(n):
@@ -84,8 +62,8 @@ def quadratic(values):
     return np.sqrt((joint * (medians - (joint * medians).sum()) ** 2).sum())
 
 
-@pytest.mark.parametrize("n", [2, 4, 20, 100, 900])
-@pytest.mark.parametrize("draw", ["normal", "standard_cauchy", "exponential"])
+@pytest.mark.parametrize("n", [2, 20, 900])
+@pytest.mark.parametrize("draw", ["normal", "standard_cauchy"])
 def test_median_se_is_the_sum_over_all_pairs(n, draw):
     values = getattr(np.random.default_rng(n), draw)(size=n)
     assert median_se(values) == pytest.approx(quadratic(values), rel=1e-9)
@@ -101,3 +79,31 @@ def test_median_se_of_many_values_takes_memory_in_proportion(n):
     tracemalloc.stop()
     assert peak < 30 * values.nbytes
     assert found == pytest.approx(math.sqrt(math.pi / 2 / n), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown", "place"),
+    [
+        ("100", "100", 100.0),
+        ("[50]", "50", 50.0),
+        ("[50,20]", "50-20", None),
+        ("[]", "", None),
+        ("1e-05", "1e-05", 1e-5),
+        ('"relu"', "relu", None),
+        ("true", "true", None),
+        ("null", "null", None),
+        ('{"name":"decay","power":0.5}', "name=decay power=0.5", None),
+    ],
+)
+def test_values_of_a_sweep(text, shown, place):
+    assert short(text) == shown
+    assert number(text) == place
+
+
+def test_points_and_rows_of_a_sweep():
+    assert named({"model.hidden": "[50]", "method.rank": "2"}) == "hidden = 50, rank = 2"
+    rows = pd.DataFrame({"model.hidden": ["[50]", "[100]", "[50]"], "method.rank": ["2", "2", "1"], "nmll": [1, 2, 3]})
+    rows = rows.assign(dataset="yacht", entry="vifa")
+    groups = by_cell(rows, ("model.hidden", "method.rank"))
+    assert groups["yacht", "vifa", "[50]", "2"]["nmll"].tolist() == [1]
+    assert by_cell(rows, ())["yacht", "vifa"]["nmll"].tolist() == [1, 2, 3]

@@ -11,19 +11,7 @@ from scipy import stats
 
 from bdl.metrics import METRICS, RELATIVE, MetricInfo, info
 from bdl.reports.papers import PaperValue, Printed
-from bdl.reports.verdicts import (
-    COARSE,
-    FEW,
-    NO_SPREAD,
-    NOT_SHOWN,
-    PERHAPS_SMALL,
-    REAL,
-    Difference,
-    Ours,
-    difference,
-    judge,
-    reach,
-)
+from bdl.reports.verdicts import COARSE, FEW, NO_SPREAD, NOT_SHOWN, PERHAPS_SMALL, REAL, Ours, difference, judge
 
 RESULTS = Path(__file__).parents[2] / "results"
 PAGE = (Path(__file__).parents[2] / "docs/verdicts.md").read_text("utf-8")
@@ -35,7 +23,7 @@ RUNTIME = MetricInfo("Runtime", "minutes", "ratio", "time")
 
 
 def printed(text, stderr=None, n=20):
-    return PaperValue(Printed(text), Printed(stderr) if stderr else None, "a paper", n == 1, None, n)
+    return PaperValue(Printed(text), Printed(stderr) if stderr else None, "a paper", n=n)
 
 
 def told(*arguments, **options):
@@ -63,8 +51,7 @@ def test_examples_of_the_page(metric, own, paper, expected, _):
 
 
 def test_every_kind_of_verdict_has_an_example():
-    words = {line[3] for line in rows("Examples")}
-    assert words >= {"match", NOT_SHOWN, "better", "worse", "differs", "undecided"}
+    assert {line[3] for line in rows("Examples")} >= {"match", NOT_SHOWN, "better", "worse", "differs", "undecided"}
 
 
 def test_margins_are_those_of_the_page():
@@ -74,48 +61,23 @@ def test_margins_are_those_of_the_page():
     assert rows("Margins")[-1][0] == f"{RELATIVE:.0%}"
 
 
-@pytest.mark.parametrize(
-    ("value", "half", "expected"),
-    [
-        (0.0, 0.049, ("match", None)),
-        (0.0, 0.051, (NOT_SHOWN, None)),
-        (0.02, 0.029, ("match", None)),
-        (0.02, 0.031, (NOT_SHOWN, None)),
-        (-0.02, 0.029, ("match", None)),
-        (-0.02, 0.031, (NOT_SHOWN, None)),
-        (0.03, 0.019, ("match", REAL)),
-        (-0.03, 0.019, ("match", REAL)),
-        (0.03, 0.021, ("worse", PERHAPS_SMALL)),
-        (0.04, 0.039, ("worse", PERHAPS_SMALL)),
-        (0.04, 0.041, (NOT_SHOWN, None)),
-        (-0.04, 0.039, ("better", PERHAPS_SMALL)),
-        (0.08, 0.031, ("worse", PERHAPS_SMALL)),
-        (0.08, 0.029, ("worse", None)),
-        (-0.08, 0.029, ("better", None)),
-    ],
-)
-def test_the_four_borders(value, half, expected):
-    """Zero and the margin of 0.05, each beside either end of the interval, which is of t with 38 degrees of freedom."""
-    se = half / (stats.t.ppf(0.975, 38) * math.sqrt(2))
-    paper = PaperValue(Printed("2.500000000"), Printed(f"{se:.12f}"), "a paper", n=20)
-    for shift in (0.0, 1e-4, -1e-4):  # well within the distance of each example from its border
-        assert told(Ours(2.5 + value + shift, float(paper.stderr), 20), paper, NATS) == expected
-
-
 def test_each_pair_of_numbers_has_exactly_one_place():
-    """Zero inside or not, and the interval inside the margin or not."""
+    """Zero inside or not, and the interval inside the margin, beyond it or across its border."""
     rng = np.random.default_rng(0)
-    words = {(True, True): "match", (False, True): "match", (True, False): NOT_SHOWN}
     found = set()
     for value, se, t in zip(rng.normal(0, 0.06, 500), *rng.uniform(0.001, 0.03, (2, 500)), strict=True):
         paper = PaperValue(Printed("1.0000000"), Printed(f"{t:.9f}"), "a paper", n=10)
         df = (se**2 + t**2) ** 2 / (se**4 / 19 + t**4 / 9)
         half = stats.t.ppf(0.975, df) * math.hypot(se, t)
-        place = (abs(value) <= half, abs(value) + half <= 0.05)
-        expected = words.get(place, "worse" if value > 0 else "better")
-        assert judge(Ours(1 + value, se, 20), paper, NATS).verdict == expected
-        found.add((place, expected))
-    assert len(found) == 5
+        if abs(value) + half <= 0.05:
+            expected = "match", (None if abs(value) <= half else REAL)
+        elif abs(value) <= half:
+            expected = NOT_SHOWN, None
+        else:
+            expected = "worse" if value > 0 else "better", (PERHAPS_SMALL if abs(value) - half < 0.05 else None)
+        assert told(Ours(1 + value, se, 20), paper, NATS) == expected
+        found.add(expected)
+    assert len(found) == 7
 
 
 def test_rounding_widens_the_printed_number():
@@ -136,21 +98,16 @@ def test_rounding_widens_the_printed_number():
         # More is better, or neither.
         (Ours(0.97, 0.001, 20), printed("0.90", "0.001"), HIGHER, ("better", None)),
         (Ours(0.83, 0.001, 20), printed("0.90", "0.001"), HIGHER, ("worse", None)),
-        (Ours(0.6, 0.001, 20), printed("0.50", "0.001"), BIAS, ("differs", None)),
-        (Ours(0.56, 0.001, 20), printed("0.500", "0.001"), BIAS, ("differs", None)),
         (Ours(0.551, 0.001, 20), printed("0.500", "0.001"), BIAS, ("differs", PERHAPS_SMALL)),
         # Two splits take the spread of the paper; three are what the test is for.
         (Ours(2.54, 0.001, 2), printed("2.53", "0.001"), NATS, ("match", FEW)),
         (Ours(1.982, 0.164, 2), printed("1.55", "0.03"), NATS, ("undecided", FEW)),
         (Ours(1.381, None, 1), printed("1.20", "0.05"), NATS, (NOT_SHOWN, FEW)),
         (Ours(1.982, 0.03, 3), printed("1.55", "0.03"), NATS, ("worse", None)),
-        (Ours(0.9, 0.001, 2), printed("0.50", "0.001"), BIAS, ("undecided", FEW)),
         # No spread at all: one run each, or a printed error of 0.00 beside fewer than three splits.
         (Ours(0.37656, None, 1), printed("0.3766", "0.0000", 1), NATS, ("match", NO_SPREAD)),
         (Ours(0.37649, None, 1), printed("0.3766", "0.0000", 1), NATS, ("undecided", NO_SPREAD)),
         (Ours(-1.076, 0.010, 2), printed("-1.06", "0.00"), NATS, ("undecided", NO_SPREAD)),
-        (Ours(1.18, None, 1), printed("1.17", None, 1), BIAS, ("undecided", NO_SPREAD)),
-        (Ours(0.0278, None, 1), printed("0.03", None, 1), BIAS, ("undecided", NO_SPREAD)),
         (Ours(0.10001, None, 1), printed("0.10", None, 1), SHARE, ("match", NO_SPREAD)),
         (Ours(0.0900, None, 1), printed("0.09", None, 1), SHARE, ("undecided", NO_SPREAD)),
         # A printed zero has no share.
@@ -158,7 +115,6 @@ def test_rounding_widens_the_printed_number():
         (Ours(0.0018, 1e-5, 20), printed("0.00", "0.00"), SHARE, (NOT_SHOWN, None)),
         (Ours(0.0018, 1e-5, 20), printed("0.00", "0.00"), NATS, ("match", None)),
         # One fit that blew up shows nothing.
-        (Ours(1.144, 4.8e14, 20), printed("1.19"), SHARE, (NOT_SHOWN, None)),
         (Ours(1.138, 0.010, 20), printed("2.13e7", "2.01e7"), SHARE, (NOT_SHOWN, None)),
         # Failures: what flatters is undecided, what does not stands.
         (Ours(2.53, 0.002, 18, failed=2), printed("2.53", "0.002"), NATS, ("undecided", None)),
@@ -173,15 +129,12 @@ def test_rounding_widens_the_printed_number():
         # Nothing to judge.
         (Ours(2.6, 0.1, 20), None, NATS, ("no paper value", None)),
         (Ours(None, None, 0, failed=3), printed("2.53"), NATS, ("failed", None)),
-        (Ours(None, None, 0), None, NATS, ("failed", None)),
         (Ours(None, None, 0), printed("22.59"), RUNTIME, ("failed", None)),
         # Durations are ratios, to two digits from 9.95 on.
         (Ours(0.4, 0.1, 20), printed("21.2"), RUNTIME, ("53x faster", None)),
-        (Ours(8.0, None, 1), printed("22.0"), RUNTIME, ("2.8x faster", None)),
         (Ours(1.0, None, 1), printed("9.95"), RUNTIME, ("10x faster", None)),
         (Ours(1.0, None, 1), printed("9.949"), RUNTIME, ("9.9x faster", None)),
         (Ours(44.0, None, 1), printed("22.0"), RUNTIME, ("2.0x slower", None)),
-        (Ours(300.0, None, 1), printed("20"), RUNTIME, ("15x slower", None)),
         (Ours(22.0, None, 1), printed("22.0"), RUNTIME, ("1.0x faster", None)),
     ],
 )
@@ -189,26 +142,25 @@ def test_rules(ours, paper, about, expected):
     assert told(ours, paper, about) == expected
 
 
+TWENTY, SINGLE = printed("2.53", "0.02"), printed("0.3766", "0.0000", 1)
+
+
 @pytest.mark.parametrize(
-    ("ours", "expected"),
+    ("ours", "paper", "expected"),
     [
-        (Ours(2.40, 0.02, 20), "print in error"),
-        (Ours(2.70, 0.02, 20), "print in error"),
-        (Ours(2.52, 0.020, 20), NOT_SHOWN),  # less than chance: nothing to explain
-        (Ours(2.53, 0.002, 20), "match"),
-        (Ours(1.00, None, 1), "undecided"),
-        (Ours(2.40, 0.02, 20, shared=0.001), "print in error"),
+        (Ours(2.40, 0.02, 20), TWENTY, ("print in error", None)),
+        (Ours(2.70, 0.02, 20), TWENTY, ("print in error", None)),
+        (Ours(2.52, 0.020, 20), TWENTY, (NOT_SHOWN, None)),  # less than chance: nothing to explain
+        (Ours(2.53, 0.002, 20), printed("2.53", "0.002"), ("match", None)),
+        (Ours(1.00, None, 1), TWENTY, ("undecided", FEW)),
+        (Ours(2.40, 0.02, 20, shared=0.001), TWENTY, ("print in error", None)),
+        # Without a spread it has other digits, and these are finer than the margin.
+        (Ours(0.37649, None, 1), SINGLE, ("print in error", NO_SPREAD)),
+        (Ours(0.37656, None, 1), SINGLE, ("match", NO_SPREAD)),
     ],
 )
-def test_a_print_in_error_explains_a_difference_and_nothing_else(ours, expected):
-    assert judge(ours, printed("2.53", "0.02"), NATS, in_error=True).verdict == expected
-
-
-def test_a_print_in_error_without_a_spread_has_other_digits():
-    one = printed("0.3766", "0.0000", 1)
-    assert told(Ours(0.37649, None, 1), one, NATS, in_error=True) == ("print in error", NO_SPREAD)
-    assert told(Ours(0.37656, None, 1), one, NATS, in_error=True) == ("match", NO_SPREAD)
-    assert told(Ours(0.0278, None, 1), printed("0.03", None, 1), BIAS, in_error=True) == ("undecided", NO_SPREAD)
+def test_a_print_in_error_explains_a_difference_and_nothing_else(ours, paper, expected):
+    assert told(ours, paper, NATS, in_error=True) == expected
 
 
 @pytest.mark.parametrize("about", [NATS, BIAS, RUNTIME])
@@ -219,19 +171,16 @@ def test_nothing_follows_where_ours_is_not_the_protocol(about):
     assert judge(Ours(None, None, 0), printed("2.53"), about, protocol=False).verdict == "failed"
 
 
-def verdicts(shift, n, se, count, seed):
-    """Count verdicts over simulated pairs of n normal splits, whose means differ by a shift, in margins of NATS."""
+def share(words, shift, n, ratio, count, seed):
+    """Return the share of verdicts over simulated pairs of n normal splits; shift and standard error are in margins."""
     rng = np.random.default_rng(seed)
-    sd = 0.05 * se * math.sqrt(n)
-    ours, theirs = rng.normal([[[0.05 * shift]], [[0.0]]], sd, (2, count, n))
-    errors = (values.std(axis=1, ddof=1) / math.sqrt(n) for values in (ours, theirs))
-    for a, s, b, t in zip(ours.mean(axis=1), next(errors), theirs.mean(axis=1), next(errors), strict=True):
-        paper = PaperValue(Printed(f"{b:.9f}"), Printed(f"{t:.9f}"), "a paper", n=n)
-        yield judge(Ours(float(a), float(s), n), paper, NATS).verdict
-
-
-def share(words, count, *arguments):
-    return sum(verdict in words for verdict in verdicts(*arguments)) / count
+    splits = rng.normal([[[0.05 * shift]], [[0.0]]], 0.05 * ratio * math.sqrt(n), (2, count, n))
+    (ours, theirs), (s, t) = splits.mean(-1), splits.std(-1, ddof=1) / math.sqrt(n)
+    found = (
+        judge(Ours(a, own, n), PaperValue(Printed(f"{b:.9f}"), Printed(f"{other:.9f}"), "a paper", n=n), NATS)
+        for a, own, b, other in zip(*map(np.ndarray.tolist, (ours, s, theirs, t)), strict=True)
+    )
+    return sum(each.verdict in words for each in found) / count
 
 
 def near(found, expected, count, exact=0.0):
@@ -239,13 +188,18 @@ def near(found, expected, count, exact=0.0):
     return abs(found - expected) < 4 * math.sqrt(expected * (1 - expected) / count) + exact
 
 
-def test_error_rates():
+@pytest.mark.parametrize(
+    ("words", "shift", "ratio", "rate"),
+    [
+        (("better", "worse"), 0.0, 0.5, 0.05),
+        (("better",), 0.0, 0.5, 0.025),
+        (("match",), 1.0, 0.1, 0.025),
+        (("match",), -1.0, 0.1, 0.025),
+    ],
+)
+def test_error_rates(words, shift, ratio, rate):
     """Five per cent of equal means differ, and 2.5 % match that are a margin apart, with 20 splits each."""
-    count = 8000
-    assert near(share(("better", "worse"), count, 0.0, 20, 0.5, count, 1), 0.05, count)
-    assert near(share(("better",), count, 0.0, 20, 0.5, count, 2), 0.025, count)
-    assert near(share(("match",), count, 1.0, 20, 0.1, count, 3), 0.025, count)
-    assert near(share(("match",), count, -1.0, 20, 0.1, count, 4), 0.025, count)
+    assert near(share(words, shift, 20, ratio, 5000, 1), rate, 5000)
 
 
 @pytest.mark.parametrize("line", rows("Power"), ids=lambda line: line[0])
@@ -254,7 +208,7 @@ def test_power_is_that_of_the_page(line):
     n, *powers = map(float, line)
     count = 1500
     for ratio, expected in zip((0.1, 0.15, 0.2, 0.25, 0.3, 0.4), powers, strict=True):
-        found = share(("match",), count, 0.0, int(n), ratio, count, int(n))
+        found = share(("match",), 0.0, int(n), ratio, count, int(n))
         assert near(found, expected, count, exact=0.005), (ratio, found)
 
 
@@ -282,43 +236,34 @@ def test_the_spread_of_ours_stands_for_that_of_the_paper():
 
 def test_the_spread_of_the_paper_stands_for_ours_below_three_splits():
     """Two splits: sd of the paper 0.02 sqrt(20), degrees of freedom 19, whatever our two happen to say."""
-    expected = 0.02 * math.sqrt(20) * math.sqrt(1 / 2 + 1 / 20)
     found = difference(Ours(2.60, 1e-9, 2), printed("2.53", "0.02", 20))
-    assert (found.se, found.df) == pytest.approx((expected, 19), rel=1e-12)
-    assert reach(1.0, 1) == pytest.approx(12.706, abs=1e-3), "what t needs for two splits by themselves"
+    assert (found.se, found.df) == pytest.approx((0.02 * math.sqrt(20) * math.sqrt(1 / 2 + 1 / 20), 19), rel=1e-12)
 
 
 def test_an_error_of_both_truths_is_known():
-    """It is twice in the variance and has no degrees of freedom to lose."""
+    """It is twice in the variance and has no degrees of freedom to lose: alone, it has the interval of the normal."""
     found = difference(Ours(0.41, 0.004, 10, shared=0.01), printed("0.38", "0.003", 10))
     own, theirs, both = 0.004**2, 0.003**2, 2 * 0.01**2
     assert found.se == pytest.approx(math.sqrt(own + theirs + both), rel=1e-12)
     assert found.df == pytest.approx((own + theirs + both) ** 2 / (own**2 / 9 + theirs**2 / 9), rel=1e-12)
+    alone = difference(Ours(0.41, 0.0, 10, shared=0.5), printed("0.38"))
+    assert alone.half - alone.rounding == pytest.approx(1.959964 * math.sqrt(0.5), rel=1e-6)
 
 
-def test_three_splits_have_a_spread_and_a_printed_zero_has_none():
+def test_where_a_spread_is_known():
+    """Of three splits it is; a printed zero has none, nor have single runs; squares of large numbers have one."""
     assert difference(Ours(1.3, 0.1, 3), printed("1.00")).df == pytest.approx(2)
     zero = difference(Ours(2.6, 0.02, 20), printed("2.53", "0.00"))
     assert (zero.se, zero.df) == (pytest.approx(0.02 * math.sqrt(2)), pytest.approx(19))
-    assert (
-        told(Ours(0.5, None, 1), printed("0.5", None, 1), MetricInfo("", "", "none", "time", margin=0.1))[0] == "match"
-    )
-
-
-def test_no_spread():
-    assert difference(Ours(2.6, None, 1), printed("2.53", None, 20)) is None
-    assert difference(Ours(2.6, 0.0, 20), printed("2.53", None, 20)) is None
-    assert difference(Ours(2.6, None, 1), printed("2.53", "0.02", None)) is None
-    assert difference(Ours(None, None, 0), printed("2.53", "0.02")) is None
-    assert difference(Ours(1e308, 1e200, 20), printed("2.53")) is None
-
-
-def test_large_numbers_keep_their_degrees_of_freedom():
     assert difference(Ours(4e150, 1e150, 20), printed("2.13e7", "2.01e7")).df == pytest.approx(19)
-
-
-def test_interval_of_a_known_error_is_that_of_the_normal():
-    assert Difference(1.0, 0.5, math.inf).half == pytest.approx(0.98, abs=1e-3)
+    for ours, paper in (
+        (Ours(2.6, None, 1), printed("2.53", None, 20)),
+        (Ours(2.6, 0.0, 20), printed("2.53", None, 20)),
+        (Ours(2.6, None, 1), printed("2.53", "0.02", None)),
+        (Ours(None, None, 0), printed("2.53", "0.02")),
+        (Ours(1e308, 1e200, 20), printed("2.53")),
+    ):
+        assert difference(ours, paper) is None
 
 
 def published(name):
