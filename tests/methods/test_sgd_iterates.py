@@ -1,4 +1,4 @@
-"""SGD iterates: the descent, the running moments, their expectation under known noise, and the engine."""
+"""SGD iterates, SWAG and MultiSWAG: the descent, the moments, their expectation under known noise, and the engine."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,9 @@ from scipy.linalg import solve_discrete_lyapunov
 from torch import Tensor
 
 from bdl.data import Dataset
+from bdl.methods.deep_ensemble import MultiSwag
 from bdl.methods.sgd_iterates import VARIANCE_FLOOR, SgdIterates
+from bdl.methods.swag import Swag
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.problem import Problem
@@ -21,7 +23,7 @@ from bdl.training.states import initial_state
 from bdl.training.traced import Repeated
 from bdl.training.trials import Pool, Trials
 
-from .targets import Target, advance, linear_gaussian, normals, occasions
+from .targets import BETA, Target, advance, linear_gaussian, normals, occasions
 
 RATES = {"learning_rate": 0.2, "weight_decay": 0.03, "warmup_learning_rate": 0.05}
 
@@ -60,12 +62,9 @@ class Recursion:
     def __init__(self, rate: float, sigma: float = 0.5) -> None:
         self.target, self.sigma, self.rate = linear_gaussian(), sigma, rate
         data, hyper = self.target.data, self.target.hyper
-        self.design = torch.cat([data.x, torch.ones_like(data.x[:, :1])], dim=1)
-        X, n = self.design.numpy(), len(data.y)
-        precision = (hyper["noise_precision"] * data.y_unit**2).item()
-        hessian = (precision * X.T @ X + hyper["prior_precision"].item() * np.eye(3)) / n
-        self.G = np.eye(3) - rate * hessian
-        self.C = solve_discrete_lyapunov(self.G, (rate * precision * sigma / n) ** 2 * X.T @ X)
+        X, n = self.target.design.numpy(), len(data.y)
+        self.G = np.eye(3) - rate * (BETA * X.T @ X + hyper["prior_precision"].item() * np.eye(3)) / n
+        self.C = solve_discrete_lyapunov(self.G, (rate * BETA * sigma / n) ** 2 * X.T @ X)
 
     def expected(self, form: np.ndarray) -> np.ndarray:
         """E sum_st form[s, t] theta_s theta_t^T for a symmetric form whose rows sum to 0: (T, T) -> (D, D)."""
@@ -79,7 +78,7 @@ class Recursion:
         """Posterior covariances of independent trials, (n_trials, D, D)."""
         generator, problem, data = torch.Generator().manual_seed(2), self.target.problem, self.target.data
         hyper = hyper_of(self.target, learning_rate=self.rate)
-        signal = self.design @ torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
+        signal = self.target.design @ torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
 
         shapes = {name: (n_trials, *shape) for name, shape in method.init_noise(problem).items()}
         state = torch.func.vmap(lambda noise: method.init(problem, noise))(normals(shapes, generator))
@@ -151,18 +150,6 @@ def replay(method, problem: Problem, data: Dataset, trials: Trials, schedule: Sc
     return torch.stack(path).view(schedule.epochs, -1, problem.dim).double().numpy()
 
 
-def test_hyper_parameters_of_the_settings():
-    assert SgdIterates().hyper == ("learning_rate",)
-    assert SgdIterates(prior_decay=False).hyper == ("learning_rate", "weight_decay")
-    assert SgdIterates(separate_warmup=True).hyper == ("learning_rate", "warmup_learning_rate")
-
-
-def test_start_is_the_scaled_noise():
-    problem, method = linear_gaussian().problem, SgdIterates(initial_scale=0.3)
-    noise = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
-    assert torch.equal(method.init(problem, {"theta": noise}).theta, 0.3 * noise)
-
-
 @pytest.mark.parametrize("bias_precision", [None, 0.01])
 @pytest.mark.parametrize("prior_decay", [True, False])
 @pytest.mark.parametrize("separate_warmup", [True, False])
@@ -175,7 +162,7 @@ def test_steps_are_the_closed_form(bias_precision, prior_decay, separate_warmup)
     theta = states[0].theta.numpy()
     for i, (batch, state) in enumerate(zip(batches, states[1:], strict=True)):
         X = np.column_stack([batch.x.numpy(), np.ones(4)])
-        gradient = 0.4 * 1.3**2 * X.T @ (X @ theta - batch.y.numpy()) / 4
+        gradient = BETA * X.T @ (X @ theta - batch.y.numpy()) / 4
         early = separate_warmup and i < 6
         decay = 0.0 if early else alpha / 12 if prior_decay else RATES["weight_decay"]
         theta = theta - RATES["warmup_learning_rate" if early else "learning_rate"] * (gradient + decay * theta)
@@ -185,13 +172,9 @@ def test_steps_are_the_closed_form(bias_precision, prior_decay, separate_warmup)
 def test_translation_of_the_published_settings():
     """Torch's SGD on the mean squared error with rate eta and decay lambda takes the same steps."""
     target, method = linear_gaussian(), SgdIterates(warmup_epochs=1, prior_decay=False, separate_warmup=True)
-    eta, warmup_eta, decay, beta = 0.1, 0.02, 0.05, 0.4 * 1.3**2
-    hyper = hyper_of(
-        target,
-        learning_rate=2 * eta / beta,
-        warmup_learning_rate=2 * warmup_eta / beta,
-        weight_decay=decay * beta / 2,
-    )
+    eta, warmup_eta, decay = 0.1, 0.02, 0.05
+    rates = {"learning_rate": 2 * eta / BETA, "warmup_learning_rate": 2 * warmup_eta / BETA}
+    hyper = hyper_of(target, **rates, weight_decay=decay * BETA / 2)
     batches, states = descent(method, target, hyper, 8)
     theta = states[0].theta.clone().requires_grad_()
     for i, (batch, state) in enumerate(zip(batches, states[1:], strict=True)):
@@ -203,18 +186,8 @@ def test_translation_of_the_published_settings():
         torch.testing.assert_close(state.theta, theta.detach(), rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("published_form", [True, False])
-def test_decay_of_the_prior_settles_at_the_posterior_mean(published_form):
-    """With all rows in the batch; the published form of that decay is lambda = 2 alpha / (beta N)."""
-    target, beta = linear_gaussian(), 0.4 * 1.3**2
-    hyper = hyper_of(target, weight_decay=2 * 1.5 / (beta * 12) * beta / 2)
-    method = SgdIterates(prior_decay=not published_form)
-    _, states = descent(method, target, hyper, 500, batch_size=12)
-    torch.testing.assert_close(states[-1].theta, target.posterior.mean(), rtol=1e-10, atol=0)
-
-
 @pytest.mark.parametrize("window", [1, 3])
-@pytest.mark.parametrize("n_steps", [6, 7, 9, 12, 40])
+@pytest.mark.parametrize("n_steps", [6, 7, 12, 40])
 def test_moments_are_those_of_the_recorded_windows(window, n_steps):
     """Two epochs of three steps are the warm-up; until a window is complete the mean follows the iterates."""
     target, method = linear_gaussian(), SgdIterates(warmup_epochs=2, window=window)
@@ -250,8 +223,7 @@ def test_posterior_keeps_the_first_windows_and_where_they_start(window):
     np.testing.assert_allclose(early.path, [*windows[:2], windows[:2].mean(0), windows[:2].mean(0)], rtol=1e-12)
     plain = SgdIterates(**settings)
     _, others = descent(plain, target, hyper, 80, batch_size=len(target.data.y))
-    for one, other in zip(found[:2], plain.posterior(others[-1]), strict=True):
-        assert torch.equal(one, other)
+    assert all(map(torch.equal, found[:2], plain.posterior(others[-1])))
 
 
 @pytest.mark.parametrize("window", [1, 5])
@@ -301,18 +273,101 @@ def test_a_covariance_without_a_factor_is_not_a_number_and_stays_alone():
     torch.testing.assert_close(factors[1], method.posterior(state).scale_tril, rtol=1e-12, atol=0)
 
 
-def test_engine_gives_each_trial_the_moments_of_its_own_iterates():
+def published(collected: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of SWAG from lists and raw moments, as equations 3.1 to 3.5 have them.
+
+    The covariance is half of the diagonal and half of the low-rank part, divided by the number of columns less one.
+    """
+    columns = [theta - collected[: t + 1].mean(0) for t, theta in enumerate(collected)][-rank:]
+    mean, D = collected.mean(0), np.column_stack(columns)
+    variance = np.maximum((collected**2).mean(0) - mean**2, VARIANCE_FLOOR)
+    return mean, 0.5 * (np.diag(variance) + D @ D.T / max(len(columns) - 1, 1))
+
+
+@pytest.mark.parametrize("rank", [2, 3])
+@pytest.mark.parametrize("collected", [1, 2, 4, 8])
+def test_swag_of_the_recorded_iterates(rank, collected):
+    """Three steps an epoch, two epochs of warm-up; steps within an epoch change nothing."""
+    target, method = linear_gaussian(), Swag(warmup_epochs=2, rank=rank)
+    _, states = descent(method, target, hyper_of(target), 3 * (2 + collected) + 2)
+    mean, covariance = published(iterates(states)[8::3], rank)
+    posterior = method.posterior(states[-1]).check()
+    assert states[-1].collected == collected
+    np.testing.assert_allclose(posterior.mean().numpy(), mean, rtol=1e-12)
+    # raw moments of order 1 cancel down to their rounding
+    np.testing.assert_allclose(posterior.covariance().numpy(), covariance, rtol=1e-10, atol=1e-14)
+
+
+def test_before_the_first_collection_swag_is_a_narrow_gaussian_at_the_iterate():
+    target, method = linear_gaussian(), Swag(warmup_epochs=2)
+    _, states = descent(method, target, hyper_of(target), 8)
+    for state in states:
+        posterior = method.posterior(state).check()
+        assert torch.equal(posterior.mean(), state.theta)
+        assert torch.equal(posterior.variance(), torch.full((3,), 0.5 * VARIANCE_FLOOR, dtype=torch.float64))
+
+
+def test_expected_covariance_of_swag_under_known_gradient_noise():
+    """Each part is a quadratic form of the T iterates, whose expectation the Lyapunov equation gives."""
+    recursion, T, rank = Recursion(rate=0.4), 20, 3
+    running = np.tril(np.ones((T, T))) / np.arange(1, T + 1)[:, None]
+    last = (np.eye(T) - running)[-rank:]
+    low_rank = recursion.expected(last.T @ last / (rank - 1))
+    diagonal = recursion.expected(deviations(T) / T).diagonal()
+    samples = recursion.run(Swag(warmup_epochs=80, rank=rank), 1000, 80 + T)
+    assert_mean(samples, 0.5 * (np.diag(diagonal) + low_rank), relative=0.05)
+
+
+def test_float32_keeps_the_variance_of_swag_far_from_zero():
+    method = Swag(warmup_epochs=20)
+    state, path = large_mean_iterates(method)
+    np.testing.assert_allclose(2 * method.posterior(state).diag.numpy(), path[2::3].var(0), rtol=3e-3)
+
+
+def test_members_of_multi_swag_are_fits_by_swag():
+    """Two members, two updates in an epoch, that is four in one of a member; seven of these, of which two warm up."""
+    target, generator = linear_gaussian(), torch.Generator().manual_seed(0)
+    method, single, hyper = MultiSwag(members=2, rank=3, warmup_epochs=4), Swag(0.1, 2, 3), hyper_of(target)
+    start = normals(method.init_noise(target.problem), generator)
+    together = method.init(target.problem, start)
+    alone = [single.init(target.problem, {"theta": theta}) for theta in start["theta"]]
+    for update in range(1, 29):
+        rows = torch.randint(12, (2, 3), generator=generator)
+        batches = target.data._replace(x=target.data.x[rows], y=target.data.y[rows])
+        together = advance(method, together, update, 2, batches, hyper, {}, target.problem)
+        for number in range(2):
+            own = batches._replace(x=batches.x[number], y=batches.y[number])
+            alone[number] = advance(single, alone[number], update, 4, own, hyper, {}, target.problem)
+    assert together.members.collected.tolist() == [5, 5]
+    for found, expected in zip(method.posterior(together).check().components(), alone, strict=True):
+        assert all(map(torch.equal, found, single.posterior(expected)))
+
+
+def test_the_engine_collects_once_in_an_epoch_of_each_member():
+    """Five minibatches an epoch and two members: every second epoch ends within no update."""
+    data, trials = toy_trials([40, 43])
+    method = MultiSwag(0.5, members=2, rank=3, warmup_epochs=2)
+    fit = trained(method, Problem(Mlp((2,)), Gaussian(), 3), data, trials, Schedule(epochs=9, batch_size=8))
+    assert fit.state.members.collected.tolist() == [[3, 3], [3, 3]]
+
+
+@pytest.mark.parametrize("swag", [False, True])
+def test_the_engine_gives_each_trial_the_moments_of_its_own_iterates(swag):
     """Five steps an epoch, or four; phase 2 starts with the third epoch of each trial."""
     data, trials = toy_trials([40, 43, 33, 47])
     problem, schedule = Problem(Mlp((2,)), Gaussian(), 3), Schedule(epochs=9, batch_size=8)
-    method = SgdIterates(warmup_epochs=2, initial_scale=0.5, window=2)
+    method = Swag(0.5, 2, 3) if swag else SgdIterates(0.5, 2, window=2)
     fit = trained(method, problem, data, trials, schedule)
-    assert fit.state.collected.tolist() == [17, 17, 14, 17]
+    assert fit.state.collected.tolist() == ([7] * 4 if swag else [17, 17, 14, 17])
     for i in range(4):
-        path = replay(method, problem, data, trials, schedule, i)[2:].reshape(-1, problem.dim)
-        samples = path[: len(path) // 2 * 2].reshape(-1, 2, problem.dim).mean(1)
+        path = replay(method, problem, data, trials, schedule, i)[2:]
+        if swag:
+            mean, covariance = published(path[:, -1], 3)
+        else:
+            path = path.reshape(-1, problem.dim)
+            samples = path[: len(path) // 2 * 2].reshape(-1, 2, problem.dim).mean(1)
+            mean, covariance = samples.mean(0), np.cov(samples.T)
         posterior = method.posterior(type(fit.state)(*(leaf[i] for leaf in fit.state))).check()
         # float32 that adds in another order
-        np.testing.assert_allclose(posterior.mean().numpy(), samples.mean(0), rtol=1e-4, atol=1e-5)
-        exact = np.cov(samples.T)
-        assert np.linalg.norm(posterior.covariance().numpy() - exact) < 1e-3 * np.linalg.norm(exact)
+        np.testing.assert_allclose(posterior.mean().numpy(), mean, rtol=1e-4, atol=1e-5)
+        assert np.linalg.norm(posterior.covariance().numpy() - covariance) < 1e-3 * np.linalg.norm(covariance)
