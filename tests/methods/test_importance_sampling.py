@@ -64,14 +64,6 @@ def test_size_of_draws_from_a_wider_gaussian():
     assert float(q.log_evidence()) == pytest.approx(5 * math.log(0.5), abs=4.5 * 8e-4)
 
 
-def test_all_draws_count_if_the_proposal_is_the_posterior():
-    """Inputs of zero say nothing of the weights: the likelihood of each draw is 2^-n."""
-    nothing = torch.zeros(7, 2, dtype=torch.float64)
-    q = ImportanceSampling(1000, "prior").fit(LOGISTIC, nothing, nothing[:, 0], doubles(prior_precision=4.0), 0)
-    assert float(q.effective_size()) == pytest.approx(1000, rel=1e-12)
-    assert float(q.log_evidence()) == pytest.approx(-7 * math.log(2), rel=1e-12)
-
-
 def test_one_draw_counts_if_the_data_say_much_more_than_the_prior():
     """Its likelihood is e^1000 times that of the next; no weight overflows, and the mean is that draw."""
     x, problem = torch.ones(1000, 2, dtype=torch.float64), Problem(Linear(bias=False), Gaussian(), 2)

@@ -10,10 +10,8 @@ from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Mlp
 from bdl.models.problem import Problem
 from bdl.training.programs import occasion
-from bdl.training.schedule import Schedule
 
 from .targets import advance, doubles, linear_gaussian, normals, steps
-from .test_sgd_iterates import toy_trials, trained
 
 
 @pytest.mark.parametrize(
@@ -88,13 +86,3 @@ def test_a_cycle_explores_without_noise_and_then_samples_with_falling_steps():
         torch.testing.assert_close(state.theta, expected, rtol=1e-10, atol=1e-12)
     assert state.seen == 2
     assert state.epochs == 6
-
-
-@pytest.mark.parametrize(
-    ("method", "kept"), [(Sgld(warmup_epochs=2), 4), (CyclicalSgmcmc(warmup_epochs=2, cycle_epochs=3), 2)]
-)
-def test_the_engine_keeps_draws_at_the_ends_of_epochs(method, kept):
-    data, trials = toy_trials([40, 43])
-    fit = trained(method, Problem(Mlp((2,)), Gaussian(), 3), data, trials, Schedule(epochs=6, batch_size=8))
-    assert fit.diverged.tolist() == [0, 0]
-    assert fit.state.seen.tolist() == [kept, kept]

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch import nn
 from torch.utils._pytree import tree_map
 
 from bdl.methods.counters import StepCounters
@@ -73,30 +72,6 @@ def test_factors_are_those_of_explicit_gradients(batch, problem):
         torch.testing.assert_close(e.unsqueeze(-1) * a.unsqueeze(1), G, rtol=1e-10, atol=1e-12)
         torch.testing.assert_close(A, a.T @ a / 8, rtol=1e-10, atol=1e-12)
         torch.testing.assert_close(S, e.T @ e / 8, rtol=1e-10, atol=1e-12)
-
-
-def test_factors_are_those_of_curvlinops(batch):
-    """Its empirical Fisher matrix of the mean cross-entropy, with weights and biases together."""
-    curvlinops = pytest.importorskip("curvlinops")
-    hyper = doubles(prior_precision=1.0, kl_weight=1.0, learning_rate=0.0)
-    method = NoisyKfac()
-    state, noise = drawn(method, NETWORK)
-    after = method.begin(state, batch, hyper, next(noise), NETWORK)
-    net = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 3)).double()
-    nn.utils.vector_to_parameters(method.posterior(state).loc, net.parameters())
-    data = [(batch.x, batch.y.long())]
-    kfac = curvlinops.KFACLinearOperator(
-        net,
-        nn.CrossEntropyLoss(),
-        list(net.parameters()),
-        data,
-        fisher_type="empirical",
-        separate_weight_and_bias=False,
-        check_deterministic=False,
-    )
-    eye = torch.eye(sum(p.numel() for p in net.parameters()), dtype=torch.float64)
-    theirs = (kfac @ eye).detach()
-    torch.testing.assert_close(dense(after.factors), theirs, rtol=1e-8, atol=1e-10)
 
 
 def dense(pairs, widths=WIDTHS):

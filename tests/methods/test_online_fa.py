@@ -14,7 +14,7 @@ from bdl.data.teachers import factor_model, observations
 from bdl.errors import InputError
 from bdl.methods import online_fa
 from bdl.methods.batch_fa import exact_fa
-from bdl.methods.online_em import OnlineEm, maximise
+from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm
 from bdl.methods.online_sga import OnlineSga
 from bdl.posteriors import FactorAnalysis
@@ -215,19 +215,6 @@ def test_em_statistics_are_sums_over_the_observations():
         same(state.statistics, (cross.T / t, second / t, square / t), rtol=1e-9)
         torch.testing.assert_close(state.loadings.T, factors, rtol=1e-8, atol=1e-9)
         torch.testing.assert_close(state.diag, diag, rtol=1e-8, atol=1e-9)
-
-
-def test_em_maximises_the_complete_data_likelihood():
-    """Its gradient in F and log psi, by autograd, is zero there."""
-    h, noise = normal(50, 3, seed=2), normal(50, 7, seed=3)
-    d = h @ normal(3, 7, seed=4) + noise
-    cross, second, square = h.T @ d / 50, h.T @ h / 50, d.square().mean(0)
-    loadings, diag = maximise(cross, square, torch.linalg.inv(second))
-    loadings, log_diag = loadings.requires_grad_(), diag.log().requires_grad_()
-    residuals = d - h @ loadings
-    value = -0.5 * (residuals.square() / log_diag.exp() + log_diag).sum(1).mean()
-    for gradient in torch.autograd.grad(value, (loadings, log_diag)):
-        torch.testing.assert_close(gradient, torch.zeros_like(gradient), rtol=0, atol=1e-13)
 
 
 def test_px_em_is_the_algorithm_of_its_docstring():

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from scipy.linalg import solve_discrete_lyapunov
 from torch import Tensor
 
 from bdl.data import Dataset
@@ -20,10 +19,9 @@ from bdl.training.fitting import Snapshot, finished
 from bdl.training.program import Program
 from bdl.training.schedule import Schedule
 from bdl.training.states import initial_state
-from bdl.training.traced import Repeated
 from bdl.training.trials import Pool, Trials
 
-from .targets import BETA, Target, advance, linear_gaussian, normals, occasions
+from .targets import BETA, Target, advance, linear_gaussian, normals
 
 RATES = {"learning_rate": 0.2, "weight_decay": 0.03, "warmup_learning_rate": 0.05}
 
@@ -50,60 +48,6 @@ def descent(method, target: Target, hyper, n_steps: int, batch_size: int = 4, st
 def iterates(states) -> np.ndarray:
     """Parameters after each step, float64, (steps, D)."""
     return torch.stack([state.theta for state in states[1:]]).double().numpy()
-
-
-class Recursion:
-    """Full-batch SGD on targets with fresh noise every step: theta' = G theta + xi + constant, exactly.
-
-    The noise xi has the known covariance Q, so the stationary covariance solves C = G C G^T + Q, and
-    iterates s >= t have covariance G^(s - t) C.
-    """
-
-    def __init__(self, rate: float, sigma: float = 0.5) -> None:
-        self.target, self.sigma, self.rate = linear_gaussian(), sigma, rate
-        data, hyper = self.target.data, self.target.hyper
-        X, n = self.target.design.numpy(), len(data.y)
-        self.G = np.eye(3) - rate * (BETA * X.T @ X + hyper["prior_precision"].item() * np.eye(3)) / n
-        self.C = solve_discrete_lyapunov(self.G, (rate * BETA * sigma / n) ** 2 * X.T @ X)
-
-    def expected(self, form: np.ndarray) -> np.ndarray:
-        """E sum_st form[s, t] theta_s theta_t^T for a symmetric form whose rows sum to 0: (T, T) -> (D, D)."""
-        total = form.trace() * self.C
-        for lag in range(1, len(form)):
-            moved = np.linalg.matrix_power(self.G, lag) @ self.C
-            total = total + form.trace(lag) * (moved + moved.T)
-        return total
-
-    def run(self, method, n_trials: int, n_steps: int):
-        """Posterior covariances of independent trials, (n_trials, D, D)."""
-        generator, problem, data = torch.Generator().manual_seed(2), self.target.problem, self.target.data
-        hyper = hyper_of(self.target, learning_rate=self.rate)
-        signal = self.target.design @ torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
-
-        shapes = {name: (n_trials, *shape) for name, shape in method.init_noise(problem).items()}
-        state = torch.func.vmap(lambda noise: method.init(problem, noise))(normals(shapes, generator))
-        steps = {}
-        for update in range(1, n_steps + 1):
-
-            def step(state, y, update=update):
-                return advance(method, state, update, 1, data._replace(y=y), hyper, {}, problem)
-
-            one = steps.setdefault(occasions(method, update, 1), Repeated(torch.func.vmap(step)))
-            noise = torch.randn(n_trials, len(signal), generator=generator, dtype=torch.float64)
-            state = one(state, signal + self.sigma * noise)
-        return torch.func.vmap(lambda one: method.posterior(one).covariance())(state).numpy()
-
-
-def deviations(n: int) -> np.ndarray:
-    """The matrix that subtracts the mean of n values."""
-    return np.eye(n) - 1 / n
-
-
-def assert_mean(samples: np.ndarray, expected: np.ndarray, relative: float) -> None:
-    """Within 4.5 standard errors, and those below a share of the largest entry, or it would prove little."""
-    error = samples.std(0, ddof=1) / len(samples) ** 0.5
-    assert error.max() < relative * abs(expected).max()
-    assert (abs(samples.mean(0) - expected) < 4.5 * error).all()
 
 
 def large_mean_iterates(method):
@@ -226,16 +170,6 @@ def test_posterior_keeps_the_first_windows_and_where_they_start(window):
     assert all(map(torch.equal, found[:2], plain.posterior(others[-1])))
 
 
-@pytest.mark.parametrize("window", [1, 5])
-def test_expected_covariance_under_known_gradient_noise(window):
-    """Discrete Lyapunov equation, with the exact bias of an empirical covariance of correlated iterates."""
-    recursion, n_windows = Recursion(rate=0.4), 40 // window
-    method = SgdIterates(warmup_epochs=80, window=window)
-    averages = np.kron(np.eye(n_windows), np.full((1, window), 1 / window))
-    form = averages.T @ deviations(n_windows) @ averages / (n_windows - 1)
-    assert_mean(recursion.run(method, 1000, 120), recursion.expected(form), relative=0.05)
-
-
 def test_float32_keeps_the_covariance_of_iterates_far_from_zero():
     """The mean, 2000, is rounded to 1.2e-4, which is 3e-3 of a deviation. Raw moments lose everything."""
     method = SgdIterates(warmup_epochs=20, prior_decay=False)
@@ -305,17 +239,6 @@ def test_before_the_first_collection_swag_is_a_narrow_gaussian_at_the_iterate():
         posterior = method.posterior(state).check()
         assert torch.equal(posterior.mean(), state.theta)
         assert torch.equal(posterior.variance(), torch.full((3,), 0.5 * VARIANCE_FLOOR, dtype=torch.float64))
-
-
-def test_expected_covariance_of_swag_under_known_gradient_noise():
-    """Each part is a quadratic form of the T iterates, whose expectation the Lyapunov equation gives."""
-    recursion, T, rank = Recursion(rate=0.4), 20, 3
-    running = np.tril(np.ones((T, T))) / np.arange(1, T + 1)[:, None]
-    last = (np.eye(T) - running)[-rank:]
-    low_rank = recursion.expected(last.T @ last / (rank - 1))
-    diagonal = recursion.expected(deviations(T) / T).diagonal()
-    samples = recursion.run(Swag(warmup_epochs=80, rank=rank), 1000, 80 + T)
-    assert_mean(samples, 0.5 * (np.diag(diagonal) + low_rank), relative=0.05)
 
 
 def test_float32_keeps_the_variance_of_swag_far_from_zero():
