@@ -99,10 +99,6 @@ class MultiSwag(Ensemble):
     warmup_epochs: Annotated[int, Ge(0)] = 500
 
     @property
-    def idle_epochs(self) -> int:
-        return self.warmup_epochs
-
-    @property
     def _member(self) -> Swag:
         return Swag(self.initial_scale, self.warmup_epochs, self.rank)
 
