@@ -243,30 +243,24 @@ class Case:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_structure_shapes_and_dtypes_are_kept(method, dtype):
+def test_states_and_posteriors_keep_shapes_and_type(method, dtype):
     """A step gives a state like the one it got, so that it can be iterated, compiled and stored."""
     case = Case(method, 1, dtype)
-    before = at(case.init(), 0)
-    after = case.step_one(before, *at((case.batches, case.hyper, case.noise(method.step_noise(case.problem))), 0))
-    (leaves, structure), (new_leaves, new_structure) = tree_flatten(before), tree_flatten(after)
+    method.check(case.problem)
+    before = case.init()
+    after = case.run(before, 3)[-1]
+    (leaves, structure), (new_leaves, new_structure) = tree_flatten(at(before, 0)), tree_flatten(at(after, 0))
     assert new_structure == structure
     assert [(leaf.shape, leaf.dtype) for leaf in new_leaves] == [(leaf.shape, leaf.dtype) for leaf in leaves]
     assert {leaf.dtype for leaf in leaves if leaf.ndim} == {dtype}
 
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_posterior(method, dtype):
-    case = Case(method, 1, dtype)
-    method.check(case.problem)
-    dim = case.problem.dim
-    posterior = method.posterior(at(case.run(case.init(), 3)[-1], 0)).check()
+    posterior, dim = method.posterior(at(after, 0)).check(), case.problem.dim
     samples = posterior.sample(torch.randn(50, posterior.noise_dim, generator=case.generator, dtype=dtype))
     values = [(posterior.mean(), (dim,)), (posterior.covariance(), (dim, dim)), (samples, (50, dim))]
     if not isinstance(posterior, Point | Empirical | LastLayer):  # which have no density
         values.append((posterior.log_prob(samples), (50,)))
     for value, shape in values:
-        assert value.shape == shape
-        assert value.dtype == dtype
+        assert (value.shape, value.dtype) == (shape, dtype)
         assert value.isfinite().all()
 
 

@@ -1,4 +1,4 @@
-"""SLANG and SLANG-OnlineEig against dense updates and an exact posterior; the leading eigenvectors and their order."""
+"""SLANG and SLANG-OnlineEig against dense updates; the leading eigenvectors and their order."""
 
 from itertools import permutations, product
 
@@ -16,7 +16,7 @@ from bdl.models.problem import Batch, Problem
 from bdl.training.programs import compiler_found
 from bdl.training.traced import Repeated
 
-from .targets import batch_of, doubles, normals, settled
+from .targets import batch_of, normals
 
 PROBLEMS = {
     "linear-gaussian": (Problem(Linear(), Gaussian(), 3), lambda y: y),
@@ -114,50 +114,6 @@ def test_one_factor_of_two_overstates_what_is_off_the_diagonal(correlation, dist
     torch.testing.assert_close(U @ U.T + d.diag(), stationary, **CLOSE)
     off = (torch.linalg.inv(stationary) - torch.linalg.inv(fisher)).norm() / torch.linalg.inv(fisher).norm()
     assert float(off) == pytest.approx(distance, abs=1e-4)
-
-
-def test_float32_keeps_the_diagonal():
-    """A step rounds sums no larger than the diagonal a few times, each by 6e-8, and 0.8^t forgets it."""
-    run = Run(Slang(samples=2), "linear-gaussian", torch.float32)
-    diagonal = torch.ones(run.problem.dim, dtype=torch.float64)
-    for _ in range(100):
-        G, scale = run.step()
-        diagonal = 0.8 * diagonal + 0.2 * (scale * G.double().square().sum(0) + run.prior)
-        torch.testing.assert_close(precision(run.state).diagonal().double(), diagonal, rtol=2e-6, atol=0)
-
-
-def exact_case():
-    """A regression whose empirical Fisher matrix at the posterior is its precision.
-
-    That takes E_q (y_i - x_i theta)^2 = 1 / beta, or a residual r_i with r_i^2 = 1 / beta - x_i S x_i^T, at every row:
-    S depends on the inputs alone, m = beta S_0 X^T r is then the posterior mean of y = X m + r.
-    """
-    generator = torch.Generator().manual_seed(2)
-    n, d, alpha, beta = 12, 3, 1.5, 0.8
-    x = torch.randn(n, d, generator=generator, dtype=torch.float64)
-    design = torch.cat([x, torch.ones_like(x[:, :1])], dim=1)
-    S = torch.linalg.inv(alpha * torch.eye(d + 1) + beta * design.T @ design)
-    signs = torch.where(torch.rand(n, generator=generator) < 0.5, -1.0, 1.0)
-    r = signs * (1 / beta - (design @ S * design).sum(1)).sqrt()
-    m = beta / alpha * design.T @ r
-    return batch_of(x, design @ m + r, n), doubles(prior_precision=alpha, noise_precision=beta), m, S
-
-
-def test_converges_to_the_exact_posterior():
-    """With L = D, whole batches and noise whose first two moments are exact, the updates are deterministic.
-
-    The empirical Fisher matrix weighs each row by its squared residual, so only data like these have a fixed
-    point at the posterior. Convergence is linear: after 1500 steps the rest is rounding.
-    """
-    data, hyper, mean, covariance = exact_case()
-    problem = Problem(Linear(), Gaussian(), 3)
-    dim = problem.dim
-    method = Slang(rank=dim, samples=2 * dim, momentum=0.5)
-    points = dim**0.5 * torch.eye(dim, dtype=torch.float64)
-    noise = {"theta": torch.cat([points, -points])}
-    q = method.posterior(settled(method, problem, data, hyper | doubles(learning_rate=0.1), noise, 1500))
-    torch.testing.assert_close(q.loc, mean, rtol=0, atol=1e-10)
-    torch.testing.assert_close(q.covariance(), covariance, rtol=0, atol=1e-10)
 
 
 def test_doubled_mean_is_what_the_published_code_does():
