@@ -172,6 +172,11 @@ def test_limits_of_hyper_parameters():
     assert METHODS.get("noisy-adam")().hyper_above == {"kl_weight": 0}
 
 
+@pytest.mark.parametrize(("name", "epochs"), [("adam", 0), ("swag", 500), ("sgld", 50), ("last-layer-laplace", 1)])
+def test_epochs_from_which_nothing_is_kept(name, epochs):
+    assert METHODS.get(name)().idle_epochs == epochs
+
+
 @pytest.mark.parametrize("bias_precision", [None, 0.01])
 @pytest.mark.parametrize("name", DIRECT)
 def test_direct_methods_find_the_posterior(name, bias_precision):

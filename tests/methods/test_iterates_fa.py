@@ -1,25 +1,21 @@
 """Online factor analysis of SGD's iterates: the estimators fed by hand, a known covariance, what stands still."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
-from scipy.linalg import solve_discrete_lyapunov
 from torch.utils._pytree import tree_leaves, tree_map
 
 from bdl.methods.iterates_fa import IteratesFa
 from bdl.methods.online_fa import OnlineEm, OnlineSga
 from bdl.methods.online_px_em import OnlinePxEm
-from bdl.methods.sgd_iterates import VARIANCE_FLOOR, SgdIterates
+from bdl.methods.sgd_iterates import VARIANCE_FLOOR
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Mlp
 from bdl.models.problem import Problem
 from bdl.training.schedule import Schedule
 from bdl.training.states import initial_state
-from bdl.training.traced import Repeated
 
-from .targets import BETA, advance, linear_gaussian, normals, occasions
+from .targets import advance, linear_gaussian, normals
 from .test_sgd_iterates import descent, hyper_of, iterates, replay, toy_trials, trained
 
 ESTIMATORS = {"em": OnlineEm, "sga": OnlineSga, "px-em": OnlinePxEm}
@@ -81,47 +77,6 @@ def test_the_engine_feeds_each_trial_with_its_own_iterates():
         # float32 that adds in another order
         np.testing.assert_allclose(posterior.mean().numpy(), mean, rtol=1e-4, atol=1e-5)
         assert np.linalg.norm(posterior.covariance().numpy() - covariance) < 1e-3 * np.linalg.norm(covariance)
-
-
-def stationary(method, n_trials=100, n_steps=1580):
-    """Posterior covariances of independent trials, (n_trials, D, D), and the covariance that iterates have.
-
-    Full-batch SGD on targets with fresh noise of deviation 1/2 every step: theta' = G theta + xi + constant, exactly.
-    The noise xi has the known covariance Q, so the stationary covariance solves C = G C G^T + Q.
-    """
-    problem, data, hyper, _ = target = linear_gaussian()
-    generator, rate, X, n = torch.Generator().manual_seed(2), 1.0, target.design.numpy(), len(data.y)
-    G = np.eye(3) - rate * (BETA * X.T @ X + hyper["prior_precision"].item() * np.eye(3)) / n
-    C = solve_discrete_lyapunov(G, (rate * BETA * 0.5 / n) ** 2 * X.T @ X)
-    signal = target.design @ torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
-
-    def step(update, state, y):
-        given = data._replace(y=y), hyper_of(target, learning_rate=rate), {}, problem
-        return advance(method, state, update, 1, *given)
-
-    shapes = {name: (n_trials, *shape) for name, shape in method.init_noise(problem).items()}
-    state, steps = torch.func.vmap(lambda noise: method.init(problem, noise))(normals(shapes, generator)), {}
-    for update in range(1, n_steps + 1):
-        names = occasions(method, update, 1)
-        one = steps.setdefault(names, Repeated(torch.func.vmap(partial(step, update))))
-        state = one(state, signal + 0.5 * torch.randn(n_trials, n, generator=generator, dtype=torch.float64))
-    return torch.func.vmap(lambda one: method.posterior(one).covariance())(state).numpy(), C
-
-
-def test_learns_the_known_covariance_of_stationary_iterates():
-    """Correlations of 0.75 to 0.89; successive iterates are correlated up to -0.95 in one direction.
-
-    EM need not come near: it is slow in the size of F, and these correlations make psi small.
-    """
-    samples, C = stationary(IteratesFa(estimator="px-em", latent_dim=2, warmup_epochs=80))
-    variances = samples.diagonal(axis1=1, axis2=2)
-    error = variances.std(0, ddof=1) / len(variances) ** 0.5
-    assert error.max() < 0.03 * C.max()
-    assert (abs(variances.mean(0) - C.diagonal()) < 4.5 * error).all()
-    # measured 1.4: 200 of the iterates are not learnt from, and the latest count for more
-    empirical, _ = stationary(SgdIterates(warmup_epochs=80))
-    errors = [np.median(np.linalg.norm(found - C, axis=(1, 2))) for found in (samples, empirical)]
-    assert errors[0] < 1.7 * errors[1]
 
 
 @each

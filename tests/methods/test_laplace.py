@@ -56,14 +56,6 @@ def test_a_network_starts_where_its_seed_says():
     assert not torch.allclose(first, other)
 
 
-def test_data_without_a_mode_are_refused():
-    x = X.clone()
-    x[0, 0] = torch.inf
-    with pytest.raises(InputError, match="is not finite") as caught:
-        Laplace().fit(Problem(Linear(), Bernoulli(), DIM), x, Y, HYPER)
-    assert "\n" not in str(caught.value)
-
-
 NOISY = HYPER | doubles(noise_precision=1.7)
 CLASSES = Y + (X[:, 0] > 1)
 NETWORKS = [
@@ -156,16 +148,22 @@ def test_the_climb_from_a_trained_network_stays_there_and_has_the_gauss_newton_m
     torch.testing.assert_close(hessian.mean(), mode, rtol=1e-8, atol=1e-8)
 
 
-def test_networks_with_other_parameters_have_no_kronecker_factors():
-    net = nn.Sequential(nn.Linear(DIM, 2), nn.PReLU(), nn.Linear(2, 1))
-    with pytest.raises(InputError, match="not all parameters are those of dense layers, each used once"):
-        Laplace(curvature="kronecker").fit(Problem(GivenModule(network=net), Gaussian(), DIM), X, Y, NOISY)
+PRELU = GivenModule(network=nn.Sequential(nn.Linear(DIM, 2), nn.PReLU(), nn.Linear(2, 1)))
+DENSE = GivenModule(network=nn.Linear(DIM, 1))
 
 
-def test_a_curvature_that_is_not_definite_is_told():
-    problem = Problem(GivenModule(network=nn.Linear(DIM, 1)), Gaussian(), DIM)
-    with pytest.raises(InputError, match="the ggn curvature is not definite: check the data, or raise prior_precision"):
-        Laplace(climb=False).fit(problem, 0 * X, Y, NOISY | {"prior_precision": torch.zeros(()).double()})
+@pytest.mark.parametrize(
+    ("settings", "model", "x", "prior", "message"),
+    [
+        ({}, Linear(), X / 0, 0.3, "is not finite"),
+        ({"curvature": "kronecker"}, PRELU, X, 0.3, "not all parameters are those of dense layers, each used once"),
+        ({"climb": False}, DENSE, 0 * X, 0.0, "the ggn curvature is not definite: check the data, or raise prior_pre"),
+    ],
+)
+def test_what_has_no_approximation_is_refused(settings, model, x, prior, message):
+    with pytest.raises(InputError, match=message) as caught:
+        Laplace(**settings).fit(Problem(model, Gaussian(), DIM), x, Y, NOISY | doubles(prior_precision=prior))
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(("curvature", "structure"), [("ggn", "full"), ("kronecker", "kron")])
