@@ -22,7 +22,7 @@ METHODS = Registry(
         "rmsprop": "bdl.methods.point_estimate:RmsProp",
         "sgd": "bdl.methods.point_estimate:Sgd",
         "deep-ensemble": "bdl.methods.deep_ensemble:DeepEnsemble",
-        "last-layer-laplace": "bdl.methods.last_layer_laplace:LastLayerLaplace",
+        "last-layer-laplace": "bdl.methods.laplace:LastLayerLaplace",
         "ivon": "bdl.methods.vadam:Ivon",
         "noisy-adam": "bdl.methods.vadam:NoisyAdam",
         "hierarchical-vadam": "bdl.methods.hierarchical_vadam:HierarchicalVadam",

@@ -27,7 +27,6 @@ LIKELIHOODS = {
     "bernoulli": (Bernoulli(), 1, lambda y: (y > 0).double()),
     "categorical": (Categorical(), 3, lambda y: (y > -0.5).long() + (y > 0.5).long()),
 }
-each = pytest.mark.parametrize("method", [BayesByBackprop(1.0), CholeskyVi(1.0)])
 
 
 def posterior(params):
@@ -73,7 +72,7 @@ def test_gradients_equal_autograd_of_the_negative_elbo(draw, name, samples, bias
     torch.testing.assert_close(actual, torch.func.grad(negative_elbo)(params), rtol=1e-10, atol=1e-10)
 
 
-@each
+@pytest.mark.parametrize("method", [BayesByBackprop(1.0), CholeskyVi(1.0)])
 @pytest.mark.parametrize("bias_precision", [None, 0.2])
 def test_converges_to_the_best_gaussian_for_a_linear_regression(method, bias_precision):
     """The exact mean, and the covariance, or the diagonal of the precision; to rounding, as there is no noise.
