@@ -94,8 +94,8 @@ class MinibatchMethod(Method):
 
     @property
     def idle_epochs(self) -> int:
-        """Epochs of a warm-up from which nothing is kept; training has to be longer."""
-        return 0
+        """Epochs from which nothing is kept, by default the setting ``warmup_epochs``; training has to be longer."""
+        return int(getattr(self, "warmup_epochs", 0))
 
     def init_noise(self, problem: Problem) -> Shapes:
         """Name and shape the standard normals that `init` needs."""

@@ -51,7 +51,12 @@ class CholeskyVi(SampledDescent):
         return {"z": (self.samples, problem.dim)}
 
     def gradients(self, state: DescentState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Params:
-        return elbo_gradients(state.params, batch, hyper, noise["z"], problem)
+        m, L, z = state.params["m"], factor(state.params["A"]), noise["z"]
+        G = sample_gradients(m + z @ L.T, batch, hyper, problem)
+        alpha = problem.prior_precision(hyper)
+        by_factor = (alpha * L.T).T + (G.T @ z / len(z)).tril()
+        by_log = by_factor.diagonal() * L.diagonal() - 1
+        return {"m": alpha * m + G.mean(0), "A": by_factor.tril(-1) + by_log.diag_embed()}
 
     def posterior(self, state: DescentState) -> FullGaussian:
         return FullGaussian(state.params["m"], factor(state.params["A"]))
@@ -60,16 +65,3 @@ class CholeskyVi(SampledDescent):
 def factor(A: Tensor) -> Tensor:
     """Return L, (D, D), of the matrix that is learnt."""
     return A.tril(-1) + A.diagonal().exp().diag_embed()
-
-
-def elbo_gradients(params: Params, batch: Batch, hyper: Hyper, z: Tensor, problem: Problem) -> Params:
-    """Estimate the gradients of J from one minibatch and standard normals `z` (S, D); formulas in the module docstring.
-
-    `params` are ``m`` (D,) and ``A`` (D, D), lower triangular; gradients have the same keys and shapes, nats per unit.
-    """
-    m, L = params["m"], factor(params["A"])
-    G = sample_gradients(m + z @ L.T, batch, hyper, problem)
-    alpha = problem.prior_precision(hyper)
-    by_factor = (alpha * L.T).T + (G.T @ z / len(z)).tril()
-    by_log = by_factor.diagonal() * L.diagonal() - 1
-    return {"m": alpha * m + G.mean(0), "A": by_factor.tril(-1) + by_log.diag_embed()}

@@ -5,7 +5,7 @@ An update takes a minibatch for each member, so that E epochs show each of them 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import torch
 from annotated_types import Ge, Gt
@@ -19,15 +19,9 @@ from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import Empirical, Mixture
 
 
-class State(NamedTuple):
-    """What the members have learnt."""
-
-    members: Any  # Their states, stacked
-
-
 @dataclass(frozen=True)
 class Ensemble(StartedMethod):
-    """Members that start and learn by themselves.
+    """Members that start and learn by themselves; the state is theirs, stacked.
 
     Parameters
     ----------
@@ -49,15 +43,13 @@ class Ensemble(StartedMethod):
     def init_noise(self, problem: Problem) -> Shapes:
         return {"theta": (self.members, problem.dim)}
 
-    def init(self, problem: Problem, noise: Noise) -> State:
+    def init(self, problem: Problem, noise: Noise) -> Any:
         return _stacked([self._member.init(problem, {"theta": theta}) for theta in noise["theta"]])
 
-    def step(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
+    def step(self, state: Any, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Any:
         return self._each(self._member.step, state, batches, hyper, problem)
 
-    def _each(
-        self, function: Callable[..., Any], state: State, batches: Batch, hyper: Hyper, problem: Problem
-    ) -> State:
+    def _each(self, function: Callable[..., Any], state: Any, batches: Batch, hyper: Hyper, problem: Problem) -> Any:
         """Apply a member's function to all, each with its minibatch."""
 
         def one(number: int) -> Any:
@@ -76,8 +68,8 @@ class DeepEnsemble(Ensemble):
     def _member(self) -> Adam:
         return Adam(initial_scale=self.initial_scale)
 
-    def posterior(self, state: State) -> Empirical:
-        return Empirical(state.members.params["theta"])
+    def posterior(self, state: Any) -> Empirical:
+        return Empirical(state.params["theta"])
 
 
 @dataclass(frozen=True)
@@ -99,10 +91,6 @@ class MultiSwag(Ensemble):
     warmup_epochs: Annotated[int, Ge(0)] = 500
 
     @property
-    def idle_epochs(self) -> int:
-        return self.warmup_epochs
-
-    @property
     def _member(self) -> Swag:
         return Swag(self.initial_scale, self.warmup_epochs, self.rank)
 
@@ -113,19 +101,19 @@ class MultiSwag(Ensemble):
         whole = counters.ended and counters.epochs % self.members == 0
         return ("collect",) if whole and counters.epochs > self.warmup_epochs else ()
 
-    def collect(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
+    def collect(self, state: Any, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Any:
         """Let each member collect its iterate."""
         return self._each(self._member.collect, state, batches, hyper, problem)
 
-    def posterior(self, state: State) -> Mixture:
+    def posterior(self, state: Any) -> Mixture:
         each = [self._member.posterior(member(state, number)) for number in range(self.members)]
         return Mixture(*(torch.stack(tensors) for tensors in zip(*each, strict=True)))
 
 
-def member(state: State, number: int) -> Any:
+def member(state: Any, number: int) -> Any:
     """Return the state of one member."""
-    return tree_map(lambda leaf: leaf[number], state.members)
+    return tree_map(lambda leaf: leaf[number], state)
 
 
-def _stacked(states: list[Any]) -> State:
-    return State(tree_map(lambda *leaves: torch.stack(leaves), *states))
+def _stacked(states: list[Any]) -> Any:
+    return tree_map(lambda *leaves: torch.stack(leaves), *states)

@@ -16,7 +16,6 @@ mean Newton's step H^{-1} g. Full steps go to and fro where a posterior is wide:
 error grows.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, cast
 
@@ -73,14 +72,25 @@ class ExactGaussian(Direct):
             bound = elbo(problem, q, x, y, hyper)
             return _Point(q, bound, _error(q, bound))
 
-        found = _climb(self._start(problem, x, hyper), look)
-        if not found.error <= _CONVERGED * abs(float(found.bound.value)):
+        now, share = look(self._start(problem, x, hyper)), 1.0
+        for _ in range(_STEPS):
+            allowed = _ROUNDING * abs(float(now.bound.value))
+            if now.error <= allowed or share < _LEAST_SHARE:
+                break
+            q = _ahead(now, share)
+            then = look(q) if q else None
+            if then is None or not then.bound.value >= now.bound.value - allowed:
+                share /= 2
+                continue
+            share = min(1.0, _RECOVERY * share) if then.error < now.error else share / 2
+            now = then
+        if not now.error <= _CONVERGED * abs(float(now.bound.value)):
             raise InputError(
-                f"exact-gaussian has not converged (error {found.error:.1g}): raise prior_precision, or check the data"
+                f"exact-gaussian has not converged (error {now.error:.1g}): raise prior_precision, or check the data"
             )
-        if isinstance(found.q, DiagonalGaussian):
-            return found.q
-        return FullGaussian.from_covariance(found.q.mean(), found.q.covariance())
+        if isinstance(now.q, DiagonalGaussian):
+            return now.q
+        return FullGaussian.from_covariance(now.q.mean(), now.q.covariance())
 
     def _start(self, problem: Problem, x: Tensor, hyper: Hyper) -> _Family:
         """Independent parameters about 0."""
@@ -98,22 +108,6 @@ class _Point(NamedTuple):
     q: _Family
     bound: Elbo
     error: float
-
-
-def _climb(start: _Family, look: Callable[[_Family], _Point]) -> _Point:
-    now, share = look(start), 1.0
-    for _ in range(_STEPS):
-        allowed = _ROUNDING * abs(float(now.bound.value))
-        if now.error <= allowed or share < _LEAST_SHARE:
-            break
-        q = _ahead(now, share)
-        then = look(q) if q else None
-        if then is None or not then.bound.value >= now.bound.value - allowed:
-            share /= 2
-            continue
-        share = min(1.0, _RECOVERY * share) if then.error < now.error else share / 2
-        now = then
-    return now
 
 
 def _ahead(now: _Point, share: float) -> _Family | None:

@@ -27,8 +27,8 @@ Approximation = Literal["laplace", "variational"]
 
 
 @dataclass(frozen=True)
-class ImportanceSampling(Direct):
-    """Settings of importance sampling.
+class Sampling(Direct):
+    """Settings of weighted draws.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class ImportanceSampling(Direct):
         if self.proposal != "prior":
             _METHODS[self.proposal].check(problem)
 
-    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int) -> Weighted:
+    def weighted(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int) -> Weighted:
         """Draw from the proposal, and weigh.
 
         Raises `InputError` if a weight is not finite, or the approximation is refused.
@@ -72,6 +72,14 @@ class ImportanceSampling(Direct):
         if not bool(log_weights.isfinite().all()):
             raise InputError("importance-sampling: a weight is not finite: check the data and the hyper-parameters")
         return Weighted(theta, log_weights)
+
+
+@dataclass(frozen=True)
+class ImportanceSampling(Sampling):
+    """All draws with their weights."""
+
+    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int) -> Weighted:
+        return self.weighted(problem, x, y, hyper, seed)
 
 
 _METHODS: dict[Approximation, Laplace | ExactGaussian] = {"laplace": Laplace(), "variational": ExactGaussian()}
@@ -97,7 +105,7 @@ _LEAST = 2
 
 
 @dataclass(frozen=True)
-class MomentMatching(Direct):
+class MomentMatching(Sampling):
     """The Gaussian with the mean and the covariance of the posterior.
 
     Of all Gaussians q it has the least KL(p || q) from the posterior p, since the cross-entropy with a Gaussian depends
@@ -105,31 +113,13 @@ class MomentMatching(Direct):
     moments are those of `ImportanceSampling` under a proposal by Student's t, with a Monte-Carlo error: if n draws
     count, the mean is off by about (D / n)^1/2 posterior standard deviations, all D parameters together, and the
     covariance by as much of its norm where its eigenvalues are alike.
-
-    Parameters
-    ----------
-    samples, proposal, degrees
-        As in `ImportanceSampling`.
     """
 
-    samples: Annotated[int, Ge(2)] = 10_000
     proposal: Approximation = "laplace"
-    degrees: Annotated[int, Ge(1)] = 10
-
-    @property
-    def draws(self) -> int:
-        return self.samples
-
-    @property
-    def _sampling(self) -> ImportanceSampling:
-        return ImportanceSampling(self.samples, self.proposal, self.degrees)
-
-    def check(self, problem: Problem) -> None:
-        self._sampling.check(problem)
 
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, seed: int) -> FullGaussian:
         """Weigh draws, and take their moments; also raises if the effective sample size is below two a parameter."""
-        weighted = self._sampling.fit(problem, x, y, hyper, seed)
+        weighted = self.weighted(problem, x, y, hyper, seed)
         size = float(weighted.effective_size())
         if size < _LEAST * problem.dim:
             raise InputError(

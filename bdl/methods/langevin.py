@@ -67,10 +67,6 @@ class Sgld(StartedMethod):
     thinning: Annotated[int, Ge(1)] = 1
 
     @property
-    def idle_epochs(self) -> int:
-        return self.warmup_epochs
-
-    @property
     def _friction(self) -> float:
         return 1.0
 

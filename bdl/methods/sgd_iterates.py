@@ -47,10 +47,6 @@ class ConstantSgd(StartedMethod):
     initial_scale: Annotated[float, Gt(0)] | None = 0.1
     warmup_epochs: Annotated[int, Ge(0)] = 500
 
-    @property
-    def idle_epochs(self) -> int:
-        return self.warmup_epochs
-
     def decay(self, hyper: Hyper, n: Tensor, problem: Problem) -> Tensor:
         """Return the weight decay lambda = alpha / N: a scalar, or (D,) when the biases have their own prior."""
         return problem.prior_precision(hyper) / n

@@ -82,26 +82,22 @@ def linearised(posterior: Posterior) -> bool:
     return bool(getattr(posterior, "linearised", False))
 
 
-class _Located(Protocol):
-    @property
-    def loc(self) -> Tensor: ...
-
-
 class Family:
     """Verbs of a family with a field `loc`, its mean, and with one normal a parameter in a sample."""
 
+    loc: Tensor
     version: ClassVar[int] = 1
     """Version of what it computes; `bdl.versions` says when it goes up."""
 
     @property
-    def dim(self: _Located) -> int:
+    def dim(self) -> int:
         return self.loc.shape[-1]
 
     @property
     def noise_dim(self: Posterior) -> int:
         return self.dim
 
-    def mean(self: _Located) -> Tensor:
+    def mean(self) -> Tensor:
         return self.loc
 
     def covariance(self: Posterior) -> Tensor:

@@ -38,18 +38,19 @@ class Point(NamedTuple("Fields", [("loc", Tensor)]), NoDensity):
 class _Draws(NoDensity):
     """A family with a field `draws`, shape (S, D); a sample takes one normal, which picks a draw."""
 
+    draws: Tensor
     multimodal = True  # the vectors need not be near each other
     _reason = "draws have no density: leave out metrics that need one, or fit a Gaussian to the draws"
 
     @property
-    def dim(self: "Empirical | Weighted") -> int:  # type: ignore[misc]
+    def dim(self) -> int:
         return self.draws.shape[-1]
 
     @property
     def noise_dim(self) -> int:
         return 1
 
-    def _validate(self: "Empirical | Weighted") -> None:  # type: ignore[misc]
+    def _validate(self) -> None:
         if self.draws.ndim != 2 or not self.draws.numel():
             shape = tuple(self.draws.shape)
             raise InputError(f"draws has shape {shape}: give it shape (S, D) with S and D at least 1")

@@ -1,6 +1,6 @@
 """Bayesian linear regression, whose posterior is known exactly, and noise for the methods."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -11,9 +11,12 @@ from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
-from bdl.posteriors import FullGaussian
+from bdl.posteriors import FullGaussian, Posterior
 from bdl.training.programs import occasion
 from bdl.training.traced import Repeated
+
+BETA = 0.4 * 1.3**2
+"""Noise precision of the targets in the unit of their data."""
 
 
 class Target(NamedTuple):
@@ -23,6 +26,21 @@ class Target(NamedTuple):
     data: Batch
     hyper: dict[str, Tensor]
     posterior: FullGaussian
+
+    @property
+    def design(self) -> Tensor:
+        """The inputs, and a column of ones."""
+        return torch.cat([self.data.x, torch.ones_like(self.data.x[:, :1])], dim=1)
+
+
+def doubles(**values: float) -> dict[str, Tensor]:
+    """Hyper-parameters in double precision."""
+    return {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
+
+
+def batch_of(x: Tensor, y: Tensor, n: float, unit: float = 1.0) -> Batch:
+    """Rows of a data set of n, whose targets have a unit."""
+    return Batch(x, y, *torch.tensor([n, unit], dtype=x.dtype))
 
 
 def linear_gaussian(
@@ -44,10 +62,8 @@ def linear_gaussian(
     y = design @ normal(d_in + 1) + 0.5 * normal(n)
     prior = torch.full((d_in + 1,), alpha, dtype=torch.float64)
     prior[-1] = alpha if bias_precision is None else bias_precision
-
-    noise_precision = beta * unit**2
-    covariance = torch.linalg.inv(prior.diag() + noise_precision * design.T @ design)
-    loc = noise_precision * covariance @ design.T @ y
+    covariance = torch.linalg.inv(prior.diag() + BETA * design.T @ design)
+    loc = BETA * covariance @ design.T @ y
 
     def cast(value: Tensor | float) -> Tensor:
         return torch.as_tensor(value, dtype=dtype)
@@ -72,16 +88,43 @@ def advance(method: Any, state: Any, update: int, per_epoch: int, *given: Any) -
     return state
 
 
-def repeated(method: Any, problem: Problem) -> Repeated:
-    """The step of a method on a problem, for many updates: by its trace, which gives the same bits sooner."""
-    return Repeated(lambda *given: method.step(*given, problem))
+def steps(
+    method: Any, problem: Problem, batch: Batch, hyper: Mapping[str, Tensor], count: int, seed: int = 0
+) -> Iterator[tuple[Any, Any, dict[str, Tensor]]]:
+    """Make updates with one batch; give the state before each, the state after it, and its noise."""
+    generator = torch.Generator().manual_seed(seed)
+    state = method.init(problem, normals(method.init_noise(problem), generator))
+    for _ in range(count):
+        noise = normals(method.step_noise(problem), generator)
+        before, state = state, method.step(state, repeat(batch, method.batches_per_step), hyper, noise, problem)
+        yield before, state, noise
 
 
-def fit(method: Any, target: Target) -> Any:
-    """Fit a target by a method without minibatches, with the noise precision in the unit of its data."""
-    units = {"noise_precision": target.data.y_unit**2}
-    hyper = {name: value * units.get(name, 1) for name, value in target.hyper.items()}
-    return method.fit(target.problem, target.data.x, target.data.y, hyper, 0)
+def settled(
+    method: Any, problem: Problem, batch: Batch, hyper: Mapping[str, Tensor], noise: Mapping[str, Tensor], count: int
+) -> Any:
+    """The state after many updates with the same noise, by a trace of the step, which gives the same bits sooner."""
+    step = Repeated(lambda *given: method.step(*given, problem))
+    state = method.init(problem, normals(method.init_noise(problem), torch.Generator().manual_seed(0)))
+    for _ in range(count):
+        state = step(state, repeat(batch, method.batches_per_step), hyper, noise)
+    return state
+
+
+def model_units(target: Target) -> dict[str, Tensor]:
+    """Hyper-parameters of a target, the noise precision in the unit of its data."""
+    return target.hyper | {"noise_precision": target.hyper["noise_precision"] * target.data.y_unit**2}
+
+
+def fit(method: Any, target: Target, seed: int = 0) -> Any:
+    """Fit a target by a method without minibatches."""
+    return method.fit(target.problem, target.data.x, target.data.y, model_units(target), seed)
+
+
+def assert_same(found: Posterior, expected: Posterior, rtol: float = 1e-10, atol: float = 1e-12) -> None:
+    """Compare means and covariances."""
+    torch.testing.assert_close(found.mean(), expected.mean(), rtol=rtol, atol=atol)
+    torch.testing.assert_close(found.covariance(), expected.covariance(), rtol=rtol, atol=atol)
 
 
 def repeat(data: Batch, times: int) -> Batch:

@@ -10,14 +10,8 @@ from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Mlp
 from bdl.models.problem import Problem
 from bdl.training.programs import occasion
-from bdl.training.schedule import Schedule
 
-from .targets import advance, linear_gaussian, normals
-from .test_sgd_iterates import toy_trials, trained
-
-
-def with_rate(target, rate: float):
-    return target.hyper | {"learning_rate": torch.tensor(rate, dtype=torch.float64)}
+from .targets import advance, doubles, linear_gaussian, normals, steps
 
 
 @pytest.mark.parametrize(
@@ -26,7 +20,7 @@ def with_rate(target, rate: float):
 def test_full_gradients_have_the_stationary_law_of_the_docstring(method, rate, updates):
     """4,000 chains; variances and covariances within 4.5 standard errors, and far from the target's at large steps."""
     target, generator, chains = linear_gaussian(), torch.Generator().manual_seed(0), 4000
-    hyper, problem = with_rate(target, rate), target.problem
+    hyper, problem = target.hyper | doubles(learning_rate=rate), target.problem
     start = normals({"theta": (chains, 3)}, generator)
     state = torch.func.vmap(lambda one: method.init(problem, one))(start)
     for _ in range(updates):
@@ -45,30 +39,25 @@ def test_full_gradients_have_the_stationary_law_of_the_docstring(method, rate, u
 
 def test_updates_of_minibatches_are_those_of_the_papers():
     """Chen et al. (2014, eq. 15) with eta = l / N; with a friction of 1 it is Welling and Teh's (2011, eq. 4)."""
-    problem, target, generator = Problem(Mlp((2,), "tanh"), Gaussian(), 2), linear_gaussian(), torch.Generator()
-    batch = target.data._replace(x=target.data.x[:4], y=target.data.y[:4])
-    start = normals({"theta": (9,)}, generator)
+    problem, target = Problem(Mlp((2,), "tanh"), Gaussian(), 2), linear_gaussian()
+    batch, hyper = target.data._replace(x=target.data.x[:4], y=target.data.y[:4]), doubles(learning_rate=0.2)
     for method, friction in ((Sgld(), 1.0), (Sghmc(friction=0.3), 0.3)):
-        state = method.init(problem, start)
-        theta, v, eta = state.theta, torch.zeros(9).double(), 0.2 / 12
-        for _ in range(3):
-            noise = normals(method.step_noise(problem), generator)
-            state = method.step(state, batch, with_rate(target, 0.2), noise, problem)
-            theta = theta.detach().requires_grad_()
+        v, eta = torch.zeros(9).double(), 0.2 / 12
+        for before, after, noise in steps(method, problem, batch, target.hyper | hyper, 3):
+            theta = before.theta.requires_grad_()
             U = -problem.log_likelihood(theta, batch, target.hyper) - problem.log_prior(theta, target.hyper)
             v = v - eta * torch.autograd.grad(U, theta)[0] - friction * v + (2 * friction * eta) ** 0.5 * noise["z"]
-            theta = theta + v
-        torch.testing.assert_close(state.theta, theta.detach(), rtol=1e-10, atol=1e-12)
+            torch.testing.assert_close(after.theta, (theta + v).detach(), rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("updates", [1, 5, 8, 15, 30])
+@pytest.mark.parametrize("updates", [5, 8, 30])
 def test_the_last_draws_are_kept(updates):
     """Two updates an epoch, three epochs of warm-up, every second epoch, four draws."""
     target, generator = linear_gaussian(), torch.Generator().manual_seed(0)
     method = Sgld(draws=4, warmup_epochs=3, thinning=2)
     state, path = method.init(target.problem, normals({"theta": (3,)}, generator)), []
     for update in range(1, updates + 1):
-        given = target.data, with_rate(target, 0.1), normals({"z": (3,)}, generator), target.problem
+        given = target.data, target.hyper | doubles(learning_rate=0.1), normals({"z": (3,)}, generator), target.problem
         state = advance(method, state, update, 2, *given)
         path.append(state.theta)
     expected = path[7::4][-4:] or path[-1:]
@@ -92,18 +81,8 @@ def test_a_cycle_explores_without_noise_and_then_samples_with_falling_steps():
         ends = (*("turn",) * (within == 4), *("keep",) * kept)
         assert occasion(method, counters) == ("explore" if explores else "step", *ends)
         still = noise if not explores else {"z": torch.zeros(3).double()}
-        expected = Sgld().step(state, batch, with_rate(target, rate), still, problem).theta
-        state = advance(method, state, update, 5, batch, with_rate(target, 0.1), noise, problem)
+        expected = Sgld().step(state, batch, target.hyper | doubles(learning_rate=rate), still, problem).theta
+        state = advance(method, state, update, 5, batch, target.hyper | doubles(learning_rate=0.1), noise, problem)
         torch.testing.assert_close(state.theta, expected, rtol=1e-10, atol=1e-12)
     assert state.seen == 2
     assert state.epochs == 6
-
-
-@pytest.mark.parametrize(
-    ("method", "kept"), [(Sgld(warmup_epochs=2), 4), (CyclicalSgmcmc(warmup_epochs=2, cycle_epochs=3), 2)]
-)
-def test_the_engine_keeps_draws_at_the_ends_of_epochs(method, kept):
-    data, trials = toy_trials([40, 43])
-    fit = trained(method, Problem(Mlp((2,)), Gaussian(), 3), data, trials, Schedule(epochs=6, batch_size=8))
-    assert fit.diverged.tolist() == [0, 0]
-    assert fit.state.seen.tolist() == [kept, kept]

@@ -1,8 +1,7 @@
-"""Noisy K-FAC: bad input, factors against autograd, updates by hand, and the exact inverse Fisher information."""
+"""Noisy K-FAC: factors against autograd, updates by hand, and the exact inverse Fisher information."""
 
 import pytest
 import torch
-from torch import nn
 from torch.utils._pytree import tree_map
 
 from bdl.methods.counters import StepCounters
@@ -10,10 +9,10 @@ from bdl.methods.noisy_kfac import NoisyKfac, axes_of, split
 from bdl.models.gradients import gradient_matrix
 from bdl.models.likelihoods import Categorical, Gaussian
 from bdl.models.networks import Linear, Mlp
-from bdl.models.problem import Batch, Problem
+from bdl.models.problem import Problem
 from bdl.posteriors.kronecker import from_blocks, to_blocks
 
-from .targets import linear_gaussian, normals, repeat
+from .targets import BETA, batch_of, doubles, linear_gaussian, normals
 
 NETWORK = Problem(Mlp(hidden=(4,), activation="tanh"), Categorical(), 2, 3)
 WIDTHS = (2, 4, 3)
@@ -23,11 +22,7 @@ WIDTHS = (2, 4, 3)
 def batch():
     generator = torch.Generator().manual_seed(3)
     x = torch.randn(8, 2, generator=generator, dtype=torch.float64)
-    return Batch(x, torch.randint(3, (8,), generator=generator).double(), *torch.tensor([40.0, 1.0]).double())
-
-
-def given(**values):
-    return {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
+    return batch_of(x, torch.randint(3, (8,), generator=generator).double(), 40)
 
 
 def drawn(method, problem, seed=0):
@@ -37,26 +32,16 @@ def drawn(method, problem, seed=0):
     return state, iter(lambda: normals(method.step_noise(problem), generator), None)
 
 
-class Cubic:
-    """A model that has parameters but no layers."""
-
-
-def test_the_divergence_needs_a_weight():
-    assert NoisyKfac().hyper_above == {"kl_weight": 0.0}
-    NoisyKfac().check(NETWORK)
-
-
 def test_damping_may_be_a_hyper_parameter(batch):
     """Then it is the same number as the setting."""
-    hyper = given(prior_precision=1.0, kl_weight=0.5, learning_rate=0.1)
+    hyper = doubles(prior_precision=1.0, kl_weight=0.5, learning_rate=0.1)
     fixed, free = NoisyKfac(damping=0.3), NoisyKfac(damping=None)
-    assert free.hyper == (*fixed.hyper, "damping")
     state, noise = drawn(fixed, NETWORK)
     z = next(noise)
     expected = fixed.begin(state, batch, hyper, z, NETWORK)
-    found = free.begin(state, batch, hyper | given(damping=0.3), z, NETWORK)
+    found = free.begin(state, batch, hyper | doubles(damping=0.3), z, NETWORK)
     assert all(torch.equal(a, b) for a, b in zip(found.means, expected.means, strict=True))
-    other = free.begin(state, batch, hyper | given(damping=0.4), z, NETWORK)
+    other = free.begin(state, batch, hyper | doubles(damping=0.4), z, NETWORK)
     assert not torch.equal(other.means[0], expected.means[0])
 
 
@@ -71,7 +56,7 @@ def test_phases():
 @pytest.mark.parametrize("problem", [NETWORK, Problem(Linear(bias=False), Categorical(), 2, 3)])
 def test_factors_are_those_of_explicit_gradients(batch, problem):
     """An example's gradient of a layer is e a^T, by autograd of that example alone."""
-    hyper = given(prior_precision=1.0, kl_weight=1.0, learning_rate=0.0)
+    hyper = doubles(prior_precision=1.0, kl_weight=1.0, learning_rate=0.0)
     method = NoisyKfac()
     state, noise = drawn(method, problem)
     theta = method.posterior(state).loc
@@ -89,30 +74,6 @@ def test_factors_are_those_of_explicit_gradients(batch, problem):
         torch.testing.assert_close(S, e.T @ e / 8, rtol=1e-10, atol=1e-12)
 
 
-def test_factors_are_those_of_curvlinops(batch):
-    """Its empirical Fisher matrix of the mean cross-entropy, with weights and biases together."""
-    curvlinops = pytest.importorskip("curvlinops")
-    hyper = given(prior_precision=1.0, kl_weight=1.0, learning_rate=0.0)
-    method = NoisyKfac()
-    state, noise = drawn(method, NETWORK)
-    after = method.begin(state, batch, hyper, next(noise), NETWORK)
-    net = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 3)).double()
-    nn.utils.vector_to_parameters(method.posterior(state).loc, net.parameters())
-    data = [(batch.x, batch.y.long())]
-    kfac = curvlinops.KFACLinearOperator(
-        net,
-        nn.CrossEntropyLoss(),
-        list(net.parameters()),
-        data,
-        fisher_type="empirical",
-        separate_weight_and_bias=False,
-        check_deterministic=False,
-    )
-    eye = torch.eye(sum(p.numel() for p in net.parameters()), dtype=torch.float64)
-    theirs = (kfac @ eye).detach()
-    torch.testing.assert_close(dense(after.factors), theirs, rtol=1e-8, atol=1e-10)
-
-
 def dense(pairs, widths=WIDTHS):
     """The matrix over parameters, in their order, whose blocks are S (x) A."""
     matrix = torch.block_diag(*(torch.kron(S, A) for A, S in pairs))
@@ -125,7 +86,7 @@ def test_updates_by_hand(batch, damping):
     """With dense matrices: the Kronecker product is formed, inverted, and multiplied by all parameters."""
     lam, alpha, rate, b = 0.7, 1.5, 0.05, 0.2
     method = NoisyKfac(statistics_every=2, inverses_every=4, statistics_weight=b, damping=damping)
-    hyper = given(prior_precision=alpha, kl_weight=lam, learning_rate=rate)
+    hyper = doubles(prior_precision=alpha, kl_weight=lam, learning_rate=rate)
     state, noises = drawn(method, NETWORK)
     gin = lam * alpha / 40
     mu, factors = method.posterior(state).loc, None
@@ -133,7 +94,9 @@ def test_updates_by_hand(batch, damping):
         noise = next(noises)
         theta = mu
         if update > 1:
-            theta = mu + dense([(own.U * own.inner, own.V * own.outer) for own in state.axes]) @ flat(noise)
+            root = dense([(own.U * own.inner, own.V * own.outer) for own in state.axes])
+            torch.testing.assert_close(root @ root.T, method.posterior(state).covariance(), rtol=1e-10, atol=1e-12)
+            theta = mu + root @ from_blocks(list(noise.values()), WIDTHS)
         fresh = NoisyKfac().init(NETWORK, {"theta": theta})._replace(means=tuple(to_blocks(theta, WIDTHS)))
         observed = NoisyKfac().begin(fresh, batch, hyper, noise, NETWORK).factors  # held against autograd above
         if update == 1:
@@ -148,16 +111,10 @@ def test_updates_by_hand(batch, damping):
             covariance = lam / 40 * torch.linalg.inv(dense([by_hand(A, S, gin) for A, S in factors]))
         V = gradient_matrix(NETWORK, theta, batch, hyper).mean(0) - gin * theta
         mu = mu + rate * solving @ V
-        state = getattr(method, method.phase(StepCounters(update, 0, False, 100.0)))(
-            state, batch, hyper, noise, NETWORK
-        )
+        move = getattr(method, method.phase(StepCounters(update, 0, False, 100.0)))
+        state = move(state, batch, hyper, noise, NETWORK)
         torch.testing.assert_close(method.posterior(state).loc, mu, rtol=1e-9, atol=1e-11)
         torch.testing.assert_close(method.posterior(state).check().covariance(), covariance, rtol=1e-9, atol=1e-11)
-
-
-def flat(noise, widths=WIDTHS):
-    """The normals of all layers, in the order of the parameters."""
-    return from_blocks(list(noise.values()), widths)
 
 
 def by_hand(A, S, g):
@@ -167,32 +124,20 @@ def by_hand(A, S, g):
 
 def test_undamped_covariance_is_the_inverse_fisher_information():
     """Of a linear regression whose residuals are all one standard deviation: (beta u^2 X^T X)^-1."""
-    problem, data, hyper, _ = linear_gaussian()
-    method, beta = NoisyKfac(), 0.4 * 1.3**2
+    target, method = linear_gaussian(), NoisyKfac()
+    problem, X = target.problem, target.design
     state, noise = drawn(method, problem)
-    X = torch.cat([data.x, torch.ones(12, 1).double()], 1)
-    y = X @ method.posterior(state).loc + beta**-0.5 * torch.tensor([1.0, -1.0]).double().repeat(6)
-    settings = hyper | given(prior_precision=1e-20, kl_weight=1.0, learning_rate=0.01)
-    after = method.begin(state, repeat(data._replace(y=y), 1), settings, next(noise), problem)
-    exact = torch.linalg.inv(beta * X.T @ X)
-    torch.testing.assert_close(method.posterior(after).covariance(), exact, rtol=1e-7, atol=1e-10)
-    half = settings | given(kl_weight=0.5)
-    after = method.begin(state, repeat(data._replace(y=y), 1), half, next(noise), problem)
-    torch.testing.assert_close(method.posterior(after).covariance(), exact / 2, rtol=1e-7, atol=1e-10)
-
-
-def test_draws_have_the_declared_covariance(batch):
-    """Those of updates are U, V times normals: their roots give the covariance that the posterior declares."""
-    method, hyper = NoisyKfac(), given(prior_precision=1.5, kl_weight=0.7, learning_rate=0.05)
-    state, noise = drawn(method, NETWORK)
-    state = method.begin(state, batch, hyper, next(noise), NETWORK)
-    root = dense([(own.U * own.inner, own.V * own.outer) for own in state.axes])
-    torch.testing.assert_close(root @ root.T, method.posterior(state).covariance(), rtol=1e-10, atol=1e-12)
+    y = X @ method.posterior(state).loc + BETA**-0.5 * torch.tensor([1.0, -1.0]).double().repeat(6)
+    for weight in (1.0, 0.5):
+        hyper = target.hyper | doubles(prior_precision=1e-20, kl_weight=weight, learning_rate=0.01)
+        after = method.begin(state, target.data._replace(y=y), hyper, next(noise), problem)
+        exact = weight * torch.linalg.inv(BETA * X.T @ X)
+        torch.testing.assert_close(method.posterior(after).covariance(), exact, rtol=1e-7, atol=1e-10)
 
 
 def test_what_is_not_finite_stays_so(batch):
     """A trial that has diverged does not stop those beside it: eigenvectors of NaN are NaN, not an error."""
-    method, hyper = NoisyKfac(), given(prior_precision=1.5, kl_weight=0.7, learning_rate=0.05)
+    method, hyper = NoisyKfac(), doubles(prior_precision=1.5, kl_weight=0.7, learning_rate=0.05)
     state, _ = drawn(method, NETWORK)
     lost = state._replace(means=tuple(torch.full_like(M, torch.nan) for M in state.means))
     two = tree_map(lambda one, other: torch.stack([one, other]), lost, state)
@@ -212,9 +157,8 @@ def test_a_dead_layer_leaves_finite_numbers():
     method = NoisyKfac()
     state = method.init(problem, {"theta": theta})
     state = state._replace(means=tuple(to_blocks(theta, (2, 2, 1))))
-    hyper = {"prior_precision": 1.0, "noise_precision": 1.0, "kl_weight": 1.0, "learning_rate": 0.01}
-    hyper = {name: torch.tensor(value) for name, value in hyper.items()}
-    after = method.begin(state, Batch(x, y, *torch.tensor([40.0, 1.0])), hyper, {}, problem)
+    names = ("prior_precision", "noise_precision", "kl_weight", "learning_rate")
+    after = method.begin(state, batch_of(x, y, 40), dict.fromkeys(names, torch.tensor(1.0)), {}, problem)
     q = method.posterior(after).check()
     assert q.loc.isfinite().all()
     assert q.variance().isfinite().all()

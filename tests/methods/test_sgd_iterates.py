@@ -1,13 +1,14 @@
-"""SGD iterates: the descent, the running moments, their expectation under known noise, and the engine."""
+"""SGD iterates, SWAG and MultiSWAG: the descent, the moments of recorded iterates, and the engine."""
 
 import numpy as np
 import pytest
 import torch
-from scipy.linalg import solve_discrete_lyapunov
 from torch import Tensor
 
 from bdl.data import Dataset
+from bdl.methods.deep_ensemble import MultiSwag
 from bdl.methods.sgd_iterates import VARIANCE_FLOOR, SgdIterates
+from bdl.methods.swag import Swag
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.problem import Problem
@@ -18,10 +19,9 @@ from bdl.training.fitting import Snapshot, finished
 from bdl.training.program import Program
 from bdl.training.schedule import Schedule
 from bdl.training.states import initial_state
-from bdl.training.traced import Repeated
 from bdl.training.trials import Pool, Trials
 
-from .targets import Target, advance, linear_gaussian, normals, occasions
+from .targets import BETA, Target, advance, linear_gaussian, normals
 
 RATES = {"learning_rate": 0.2, "weight_decay": 0.03, "warmup_learning_rate": 0.05}
 
@@ -48,74 +48,6 @@ def descent(method, target: Target, hyper, n_steps: int, batch_size: int = 4, st
 def iterates(states) -> np.ndarray:
     """Parameters after each step, float64, (steps, D)."""
     return torch.stack([state.theta for state in states[1:]]).double().numpy()
-
-
-class Recursion:
-    """Full-batch SGD on targets with fresh noise every step: theta' = G theta + xi + constant, exactly.
-
-    The noise xi has the known covariance Q, so the stationary covariance solves C = G C G^T + Q, and
-    iterates s >= t have covariance G^(s - t) C.
-    """
-
-    def __init__(self, rate: float, sigma: float = 0.5) -> None:
-        self.target, self.sigma, self.rate = linear_gaussian(), sigma, rate
-        data, hyper = self.target.data, self.target.hyper
-        self.design = torch.cat([data.x, torch.ones_like(data.x[:, :1])], dim=1)
-        X, n = self.design.numpy(), len(data.y)
-        precision = (hyper["noise_precision"] * data.y_unit**2).item()
-        hessian = (precision * X.T @ X + hyper["prior_precision"].item() * np.eye(3)) / n
-        self.G = np.eye(3) - rate * hessian
-        self.C = solve_discrete_lyapunov(self.G, (rate * precision * sigma / n) ** 2 * X.T @ X)
-
-    def expected(self, form: np.ndarray) -> np.ndarray:
-        """E sum_st form[s, t] theta_s theta_t^T for a symmetric form whose rows sum to 0: (T, T) -> (D, D)."""
-        total = form.trace() * self.C
-        for lag in range(1, len(form)):
-            moved = np.linalg.matrix_power(self.G, lag) @ self.C
-            total = total + form.trace(lag) * (moved + moved.T)
-        return total
-
-    def run(self, method, n_trials: int, n_steps: int):
-        """Posterior covariances of independent trials, (n_trials, D, D)."""
-        generator, problem, data = torch.Generator().manual_seed(2), self.target.problem, self.target.data
-        hyper = hyper_of(self.target, learning_rate=self.rate)
-        signal = self.design @ torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
-
-        shapes = {name: (n_trials, *shape) for name, shape in method.init_noise(problem).items()}
-        state = torch.func.vmap(lambda noise: method.init(problem, noise))(normals(shapes, generator))
-        steps = {}
-        for update in range(1, n_steps + 1):
-
-            def step(state, y, update=update):
-                return advance(method, state, update, 1, data._replace(y=y), hyper, {}, problem)
-
-            one = steps.setdefault(occasions(method, update, 1), Repeated(torch.func.vmap(step)))
-            noise = torch.randn(n_trials, len(signal), generator=generator, dtype=torch.float64)
-            state = one(state, signal + self.sigma * noise)
-        return torch.func.vmap(lambda one: method.posterior(one).covariance())(state).numpy()
-
-
-def deviations(n: int) -> np.ndarray:
-    """The matrix that subtracts the mean of n values."""
-    return np.eye(n) - 1 / n
-
-
-def assert_mean(samples: np.ndarray, expected: np.ndarray, relative: float) -> None:
-    """Within 4.5 standard errors, and those below a share of the largest entry, or it would prove little."""
-    error = samples.std(0, ddof=1) / len(samples) ** 0.5
-    assert error.max() < relative * abs(expected).max()
-    assert (abs(samples.mean(0) - expected) < 4.5 * error).all()
-
-
-def large_mean_iterates(method):
-    """Float32 states whose iterates differ by 0.04 from a mean of up to 2000, and the kept iterates."""
-    target = linear_gaussian(dtype=torch.float32)
-    far = torch.tensor([1000.0, -500.0, 2000.0])
-    moved = target.data.y + target.data.x @ far[:2] + far[2]
-    target = target._replace(data=target.data._replace(y=moved))
-    hyper = hyper_of(target, weight_decay=0.0, prior_precision=0.0)
-    _, states = descent(method, target, hyper, 660, start=far / method.initial_scale)
-    return states[-1], iterates(states)[60:]
 
 
 def toy_trials(lengths: list[int]) -> tuple[Dataset, Trials]:
@@ -151,18 +83,6 @@ def replay(method, problem: Problem, data: Dataset, trials: Trials, schedule: Sc
     return torch.stack(path).view(schedule.epochs, -1, problem.dim).double().numpy()
 
 
-def test_hyper_parameters_of_the_settings():
-    assert SgdIterates().hyper == ("learning_rate",)
-    assert SgdIterates(prior_decay=False).hyper == ("learning_rate", "weight_decay")
-    assert SgdIterates(separate_warmup=True).hyper == ("learning_rate", "warmup_learning_rate")
-
-
-def test_start_is_the_scaled_noise():
-    problem, method = linear_gaussian().problem, SgdIterates(initial_scale=0.3)
-    noise = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
-    assert torch.equal(method.init(problem, {"theta": noise}).theta, 0.3 * noise)
-
-
 @pytest.mark.parametrize("bias_precision", [None, 0.01])
 @pytest.mark.parametrize("prior_decay", [True, False])
 @pytest.mark.parametrize("separate_warmup", [True, False])
@@ -175,7 +95,7 @@ def test_steps_are_the_closed_form(bias_precision, prior_decay, separate_warmup)
     theta = states[0].theta.numpy()
     for i, (batch, state) in enumerate(zip(batches, states[1:], strict=True)):
         X = np.column_stack([batch.x.numpy(), np.ones(4)])
-        gradient = 0.4 * 1.3**2 * X.T @ (X @ theta - batch.y.numpy()) / 4
+        gradient = BETA * X.T @ (X @ theta - batch.y.numpy()) / 4
         early = separate_warmup and i < 6
         decay = 0.0 if early else alpha / 12 if prior_decay else RATES["weight_decay"]
         theta = theta - RATES["warmup_learning_rate" if early else "learning_rate"] * (gradient + decay * theta)
@@ -185,13 +105,9 @@ def test_steps_are_the_closed_form(bias_precision, prior_decay, separate_warmup)
 def test_translation_of_the_published_settings():
     """Torch's SGD on the mean squared error with rate eta and decay lambda takes the same steps."""
     target, method = linear_gaussian(), SgdIterates(warmup_epochs=1, prior_decay=False, separate_warmup=True)
-    eta, warmup_eta, decay, beta = 0.1, 0.02, 0.05, 0.4 * 1.3**2
-    hyper = hyper_of(
-        target,
-        learning_rate=2 * eta / beta,
-        warmup_learning_rate=2 * warmup_eta / beta,
-        weight_decay=decay * beta / 2,
-    )
+    eta, warmup_eta, decay = 0.1, 0.02, 0.05
+    rates = {"learning_rate": 2 * eta / BETA, "warmup_learning_rate": 2 * warmup_eta / BETA}
+    hyper = hyper_of(target, **rates, weight_decay=decay * BETA / 2)
     batches, states = descent(method, target, hyper, 8)
     theta = states[0].theta.clone().requires_grad_()
     for i, (batch, state) in enumerate(zip(batches, states[1:], strict=True)):
@@ -203,18 +119,8 @@ def test_translation_of_the_published_settings():
         torch.testing.assert_close(state.theta, theta.detach(), rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("published_form", [True, False])
-def test_decay_of_the_prior_settles_at_the_posterior_mean(published_form):
-    """With all rows in the batch; the published form of that decay is lambda = 2 alpha / (beta N)."""
-    target, beta = linear_gaussian(), 0.4 * 1.3**2
-    hyper = hyper_of(target, weight_decay=2 * 1.5 / (beta * 12) * beta / 2)
-    method = SgdIterates(prior_decay=not published_form)
-    _, states = descent(method, target, hyper, 500, batch_size=12)
-    torch.testing.assert_close(states[-1].theta, target.posterior.mean(), rtol=1e-10, atol=0)
-
-
 @pytest.mark.parametrize("window", [1, 3])
-@pytest.mark.parametrize("n_steps", [6, 7, 9, 12, 40])
+@pytest.mark.parametrize("n_steps", [6, 7, 12, 40])
 def test_moments_are_those_of_the_recorded_windows(window, n_steps):
     """Two epochs of three steps are the warm-up; until a window is complete the mean follows the iterates."""
     target, method = linear_gaussian(), SgdIterates(warmup_epochs=2, window=window)
@@ -250,31 +156,23 @@ def test_posterior_keeps_the_first_windows_and_where_they_start(window):
     np.testing.assert_allclose(early.path, [*windows[:2], windows[:2].mean(0), windows[:2].mean(0)], rtol=1e-12)
     plain = SgdIterates(**settings)
     _, others = descent(plain, target, hyper, 80, batch_size=len(target.data.y))
-    for one, other in zip(found[:2], plain.posterior(others[-1]), strict=True):
-        assert torch.equal(one, other)
+    assert all(map(torch.equal, found[:2], plain.posterior(others[-1])))
 
 
-@pytest.mark.parametrize("window", [1, 5])
-def test_expected_covariance_under_known_gradient_noise(window):
-    """Discrete Lyapunov equation, with the exact bias of an empirical covariance of correlated iterates."""
-    recursion, n_windows = Recursion(rate=0.4), 40 // window
-    method = SgdIterates(warmup_epochs=80, window=window)
-    averages = np.kron(np.eye(n_windows), np.full((1, window), 1 / window))
-    form = averages.T @ deviations(n_windows) @ averages / (n_windows - 1)
-    assert_mean(recursion.run(method, 1000, 120), recursion.expected(form), relative=0.05)
-
-
-def test_float32_keeps_the_covariance_of_iterates_far_from_zero():
-    """The mean, 2000, is rounded to 1.2e-4, which is 3e-3 of a deviation. Raw moments lose everything."""
-    method = SgdIterates(warmup_epochs=20, prior_decay=False)
-    state, path = large_mean_iterates(method)
-    posterior, exact = method.posterior(state), np.cov(path.T)
-    assert posterior.covariance().dtype == torch.float32
-    assert np.linalg.norm(posterior.covariance().numpy() - exact) < 3e-3 * np.linalg.norm(exact)
-    np.testing.assert_allclose(posterior.mean().numpy(), path.mean(0), rtol=1e-6)
-    single = path.astype(np.float32)
-    raw = single.T @ single / len(single) - np.outer(single.mean(0), single.mean(0))
-    assert np.linalg.norm(raw - exact) > np.linalg.norm(exact)
+@pytest.mark.parametrize("method", [SgdIterates(warmup_epochs=20, prior_decay=False), Swag(warmup_epochs=20)])
+def test_float32_keeps_moments_of_iterates_far_from_zero(method):
+    """They differ by 0.04 from a mean of up to 2000, which is rounded to 1.2e-4. Raw moments lose everything."""
+    target, far = linear_gaussian(dtype=torch.float32), torch.tensor([1000.0, -500.0, 2000.0])
+    target = target._replace(data=target.data._replace(y=target.data.y + target.design @ far))
+    hyper = hyper_of(target, weight_decay=0.0, prior_precision=0.0)
+    _, states = descent(method, target, hyper, 660, start=far / method.initial_scale)
+    path, posterior = iterates(states)[60:], method.posterior(states[-1])
+    if isinstance(method, Swag):
+        np.testing.assert_allclose(2 * posterior.diag.numpy(), path[2::3].var(0), rtol=3e-3)
+    else:
+        exact = np.cov(path.T)
+        assert np.linalg.norm(posterior.covariance().numpy() - exact) < 3e-3 * np.linalg.norm(exact)
+        np.testing.assert_allclose(posterior.mean().numpy(), path.mean(0), rtol=1e-6)
 
 
 def test_iterates_of_a_subspace_have_a_posterior_in_float32():
@@ -301,18 +199,84 @@ def test_a_covariance_without_a_factor_is_not_a_number_and_stays_alone():
     torch.testing.assert_close(factors[1], method.posterior(state).scale_tril, rtol=1e-12, atol=0)
 
 
-def test_engine_gives_each_trial_the_moments_of_its_own_iterates():
+def published(collected: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of SWAG from lists and raw moments, as equations 3.1 to 3.5 have them.
+
+    The covariance is half of the diagonal and half of the low-rank part, divided by the number of columns less one.
+    """
+    columns = [theta - collected[: t + 1].mean(0) for t, theta in enumerate(collected)][-rank:]
+    mean, D = collected.mean(0), np.column_stack(columns)
+    variance = np.maximum((collected**2).mean(0) - mean**2, VARIANCE_FLOOR)
+    return mean, 0.5 * (np.diag(variance) + D @ D.T / max(len(columns) - 1, 1))
+
+
+@pytest.mark.parametrize("rank", [2, 3])
+@pytest.mark.parametrize("collected", [1, 2, 4, 8])
+def test_swag_of_the_recorded_iterates(rank, collected):
+    """Three steps an epoch, two epochs of warm-up; steps within an epoch change nothing."""
+    target, method = linear_gaussian(), Swag(warmup_epochs=2, rank=rank)
+    _, states = descent(method, target, hyper_of(target), 3 * (2 + collected) + 2)
+    mean, covariance = published(iterates(states)[8::3], rank)
+    posterior = method.posterior(states[-1]).check()
+    assert states[-1].collected == collected
+    np.testing.assert_allclose(posterior.mean().numpy(), mean, rtol=1e-12)
+    # raw moments of order 1 cancel down to their rounding
+    np.testing.assert_allclose(posterior.covariance().numpy(), covariance, rtol=1e-10, atol=1e-14)
+
+
+def test_before_the_first_collection_swag_is_a_narrow_gaussian_at_the_iterate():
+    target, method = linear_gaussian(), Swag(warmup_epochs=2)
+    _, states = descent(method, target, hyper_of(target), 8)
+    for state in states:
+        posterior = method.posterior(state).check()
+        assert torch.equal(posterior.mean(), state.theta)
+        assert torch.equal(posterior.variance(), torch.full((3,), 0.5 * VARIANCE_FLOOR, dtype=torch.float64))
+
+
+def test_members_of_multi_swag_are_fits_by_swag():
+    """Two members, two updates in an epoch, that is four in one of a member; seven of these, of which two warm up."""
+    target, generator = linear_gaussian(), torch.Generator().manual_seed(0)
+    method, single, hyper = MultiSwag(members=2, rank=3, warmup_epochs=4), Swag(0.1, 2, 3), hyper_of(target)
+    start = normals(method.init_noise(target.problem), generator)
+    together = method.init(target.problem, start)
+    alone = [single.init(target.problem, {"theta": theta}) for theta in start["theta"]]
+    for update in range(1, 29):
+        rows = torch.randint(12, (2, 3), generator=generator)
+        batches = target.data._replace(x=target.data.x[rows], y=target.data.y[rows])
+        together = advance(method, together, update, 2, batches, hyper, {}, target.problem)
+        for number in range(2):
+            own = batches._replace(x=batches.x[number], y=batches.y[number])
+            alone[number] = advance(single, alone[number], update, 4, own, hyper, {}, target.problem)
+    assert together.collected.tolist() == [5, 5]
+    for found, expected in zip(method.posterior(together).check().components(), alone, strict=True):
+        assert all(map(torch.equal, found, single.posterior(expected)))
+
+
+def test_the_engine_collects_once_in_an_epoch_of_each_member():
+    """Five minibatches an epoch and two members: every second epoch ends within no update."""
+    data, trials = toy_trials([40, 43])
+    method = MultiSwag(0.5, members=2, rank=3, warmup_epochs=2)
+    fit = trained(method, Problem(Mlp((2,)), Gaussian(), 3), data, trials, Schedule(epochs=9, batch_size=8))
+    assert fit.state.collected.tolist() == [[3, 3], [3, 3]]
+
+
+@pytest.mark.parametrize("swag", [False, True])
+def test_the_engine_gives_each_trial_the_moments_of_its_own_iterates(swag):
     """Five steps an epoch, or four; phase 2 starts with the third epoch of each trial."""
     data, trials = toy_trials([40, 43, 33, 47])
     problem, schedule = Problem(Mlp((2,)), Gaussian(), 3), Schedule(epochs=9, batch_size=8)
-    method = SgdIterates(warmup_epochs=2, initial_scale=0.5, window=2)
+    method = Swag(0.5, 2, 3) if swag else SgdIterates(0.5, 2, window=2)
     fit = trained(method, problem, data, trials, schedule)
-    assert fit.state.collected.tolist() == [17, 17, 14, 17]
+    assert fit.state.collected.tolist() == ([7] * 4 if swag else [17, 17, 14, 17])
     for i in range(4):
-        path = replay(method, problem, data, trials, schedule, i)[2:].reshape(-1, problem.dim)
-        samples = path[: len(path) // 2 * 2].reshape(-1, 2, problem.dim).mean(1)
+        path = replay(method, problem, data, trials, schedule, i)[2:]
+        if swag:
+            mean, covariance = published(path[:, -1], 3)
+        else:
+            path = path.reshape(-1, problem.dim)
+            samples = path[: len(path) // 2 * 2].reshape(-1, 2, problem.dim).mean(1)
+            mean, covariance = samples.mean(0), np.cov(samples.T)
         posterior = method.posterior(type(fit.state)(*(leaf[i] for leaf in fit.state))).check()
         # float32 that adds in another order
-        np.testing.assert_allclose(posterior.mean().numpy(), samples.mean(0), rtol=1e-4, atol=1e-5)
-        exact = np.cov(samples.T)
-        assert np.linalg.norm(posterior.covariance().numpy() - exact) < 1e-3 * np.linalg.norm(exact)
+        np.testing.assert_allclose(posterior.mean().numpy(), mean, rtol=1e-4, atol=1e-5)
+        assert np.linalg.norm(posterior.covariance().numpy() - covariance) < 1e-3 * np.linalg.norm(covariance)

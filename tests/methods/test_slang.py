@@ -1,20 +1,22 @@
-"""SLANG against the full natural-gradient update, its diagonal, and an exact posterior."""
+"""SLANG and SLANG-OnlineEig against dense updates; the leading eigenvectors and their order."""
+
+from itertools import permutations, product
 
 import pytest
 import torch
 from torch import Tensor
 
-from bdl.methods.slang import Slang, SlangOnlineEig
+from bdl.errors import InputError
+from bdl.methods.slang import Slang, SlangOnlineEig, matched, top_eigenvectors
 from bdl.models.gradients import DenseGradients, gradient_matrix
 from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Batch, Problem
-from bdl.posteriors import FullGaussian, kl_divergence
 from bdl.training.programs import compiler_found
 from bdl.training.traced import Repeated
 
-from .targets import normals, repeated
+from .targets import batch_of, normals
 
 PROBLEMS = {
     "linear-gaussian": (Problem(Linear(), Gaussian(), 3), lambda y: y),
@@ -45,8 +47,7 @@ class Run:
     def step(self) -> tuple[Tensor, float]:
         """Move on; give the gradients of the log-likelihoods, (M S, D), and their weight N / (M S)."""
         rows = self.normals({"x": (ROWS, self.problem.d_in), "y": (ROWS,)})
-        n, unit = torch.tensor([N, 1.2], dtype=self.dtype)
-        batch = Batch(rows["x"], self.labels(rows["y"]), n, unit)
+        batch = batch_of(rows["x"], self.labels(rows["y"]), N, 1.2)
         noise = self.normals(self.method.step_noise(self.problem))
         theta = self.method.posterior(self.state).sample(noise["theta"])
         gradients = [gradient_matrix(self.problem, sample, batch, self.hyper) for sample in theta]
@@ -115,58 +116,6 @@ def test_one_factor_of_two_overstates_what_is_off_the_diagonal(correlation, dist
     assert float(off) == pytest.approx(distance, abs=1e-4)
 
 
-def test_float32_keeps_the_diagonal():
-    """A step rounds sums no larger than the diagonal a few times, each by 6e-8, and 0.8^t forgets it."""
-    run = Run(Slang(samples=2), "linear-gaussian", torch.float32)
-    diagonal = torch.ones(run.problem.dim, dtype=torch.float64)
-    for _ in range(100):
-        G, scale = run.step()
-        diagonal = 0.8 * diagonal + 0.2 * (scale * G.double().square().sum(0) + run.prior)
-        torch.testing.assert_close(precision(run.state).diagonal().double(), diagonal, rtol=2e-6, atol=0)
-
-
-def exact_case():
-    """A regression whose empirical Fisher matrix at the posterior is its precision.
-
-    That takes E_q (y_i - x_i theta)^2 = 1 / beta, or a residual r_i with r_i^2 = 1 / beta - x_i S x_i^T, at every row:
-    S depends on the inputs alone, m = beta S_0 X^T r is then the posterior mean of y = X m + r.
-    """
-    generator = torch.Generator().manual_seed(2)
-    n, d, alpha, beta = 12, 3, 1.5, 0.8
-    x = torch.randn(n, d, generator=generator, dtype=torch.float64)
-    design = torch.cat([x, torch.ones_like(x[:, :1])], dim=1)
-    S = torch.linalg.inv(alpha * torch.eye(d + 1) + beta * design.T @ design)
-    signs = torch.where(torch.rand(n, generator=generator) < 0.5, -1.0, 1.0)
-    r = signs * (1 / beta - (design @ S * design).sum(1)).sqrt()
-    m = beta / alpha * design.T @ r
-    numbers = {"prior_precision": alpha, "noise_precision": beta}
-    one = torch.ones((), dtype=torch.float64)
-    return Batch(x, design @ m + r, n * one, one), {k: v * one for k, v in numbers.items()}, m, S
-
-
-def test_converges_to_the_exact_posterior():
-    """With L = D, whole batches and noise whose first two moments are exact, the updates are deterministic.
-
-    The empirical Fisher matrix weighs each row by its squared residual, so only data like these have a fixed
-    point at the posterior. Convergence is linear: after 1500 steps the rest is rounding.
-    """
-    data, hyper, mean, covariance = exact_case()
-    problem = Problem(Linear(), Gaussian(), 3)
-    dim = problem.dim
-    method = Slang(rank=dim, samples=2 * dim, momentum=0.5)
-    points = dim**0.5 * torch.eye(dim, dtype=torch.float64)
-    noise = {"theta": torch.cat([points, -points])}
-    hyper |= {"learning_rate": torch.tensor(0.1, dtype=torch.float64)}
-    state = method.init(problem, normals(method.init_noise(problem), torch.Generator().manual_seed(0)))
-    step = repeated(method, problem)
-    for _ in range(1500):
-        state = step(state, data, hyper, noise)
-    q, posterior = method.posterior(state), FullGaussian.from_covariance(mean, covariance)
-    torch.testing.assert_close(q.loc, mean, rtol=0, atol=1e-10)
-    torch.testing.assert_close(q.covariance(), covariance, rtol=0, atol=1e-10)
-    assert kl_divergence(q, posterior) < 1e-12
-
-
 def test_doubled_mean_is_what_the_published_code_does():
     """Its model sees theta = 2 mu + e with e of precision P, and its mean moves by the plain rule."""
     run = Run(Slang(rank=1, samples=2, doubled_mean=True), "mlp-bernoulli")
@@ -209,22 +158,122 @@ def test_compiled_steps_of_several_models_equal_eager_ones(caplog):
     assert "torch.compile failed" not in caplog.text
 
 
-def test_initial_state():
-    problem, method = PROBLEMS["mlp-bernoulli"][0], Slang(rank=2, initial_scale=0.5, initial_precision=4.0)
-    noise = normals(method.init_noise(problem), torch.Generator().manual_seed(1))
-    q = method.posterior(method.init(problem, noise))
-    torch.testing.assert_close(q.loc, 0.5 * noise["theta"])
-    torch.testing.assert_close(q.covariance(), 0.25 * torch.eye(problem.dim, dtype=torch.float64))
-
-
 @pytest.mark.parametrize("family", [Slang, SlangOnlineEig])
 def test_an_initial_precision_without_a_value_is_a_hyper_parameter(family):
     """The same bits as with the setting, update for update; 4.0 is that of `Run`."""
     fixed, free = (Run(family(rank=2, initial_precision=start), "mlp-bernoulli") for start in (4.0, None))
-    assert fixed.method.hyper == ("learning_rate",)
-    assert free.method.hyper == ("learning_rate", "initial_precision")
-    assert free.method.hyper_above == {"initial_precision": 0}
     for _ in range(3):
         fixed.step()
         free.step()
         assert all(map(torch.equal, fixed.state, free.state))
+
+
+def test_columns_are_matched_with_their_sign():
+    """Nearly orthogonal columns, shuffled and turned in every way, come back as they were."""
+    reference = torch.tensor([[3.0, 0.1, 0.0], [0.0, 2.0, 0.2], [0.1, 0.0, 1.0], [0.0, 0.1, 0.1]])
+    for order, signs in product(permutations(range(3)), product((-1.0, 1.0), repeat=3)):
+        assert torch.equal(matched(reference[:, order] * torch.tensor(signs), reference), reference)
+
+
+def test_the_largest_product_is_matched_first_and_equal_ones_in_their_order():
+    """Both columns are most like the first of the reference; the second, which is more so, gets it.
+
+    At the start U = 0: the columns then keep their order and sign.
+    """
+    columns = torch.tensor([[2.0, -3.0], [1.0, 0.5]])
+    assert matched(columns, torch.eye(2)).tolist() == [[3.0, 2.0], [-0.5, 1.0]]
+    assert torch.equal(matched(columns, torch.zeros(2, 2)), columns)
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_online_eig_is_that_of_the_paper(rank):
+    """Here with dense eigenvectors; each column may have either sign, and takes that of its inner product with U."""
+    run = Run(SlangOnlineEig(rank=rank, samples=1), "mlp-bernoulli")
+    U, d = run.state.U, run.state.d
+    for _ in range(8):
+        G, scale = run.step()
+        fisher = scale * G.T @ G
+        values, vectors = torch.linalg.eigh(fisher)
+        leading = vectors[:, -rank:] * values[-rank:].sqrt()
+        # the start, where U = 0, has no sign to go by
+        fresh = matched(leading, U if U.any() else run.state.U)
+        U = 0.8 * U + 0.2 * fresh
+        rest = fisher.diagonal() - fresh.square().sum(1)
+        d = 0.8 * d + 0.2 * (rest + run.prior)
+        torch.testing.assert_close(run.state.U, U, **CLOSE)
+        torch.testing.assert_close(run.state.d, d, **CLOSE)
+
+
+def test_more_columns_than_gradients_are_refused():
+    with pytest.raises(InputError, match=r"rank 5 exceeds the 4 gradients of a minibatch .*; lower it"):
+        Run(SlangOnlineEig(rank=5, samples=1), "mlp-bernoulli").step()
+
+
+def symmetric(values: Tensor, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    """A symmetric matrix with these eigenvalues and random eigenvectors."""
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(len(values), len(values), generator=generator, dtype=torch.float64)
+    vectors = torch.linalg.qr(noise).Q
+    return (vectors @ torch.diag(values.double()) @ vectors.T).to(dtype)
+
+
+def missed(found: Tensor, exact: Tensor) -> float:
+    """The part of the leading eigenvalues that the columns miss."""
+    columns, exact = found.double(), exact.double()
+    best = torch.linalg.eigvalsh(exact)[-columns.shape[1] :].sum()
+    return 1 - (columns.T @ exact @ columns).trace().item() / best.item()
+
+
+@pytest.mark.parametrize(("n", "count"), [(1, 1), (5, 1), (5, 5), (12, 3), (15, 3)])
+def test_eigenvectors_of_small_matrices_are_exact(n, count):
+    exact = symmetric(torch.linspace(1, 2, n))
+    found = top_eigenvectors(exact, count)
+    values, vectors = torch.linalg.eigh(exact)
+    projector = vectors[:, -count:] @ vectors[:, -count:].T
+    torch.testing.assert_close(found @ found.T, projector, rtol=0, atol=1e-13)
+    torch.testing.assert_close((found.T @ exact @ found).diagonal(), values[-count:], rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize(("dtype", "rounding"), [(torch.float32, 2e-6), (torch.float64, 1e-12)])
+@pytest.mark.parametrize("count", [1, 5])
+@pytest.mark.parametrize("seed", range(2))
+def test_eigenvectors_with_a_gap_are_exact_to_rounding(seed, count, dtype, rounding):
+    """Eigenvalues that fall as in SLANG's training, by ten from one to the next."""
+    values = torch.logspace(4, -36, 41, dtype=torch.float64)
+    exact = symmetric(values, seed, dtype)
+    found = top_eigenvectors(exact, count)
+    torch.testing.assert_close(found.T @ found, torch.eye(count, dtype=dtype), rtol=0, atol=rounding)
+    assert abs(missed(found, exact)) < rounding
+
+
+@pytest.mark.parametrize("ratio", [0.3, 0.5, 0.9, 0.99])
+@pytest.mark.parametrize("seed", range(2))
+def test_without_a_gap_no_more_is_missed_than_in_theory(seed, ratio):
+    """One eigenvalue 1 and forty from 0 to `ratio`; Saad (2011), Numerical methods for large eigenvalue problems, 6.5.
+
+    The part missed is at most (tan(start, leading eigenvector) / T_4(1 + 2 (1 - ratio) / ratio))^2, T_4 being the
+    Chebyshev polynomial of the degree that five blocks allow.
+    """
+    exact = symmetric(torch.cat([torch.linspace(0, ratio, 40), torch.ones(1)]), seed)
+    start = exact @ torch.arange(1, 42, dtype=torch.float64).cos()
+    cosine = (torch.linalg.eigh(exact).eigenvectors[:, -1] @ start).abs() / start.norm()
+    gap = torch.tensor(1 + 2 * (1 - ratio) / ratio, dtype=torch.float64)
+    limit = (1 / cosine**2 - 1) / torch.special.chebyshev_polynomial_t(gap, 4) ** 2
+    assert -1e-12 < missed(top_eigenvectors(exact, 1), exact) < min(limit, 1)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_eigenvectors_are_orthonormal_for_a_deficient_matrix(count):
+    """Of rank 0 or 1, as at the start of a training."""
+    for values in (torch.zeros(41), torch.eye(41)[0]):
+        found = top_eigenvectors(symmetric(values), count)
+        torch.testing.assert_close(found.T @ found, torch.eye(count, dtype=torch.float64), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [4, 41])
+def test_a_matrix_that_is_not_finite_does_not_end_the_batch(n):
+    batch = torch.stack([symmetric(torch.linspace(0, 1, n) ** 8, seed) for seed in range(3)])
+    mapped = torch.func.vmap(lambda one: top_eigenvectors(one, 1))
+    healthy, broken = mapped(batch), batch.clone()
+    broken[1, 0, 0] = torch.nan
+    torch.testing.assert_close(mapped(broken)[[0, 2]], healthy[[0, 2]], rtol=0, atol=0)

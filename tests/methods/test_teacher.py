@@ -44,9 +44,3 @@ def test_rows_of_no_draw_are_refused():
         Teacher("sparse_linear").fit(LINEAR, x, y.flip(0), {})
     with pytest.raises(InputError, match="the training rows are no draw of sparse_linear"):
         Teacher("sparse_linear").fit(LINEAR, x[:100], y[:100], {})
-
-
-@pytest.mark.parametrize("problem", [Problem(Linear(), Gaussian(), 200), Problem(Mlp((200, 100)), Gaussian(), 200)])
-def test_other_layers_are_refused(problem):
-    with pytest.raises(InputError, match="has the layers 200-200-200-1: give a linear or mlp model of them"):
-        Teacher("sparse_network").check(problem)

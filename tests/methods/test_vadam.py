@@ -1,105 +1,179 @@
-"""Vadam, Vprop and VOGN: bad input, updates by hand, a fixed point, and what VOGN shares with natural gradients."""
+"""The Vadam family, noisy Adam, IVON and Vadam with learnt scales: updates by hand, and where they stand still."""
 
 import numpy as np
 import pytest
 import torch
 
 from bdl.methods import METHODS
-from bdl.methods.natural_gradient import NaturalGradient
-from bdl.methods.vadam import Vadam, Vogn, Vprop, VpropRoot
+from bdl.methods.counters import StepCounters
+from bdl.methods.hierarchical_vadam import HierarchicalVadam
+from bdl.methods.vadam import Ivon, NoisyAdam
+from bdl.models.likelihoods import Gaussian
+from bdl.models.networks import Linear, Mlp
+from bdl.models.problem import Problem
+from bdl.training.traced import Repeated
 
-from .targets import linear_gaussian, normals, repeat, repeated, sigma_points
+from .targets import BETA, batch_of, doubles, linear_gaussian, settled, sigma_points, steps
 
 ALPHA = np.array([1.5, 1.5, 0.2])
 """Prior precisions of the target with a bias of its own."""
-
-
-def test_members_of_the_family():
-    root = {"curvature": "mean", "denominator": "root", "betas": (0.0, 0.999), "bias_correction": False}
-    assert METHODS.get("vadam")() == Vadam(
-        curvature="mean", denominator="root", betas=(0.9, 0.999), bias_correction=True
-    )
-    assert METHODS.get("vprop-root")() == VpropRoot(**root)
-    assert METHODS.get("vprop")() == Vprop(**{**root, "curvature": "total", "denominator": "plain"})
-    assert METHODS.get("vogn")() == Vogn(**{**root, "curvature": "examples", "denominator": "plain"})
+TARGET = linear_gaussian(bias_precision=0.2)
+X, Y, N = TARGET.design.numpy(), TARGET.data.y.numpy(), 12
+SEED = 5
 
 
 @pytest.mark.parametrize("initial_precision", [5.0, 0.5])
 @pytest.mark.parametrize("momentum", [0.0, 0.8])
 @pytest.mark.parametrize("name", ["vadam", "vprop", "vprop-root", "vogn"])
-def test_three_updates_by_hand(name, momentum, initial_precision):
+def test_three_updates_of_the_family(name, momentum, initial_precision):
     """Gradients of a linear regression; 0.5 is below one of the prior's precisions, which holds then."""
-    problem, data, hyper, _ = linear_gaussian(bias_precision=0.2)
-    X, y, n = np.c_[data.x.numpy(), np.ones(12)], data.y.numpy(), 12
-    method = METHODS.get(name)(
-        betas=(momentum, 0.95), samples=2, initial_precision=initial_precision, initial_scale=0.5
-    )
-    given = hyper | {"learning_rate": torch.tensor(0.05, dtype=torch.float64)}
-    generator = torch.Generator().manual_seed(0)
-    state = method.init(problem, normals(method.init_noise(problem), generator))
-    assert method.posterior(state).variance().tolist() == [1 / initial_precision] * 3
-    c = 1 if name == "vprop" else n
-    mu, m, s = state.mu.numpy(), np.zeros(3), (np.maximum(initial_precision, ALPHA) - ALPHA) / c
-    for t in (1, 2, 3):
-        noise = normals(method.step_noise(problem), generator)
-        state = method.step(state, repeat(data, 1), given, noise, problem)
+    start = {"initial_precision": initial_precision, "initial_scale": 0.5}
+    method, hyper = METHODS.get(name)(betas=(momentum, 0.95), samples=2, **start), doubles(learning_rate=0.05)
+    c = 1 if name == "vprop" else N
+    m, s = np.zeros(3), (np.maximum(initial_precision, ALPHA) - ALPHA) / c
+    for t, (before, after, noise) in enumerate(steps(method, *TARGET[:2], TARGET.hyper | hyper, 3), start=1):
+        mu = before.mu.numpy()
         w = mu + noise["theta"].numpy() / np.sqrt(c * s + ALPHA)
-        each = -0.4 * 1.3**2 * (y - w @ X.T)[:, :, None] * X  # by sample and example
-        g = each.mean(1) * (n / c)
+        each = -BETA * (Y - w @ X.T)[:, :, None] * X  # by sample and example
+        g = each.mean(1) * (N / c)
         h = (each**2).mean((0, 1)) if name == "vogn" else (g**2).mean(0)
         m = momentum * m + (1 - momentum) * (g.mean(0) + ALPHA / c * mu)
         s = 0.95 * s + 0.05 * h
         corrected = (1 - momentum**t, 1 - 0.95**t) if name == "vadam" else (1, 1)
         r = s / corrected[1] if name in ("vprop", "vogn") else np.sqrt(s / corrected[1])
         mu = mu - 0.05 * m / corrected[0] / (r + ALPHA / c)
-        q = method.posterior(state)
+        q = method.posterior(after)
         np.testing.assert_allclose(q.mean(), mu, rtol=1e-11)
         np.testing.assert_allclose(q.variance(), 1 / (c * s + ALPHA), rtol=1e-12)  # not corrected
 
 
-def test_vogn_is_the_natural_gradient_of_diagonal_precision():
-    """P = N s + lambda, step for step, from minibatches of five rows."""
-    problem, data, hyper, _ = linear_gaussian(bias_precision=0.2)
-    vogn = Vogn(betas=(0.0, 0.9), samples=3, initial_precision=4.0, initial_scale=0.5)
-    natural = NaturalGradient(
-        structure="diagonal", samples=3, lr_factors=(1.0, 2.0), initial_precision=4.0, initial_scale=0.5
-    )
-    given = hyper | {"learning_rate": torch.tensor(0.05, dtype=torch.float64)}
-    generator = torch.Generator().manual_seed(0)
-    noise = normals(vogn.init_noise(problem), generator)
-    ours, theirs = vogn.init(problem, noise), natural.init(problem, noise)
-    for _ in range(50):
-        rows = torch.randperm(12, generator=generator)[:5]
-        batch, noise = repeat(data._replace(x=data.x[rows], y=data.y[rows]), 1), normals({"theta": (3, 3)}, generator)
-        ours, theirs = (
-            vogn.step(ours, batch, given, noise, problem),
-            natural.step(theirs, batch, given, noise, problem),
-        )
-        for one, other in zip(vogn.posterior(ours), natural.posterior(theirs), strict=True):
-            torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
-
-
 @pytest.mark.parametrize("name", ["vadam", "vprop", "vprop-root"])
-def test_fixed_point_on_a_gaussian_target(name):
+def test_fixed_point_of_the_family_on_a_gaussian_target(name):
     """The exact mean, whatever the curvature, and s = E g^2 there, which with H = X^T X b / N solves
 
     s = (lambda mu / N)^2 + H^2 (1 / (N s + lambda)); all but for the units of vprop, whose s is N^2 times this.
     """
-    problem, data, hyper, exact = linear_gaussian()
-    points = sigma_points(0, 3)["z"]  # no noise: averages over them are exact for g and g^2
-    method = METHODS.get(name)(
-        betas=(0.9 if name == "vadam" else 0.0, 0.9), samples=len(points), initial_precision=5.0, initial_scale=0.0
-    )
-    given = hyper | {"learning_rate": torch.tensor(0.5 if name == "vprop" else 0.02).double()}
-    state, step = method.init(problem, {"theta": torch.zeros(3).double()}), repeated(method, problem)
-    for _ in range(3000):
-        state = step(state, repeat(data, 1), given, {"theta": points})
-
-    X, mu, n = np.c_[data.x.numpy(), np.ones(12)], exact.loc.numpy(), 12
-    c = 1 if name == "vprop" else n
-    H, s = 0.4 * 1.3**2 * X.T @ X / c, np.ones(3)
+    target, points = linear_gaussian(), sigma_points(0, 3)["z"]  # averages over them are exact for g and g^2
+    betas, rate = (0.9 if name == "vadam" else 0.0, 0.9), 0.5 if name == "vprop" else 0.02
+    method = METHODS.get(name)(betas=betas, samples=len(points), initial_precision=5.0, initial_scale=0.0)
+    state = settled(method, *target[:2], target.hyper | doubles(learning_rate=rate), {"theta": points}, 3000)
+    mu, c = target.posterior.loc.numpy(), 1 if name == "vprop" else N
+    H, s = BETA * X.T @ X / c, np.ones(3)
     for _ in range(3000):
         s = 0.5 * s + 0.5 * ((1.5 * mu / c) ** 2 + H**2 @ (1 / (c * s + 1.5)))
     np.testing.assert_allclose(state.mu, mu, rtol=1e-9)
     np.testing.assert_allclose(state.s, s, rtol=1e-9)
     np.testing.assert_allclose(method.posterior(state).variance(), 1 / (c * s + 1.5), rtol=1e-9)
+
+
+def test_two_updates_of_noisy_adam():
+    """The mean log-likelihood of a linear regression has the gradient beta u^2 X^T (y - X theta) / N."""
+    method, lam = NoisyAdam(betas=(0.8, 0.95), damping=0.01, initial_scale=0.5), 0.7
+    m, f, gin = np.zeros(3), np.zeros(3), lam * ALPHA / N
+    hyper = TARGET.hyper | doubles(learning_rate=0.05, kl_weight=lam)
+    for k, (before, after, noise) in enumerate(steps(method, *TARGET[:2], hyper, 2), start=1):
+        mu = before.mu.numpy()
+        w = mu + np.sqrt(lam / N / (f + gin)) * noise["theta"].numpy()
+        g = BETA * X.T @ (Y - X @ w) / N
+        m = 0.8 * m + 0.2 * (g - gin * w)
+        f = 0.95 * f + 0.05 * g**2
+        mu = mu + 0.05 * m / (1 - 0.8**k) / (np.sqrt(f) + gin + 0.01)
+        q = method.posterior(after)
+        np.testing.assert_allclose(q.mean(), mu, rtol=1e-12)
+        np.testing.assert_allclose(q.variance(), lam / N / (f + gin), rtol=1e-12)
+
+
+def test_three_updates_of_ivon():
+    """Of a network by autograd and numpy, line by line as printed, with two samples."""
+    problem, target = Problem(Mlp((2,), "tanh"), Gaussian(), 2), linear_gaussian()
+    b1, b2, rate, delta = 0.9, 0.95, 0.1, 1.5 / N
+    method = Ivon(betas=(b1, b2), samples=2, initial_curvature=0.4)
+    h, g = np.full(problem.dim, 0.4), np.zeros(problem.dim)
+    hyper = target.hyper | doubles(learning_rate=rate)
+    for t, (before, after, noise) in enumerate(steps(method, problem, target.data, hyper, 3), start=1):
+        m = before.mu.numpy()
+        sigma, slopes, curvatures = 1 / np.sqrt(N * (h + delta)), [], []
+        for z in noise["theta"].numpy():
+            theta = torch.from_numpy(m + sigma * z).requires_grad_()
+            loss = -problem.log_likelihoods(theta, target.data, hyper).mean()
+            slopes.append(torch.autograd.grad(loss, theta)[0].numpy())
+            curvatures.append(slopes[-1] * (theta.detach().numpy() - m) / sigma**2)
+        g, estimate = b1 * g + (1 - b1) * np.mean(slopes, 0), np.mean(curvatures, 0)
+        h = b2 * h + (1 - b2) * estimate + 0.5 * (1 - b2) ** 2 * (h - estimate) ** 2 / (h + delta)
+        m = m - rate * (g / (1 - b1**t) + delta * m) / (h + delta)
+        np.testing.assert_allclose(after.mu.numpy(), m, rtol=1e-10)
+        np.testing.assert_allclose(after.var.numpy(), 1 / (N * (h + delta)), rtol=1e-10)
+
+
+def test_ivon_stands_still_at_the_ridge_mean_and_the_diagonal_of_the_precision():
+    """Noise that has mean 0 and covariance I exactly makes gradients and curvatures those that are expected."""
+    method, noise = Ivon(betas=(0.9, 0.9), samples=6), {"theta": sigma_points(0, 3)["z"]}
+    q = method.posterior(settled(method, *TARGET[:2], TARGET.hyper | doubles(learning_rate=0.5), noise, 1000))
+    torch.testing.assert_close(q.mean(), TARGET.posterior.mean(), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(q.variance(), 1 / TARGET.posterior.precision_diagonal(), rtol=1e-10, atol=0)
+
+
+def test_variances_of_ivon_stay_positive_where_curvatures_are_far_below_zero():
+    method, (problem, data, hyper, _) = Ivon(betas=(0.9, 0.0)), linear_gaussian()
+    state = method.init(problem, {"theta": torch.full((3,), 50.0).double()})
+    for sign in (1, -1, 1, -1):  # far from the mean, the sign of the noise is that of the estimate
+        noise = {"theta": sign * torch.ones(1, 3).double()}
+        state = method.step(state, data, hyper | doubles(learning_rate=0.0), noise, problem)
+        assert bool((state.var > 0).all())
+    assert bool((state.s < 1e6).all())
+
+
+HYPER = doubles(learning_rate=0.05, prior_precision=1.0, noise_precision=4.0)
+
+
+def test_one_round_of_learnt_scales(draw):
+    """Groups of the units that weights leave: two inputs of two weights each, one hidden unit, and the biases.
+
+    Scales are learnt when epochs end.
+    """
+    problem = Problem(Mlp((2,)), Gaussian(), 2)
+    kappa, method = 0.3, HierarchicalVadam(shared="leaving", global_scale=0.3)
+    state = method.init(problem, {"theta": draw(9)})
+    state = state._replace(local=draw(5).exp(), whole=draw().exp(), weights=state.weights._replace(var=draw(9).exp()))
+    new = method.learn(state, None, HYPER, {}, problem)
+    members = [[0, 2], [1, 3], [6], [7], [4, 5, 8]]  # weights (2 x 2), two biases, weights (1 x 2), a bias
+    second = state.weights.mu.square() + state.weights.var
+    E = torch.stack([second[own].sum() for own in members])
+    n = torch.tensor([2.0, 2, 1, 1, 3], dtype=torch.float64)
+    local = (n + 1) / (2 / (1 + state.local) + state.whole * E)
+    whole = 10 / (2 / (1 / kappa**2 + state.whole) + (local * E).sum())
+    torch.testing.assert_close(new.local, local, rtol=1e-12, atol=0)
+    torch.testing.assert_close(new.whole, whole, rtol=1e-12, atol=0)
+    for group, own in enumerate(members):
+        torch.testing.assert_close(new.alpha[own], (local[group] * whole).expand(len(own)), rtol=1e-12, atol=0)
+    ard = HierarchicalVadam(scales="ard", shared="leaving").learn(state, None, HYPER, {}, problem)
+    torch.testing.assert_close(ard.alpha[[0, 2]], (2 / E[0]).expand(2), rtol=1e-12, atol=0)
+    assert [method.due(StepCounters(n, n // 3, n % 3 == 0, 3.0)) for n in (1, 2, 3)] == [(), (), ("learn",)]
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "scales", "shares"),
+    [("vogn", "ard", (0, 0.5)), ("vogn", "horseshoe", (0, 0.75)), ("vadam", "horseshoe", (0.75, 1))],
+)
+def test_learnt_scales_shrink_what_does_not_count_and_leave_the_rest(draw, optimizer, scales, shares):
+    """As a share of the least-squares sizes, whose standard error is 0.065; Vadam's variances are too wide for it.
+
+    Sixty rows, twelve inputs of which two count, noise of standard deviation 0.5; each update is an epoch. The first
+    takes the precision that is given.
+    """
+    x, problem = draw(60, 12), Problem(Linear(bias=False), Gaussian(), 12)
+    batch = batch_of(x, 2 * x[:, 0] - 3 * x[:, 5] + 0.5 * draw(60), 60)
+    method = HierarchicalVadam(scales=scales, optimizer=optimizer, samples=4)
+    state = method.init(problem, {"theta": draw(12)})
+    noise = {"theta": draw(4, 12)}
+    plain = METHODS.get(optimizer)(samples=4).step(state.weights, batch, HYPER, noise, problem)
+    assert torch.equal(method.step(state, batch, HYPER, noise, problem).weights.mu, plain.mu)
+
+    step = Repeated(lambda *given: method.learn(method.step(*given, problem), *given[1:], problem))
+    for _ in range(700):
+        state = step(state, batch, HYPER, {"theta": draw(4, 12)})
+    mean, count = method.posterior(state).loc, torch.tensor([0, 5])
+    others = torch.ones(12, dtype=torch.bool).index_fill(0, count, False)
+    assert (mean[count] - torch.tensor([2.0, -3.0]).double()).abs().max() < 0.25
+    share = mean[others].abs().mean() / torch.linalg.lstsq(x, batch.y).solution[others].abs().mean()
+    assert shares[0] < share < shares[1]

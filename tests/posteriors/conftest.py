@@ -6,31 +6,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from bdl.posteriors import (
-    DiagonalGaussian,
-    Dropout,
-    Empirical,
-    FactorAnalysis,
-    FullGaussian,
-    FullPrecision,
-    Gaussian,
-    KroneckerGaussian,
-    LastLayer,
-    Linearised,
-    LowRankPrecision,
-    Mixture,
-    Point,
-    Posterior,
-    Scaled,
-    StudentT,
-    Traced,
-    Weighted,
-)
+from bdl.posteriors import FAMILIES, Posterior
 
 GAUSSIANS = (
     *("diagonal", "factor-analysis", "full", "full-precision", "kronecker", "linearised", "low-rank-precision"),
     "traced",
 )
+
+
+def normals(*shape: int, seed: int = 1) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def build(family: str, seed: int = 0, dim: int = 6, rank: int = 3) -> Posterior:
@@ -40,35 +25,40 @@ def build(family: str, seed: int = 0, dim: int = 6, rank: int = 3) -> Posterior:
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
-    loc, positive = normal(dim), normal(dim).exp()
+    def root(diagonal: Tensor) -> Tensor:
+        return 0.5 * normal(len(diagonal), len(diagonal)).tril(-1) + diagonal.diag()
 
-    def kronecker() -> KroneckerGaussian:  # two layers with biases, of 1, 1 and dim / 2 - 1 units
+    loc, positive, units = normal(dim), normal(dim).exp(), torch.arange(dim) % 3
+
+    def kronecker() -> tuple[Tensor, ...]:  # two layers with biases, of 1, 1 and dim / 2 - 1 units
         n_out = dim // 2 - 1
-        inner = [0.5 * normal(2, 2).tril(-1) + normal(2).exp().diag() for _ in range(2)]
-        outer = [0.5 * normal(n, n).tril(-1) + normal(n).exp().diag() for n in (1, n_out)]
-        flat = [torch.cat([root.flatten() for root in roots]) for roots in (inner, outer)]
-        return KroneckerGaussian(loc, *flat, torch.zeros(0, 1, 1, n_out, dtype=torch.float64))
+        inner, outer = (torch.cat([root(normal(n).exp()).flatten() for n in sizes]) for sizes in ((2, 2), (1, n_out)))
+        return loc, inner, outer, torch.zeros(0, 1, 1, n_out, dtype=torch.float64)
 
-    units = torch.arange(dim) % 3
-    families: dict[str, Callable[[], Posterior]] = {
-        "diagonal": lambda: DiagonalGaussian(loc, positive),
-        "factor-analysis": lambda: FactorAnalysis(loc, normal(dim, rank), positive),
-        "full": lambda: FullGaussian(loc, 0.5 * normal(dim, dim).tril(-1) + positive.diag()),
-        "full-precision": lambda: FullPrecision(loc, 0.5 * normal(dim, dim).tril(-1) + positive.diag()),
+    fields: dict[str, Callable[[], tuple[Tensor, ...]]] = {
+        "diagonal": lambda: (loc, positive),
+        "factor-analysis": lambda: (loc, normal(dim, rank), positive),
+        "full": lambda: (loc, root(positive)),
+        "full-precision": lambda: (loc, root(positive)),
         "kronecker": kronecker,
-        "linearised": lambda: Linearised(loc, 0.5 * normal(dim, dim).tril(-1) + positive.diag()),
-        "low-rank-precision": lambda: LowRankPrecision(loc, normal(dim, rank), positive),
-        "dropout": lambda: Dropout(loc, units, 0.1 + 0.4 * normal(2).sigmoid()),
-        "empirical": lambda: Empirical(normal(7, dim)),
-        "last-layer": lambda: LastLayer(loc, 0.5 * normal(rank, rank).tril(-1) + normal(rank).exp().diag()),
-        "mixture": lambda: Mixture(normal(3, dim), normal(3, dim, rank), normal(3, dim).exp()),
-        "point": lambda: Point(loc),
-        "scaled": lambda: Scaled(loc, positive, normal(2), 0.1 * normal(2).exp(), units.unsqueeze(0)),
-        "student-t": lambda: StudentT(loc, positive, torch.tensor(30.0, dtype=torch.float64)),
-        "traced": lambda: Traced(loc, 0.5 * normal(dim, dim).tril(-1) + positive.diag(), normal(dim), normal(4, dim)),
-        "weighted": lambda: Weighted(normal(7, dim), normal(7)),
+        "linearised": lambda: (loc, root(positive)),
+        "low-rank-precision": lambda: (loc, normal(dim, rank), positive),
+        "dropout": lambda: (loc, units, 0.1 + 0.4 * normal(2).sigmoid()),
+        "empirical": lambda: (normal(7, dim),),
+        "last-layer": lambda: (loc, root(normal(rank).exp())),
+        "mixture": lambda: (normal(3, dim), normal(3, dim, rank), normal(3, dim).exp()),
+        "point": lambda: (loc,),
+        "scaled": lambda: (loc, positive, normal(2), 0.1 * normal(2).exp(), units.unsqueeze(0)),
+        "student-t": lambda: (loc, positive, torch.tensor(30.0, dtype=torch.float64)),
+        "traced": lambda: (loc, root(positive), normal(dim), normal(4, dim)),
+        "weighted": lambda: (normal(7, dim), normal(7)),
     }
-    return families[family]()
+    return FAMILIES.get(family)(*fields[family]())
+
+
+def stack(posteriors: list[Posterior]) -> Posterior:
+    """Several posteriors of one family as one, for vmap."""
+    return type(posteriors[0])(*map(torch.stack, zip(*posteriors, strict=True)))
 
 
 @pytest.fixture(params=GAUSSIANS)
@@ -79,13 +69,3 @@ def family(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(params=GAUSSIANS)
 def other_family(request: pytest.FixtureRequest) -> str:
     return request.param
-
-
-@pytest.fixture(name="build")
-def build_fixture() -> Callable[..., Gaussian]:
-    return build
-
-
-@pytest.fixture
-def posterior(family: str) -> Gaussian:
-    return build(family)

@@ -11,7 +11,7 @@ from bdl.errors import InputError
 from bdl.posteriors import FAMILIES, Gaussian, Posterior, from_tensors, to_tensors
 from bdl.posteriors.tensors import as_type
 
-from .conftest import GAUSSIANS, build
+from .conftest import GAUSSIANS, build, normals, stack
 
 NO_DENSITY = {"empirical", "last-layer", "point", "scaled", "weighted"}
 NO_ENTROPY = {*NO_DENSITY, "mixture"}
@@ -26,7 +26,6 @@ VERBS = {
     "whiten": lambda q, noise: q.whiten(q.sample(noise)),
     "precision_diagonal": lambda q, noise: q.precision_diagonal(),
 }
-BATCH = 4
 
 
 @pytest.fixture(params=FAMILIES.names())
@@ -41,30 +40,14 @@ def verbs(name):
     return {verb: VERBS[verb] for verb in ("mean", "variance", "covariance", "sample", *density, *gaussian)}
 
 
-def normals(*shape, seed=1):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def stack(posteriors):
-    return type(posteriors[0])(*map(torch.stack, zip(*posteriors, strict=True)))
-
-
-def test_valid_posteriors_are_returned_as_they_are(name):
-    q = build(name)
-    assert q.check() is q
-
-
 def test_tensors_and_back(name):
     q = build(name)
+    assert q.check() is q
+    assert isinstance(q, Gaussian) == (name in GAUSSIANS)
     family, tensors = to_tensors(q)
-    assert family == name
     again = from_tensors(family, tensors)
-    assert type(again) is type(q)
-    assert all(one is other for one, other in zip(again, q, strict=True))
-
-
-def test_gaussians_are_known_by_their_verbs(name):
-    assert isinstance(build(name), Gaussian) == (name in GAUSSIANS)
+    assert (family, type(again)) == (name, type(q))
+    assert all(map(torch.equal, again, q))
 
 
 def test_what_no_contract_documents_is_documented(name):
@@ -97,8 +80,8 @@ def test_shapes_and_type(name, dtype, shape):
 
 
 def test_many_at_once_equal_a_loop(name):
-    posteriors = [build(name, seed=seed) for seed in range(BATCH)]
-    together, noise = stack(posteriors), normals(BATCH, 3, posteriors[0].noise_dim)
+    posteriors = [build(name, seed=seed) for seed in range(4)]
+    together, noise = stack(posteriors), normals(4, 3, posteriors[0].noise_dim)
     for function in verbs(name).values():
         looped = torch.stack([function(q, row) for q, row in zip(posteriors, noise, strict=True)])
         torch.testing.assert_close(vmap(function)(together, noise), looped, rtol=1e-12, atol=1e-13)
@@ -124,13 +107,13 @@ def test_entropy_is_minus_the_expected_log_density(name):
     assert abs(q.entropy() + log_q.mean()) < 4.5 * log_q.std() / len(log_q) ** 0.5
 
 
-@pytest.mark.parametrize("name", sorted(NO_DENSITY))
+@pytest.mark.parametrize("name", sorted(NO_ENTROPY))
 def test_what_has_no_density_says_so(name):
     q = build(name)
-    for verb in (q.entropy, lambda: q.log_prob(q.mean())):
-        with pytest.raises(InputError, match=r"no (closed )?density: leave out metrics that need one") as error:
+    verbs = [q.entropy] if name == "mixture" else [q.entropy, lambda: q.log_prob(q.mean())]
+    for verb in verbs:
+        with pytest.raises(InputError, match=r"no (closed )?(density|entropy): leave out metrics that need one"):
             verb()
-        assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

@@ -1,113 +1,67 @@
-"""Every verb of every family against dense float64 linear algebra and torch.distributions."""
+"""Every verb of every family against dense float64 linear algebra, torch.distributions and SciPy."""
 
 import pytest
 import torch
-from torch.distributions import MultivariateNormal
+from scipy import stats
+from torch import distributions
+from torch.distributions import LowRankMultivariateNormal, MultivariateNormal
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from bdl.posteriors import DiagonalGaussian, FactorAnalysis, FullGaussian, LowRankPrecision
+from bdl.posteriors import DiagonalGaussian, FactorAnalysis, FullGaussian, LastLayer, LowRankPrecision, Scaled, StudentT
+
+from .conftest import build, normals
 
 EXACT = {"rtol": 1e-10, "atol": 1e-12}
 
 
-def normal(*shape, seed=99):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def dense(posterior):
-    return MultivariateNormal(posterior.mean(), posterior.covariance(), validate_args=False)
-
-
 def test_covariance_is_the_declared_one():
-    loc, var = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])
+    loc, var, column = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]), torch.tensor([[1.0], [2.0]])
     assert DiagonalGaussian(loc, var).covariance().tolist() == [[3, 0], [0, 4]]
-    assert FactorAnalysis(loc, torch.tensor([[1.0], [2.0]]), var).covariance().tolist() == [[4, 2], [2, 8]]
-    assert FullGaussian(loc, torch.tensor([[2.0, 0.0], [1.0, 3.0]])).covariance().tolist() == [
-        [4, 2],
-        [2, 10],
-    ]
-    precision = [[4.0, 2.0], [2.0, 8.0]]
-    covariance = LowRankPrecision(loc, torch.tensor([[1.0], [2.0]]), var).covariance()
-    torch.testing.assert_close(covariance @ torch.tensor(precision), torch.eye(2))
+    assert FactorAnalysis(loc, column, var).covariance().tolist() == [[4, 2], [2, 8]]
+    assert FullGaussian(loc, torch.tensor([[2.0, 0.0], [1.0, 3.0]])).covariance().tolist() == [[4, 2], [2, 10]]
+    covariance = LowRankPrecision(loc, column, var).covariance()
+    torch.testing.assert_close(covariance @ torch.tensor([[4.0, 2.0], [2.0, 8.0]]), torch.eye(2))
 
 
-def test_mean_and_dimensions(posterior):
-    assert posterior.mean() is posterior.loc
-    assert posterior.dim == 6
-    assert posterior.noise_dim == (9 if isinstance(posterior, FactorAnalysis) else 6)
+def test_gaussians_against_dense_algebra(family):
+    q, theta = build(family), 2 * normals(2, 3, 6)
+    dense = MultivariateNormal(q.mean(), q.covariance(), validate_args=False)
+    torch.testing.assert_close(q.log_det(), torch.linalg.slogdet(q.covariance()).logabsdet, **EXACT)
+    torch.testing.assert_close(q.precision_diagonal(), torch.linalg.inv(q.covariance()).diagonal(), **EXACT)
+    torch.testing.assert_close(q.log_prob(theta), dense.log_prob(theta), **EXACT)
+    torch.testing.assert_close(q.entropy(), dense.entropy(), **EXACT)
+    assert q.log_prob(theta[:0]).shape == (0, 3)
 
 
-def test_log_det_and_precision_diagonal(posterior):
-    covariance = posterior.covariance()
-    torch.testing.assert_close(posterior.log_det(), torch.linalg.slogdet(covariance).logabsdet, **EXACT)
-    expected = torch.linalg.inv(covariance).diagonal()
-    torch.testing.assert_close(posterior.precision_diagonal(), expected, **EXACT)
-
-
-def test_gain_is_precision_times_factors(build):
-    q = build("factor-analysis")
-    torch.testing.assert_close(q.gain(), torch.linalg.solve(q.covariance(), q.factors), **EXACT)
-
-
-@pytest.mark.parametrize("shape", [(), (4,), (2, 3), (0,)])
-def test_log_prob(posterior, shape):
-    theta = 2 * normal(*shape, posterior.dim)
-    actual = posterior.log_prob(theta)
-    assert actual.shape == shape
-    torch.testing.assert_close(actual, dense(posterior).log_prob(theta), **EXACT)
-
-
-def test_entropy_formula(posterior):
-    torch.testing.assert_close(posterior.entropy(), dense(posterior).entropy(), **EXACT)
-
-
-def test_factor_analysis_noise_is_h_then_z(build):
-    q = build("factor-analysis")
-    rows = q.sample(torch.eye(q.noise_dim, dtype=torch.float64)) - q.loc
-    expected = torch.cat([q.factors.mT, q.diag.sqrt().diag()])
-    torch.testing.assert_close(rows, expected, **EXACT)
-
-
-def test_whiten_inverts_sample_by_the_shortest_noise(posterior):
-    delta = normal(2, 3, posterior.dim)
-    noise = posterior.whiten(delta)
-    assert noise.shape == (2, 3, posterior.noise_dim)
-    torch.testing.assert_close(posterior.sample(noise), posterior.mean() + delta, **EXACT)
-    linear = posterior.sample(torch.eye(posterior.noise_dim, dtype=torch.float64)) - posterior.mean()
-    torch.testing.assert_close(noise, delta @ torch.linalg.pinv(linear), **EXACT)
-
-
-@pytest.mark.parametrize("rank", [1, 3, 6])
-def test_low_rank_precision_of_every_rank_matches_torch(build, rank):
-    q = build("low-rank-precision", rank=rank)
-    oracle = MultivariateNormal(q.loc, precision_matrix=q.factors @ q.factors.T + q.diag.diag())
-    theta = normal(5, q.dim)
-    torch.testing.assert_close(q.log_prob(theta), oracle.log_prob(theta), **EXACT)
-    torch.testing.assert_close(q.entropy(), oracle.entropy(), **EXACT)
-    torch.testing.assert_close(q.variance(), oracle.variance, **EXACT)
-    torch.testing.assert_close(q.covariance(), oracle.covariance_matrix, **EXACT)
-    torch.testing.assert_close(q.solve(theta), theta @ oracle.covariance_matrix, **EXACT)
-
-
-@pytest.mark.parametrize("rank", [1, 3, 6])
-def test_low_rank_precision_samples_by_a_root_of_the_covariance(build, rank):
-    """Exactly, without a sampling error: the rows of sample(I) are A^T, and A A^T is the covariance."""
-    q = build("low-rank-precision", rank=rank)
-    rows = q.sample(torch.eye(q.noise_dim, dtype=torch.float64)) - q.loc
+def test_whiten_inverts_sample_by_the_shortest_noise(family):
+    """And samples have exactly the covariance: the rows of sample(I) are A^T, and A A^T is it."""
+    q, delta = build(family), normals(2, 3, 6)
+    noise, rows = q.whiten(delta), q.sample(torch.eye(q.noise_dim, dtype=torch.float64)) - q.mean()
+    torch.testing.assert_close(q.sample(noise), q.mean() + delta, **EXACT)
+    torch.testing.assert_close(noise, delta @ torch.linalg.pinv(rows), **EXACT)
     torch.testing.assert_close(rows.T @ rows, q.covariance(), **EXACT)
 
 
-@pytest.mark.parametrize("n_zero", [1, 3])
-def test_low_rank_precision_with_zero_columns(build, n_zero):
-    """As where SLANG starts: a column of zeros adds nothing."""
-    q = build("low-rank-precision", rank=3)
-    padded = q._replace(factors=torch.cat([q.factors[:, n_zero:], torch.zeros_like(q.factors[:, :n_zero])], 1))
-    bare = FullGaussian.from_covariance(
-        q.loc, torch.linalg.inv(q.factors[:, n_zero:] @ q.factors[:, n_zero:].T + q.diag.diag())
-    )
-    theta = normal(5, q.dim)
-    torch.testing.assert_close(padded.log_prob(theta), bare.log_prob(theta), **EXACT)
-    rows = padded.sample(torch.eye(q.dim, dtype=torch.float64)) - q.loc
-    torch.testing.assert_close(rows.T @ rows, bare.covariance(), **EXACT)
+def test_factor_analysis_has_noise_h_then_z_and_a_gain():
+    q = build("factor-analysis")
+    rows = q.sample(torch.eye(q.noise_dim, dtype=torch.float64)) - q.loc
+    torch.testing.assert_close(rows, torch.cat([q.factors.mT, q.diag.sqrt().diag()]), **EXACT)
+    torch.testing.assert_close(q.gain(), torch.linalg.solve(q.covariance(), q.factors), **EXACT)
+
+
+@pytest.mark.parametrize(("rank", "zeros"), [(1, 0), (6, 0), (3, 1), (3, 3)])
+def test_low_rank_precision_of_every_rank(rank, zeros):
+    """A column of zeros, as where SLANG starts, adds nothing."""
+    q = build("low-rank-precision", rank=rank)
+    q.factors[:, :zeros] = 0
+    oracle = MultivariateNormal(q.loc, precision_matrix=q.factors @ q.factors.T + q.diag.diag())
+    theta, rows = normals(5, q.dim), q.sample(torch.eye(q.dim, dtype=torch.float64)) - q.loc
+    torch.testing.assert_close(q.log_prob(theta), oracle.log_prob(theta), **EXACT)
+    torch.testing.assert_close(q.variance(), oracle.variance, **EXACT)
+    torch.testing.assert_close(q.covariance(), oracle.covariance_matrix, **EXACT)
+    torch.testing.assert_close(q.solve(theta), theta @ oracle.covariance_matrix, **EXACT)
+    torch.testing.assert_close(rows.T @ rows, oracle.covariance_matrix, **EXACT)
+    torch.testing.assert_close(torch.func.vmap(q.solve)(theta), q.solve(theta), rtol=1e-12, atol=1e-13)
 
 
 def test_low_rank_precision_solves_in_float32():
@@ -115,7 +69,7 @@ def test_low_rank_precision_solves_in_float32():
 
     The error and the solution are measured in posterior standard deviations. Woodbury's formula errs by 0.1.
     """
-    column, vector = normal(751, 1, seed=1), normal(751, seed=2)
+    column, vector = normals(751, 1, seed=1), normals(751, seed=2)
     q = LowRankPrecision(torch.zeros_like(vector), 1e4 * column, torch.ones_like(vector))
     vector = vector + column.squeeze(1)
     exact = q.solve(vector)
@@ -124,8 +78,109 @@ def test_low_rank_precision_solves_in_float32():
     assert error < 1.6e-2
 
 
-def test_from_covariance_is_inverse_of_covariance(build):
+def test_from_covariance_is_inverse_of_covariance():
     covariance = build("factor-analysis").covariance()
     q = FullGaussian.from_covariance(torch.zeros(6, dtype=torch.float64), covariance)
-    torch.testing.assert_close(q.covariance(), covariance, **EXACT)
-    assert q.check() is q
+    torch.testing.assert_close(q.check().covariance(), covariance, **EXACT)
+
+
+def test_mixtures_are_those_of_torch():
+    q, theta = build("mixture"), normals(5, 6)
+    each = LowRankMultivariateNormal(q.locs, q.factors, q.diags)
+    law = distributions.MixtureSameFamily(distributions.Categorical(torch.ones(3).double()), each)
+    torch.testing.assert_close(q.log_prob(theta), law.log_prob(theta), **EXACT)
+    torch.testing.assert_close(q.mean(), law.mean, **EXACT)
+    torch.testing.assert_close(q.variance(), law.variance, **EXACT)
+
+
+def test_a_sample_of_a_mixture_is_that_of_the_component_in_which_its_first_normal_falls():
+    q, noise = build("mixture"), normals(100, 10)
+    noise[0, 0] = 40  # whose quantile is 1
+    quantiles = torch.special.ndtr(noise[:, 0])
+    for row, quantile, sample in zip(noise, quantiles, q.sample(noise), strict=True):
+        assert torch.equal(sample, q.components()[min(int(3 * quantile), 2)].sample(row[1:]))
+
+
+LAST = LastLayer(torch.tensor([7.0, 1.0, -1.0]).double(), torch.tensor([[2.0, 0.0], [1.0, 0.5]]).double())
+
+
+def test_samples_of_a_last_layer_are_the_mean_and_the_inverse_transposed_root():
+    noise = torch.eye(2, dtype=torch.float64)  # R^-T is ((1/2, -1), (0, 2))
+    assert LAST.sample(noise).tolist() == [[7, 1.5, -1], [7, 0, 1]]
+
+
+@pytest.mark.parametrize("shape", [(2,), (100, 2), (3, 5, 2)])
+def test_samples_of_a_last_layer_do_not_copy_the_matrix(shape):
+    given = []
+
+    class Solves(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            if function is torch.ops.aten.linalg_solve_triangular.default:
+                given.append((args[0].ndim, args[1].ndim))  # more dimensions of either are copies of the other
+            return function(*args, **(kwargs or {}))
+
+    with Solves():
+        LAST.sample(torch.ones(shape).double())
+    assert given == [(2, 2)]
+
+
+def vector(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+SCALED = Scaled(
+    normals(4),
+    vector(0.5, 1.0, 0.2, 2.0),
+    normals(3, seed=2),
+    vector(0.05, 0.1, 0.2),
+    torch.tensor([[0, 0, 1, 3], [2, 1, 2, 3]]),
+).check()
+
+
+def test_a_scaled_sample_is_the_product():
+    noise = normals(5, SCALED.noise_dim)
+    w = SCALED.loc + SCALED.var.sqrt() * noise[:, :4]
+    s = (SCALED.log_loc + SCALED.log_var.sqrt() * noise[:, 4:]).exp()
+    factor = torch.stack([s[:, 0] * s[:, 2], s[:, 0] * s[:, 1], s[:, 1] * s[:, 2], torch.ones(5)], 1)
+    torch.testing.assert_close(SCALED.sample(noise), w * factor, **EXACT)
+
+
+def test_scales_that_are_known_leave_a_gaussian():
+    sure, m = SCALED._replace(log_var=torch.full_like(SCALED.log_var, 1e-14)), SCALED.log_loc
+    factor = torch.stack([m[0] + m[2], m[0] + m[1], m[1] + m[2], 0 * m[0]]).exp()
+    torch.testing.assert_close(sure.mean(), sure.loc * factor, **EXACT)
+    torch.testing.assert_close(sure.covariance(), (sure.var * factor.square()).diag(), **EXACT)
+
+
+def student_t(degrees: float) -> StudentT:
+    return StudentT(vector(0.5, -2.0, 3.0), vector(0.1, 1.0, 7.0), torch.tensor(degrees).double()).check()
+
+
+@pytest.mark.parametrize("degrees", [0.7, 3.0, 30.0])
+def test_students_t_is_that_of_torch(degrees):
+    q, theta = student_t(degrees), torch.linspace(-9, 9, 12, dtype=torch.float64).view(4, 3)
+    expected = distributions.StudentT(q.degrees, q.loc, q.scale)
+    torch.testing.assert_close(q.log_prob(theta), expected.log_prob(theta).sum(-1), **EXACT)
+    torch.testing.assert_close(q.entropy(), expected.entropy().sum(), **EXACT)
+    torch.testing.assert_close(q.variance(), expected.variance.nan_to_num(torch.inf), **EXACT)
+
+
+@pytest.mark.parametrize("degrees", [0.7, 3.0])
+def test_samples_of_students_t(degrees):
+    """By the Kolmogorov-Smirnov test, and far out by the share of both tails."""
+    q = student_t(degrees)
+    t = ((q.sample(normals(50_000, q.noise_dim)) - q.loc) / q.scale).flatten().numpy()
+    assert stats.kstest(t[:20_000], stats.t(degrees).cdf).pvalue > 0.01
+    limit = stats.t(degrees).isf(5e-4)
+    assert (abs(t) > limit).mean() == pytest.approx(1e-3, abs=5 * (1e-3 / len(t)) ** 0.5)
+
+
+@pytest.mark.parametrize("degrees", [1.0, 3.0])
+def test_far_draws_of_students_t_are_finite_and_exact_in_single_precision(degrees):
+    """Normals of -5.6 to -6.6, one in a hundred million: U is their probability, and V = 1/2 has the cosine -1."""
+    first = torch.tensor([-5.6, -6.0, -6.6])
+    q = StudentT(torch.zeros(3), torch.ones(3), torch.tensor(degrees))
+    u = stats.norm.cdf(first.double().numpy())
+    expected = torch.tensor(-((degrees * (u ** (-2 / degrees) - 1)) ** 0.5))
+    found = q.sample(torch.cat([first, torch.zeros(3)])).double()
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=0)

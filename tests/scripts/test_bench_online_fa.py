@@ -10,7 +10,7 @@ from peers.machine import alone
 
 from bdl.data.streams import Stream
 from bdl.methods.batch_fa import BatchFa
-from bdl.methods.online_em import OnlineEm
+from bdl.methods.online_fa import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm
 
 STREAM = Stream(20, 10, length=2500)
