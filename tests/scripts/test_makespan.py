@@ -67,13 +67,6 @@ def test_no_worker_is_idle_while_a_group_is_ready():
         assert least - 1e-9 <= found.makespan <= found.total / worker_pool.size + found.chain + 1e-9
 
 
-def test_the_watch_sees_an_idle_worker():
-    worker_pool = Watched(2, cells=[[[1.0, 2.0]]])
-    worker_pool.submit(None, makespan._Timed(1.0), None)
-    worker_pool.collect(None)
-    assert worker_pool.idled
-
-
 def rows() -> pd.DataFrame:
     """Two trials of three folds and a final fit of each of 20 splits, of the shape of slang-nn on yacht."""
     each = {"dataset": "yacht", "entry": "slang-nn"}
