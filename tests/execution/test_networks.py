@@ -1,10 +1,6 @@
-"""Networks of torch.nn, images and large networks through an ordinary benchmark file, by one command."""
+"""Networks of torch.nn and images through an ordinary benchmark file, by one command."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -149,46 +145,3 @@ def test_a_fit_that_is_cut_off_within_an_epoch_ends_with_the_same_bits(eyes, tmp
     pairs = zip(tree_leaves((again.state, again.buffers)), tree_leaves((whole.state, whole.buffers)), strict=True)
     assert all(torch.equal(one, other) for one, other in pairs)
     assert np.isfinite(whole.state.params["c"].numpy()).all()
-
-
-DIGITS = """
-name: digits
-title: A network on MNIST
-datasets: [mnist]
-splits: 1
-preparation: {standardise: inputs, rows: 12000}
-entries:
-  vifa:
-    model: {name: mlp, hidden: [400, 400]}
-    likelihood: {name: categorical}
-    method: {name: vifa, gradients_per_update: 1, initial_scale: null, initial_std: 0.02}
-    training: {epochs: 1, batch_size: 200}
-    hyper: {learning_rate: 0.001, prior_precision: 10}
-evaluation: {samples: 5}
-metrics: [error, nll, ece]
-"""
-# Not by getrusage, whose peak counts that of the process which started this one.
-PEAK = """
-from pathlib import Path
-from bdl.cli import main
-try:
-    main()
-finally:
-    print("peak", Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
-"""
-
-
-@pytest.mark.data
-@pytest.mark.slow  # 60 updates, and 5 samples on 10,000 images
-def test_a_network_of_478410_parameters_learns_digits_within_4_gb(tmp_path):
-    (tmp_path / "digits.yaml").write_text(DIGITS, "utf-8")
-    words = ["run", str(tmp_path / "digits.yaml"), "--no-compile", "--tracking", "none", "--results", str(tmp_path)]
-    command = [sys.executable, "-c", PEAK, *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=dict(os.environ))
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout.rpartition("peak ")[2]) < 4 * 2**20, "kilobytes"
-    (row,) = pd.read_parquet(Path(tmp_path, "digits/trials.parquet")).itertuples()
-    assert row.updates == 60
-    assert row.error < 0.3, "guessing errs in nine of ten"
-    assert row.nll < 1
-    assert 0 <= row.ece <= 0.5

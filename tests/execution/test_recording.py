@@ -60,14 +60,6 @@ def test_a_look_finds_what_a_fit_of_that_length_gives(recorded, store, tmp_path)
                 assert outcomes(store, [cell]) == outcomes(other, [short])
 
 
-def test_updates_are_counted_on_their_own_axis(recorded, store):
-    cell = recorded("{unit: updates, log: true, first: 2}", 3)
-    run_here([cell], store)
-    assert {at for _, at in values(store, cell)} == {2, 5, 10, 12}, "the end, too"
-    assert {reading.axis for _, reading in store.readings(cell.key)} == {"updates"}
-    assert {reading.metric for _, reading in store.readings(cell.key)} == {"nmll", "rmse"}, "no time is recorded"
-
-
 def test_a_fit_that_was_cut_off_goes_on_in_its_midst(recorded, store, tmp_path, monkeypatch):
     """With the same bits, and with the scores of before; nothing is left of the checkpoint."""
     cell = recorded("{unit: epochs, every: 1}", 6)

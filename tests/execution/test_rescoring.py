@@ -3,10 +3,8 @@
 import json
 from dataclasses import replace
 
-import pytest
 import torch
 
-from bdl.errors import InputError
 from bdl.execution import queue, scoring
 from bdl.execution.details import OverLimit
 from bdl.execution.groups import FinalGroup
@@ -111,22 +109,6 @@ def row(split=0, **changes):
     return Row(*CELL, "final", split, 0, 0, seconds=1.0, details={}, **(known | changes))
 
 
-def test_rows_without_posteriors_are_refused_if_their_scores_are_not_todays(store, monkeypatch):
-    """Imported rows are such; rows that failed have no scores."""
-    before = cells(["rmse", "nmll"])
-    known = {str(metric): score_hash(before[0], metric) for metric in before[0].benchmark.metrics}
-    scored = row(1, metrics={"rmse": 3.0, "nmll": None}, codes=known)
-    store.append([Outcome(row(0, status="failed", reason="diverged", metrics={})), Outcome(scored)])
-    assert (list(queue.check(before, store)), queue.changed(before, store)) == (before, [])
-    more = cells(["rmse", "nmll", "mse_at_mean"])
-    with pytest.raises(InputError, match=r"new or changed scores \(mse_at_mean\) .* start anew with --changed"):
-        queue.prepare(more, store)
-    assert queue.changed(more, store) == more
-    monkeypatch.setattr(scoring, "score_hash", lambda cell, metric: "changed" if metric == "rmse" else known["nmll"])
-    with pytest.raises(InputError, match=r"changed scores \(rmse\)"):
-        queue.prepare(before, store)
-
-
 def test_what_there_is_is_not_overwritten_and_a_score_that_is_not_finite_is_none(store):
     """Rows without a posterior are left alone."""
     (cell,) = cells(["rmse", "nmll"])
@@ -139,40 +121,6 @@ def test_what_there_is_is_not_overwritten_and_a_score_that_is_not_finite_is_none
     found = store.rows("final", CELL)
     assert [own.metrics for own in found[:2]] == [{"rmse": 3.0, "nmll": None}, {"rmse": None, "nmll": None}]
     assert found[2:] == [failed, bare]
-
-
-def test_a_fit_whose_posterior_is_damaged_is_made_again_and_no_other(store):
-    before, _ = go(store, ["nmll", "rmse"])
-    for split, damaged in ((1, lambda content: content[:-1]), (0, lambda content: content[:-1] + b"?")):
-        path = store.posteriors / f"{before[split].artefact}.safetensors"
-        content = path.read_bytes()
-        path.write_bytes(damaged(content))
-        rows, fitted = go(store, ["nmll", "rmse", "mse_at_mean"] if split == 0 else ["nmll", "rmse"])
-        assert fitted == [split]
-        assert path.read_bytes() == content
-        assert [row.metrics["nmll"] for row in rows] == [row.metrics["nmll"] for row in before]
-
-
-def test_a_score_that_raises_leaves_the_others_and_is_tried_again(store, monkeypatch):
-    """Whatever was mended: a component's own file, or what it imports."""
-
-    def boom(self, evaluation):
-        raise RuntimeError("boom\nand more")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Rmse, "__call__", boom)
-        rows, fitted = go(store, ["rmse", "nmll"])
-        kept = fits(store)
-        assert fitted == [0, 1]
-        again, _ = go(store, ["rmse", "nmll", "mse_at_mean"])
-    for row in [*rows, *again]:
-        assert (row.status, row.reason, row.refused) == ("ok", None, {"rmse": "RuntimeError: boom"})
-        assert row.metrics["rmse"] is None
-        assert row.metrics["nmll"] > 0
-        assert row.problem == "rmse: RuntimeError: boom"
-    after, fitted = go(store, ["rmse", "nmll"])
-    assert (fitted, fits(store)) == ([], kept)
-    assert all(row.metrics["rmse"] > 0 and not row.refused for row in after)
 
 
 def test_the_time_of_a_group_that_is_over_is_no_fault_of_a_score(store, monkeypatch):

@@ -122,17 +122,6 @@ def test_splits_of_several_runs_of_the_same_code_join(published, part, tmp_path)
     assert (whole / "provenance.json").read_text() == (published / "provenance.json").read_text()
 
 
-def test_curves_go_with_their_splits(part):
-    whole = merge_parts.read(part)
-    counts = [(split, updates) for split in range(20) for updates in (10, 20)]
-    table = pd.DataFrame([(*CELL, *counters, "rmse", 1.0 * sum(counters)) for counters in counts])
-    table.columns = ["dataset", "entry", "split", "updates", "metric", "value"]
-    new, old = table[table.split % 2 == 1], table.assign(value=-1.0)
-    odd = whole._replace(rows=whole.rows[whole.rows.split % 2 == 1], points=new)
-    merged = merge_parts.merge(whole._replace(points=old), odd).points
-    pd.testing.assert_frame_equal(merged, table.assign(value=table.value.where(table.split % 2 == 1, -1.0)))
-
-
 def test_a_part_of_other_code_with_fewer_splits_is_refused(published, part, capsys):
     rows, _, _ = read_frames(part)
     rows[rows.split != 3].to_parquet(part / "trials.parquet", index=False)
