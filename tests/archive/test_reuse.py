@@ -91,7 +91,7 @@ def cells(file):
 def left(file):
     """How many final fits would be imported."""
     with empty() as store:
-        return sum(map(len, reusable(cells(file), store, [], published()).values()))
+        return sum(map(len, reusable(cells(file), store, published()).values()))
 
 
 def rewrite(name, change):

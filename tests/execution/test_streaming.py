@@ -5,11 +5,10 @@ import torch
 
 from bdl.errors import InputError
 from bdl.execution.groups import Chosen, FinalGroup, attempt
-from bdl.execution.queue import claim
 from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm
 from bdl.metrics.distances import rel_cov_dist, scaled_w2
-from bdl.plan import Cell
+from bdl.plan import Cell, fit_hash
 from bdl.plan.planning import check, plan, together
 from bdl.plan.programs import minibatches, unit
 from bdl.posteriors import FactorAnalysis
@@ -120,7 +119,7 @@ def test_a_batch_of_data_sets_gives_the_rows_of_each_alone(tmp_path):
     alone = [outcome for cell in (first, second) for outcome in group([(cell, 0), (cell, 1)]).run(silent)]
     with Store(tmp_path / "store.sqlite") as store:
         done = group([(first, 0)]).run(silent)
-        claim([first], store)
+        store.claim(first.key, fit_hash(first))
         store.append(done)
         ear = run_here([first, second], store)
         assert ear.done == ear.total == 3 * 200 * unit(first, "final")
