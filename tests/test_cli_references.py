@@ -150,34 +150,6 @@ def test_benchmarks_without_sampled_references_say_so(invoke, monkeypatch, words
     assert (err if code else out).removeprefix("bdl-bench: ").startswith(told)
 
 
-def test_a_changed_file_stops_the_run_before_it_trains(sampled, invoke, tmp_path):
-    assert invoke("references", "build", sampled)[0] == 0
-    for path in (tmp_path / "data/references").glob("*.npy"):
-        path.write_bytes(path.read_bytes()[:-100])
-    code, _, err = invoke("run", sampled, "--tracking", "none")
-    assert code == 2
-    assert "corrupt reference" in err
-    assert err.count("\n") == 1
-    assert not (tmp_path / "results/sampled/trials.parquet").exists()
-    assert "  corrupt\n" in invoke("references", "list", sampled)[1]
-    assert invoke("references", "build", sampled, "--fresh")[0] == 0
-    assert invoke("run", sampled, "--tracking", "none")[0] == 0
-
-
-def test_a_refused_reference_stops_the_run(sampled, invoke, monkeypatch):
-    told = "--uncertified: sampled has no reference that may break a rule: leave it out\n"
-    assert invoke("run", sampled, "--uncertified")[2] == f"bdl-bench: {told}"
-
-    def stuck(regression, settings):
-        draws = exact_draws(regression, settings)
-        return draws._replace(diverging=draws.theta[..., 0] > draws.theta[1, 1, 0])
-
-    monkeypatch.setattr(nuts, "sample", stuck)
-    code, _, err = invoke("run", sampled, "--tracking", "none")
-    assert code == 2
-    assert "reference refused: rule 4 (divergences == 0) fails at chain 0" in err
-
-
 UNCERTIFIED = """
 name: uncertified
 title: A posterior from chains that are too short
@@ -243,6 +215,7 @@ def broken():
         ),
         ("sampled", "entries.exact.hyper.prior_precision=0", "prior_precision must be positive and finite: it is 0.0"),
         ("sampled", "datasets=[own.py:broken]", "x has NaN or infinite values"),
+        ("sampled --uncertified", "seed=0", "--uncertified: sampled has no reference that may break a rule"),
         ("sampled", "datasets=[own.py:odd]", "labels"),
         ("vifa-synthetic", "entries.vifa-k1.hyper.prior_precision=0", "prior_precision is 0: give a positive number"),
         ("vifa-synthetic", "entries.vifa-logistic.hyper.prior_precision=0", "check the data and the precisions"),
@@ -251,7 +224,8 @@ def broken():
 )
 def test_bad_input_stops_a_run_before_it_trains(sampled, invoke, tmp_path, benchmark, change, message):
     (tmp_path / "own.py").write_text(ODD)
-    words = [sampled] if benchmark == "sampled" else [benchmark, "--profile", "quick"]
+    name, *options = benchmark.split()
+    words = [sampled, *options] if name == "sampled" else [name, "--profile", "quick"]
     more = ["--set", "entries.vifa.by_dataset={}"] if "flat" in change else []
     code, _, err = invoke("run", *words, "--set", change, *more, "--tracking", "none")
     assert code == 2

@@ -105,20 +105,6 @@ def test_what_is_not_usual_of_an_entry_is_told(changes):
             ],
         ),
         (
-            "fa",
-            [
-                "fa (data set)",
-                "Streams of parameter vectors, each from a factor-analysis model of its own; stream i has the seed i.",
-                "settings:",
-                "  dim=(required): Parameters, D; more than the rank of the models, 10.",
-                "  top=(required): The squared scales s^2 of the factors are uniform on [1, top]; see "
-                "bdl.data.teachers.factor_model.",
-                '  scaling=rows: "rows" as published, or "columns".',
-                "  length=100000: Observations that are used, the first of 100,000.",
-                "  splits=10: Number of streams.",
-            ],
-        ),
-        (
             "vifa",
             [
                 "vifa (method)",

@@ -81,15 +81,6 @@ def test_when_a_stream_is_looked_at():
     assert row.metrics["runtime"] == row.seconds / 60 > 0
 
 
-@pytest.mark.parametrize("entry", ["online-sga", "online-px-em", "batch-exact"])
-def test_a_stream_does_not_depend_on_its_companions(entry):
-    alone, among = learnt(entry=entry, splits=(1,)), learnt(entry=entry, splits=(0, 1, 2))
-    for name in ("rel_cov_dist", "scaled_w2"):
-        assert among[1].row.metrics[name] == pytest.approx(alone[0].row.metrics[name], rel=1e-4), name
-        ours, theirs = curve(among[1], name), curve(alone[0], name)
-        assert ours == {at: pytest.approx(value, rel=1e-4) for at, value in theirs.items()}
-
-
 SETTINGS = {
     "fa_100_10": "{name: fa, dim: 100, top: 10}",
     "fa_100_100": "{name: fa, dim: 100, top: 100}",
