@@ -211,17 +211,13 @@ def attempt(group: Group, report: Report) -> list[Outcome]:
     except (Exception, SystemExit) as error:  # a method that calls sys.exit ends its fits, not the run
         if is_full_disk(error):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
-        return failed(group, _reason(error), {"traceback": traceback.format_exc()})
+        first = (str(error).strip().splitlines() or [""])[0]
+        return failed(group, f"{type(error).__name__}: {first}", {"traceback": traceback.format_exc()})
 
 
 def failed(group: Group, reason: str, details: dict[str, Any]) -> list[Outcome]:
     """Make the final rows of a group that has no results."""
     return [Outcome(failed_row(*member, reason, details)) for member in group.members]
-
-
-def _reason(error: BaseException) -> str:
-    """Return the type of an exception and the first line of its message, that of an `InputError` too."""
-    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
 
 
 def failed_row(cell: Cell, split: int, reason: str, details: dict[str, Any]) -> Row:
