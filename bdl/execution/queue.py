@@ -15,6 +15,7 @@ from typing import Protocol
 
 from bdl.execution import LostWorker, OverTime, Report, WorkerPool
 from bdl.execution.details import hard
+from bdl.execution.estimate import left_of
 from bdl.execution.groups import Chosen, Group, SearchGroup, attempt, failed, failed_row, final_groups
 from bdl.execution.scoring import beyond, rescore
 from bdl.plan import Cell, fit_hash, outside_files
@@ -197,9 +198,8 @@ def changed(cells: Sequence[Cell], store: Store) -> list[Cell]:
 
 def remaining(cell: Cell, store: Store) -> int:
     """Count the work that a cell still needs."""
-    todo, searched = _pending(cell, store), _searched(cell, store)
-    folds = sum(fits(cell, "search") - len(searched.get(split, ())) for split in todo)
-    return remaining_work(cell, folds, len(todo))
+    left = left_of(cell, store)
+    return remaining_work(cell, left.search, left.splits)
 
 
 def _chain(cell: Cell, store: Store) -> float:
