@@ -164,6 +164,7 @@ def test_a_component_is_described_by_its_path(tmp_path):
     assert describe(f"{path}:rows").splitlines() == [f"{path}:rows (data set)", "Rows of my own."]
     for name, told in (
         (f"{path}:NUMBER", "is no component"),
+        (f"{path}:None", "defines no 'None'"),
         (f"{path}", "say which class or function of it, as .*mine.py:NAME"),
         ("vifaa", r"^unknown name 'vifaa': did you mean vifa"),
     ):

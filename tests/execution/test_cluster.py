@@ -169,6 +169,12 @@ def test_executors_that_are_not_there_are_told(executor, message, monkeypatch):
     assert "\n" not in str(caught.value)
 
 
+def test_a_missing_package_is_told_with_the_extra_that_has_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(InputError, match=r"pip install 'bdl-bench\[dask\]'"), worker_pool_for([], 1, "dask:tcp://x:9"):
+        pass
+
+
 def test_settings_of_slurm_are_read_from_yaml(tmp_path):
     path = tmp_path / "cluster.yaml"
     with pytest.raises(InputError, match=r"cannot read .*cluster.yaml: No such file"):
