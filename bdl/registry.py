@@ -46,11 +46,7 @@ class Registry:
     """
 
     def __init__(
-        self,
-        kind: str,
-        builtin: dict[str, str],
-        contracts: tuple[str, ...] = (),
-        bases: tuple[str, ...] = (),
+        self, kind: str, builtin: dict[str, str], contracts: tuple[str, ...] = (), bases: tuple[str, ...] = ()
     ) -> None:
         self.kind = kind
         self.builtin = builtin
