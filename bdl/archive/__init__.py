@@ -170,7 +170,7 @@ class ResultsFolder:
         found = []
         for (cell, stage, reason), own in columns.groupby(["cell", "stage", "reason"], sort=False):
             trace = next((text for text in own.traceback if isinstance(text, str)), "")
-            found.append(Failure(cell, stage, tuple(sorted({*own.split})), len(own), reason, trace))
+            found.append(Failure(str(cell), str(stage), tuple(sorted({*own.split})), len(own), str(reason), trace))
         return found
 
     def timings(self, own: bool) -> Iterator[Measured]:
