@@ -46,11 +46,7 @@ class Registry:
     """
 
     def __init__(
-        self,
-        kind: str,
-        builtin: dict[str, str],
-        contracts: tuple[str, ...] = (),
-        bases: tuple[str, ...] = (),
+        self, kind: str, builtin: dict[str, str], contracts: tuple[str, ...] = (), bases: tuple[str, ...] = ()
     ) -> None:
         self.kind = kind
         self.builtin = builtin
@@ -140,12 +136,8 @@ class Registry:
 
     def lacking(self, component: type) -> str | None:
         """Describe what a dataclass lacks of the contract that it is nearest to; None if it follows one."""
-        if self.bases:
-            return self._unfinished(component)
-        return _lacking(self.kind, self.contracts, component)
-
-    def _unfinished(self, component: type) -> str | None:
-        """Describe what a class lacks of the base class that it is derived from; None if nothing."""
+        if not self.bases:
+            return _lacking(self.kind, self.contracts, component)
         for base in self.bases:
             module, _, name = base.partition(":")
             if issubclass(component, getattr(_load(self.kind, module), name)):

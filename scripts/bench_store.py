@@ -23,7 +23,7 @@ import torch
 import yaml
 from peers import machine
 
-from bdl.execution.queue import claim
+from bdl.plan import fit_hash
 from bdl.plan.planning import cells_of
 from bdl.spec import load_variant
 from bdl.store import Outcome, Row
@@ -55,8 +55,8 @@ def write(place: Path, rows: int) -> tuple[Path, list[float]]:
     cells = cells_of(asked.benchmark)
     with Store(place / "results/many/store.sqlite") as store:
         store.remember(json.dumps(asked.dump()))
-        claim(cells, store)
         for cell in cells:
+            store.claim(cell.key, fit_hash(cell))
             details = {"width": 10, "device": "cpu", "compiled": False, "updates": 8}
             outcomes = [
                 Outcome(

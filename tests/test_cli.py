@@ -1,5 +1,6 @@
-"""The command line: bad input in one line with code 2, failed trials with code 1, and nothing heavy for help."""
+"""The life of runs at the command line: what they store, publish and show, and nothing heavy for help."""
 
+import json
 import os
 import re
 import shutil
@@ -14,14 +15,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
-from filelock import FileLock
+import yaml
 
+from bdl.cli.listing import KINDS
 from bdl.data import DATASETS
-from bdl.errors import InputError
+from bdl.methods import METHODS
 from bdl.plan import _load
-from bdl.spec import load_variant
-from bdl.store.artefacts import Damaged, mended
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
 
@@ -53,229 +52,78 @@ entries:
 evaluation: {samples: 5}
 metrics: [nmll, rmse, runtime]
 """
+FIXED = "--method", "fixed"
+DIVERGING = (*FIXED, "--set", "entries.fixed.hyper.learning_rate=1e38")
+NONE = "--no-compile", "--tracking", "none"
 
 
 @pytest.fixture
-def run(invoke):
-    return lambda *words: invoke("run", *words, "--no-compile", "--tracking", "none")
+def run(tiny, invoke):
+    return lambda *words: invoke("run", tiny, *words, *NONE)
 
 
-def contents(folder: Path) -> dict[str, bytes | None]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")
-    }
-
-
-def assert_refused(result: tuple[int, str, str], *fragments: str) -> None:
-    """Code 2, nothing on stdout, and on stderr one line with what the reader needs."""
-    code, out, err = result
-    assert code == 2, out + err
-    assert out == ""
-    assert err.startswith("bdl-bench: ")
-    assert err.count("\n") == 1
-    assert err.endswith("\n")
-    for fragment in fragments:
-        assert fragment in err
-
-
-OVERRIDES = [
-    ("metrics=[nmll, rsme]", ["'rsme'", "did you mean rmse"]),
-    ("entries.lr.method.latent_dim=12", ["latent_dim 12", "11 parameters", "lower it"]),
-    ("entries.lr.training.batch_size=300", ["entries.lr.training", "199 rows of diabetes", "lower batch_size"]),
-    ("entries.lr.search.folds=399", ["entries.lr.search.folds", "398 training rows", "at most 398"]),
-    ("entries.lr.search.space.learning_rate.low=0.5", ["space.learning_rate", "reversed", "0.5", "0.02"]),
-    ("seed=[1", ["--set seed=[1"]),
-]
-
-
-@pytest.mark.parametrize(("change", "fragments"), OVERRIDES, ids=[change for change, _ in OVERRIDES])
-def test_an_override_that_cannot_be_is_refused(tiny, tmp_path, run, change, fragments):
-    before = contents(tmp_path)
-    assert_refused(run(tiny, "--set", change), *fragments)
-    assert contents(tmp_path) == before
-
-
-OPTIONS = [
-    (["--dataset", "diabetis"], ["unknown dataset 'diabetis'", "did you mean diabetes"]),
-    (["--method", "fixd"], ["unknown method 'fixd'", "did you mean fixed"]),
-    (["--profile", "papr"], ["unknown profile 'papr'", "did you mean paper"]),
-    (["--splits", "0"], ["splits '0'", "from 1 up"]),
-    (["--splits", "3"], ["splits '3'", "there are 2 splits"]),
-    (["--device", "tpu"], ["--device tpu", "cpu"]),
-]
-
-
-@pytest.mark.parametrize(("options", "fragments"), OPTIONS, ids=[" ".join(options) for options, _ in OPTIONS])
-def test_an_option_that_cannot_be_is_refused(tiny, tmp_path, run, options, fragments):
-    before = contents(tmp_path)
-    assert_refused(run(tiny, *options), *fragments)
-    assert contents(tmp_path) == before
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_cuda_without_a_device_is_refused(tiny, tmp_path, run):
-    before = contents(tmp_path)
-    assert_refused(run(tiny, "--device", "cuda"), "no CUDA device", "use --device cpu")
-    assert contents(tmp_path) == before
-
-
-FILES = [
-    ("name: tiny\n  title: [", ["tiny.yaml, line 2"]),
-    ("- a list", ["tiny.yaml", "mapping"]),
-    (TINY.replace("[diabetes]", "[nowhere.py:data]"), ["nowhere.py", "no such file"]),
-]
-
-
-@pytest.mark.parametrize(("text", "fragments"), FILES, ids=range(len(FILES)))
-def test_a_file_that_cannot_be_is_refused(tiny, tmp_path, run, text, fragments):
-    tiny.write_text(text, "utf-8")
-    before = contents(tmp_path)
-    assert_refused(run(tiny), *fragments)
-    assert contents(tmp_path) == before
-
-
-def test_an_unknown_benchmark_is_refused_with_the_nearest(tiny, run, invoke):
-    for result in (run("uci-regresion"), invoke("table", "uci-regresion"), invoke("log", "uci-regresion")):
-        assert_refused(result, "unknown benchmark 'uci-regresion'", "did you mean uci-regression")
-    assert_refused(run("no/such/file.yaml"), "cannot read benchmark no/such/file.yaml", "No such file")
-
-
-@pytest.mark.parametrize("command", ["table", "figures", "log"])
-def test_what_needs_results_says_how_to_get_them(tiny, tmp_path, invoke, command):
-    before = contents(tmp_path)
-    assert_refused(invoke(command, tiny), "no results in results/tiny", f"bdl-bench run {tiny}")
-    assert contents(tmp_path) == before
-
-
-@pytest.fixture
-def offline(tmp_path, monkeypatch) -> Path:
-    """An empty data directory, an empty mirror, a network that refuses every connection, and no data in memory."""
-    _load.cache_clear()
-    (tmp_path / "mirror").mkdir()
-    monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("BDL_DATA_MIRROR", str(tmp_path / "mirror"))
-    for scheme in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
-        monkeypatch.setenv(scheme, "http://127.0.0.1:9")
-    monkeypatch.delenv("NO_PROXY", raising=False)
-    monkeypatch.delenv("no_proxy", raising=False)
-    return tmp_path / "cache"
-
-
-def test_missing_data_without_a_network(tiny, tmp_path, offline, run):
-    tiny.write_text(TINY.replace("[diabetes]", "[yacht]"), "utf-8")
-    assert_refused(run(tiny), "cannot get data file", "BDL_DATA_MIRROR", "bdl-bench data fetch yacht")
-    assert not (tmp_path / "results").exists()
-    assert not [path for path in offline.rglob("*") if path.is_file()]
-
-
-def test_corrupt_data_are_refused_and_left_alone(tiny, tmp_path, offline, run):
-    tiny.write_text(TINY.replace("[diabetes]", "[yacht]"), "utf-8")
-    path = offline / DATASETS.get("yacht").files[0].path
-    path.parent.mkdir(parents=True)
-    path.write_text("1 2 3\n")
-    before = contents(tmp_path)
-    assert_refused(run(tiny), "corrupt data file", path.name, "bdl-bench data fetch yacht")
-    assert contents(tmp_path) == before
-
-
-@pytest.mark.parametrize("place", ["results", "results/tiny"])
-def test_a_file_in_the_way_of_the_results(tiny, tmp_path, run, place):
-    (tmp_path / place).parent.mkdir(exist_ok=True)
-    (tmp_path / place).write_text("a file")
-    before = contents(tmp_path)
-    assert_refused(run(tiny), "cannot write to results/tiny", "choose another --results")
-    assert contents(tmp_path) == before
-
-
-def test_a_store_that_is_something_else(tiny, tmp_path, run):
-    path = tmp_path / "results/tiny/store.sqlite"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(b"no database at all" * 100)
-    assert_refused(run(tiny), "store.sqlite", "move it away")
-    assert path.read_bytes() == b"no database at all" * 100
-
-
-def test_two_runs_at_once(tiny, tmp_path, run):
-    folder = tmp_path / "results/tiny"
-    folder.mkdir(parents=True)
-    with FileLock(folder / "store.lock"):
-        assert_refused(run(tiny), "another run of tiny", "--results")
-    assert [path.name for path in folder.iterdir() if path.name != "store.lock"] == []
-
-
-def latest(tmp_path: Path) -> Path:
+def latest() -> Path:
     """Folder that was published to last: that of the protocol, or that of a variant."""
-    return max((tmp_path / "results").rglob("trials.parquet"), key=lambda path: path.stat().st_mtime_ns).parent
+    return max(Path("results").rglob("trials.parquet"), key=lambda path: path.stat().st_mtime_ns).parent
 
 
-def raw(tmp_path: Path) -> pd.DataFrame:
-    return pd.read_parquet(latest(tmp_path) / "trials.parquet")
+def raw() -> pd.DataFrame:
+    return pd.read_parquet(latest() / "trials.parquet")
 
 
-def test_the_table_that_a_run_writes_is_the_one_that_is_shown_claims_included(tiny, run, invoke, tmp_path):
-    claim = "claims: [{text: A claim, source: ours, metric: rmse, less: {entry: lr}, than: {entry: fixed}}]"
-    tiny.write_text(f"{TINY}{claim}\n", "utf-8")
-    assert run(tiny)[0] == 0
-    code, shown, _ = invoke("table", tiny, "--format", "markdown")
-    assert code == 0
-    assert "A claim" in shown
-    assert (latest(tmp_path) / "table.md").read_text("utf-8") == shown
-
-
-def test_a_run_its_repetition_its_table_and_a_new_start(tiny, tmp_path, run, invoke):
+def test_a_run_its_repetition_its_table_and_a_new_start(tiny, run, invoke):
     """The life of a store: run, nothing left to do, another spec refused, started afresh."""
-    code, _, err = run(tiny)
+    claim = "claims: [{text: A claim, source: ours, metric: rmse, less: {entry: lr}, than: {entry: fixed}}]\n"
+    tiny.write_text(TINY + claim, "utf-8")
+    code, _, err = run()
     assert (code, err) == (0, "")
-    rows = raw(tmp_path)
-    assert rows.groupby(["entry", "stage"]).size().to_dict() == {
-        ("fixed", "final"): 2,
-        ("lr", "final"): 2,
-        ("lr", "search"): 8,
-    }
+    rows, folder = raw(), Path("results/tiny")
+    counts = {("fixed", "final"): 2, ("lr", "final"): 2, ("lr", "search"): 8}
+    assert rows.groupby(["entry", "stage"]).size().to_dict() == counts
     assert set(rows.status) == {"ok"}
-    folder = tmp_path / "results/tiny"
-    assert {"store.sqlite", "trials.parquet", "provenance.json", "table.md", "table.json"} <= {
-        path.name for path in folder.iterdir()
-    }
+    names = {path.name for path in folder.iterdir()}
+    assert {"store.sqlite", "trials.parquet", "provenance.json", "table.md", "table.json"} <= names
+    shown = invoke("table", tiny, "--format", "markdown")[1]
+    assert (folder / "table.md").read_text("utf-8") == shown
+    assert "A claim" in shown
 
-    code, out, _ = run(tiny)
+    code, out, _ = run()
     assert code == 0
     assert "Everything is in the store already" in out
-    pd.testing.assert_frame_equal(raw(tmp_path), rows)
+    pd.testing.assert_frame_equal(raw(), rows)
 
-    before = contents(folder)
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     tiny.write_text(TINY.replace("epochs: 1", "epochs: 2", 1), "utf-8")
-    again = f"bdl-bench run {tiny} --changed"
-    assert_refused(run(tiny), "diabetes/lr of another spec", f"start anew, with a copy of the store, by: {again}\n")
-    assert contents(folder) == before
-    assert_refused(invoke("table", tiny, "--format", "xml"), "xml", "markdown")
-    code, out, _ = invoke("table", tiny, "--format", "csv")
-    assert code == 0
-    assert "diabetes" in out
+    code, out, err = run()
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "diabetes/lr of another spec" in err
+    assert err.endswith(f"start anew, with a copy of the store, by: bdl-bench run {tiny} --changed\n")
+    assert all(path.read_bytes() == content for path, content in before.items())
+    assert "diabetes" in invoke("table", tiny, "--format", "csv")[1]
 
-    code, out, _ = run(tiny, "--changed")
+    code, out, _ = run("--changed")
     assert code == 0
     assert "Starting 1 of 2 cells anew" in out
     (copy,) = folder.glob("store.sqlite.*")
-    assert copy.read_bytes() == before["store.sqlite"]
-    again = raw(tmp_path)
+    assert copy.read_bytes() == before[folder / "store.sqlite"]
+    again = raw()
     finals = again[again.stage == "final"].set_index("entry")
     assert finals.loc["lr", "updates"].tolist() == [39, 39]  # 2 epochs of 39 minibatches, two an update
     kept = rows[rows.entry == "fixed"]
     assert finals.loc["fixed", ["nmll", "seconds"]].to_numpy().tolist() == kept[["nmll", "seconds"]].to_numpy().tolist()
 
-    assert "Starting 2 of 2 cells anew" in run(tiny, "--fresh")[1]
-    fresh = raw(tmp_path).query("entry == 'fixed'")
+    assert "Starting 2 of 2 cells anew" in run("--fresh")[1]
+    fresh = raw().query("entry == 'fixed'")
     assert fresh.nmll.tolist() == kept.nmll.tolist()
     assert fresh.seconds.tolist() != kept.seconds.tolist()
 
 
 @pytest.mark.slow  # a whole run, twice
-def test_a_run_with_nothing_to_do_publishes_nothing_anew(tiny, tmp_path, run, invoke):
+def test_a_run_with_nothing_to_do_publishes_nothing_anew(tiny, invoke):
     """Neither figures nor their mirror; what is gone is made again, and so is what another note changes."""
-    call = "run", tiny, "--method", "fixed", "--no-compile"
+    call = "run", tiny, *FIXED, "--no-compile"
     assert invoke(*call)[0] == 0
-    folder = latest(tmp_path)
+    folder = latest()
     kept = [folder / "provenance.json", folder / "table.md", *(folder / "figures").iterdir()]
 
     def stamps():
@@ -294,27 +142,17 @@ def test_a_run_with_nothing_to_do_publishes_nothing_anew(tiny, tmp_path, run, in
     assert stamps()[0] > before[0]
 
 
-def test_splits_can_be_added_later(tiny, tmp_path, run):
-    assert run(tiny, "--splits", "1-1", "--method", "fixed")[0] == 0
-    first = raw(tmp_path)
-    assert first.split.tolist() == [1]
-    assert run(tiny, "--method", "fixed")[0] == 0
-    both = raw(tmp_path)
-    assert both.split.tolist() == [0, 1]
-    assert both.nmll[1] == first.nmll[0]
-
-
-def test_trials_that_diverge_are_failed_rows_and_code_1(tiny, tmp_path, run, invoke):
+def test_trials_that_diverge_are_failed_rows_and_code_1(tiny, run, invoke):
     """One entry diverges wherever its search evaluations, one with its fixed setting; a third goes on."""
     healthy = TINY[TINY.index("  fixed:") : TINY.index("evaluation:")].replace("fixed:", "healthy:")
     broken = TINY.replace("low: 0.01, high: 0.02", "low: 1.0e+37, high: 1.0e+38")
     broken = broken.replace("learning_rate: 0.01,", "learning_rate: 1.0e+38,")
     tiny.write_text(broken.replace("evaluation:", f"{healthy}evaluation:"), "utf-8")
-    code, out, err = run(tiny)
+    code, out, err = run()
     assert (code, err) == (1, "")
     assert "4 fits failed (all 2 search settings failed, and 1 other reason); to see where:" in out
 
-    rows = raw(tmp_path)
+    rows = raw()
     final = rows[rows.stage == "final"].set_index("entry")
     assert final.status.to_dict() == {"lr": "failed", "fixed": "failed", "healthy": "ok"}
     assert set(final.loc["lr", "reason"]) == {"all 2 search settings failed"}
@@ -325,151 +163,81 @@ def test_trials_that_diverge_are_failed_rows_and_code_1(tiny, tmp_path, run, inv
     assert len(search) == 8
     assert set(search.reason) == {"non-finite parameters in epoch 1"}
 
-    code, out, _ = invoke("table", tiny, "--format", "markdown")
-    assert code == 0
-    lines = {name: [line for line in out.splitlines() if name in line] for name in ("lr", "fixed", "healthy")}
-    for name in ("lr", "fixed"):
-        assert lines[name]
-        assert all("2 (2)" in line and "failed" in line for line in lines[name])
-    assert not any("2 (2)" in line or "failed" in line for line in lines["healthy"])
-    assert run(tiny)[0] == 1  # the same command again still says so
-
-
-def test_an_interrupted_run_says_how_to_go_on(tiny, tmp_path, run, invoke, monkeypatch):
-    def interrupt(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("bdl.api.running.run_cells", interrupt)
-        code, _, err = run(tiny)
-    assert code == 130
-    assert err == "interrupted; the same command goes on from here\n"
-    assert_refused(invoke("log", tiny), "no fit of tiny is finished", f"bdl-bench run {tiny}")
-    assert_refused(invoke("table", tiny), "no results", f"bdl-bench run {tiny}")
-    assert run(tiny, "--method", "fixed")[0] == 0
-
-
-def test_a_published_table_needs_no_store(tiny, tmp_path, run, invoke):
-    part = "--method", "fixed"
-    assert run(tiny, *part)[0] == 0
-    rows = latest(tmp_path) / "trials.parquet"
-    _, published, _ = invoke("table", tiny, *part, "--format", "markdown")
-    rows.rename(rows.with_suffix(".away"))
-    assert invoke("table", tiny, *part, "--format", "markdown")[:2] == (0, published), "from the store"
-    rows.with_suffix(".away").rename(rows)
-    for name in ("store.sqlite", "store.lock"):
-        rows.with_name(name).unlink()
-    assert invoke("table", tiny, *part, "--format", "markdown")[:2] == (0, published)
-
-
-def test_a_baseline_adds_paired_figures(tiny, tmp_path, run, invoke):
-    assert run(tiny, "--set", "baseline=fixed")[0] == 0
-    figures = latest(tmp_path) / "figures"
-    written = {path.name for path in figures.iterdir()}
-    paired = {f"tiny-{metric}-paired.png" for metric in ("nmll", "rmse")}
-    assert {name for name in written if "paired" in name} == paired
-    shutil.rmtree(figures)
-    code, out, _ = invoke("figures", tiny, "--set", "baseline=fixed")
-    assert code == 0
-    again = {path.name for path in figures.iterdir()}
-    assert {Path(line).name for line in out.splitlines()} == again
-    assert {name for name in again if name.endswith(".png")} == written
-    assert_refused(invoke("figures", tiny, "--set", "baseline=fixd"), "baseline: unknown entry 'fixd': did you mean")
+    lines = invoke("table", tiny, "--format", "markdown")[1].splitlines()
+    told = {name: [("2 (2)" in line, "failed" in line) for line in lines if name in line] for name in final.index}
+    assert {(name, *own) for name, found in told.items() for own in found} == {
+        ("lr", True, True),
+        ("fixed", True, True),
+        ("healthy", False, False),
+    }
+    assert run()[0] == 1  # the same command again still says so
 
 
 @pytest.mark.slow  # a whole run
-def test_a_sweep_from_the_command_line_to_the_figures(tiny, tmp_path, run, invoke):
+def test_a_sweep_from_the_command_line_to_the_figures(tiny, run, invoke):
     """Three widths of a hidden layer: a column of the rows and of the tables, and the axis of the figures."""
     tiny.write_text(TINY.replace("{name: linear}", "{name: mlp, hidden: [2]}"), "utf-8")
-    sweep = "--set", "sweep={model.hidden: [[2], [4], [8]]}"
-    code, out, err = run(tiny, *sweep, "--method", "fixed")
+    code, out, err = run("--set", "sweep={model.hidden: [[2], [4], [8]]}", *FIXED)
     assert (code, err) == (0, "")
     assert "model.hidden" in out
-    rows = raw(tmp_path)
-    assert list(rows.columns)[:4] == ["dataset", "entry", "model.hidden", "stage"]
+    rows, folder = raw(), latest()
     assert rows.groupby("model.hidden").split.apply(list).to_dict() == {f"[{n}]": [0, 1] for n in (2, 4, 8)}
     assert rows.nmll.nunique() == 6
-    assert set(rows.status) == {"ok"}
-
-    folder = latest(tmp_path)
-    assert {"tiny-nmll.png", "tiny-rmse.png"} <= {path.name for path in (folder / "figures").iterdir()}
     table = (folder / "table.md").read_text("utf-8").splitlines()
     cells = [[cell.strip() for cell in line.split("|")] for line in table if line.startswith("|")]
     assert [line[1:4] for line in cells if line[1] == "Dataset"] == [["Dataset", "model.hidden", "Method"]] * 3
     assert [line[1:4] for line in cells if line[1] == "diabetes"][:3] == [["diabetes", n, "fixed"] for n in "248"]
+    assert len(list((folder / "posteriors").iterdir())) == 6
 
-    ours = [path.name for path in (folder / "posteriors").iterdir()]
-    assert len(ours) == 6
-    assert "Everything is in the store already" in run(tiny, *sweep, "--method", "fixed")[1]
-    more = "--set", "sweep={model.hidden: [[4], [2], [8], [3]]}"
-    assert run(tiny, *more, "--method", "fixed")[0] == 0, "values are added, in any order"
-    again = raw(tmp_path)
+    part = "--set", "sweep={model.hidden: [[4], [2], [8], [3]]}", *FIXED
+    assert run(*part)[0] == 0, "values are added, in any order"
+    again = raw()
+    assert latest() != folder
     assert again["model.hidden"].tolist() == ["[4]", "[4]", "[2]", "[2]", "[8]", "[8]", "[3]", "[3]"]
     for value, group in rows.groupby("model.hidden"):
         assert again[again["model.hidden"] == value].nmll.tolist() == group.nmll.tolist()
-
-    assert latest(tmp_path) != folder
-    part = *more, "--method", "fixed"
-    (latest(tmp_path) / "store.sqlite").unlink()
-    code, published, _ = invoke("table", tiny, *part, "--format", "csv")
-    assert code == 0
+    published = invoke("table", tiny, *part, "--format", "csv")[1]
     assert pd.read_csv(StringIO(published)).point.nunique() == 4
-    shutil.rmtree(latest(tmp_path) / "figures")
+    shutil.rmtree(latest() / "figures")
     assert invoke("figures", tiny, *part)[0] == 0
-    assert (latest(tmp_path) / "figures/tiny-nmll.png").exists()
+    assert (latest() / "figures/tiny-nmll.png").exists()
 
 
-def test_a_sweep_that_cannot_be_is_refused(tiny, run):
-    assert_refused(run(tiny, "--set", "sweep={model.hiden: [[2]]}"), "model.hiden")
-    assert_refused(run(tiny, "--set", "sweep={training.epochs: [1, 0]}"), "training.epochs", "greater than or equal")
-
-
-def test_scores_in_the_course_of_fits(tiny, tmp_path, run, invoke):
-    """Beside the rows, as a curve, and what is recorded is no other fit."""
-    assert run(tiny, "--method", "fixed", "--set", "entries.fixed.training.epochs=3")[0] == 0
-    plain = raw(tmp_path)
-    assert not (latest(tmp_path) / "points.parquet").exists()
-    changes = "--set", "entries.fixed.training.epochs=3", "--set", "record={unit: epochs, every: 1}"
-    assert run(tiny, "--method", "fixed", *changes)[0] == 0
-    rows = raw(tmp_path)
-    assert rows.nmll.tolist() == plain.nmll.tolist()
-    points = pd.read_parquet(latest(tmp_path) / "points.parquet")
+def test_scores_in_the_course_of_fits(tiny, run):
+    """Beside the rows, as a curve, and what is recorded is no other fit; what is no longer recorded does not stay."""
+    plain = TINY.replace("epochs: 1", "epochs: 3")
+    tiny.write_text(plain, "utf-8")
+    assert run(*FIXED)[0] == 0
+    before, curve = raw(), latest() / "figures/tiny-nmll-curve.png"
+    assert not (latest() / "points.parquet").exists()
+    tiny.write_text(f"{plain}record: {{unit: epochs, every: 1}}\n", "utf-8")
+    assert run(*FIXED, "--fresh")[0] == 0
+    rows, points = raw(), pd.read_parquet(latest() / "points.parquet")
+    assert rows.nmll.tolist() == before.nmll.tolist()
     assert list(points.columns) == ["dataset", "entry", "split", "axis", "at", "metric", "value"]
     assert set(points.metric) == {"nmll", "rmse"}
     nmll = points[points.metric == "nmll"].pivot(index="split", columns="at", values="value")
     assert list(nmll.columns) == [1, 2, 3]
     assert nmll[3].tolist() == rows.nmll.tolist()
     assert (nmll[1] > nmll[3]).all()
-    drawn = {path.name for path in (latest(tmp_path) / "figures").iterdir()}
-    assert {"tiny-nmll-curve.png", "tiny-rmse-curve.png"} <= drawn
-    tiny.write_text(TINY.replace("metrics:", "record: {unit: epochs, every: 1}\nmetrics:"), "utf-8")
-    assert run(tiny)[0] == 0
-    drawn = latest(tmp_path) / "figures/tiny-nmll-curve.png"
-    assert drawn.exists()
-    tiny.write_text(TINY, "utf-8")
-    assert run(tiny, "--fresh")[0] == 0
-    assert not (latest(tmp_path) / "points.parquet").exists(), "nothing was recorded"
-    assert not drawn.exists()
+    assert curve.exists()
+    tiny.write_text(plain, "utf-8")
+    assert run(*FIXED, "--fresh")[0] == 0
+    assert not (latest() / "points.parquet").exists()
+    assert not curve.exists()
 
 
-def test_a_score_that_is_added_needs_no_training(tiny, tmp_path, run):
-    assert run(tiny)[0] == 0
-    before = raw(tmp_path)
-    code, out, _ = run(tiny, "--set", "metrics=[nmll, rmse, joint_nll, runtime]")
+def test_a_baseline_adds_paired_figures(tiny, run, invoke):
+    assert run("--set", "baseline=fixed")[0] == 0
+    figures = latest() / "figures"
+    written = {path.name for path in figures.iterdir()}
+    assert {name for name in written if "paired" in name} == {f"tiny-{own}-paired.png" for own in ("nmll", "rmse")}
+    shutil.rmtree(figures)
+    code, out, _ = invoke("figures", tiny, "--set", "baseline=fixed")
     assert code == 0
-    assert "Everything is in the store already" in out
-    after = raw(tmp_path)
-    assert after[after.stage == "final"].joint_nll.notna().all()
-    pd.testing.assert_frame_equal(after[list(before.columns)], before)
-    assert "joint_nll" in (latest(tmp_path) / "table.json").read_text("utf-8")
-
-
-def test_a_damaged_posterior_names_the_command_that_makes_it_again(tiny, tmp_path):
-    asked = load_variant(str(tiny), overrides=["seed=1"])
-    again = f"bdl-bench run {tiny} --set seed=1 --results '{tmp_path}/else where'"
-    told = f"x is damaged; this makes its fit again, and no other: {again}"
-    with pytest.raises(InputError, match=f"^{re.escape(told)}$"), mended(asked, tmp_path / "else where"):
-        raise Damaged("x is damaged")
+    again = {path.name for path in figures.iterdir()}
+    assert {Path(line).name for line in out.splitlines()} == again
+    assert {name for name in again if name.endswith(".png")} == written
 
 
 def wait_for_the_end_of_group(number: int, seconds: float = 10) -> None:
@@ -483,10 +251,10 @@ def wait_for_the_end_of_group(number: int, seconds: float = 10) -> None:
 
 
 @pytest.mark.slow  # a process of its own, with two more
-def test_ctrl_c_ends_the_workers_and_the_same_command_goes_on(tiny, tmp_path, run):
+def test_ctrl_c_ends_the_workers_and_the_same_command_goes_on(tiny, run):
     """As a terminal interrupts: the signal goes to all processes of the group."""
     many = "--set", "splits=20", "--set", "entries.lr.search.trials=40", "--jobs", "2"
-    command = [sys.executable, "-u", "-m", "bdl", "run", str(tiny), *many, "--no-compile", "--tracking", "none"]
+    command = [sys.executable, "-u", "-m", "bdl", "run", str(tiny), *many, *NONE]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     process = subprocess.Popen(command, start_new_session=True, **pipes)
     try:
@@ -500,12 +268,12 @@ def test_ctrl_c_ends_the_workers_and_the_same_command_goes_on(tiny, tmp_path, ru
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    (folder,) = (tmp_path / "results/tiny/variants").iterdir()
-    assert "trials.parquet" not in {path.name for path in folder.iterdir()}
+    (folder,) = Path("results/tiny/variants").iterdir()
+    assert not (folder / "trials.parquet").exists()
     with sqlite3.connect(folder / "store.sqlite") as db:
         (done,) = db.execute("SELECT COUNT(*) FROM fits").fetchone()
     assert done > 0
-    code, out, _ = run(tiny, *many[:4], "--dry-run")
+    code, out, _ = run(*many[:4], "--dry-run")
     assert code == 0
     search, final = map(int, re.search(r"done already and left out: ([\d,]+) and (\d+)", out).groups())
     assert search + final == done
@@ -523,95 +291,173 @@ metrics: [rel_cov_dist, runtime]
 """
 
 
-def test_streams_add_learning_curves(tmp_path, monkeypatch, run, invoke):
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "streams.yaml"
-    path.write_text(STREAMS, "utf-8")
-    assert run(path)[0] == 0
-    code, out, _ = invoke("figures", path)
+def test_streams_add_learning_curves(tiny, run, invoke):
+    tiny.write_text(STREAMS, "utf-8")
+    assert run()[0] == 0
+    code, out, _ = invoke("figures", tiny)
     assert code == 0
-    drawn = {Path(line).name for line in out.splitlines()}
-    assert {name for name in drawn if "curve" in name} == {
-        f"streams-rel_cov_dist-curve.{end}" for end in ("png", "pdf")
-    }
+    curves = {name for name in map(os.path.basename, out.splitlines()) if "curve" in name}
+    assert curves == {f"streams-rel_cov_dist-curve.{end}" for end in ("png", "pdf")}
 
 
-def test_data_fetch_and_verify_tell_what_is_wrong(offline, invoke):
-    assert_refused(invoke("data", "fetch", "yacth"), "unknown dataset 'yacth'", "did you mean yacht")
+def test_how_much_a_run_prints_and_what_a_log_keeps(run, invoke, tiny):
+    """A log has all that is printed, and times; lines are added to it."""
+    code, out, _ = run("--method", "fix*", "--log", "run.log")
+    kept = Path("run.log").read_text("utf-8")
+    assert code == 0
+    (place,) = Path("results/tiny/variants").iterdir()
+    assert place.name.startswith("fixed-"), "the same folder as by its name"
+    for line in ("  diabetes fixed      final fits, 2 splits: 2 trials", "tiny: RMSE", "kept apart from the protocol"):
+        assert line in out
+        assert line in kept
+    assert "planned in" not in out
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d planned in \d", kept)
+    assert run(*FIXED, "--log", "run.log", "--quiet") == (0, "", "")
+    assert Path("run.log").read_text("utf-8").startswith(kept)
+    assert "Everything is in the store" in Path("run.log").read_text("utf-8")[len(kept) :]
+    code, out, err = run(*DIVERGING, "-q")
+    assert (code, out) == (1, "")
+    assert err.startswith("2 fits failed (non-finite parameters in epoch 1); to see where:")
+    (failure,) = json.loads(invoke("failures", tiny, *DIVERGING, "--json")[1])
+    assert (failure["cell"], failure["splits"]) == ("diabetes/fixed", [0, 1])
+    assert failure["reason"].startswith("non-finite parameters")
+    assert "planned in" in run(*FIXED, "-v")[1]
+
+
+def test_what_init_writes_runs_as_it_is(tiny, invoke):
+    for kind, name in (("method", "method.py"), ("score", "score.py"), ("benchmark", "benchmark.yaml")):
+        code, out, _ = invoke("init", kind)
+        assert code == 0
+        assert out.startswith(f"{name}: ")
+    assert invoke("run", "benchmark.yaml", "--profile", "quick", *NONE)[0] == 0
+    own = "entries.vifa.method={name: method.py:MyMethod}", "metrics=[nmll, {name: score.py:MyScore, scale: 2}]"
+    words = [word for change in own for word in ("--set", change)]
+    assert invoke("run", "benchmark.yaml", "--profile", "quick", *words, *NONE)[0] == 0
+    told = invoke("table", "benchmark.yaml", "--profile", "quick", *words, "--format", "json")[1]
+    scores = {cell["metric"]: cell["ours"] for cell in json.loads(told) if cell["method"] == "vifa"}
+    assert scores["myscore_2"] > 0
+    assert scores["nmll"] < 10
+
+
+def test_init_names_the_file_and_overwrites_none(tiny, invoke):
+    Path("mine").mkdir()
+    assert invoke("init", "method", "mine/swarm.py")[1].startswith("mine/swarm.py: name it")
+    before = Path("mine/swarm.py").read_text("utf-8")
+    assert "method: {name: mine/swarm.py:MyMethod" in before
+    for words, told in [
+        (("method", "mine/swarm.py"), "mine/swarm.py is there already; give another path"),
+        (("score", "score.txt"), "a score is in a file that ends in .py; call it score.py"),
+        (("benchmark", "no/b.yaml"), "cannot write no/b.yaml: No such file or directory"),
+    ]:
+        code, out, err = invoke("init", *words)
+        assert (code, out) == (2, "")
+        assert told in err
+    assert Path("mine/swarm.py").read_text("utf-8") == before
+    assert invoke("init", "benchmark", "b.yaml")[0] == 0
+    assert yaml.safe_load(Path("b.yaml").read_text("utf-8"))["name"] == "my-benchmark"
+
+
+def test_lists_are_names_for_people_and_json_for_programs(invoke):
+    assert invoke("list", "methods") == (0, "".join(f"{name}\n" for name in METHODS.names()), "")
+    assert "unknown kind 'method': did you mean methods" in invoke("list", "method")[2]
+    found = json.loads(invoke("list", "--json")[1])
+    assert tuple(found) == KINDS
+    assert found["methods"] == METHODS.names() == json.loads(invoke("list", "methods", "--json")[1])
+    assert "uci-regression" in found["benchmarks"]
+    data = json.loads(invoke("data", "list", "--json")[1])
+    assert [own["name"] for own in data] == found["datasets"]
+    assert data[found["datasets"].index("diabetes")]["files"] == "needs no file"
+    (one, *_) = json.loads(invoke("references", "list", "logistic-posterior", "--json")[1])
+    assert one.keys() == {"benchmark", "place", "state"}
+
+
+@pytest.fixture
+def offline(tmp_path, monkeypatch) -> Path:
+    """An empty data directory, an empty mirror, a network that refuses every connection, and no data in memory."""
+    _load.cache_clear()
+    (tmp_path / "mirror").mkdir()
+    monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("BDL_DATA_MIRROR", str(tmp_path / "mirror"))
+    for scheme in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(scheme, "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    return tmp_path / "cache"
+
+
+def test_data_that_are_missing_or_corrupt_stop_a_run_and_are_told(tiny, offline, run, invoke):
+    tiny.write_text(TINY.replace("[diabetes]", "[yacht]"), "utf-8")
+    code, out, err = run()
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    for words in ("cannot get data file", "BDL_DATA_MIRROR", "bdl-bench data fetch yacht"):
+        assert words in err
+    assert not [path for path in offline.rglob("*") if path.is_file()]
     code, out, _ = invoke("data", "verify", "yacht")
     assert code == 1
     assert "missing" in out
     assert "bdl-bench data fetch" in out
-    code, out, _ = invoke("data", "verify", "diabetes")
-    assert code == 0
+    path = offline / DATASETS.get("yacht").files[0].path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("1 2 3\n")
+    code, out, err = run()
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    for words in ("corrupt data file", path.name, "bdl-bench data fetch yacht"):
+        assert words in err
+    assert path.read_text() == "1 2 3\n", "it is left alone"
+    assert not Path("results").exists()
+    assert invoke("data", "verify", "diabetes")[0] == 0
 
 
 def test_data_list_has_a_line_for_each(offline, invoke):
-    code, out, _ = invoke("data", "list")
-    lines = out.splitlines()
-    assert code == 0
+    lines = invoke("data", "list")[1].splitlines()
     assert [line.split()[0] for line in lines] == DATASETS.names()
     told = {line.split()[0]: " ".join(line.split()[1:]) for line in lines}
     assert told["mnist"] == "0 of 4 files which digit is written, 0 to 9; 70000 rows, 784 inputs, 1 published split"
     assert told["synthetic"].startswith("needs no file Ten draws of a linear regression")
     assert told["aptos2019"].startswith("your download, missing Whether a photograph")
-    assert told["csv"].startswith("your file A file of text")
-    (place,) = {line.index("which digit") for line in lines if line.startswith("mnist ")}
-    assert all(line[place - 1] == " " and line[place] != " " for line in lines), "columns are aligned"
 
 
-@pytest.mark.parametrize("command", ["fetch", "verify"])
-def test_a_download_of_ones_own_is_not_fetched_but_told(offline, tmp_path, monkeypatch, invoke, kaggle_folder, command):
+def test_a_download_of_ones_own_is_not_fetched_but_told(offline, tmp_path, monkeypatch, invoke, kaggle_folder):
     monkeypatch.delenv("BDL_APTOS_DIR", raising=False)
-    code, out, _ = invoke("data", command, "aptos2019")
-    assert code == 0
-    assert "there is no folder" in out
-    assert "set BDL_APTOS_DIR to" in out
+    for command in ("fetch", "verify"):
+        code, out, _ = invoke("data", command, "aptos2019")
+        assert code == 0
+        assert "there is no folder" in out
+        assert "set BDL_APTOS_DIR to" in out
     monkeypatch.setenv("BDL_APTOS_DIR", str(kaggle_folder(tmp_path / "eyes", [0, 1, 2, 3, 4])))
-    assert "your download, read and checked by each run" in invoke("data", command, "aptos2019")[1]
+    assert "your download, read and checked by each run" in invoke("data", "verify", "aptos2019")[1]
 
 
 LOADED = """
 import sys
 from bdl.cli import main
-sys.argv, heavy = ["bdl-bench", *{command!r}.split()], {heavy!r}.split()
-try:
-    main()
-except SystemExit as stop:
-    print("LOADED", stop.code, sorted(set(heavy) & set(sys.modules)))
+for command, heavy in {commands!r}.items():
+    sys.argv = ["bdl-bench", *command.split()]
+    try:
+        main()
+    except SystemExit as stop:
+        print("LOADED", stop.code, sorted(set(heavy.split()) & set(sys.modules)))
 """
 
 
-def loaded(command, heavy):
-    """Run a command in a process of its own; return what it prints, last which heavy packages it has imported."""
-    code = LOADED.format(command=command, heavy=heavy)
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-
-
-def test_help_says_what_jobs_takes(invoke):
-    code, out, _ = invoke("run", "--help")
-    assert code == 0
-    assert "<int|auto>" in out
-
-
-def test_help_imports_nothing_heavy():
-    found = loaded("--help", "torch pandas mlflow sklearn scipy matplotlib optuna pooch pydantic")
-    assert found.splitlines()[-1] == "LOADED 0 []"
-    assert all(command in found for command in ("run", "submit", "verify"))
-
-
-@pytest.mark.parametrize("command", ["table", "describe"])
-def test_what_only_shows_imports_no_more_than_it_needs(command):
+def test_help_and_what_only_shows_import_no_more_than_they_need():
     """Specs are checked by the components that they name, which import torch; nothing is fitted, drawn or mirrored."""
-    found = loaded(f"{command} uci-regression", "mlflow sklearn scipy.optimize scipy.stats matplotlib torch._dynamo")
-    assert found.splitlines()[-1] == "LOADED 0 []"
-    assert "vifa-nn" in found
+    shown = "mlflow sklearn scipy.optimize scipy.stats matplotlib torch._dynamo"
+    helping = "torch pandas mlflow sklearn scipy matplotlib optuna pooch pydantic"
+    commands = {"--help": helping, "describe uci-regression": shown, "table uci-regression": shown}
+    code = LOADED.format(commands=commands)
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    parts = found.split("LOADED 0 []\n")
+    assert parts.pop() == ""
+    assert len(parts) == 3
+    assert all(command in parts[0] for command in ("run", "submit", "verify"))
+    assert "vifa-nn" in parts[1]
+    assert "vifa-nn" in parts[2]
 
 
 def test_the_command_is_installed():
     command = shutil.which("bdl-bench", path=str(Path(sys.executable).parent))
     assert command is not None
-    found = subprocess.run([command, "run", "nowhere"], capture_output=True, text=True)
-    assert (found.returncode, found.stdout) == (2, "")
-    assert found.stderr.startswith("bdl-bench: unknown benchmark 'nowhere'")
-    assert found.stderr.count("\n") == 1
+    found = subprocess.run([command, "nothing"], capture_output=True, text=True)
+    assert (found.returncode, found.stdout, found.stderr.count("\n")) == (2, "", 1)
+    assert found.stderr.startswith("bdl-bench: No such command 'nothing'")

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy.stats import multivariate_normal
 
-from bdl.data import load
+from bdl.data import load, streams
 from bdl.references import nuts
 from bdl.references.mcmc import Draws, Origin
 
@@ -55,12 +55,14 @@ def sampled(tmp_path, monkeypatch):
 
 
 def test_a_run_samples_what_is_missing_and_keeps_it(sampled, invoke, tmp_path):
+    """The distance of the exact posterior over the floor is about a chi variable of 2 to 5 degrees over its root mean
+    square: below 3.
+    """
     assert invoke("references", "list", sampled)[1].splitlines() == [
         "sampled  synthetic           missing",
         "sampled  synthetic, split 1  missing",
     ]
     assert "sample it: bdl-bench references build" in invoke("references", "show", sampled)[1]
-
     code, out, err = invoke("run", sampled, "--tracking", "none")
     assert code == 0, err
     assert "sampling the posterior of synthetic, split 1: 1000 rows, 2 parameters" in out
@@ -69,21 +71,12 @@ def test_a_run_samples_what_is_missing_and_keeps_it(sampled, invoke, tmp_path):
     infos = [json.loads(path.read_text()) for path in sorted((tmp_path / "results/sampled/references").iterdir())]
     assert [info["rows"] for info in infos] == [1000, 1000]
     assert infos[0]["key"] != infos[1]["key"]
-
-    listed = invoke("references", "list", sampled)[1]
-    assert listed.count("R-hat 1.00") == 2
-    again = invoke("run", sampled, "--tracking", "none")[1]
-    assert "sampling the posterior" not in again
-
-
-def test_the_exact_posterior_is_as_far_as_the_floor_says(sampled, invoke, tmp_path):
-    """The distance over the floor is about a chi variable of 2 to 5 degrees over its root mean square: below 3."""
-    assert invoke("run", sampled, "--tracking", "none")[0] == 0
     rows = pd.read_parquet(tmp_path / "results/sampled/trials.parquet")
     for metric in ("rel_mean_dist", "rel_cov_dist", "scaled_w2"):
-        ratio = rows[metric] / rows[f"{metric}_floor"]
-        assert ratio.between(0.1, 3).all()
+        assert (rows[metric] / rows[f"{metric}_floor"]).between(0.1, 3).all()
         assert (rows[f"{metric}_mcse"] / rows[f"{metric}_floor"]).between(0.1, 3).all()
+    assert invoke("references", "list", sampled)[1].count("R-hat 1.00") == 2
+    assert "sampling the posterior" not in invoke("run", sampled, "--tracking", "none")[1]
 
 
 def test_build_and_show(sampled, invoke):
@@ -135,45 +128,26 @@ def test_the_certificate_of_a_computed_reference_is_shown(invoke, tmp_path):
         assert float(value) <= float(limit)
 
 
-def test_references_that_tell_no_numbers(invoke):
-    code, out, _ = invoke("references", "show", "vifa-synthetic", "--dataset", "synthetic")
-    assert code == 0
-    assert out.splitlines() == ["synthetic, split 0 of 10: conjugate", "  computed when it is needed"]
-
-
-def test_streams_have_no_reference_and_are_not_drawn(invoke, monkeypatch):
-    from bdl.data import streams
-
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (
+            "show vifa-synthetic --dataset synthetic",
+            0,
+            "synthetic, split 0 of 10: conjugate\n  computed when",
+        ),
+        ("list online-fa", 0, "online-fa: it names no reference\n"),
+        ("show online-fa", 2, "online-fa names no reference: there is nothing to show\n"),
+        ("build vifa-synthetic", 2, "no reference of vifa-synthetic is sampled"),
+        ("list sgd-posterior", 0, "sgd-posterior: none is sampled, each is computed when it is needed"),
+    ],
+)
+def test_benchmarks_without_sampled_references_say_so(invoke, monkeypatch, words, code, told):
+    """Streams are not drawn for this."""
     monkeypatch.setattr(streams.Stream, "model", lambda *_: pytest.fail("drawn"))
-    assert invoke("references", "list", "online-fa") == (0, "online-fa: it names no reference\n", "")
-    code, _, err = invoke("references", "show", "online-fa")
-    assert code == 2
-    assert err == "bdl-bench: online-fa names no reference: there is nothing to show\n"
-
-
-def test_a_changed_file_stops_the_run_before_it_trains(sampled, invoke, tmp_path):
-    assert invoke("references", "build", sampled)[0] == 0
-    for path in (tmp_path / "data/references").glob("*.npy"):
-        path.write_bytes(path.read_bytes()[:-100])
-    code, _, err = invoke("run", sampled, "--tracking", "none")
-    assert code == 2
-    assert "corrupt reference" in err
-    assert err.count("\n") == 1
-    assert not (tmp_path / "results/sampled/trials.parquet").exists()
-    assert "  corrupt\n" in invoke("references", "list", sampled)[1]
-    assert invoke("references", "build", sampled, "--fresh")[0] == 0
-    assert invoke("run", sampled, "--tracking", "none")[0] == 0
-
-
-def test_a_refused_reference_stops_the_run(sampled, invoke, monkeypatch):
-    def stuck(regression, settings):
-        draws = exact_draws(regression, settings)
-        return draws._replace(diverging=draws.theta[..., 0] > draws.theta[1, 1, 0])
-
-    monkeypatch.setattr(nuts, "sample", stuck)
-    code, _, err = invoke("run", sampled, "--tracking", "none")
-    assert code == 2
-    assert "reference refused: rule 4 (divergences == 0) fails at chain 0" in err
+    found, out, err = invoke("references", *words.split())
+    assert found == code
+    assert (err if code else out).removeprefix("bdl-bench: ").startswith(told)
 
 
 UNCERTIFIED = """
@@ -210,13 +184,7 @@ def test_a_reference_that_broke_a_rule_is_no_truth_without_asking_for_it(invoke,
     assert pd.read_parquet(rows)["function_w2"].notna().all()
 
 
-def test_uncertified_needs_a_reference_that_may_be(sampled, invoke):
-    code, _, err = invoke("run", sampled, "--uncertified")
-    assert code == 2
-    assert err == "bdl-bench: --uncertified: sampled has no reference that may break a rule: leave it out\n"
-
-
-CONSTANT = """
+ODD = """
 import numpy as np
 from bdl.data import Dataset
 
@@ -232,51 +200,35 @@ def broken():
 
 
 @pytest.mark.parametrize(
-    ("benchmark", "changes", "message"),
+    ("benchmark", "change", "message"),
     [
-        ("sampled", ["entries.exact.reference.chains=3"], "3 chains of 1000 draws cannot be certified"),
-        ("vifa-synthetic", ["entries.vifa-k1.hyper.prior_precision=0"], "prior_precision is 0: give a positive number"),
-        ("vifa-synthetic", ["entries.vifa-logistic.hyper.prior_precision=0"], "check the data and the precisions"),
+        ("sampled", "entries.exact.reference.chains=3", "3 chains of 1000 draws cannot be certified"),
         (
             "sampled",
-            ["entries.exact.hyper.prior_precision=0"],
-            "prior_precision must be positive and finite: it is 0.0",
+            "entries.exact.reference.draws=50",
+            "4 chains of 50 draws cannot be certified",
         ),
         (
             "sampled",
-            ["entries.exact.reference.draws=50"],
-            "4 chains of 50 draws cannot be certified: give an even number",
+            "entries.exact.reference.draws=100",
+            "refused: rule 1 (r_hat < 1.01) fails at coordinate 1",
         ),
-        (
-            "sampled",
-            ["entries.exact.reference.draws=100"],
-            "reference refused: rule 1 (r_hat < 1.01) fails at coordinate 1",
-        ),
-        ("uci-linear-posterior", ["datasets=[own.py:flat]", "entries.vifa.by_dataset={}"], "the targets are constant"),
-        ("sampled", ["datasets=[own.py:broken]"], "x has NaN or infinite values"),
-        ("sampled", ["datasets=[own.py:odd]"], "labels"),
+        ("sampled", "entries.exact.hyper.prior_precision=0", "prior_precision must be positive and finite: it is 0.0"),
+        ("sampled", "datasets=[own.py:broken]", "x has NaN or infinite values"),
+        ("sampled --uncertified", "seed=0", "--uncertified: sampled has no reference that may break a rule"),
+        ("sampled", "datasets=[own.py:odd]", "labels"),
+        ("vifa-synthetic", "entries.vifa-k1.hyper.prior_precision=0", "prior_precision is 0: give a positive number"),
+        ("vifa-synthetic", "entries.vifa-logistic.hyper.prior_precision=0", "check the data and the precisions"),
+        ("uci-linear-posterior", "datasets=[own.py:flat]", "the targets are constant"),
     ],
 )
-def test_bad_input_stops_a_run_before_it_trains(sampled, invoke, tmp_path, benchmark, changes, message):
-    (tmp_path / "own.py").write_text(CONSTANT)
-    name, profile = (sampled, []) if benchmark == "sampled" else (benchmark, ["--profile", "quick"])
-    words = [word for change in changes for word in ("--set", change)]
-    code, _, err = invoke("run", name, *profile, *words, "--tracking", "none")
+def test_bad_input_stops_a_run_before_it_trains(sampled, invoke, tmp_path, benchmark, change, message):
+    (tmp_path / "own.py").write_text(ODD)
+    name, *options = benchmark.split()
+    words = [sampled, *options] if name == "sampled" else [name, "--profile", "quick"]
+    more = ["--set", "entries.vifa.by_dataset={}"] if "flat" in change else []
+    code, _, err = invoke("run", *words, "--set", change, *more, "--tracking", "none")
     assert code == 2
     assert message in err
     assert err.count("\n") == 1
     assert not list(tmp_path.rglob("trials.parquet"))
-
-
-def test_a_benchmark_without_sampled_references_has_nothing_to_build(invoke):
-    code, _, err = invoke("references", "build", "vifa-synthetic")
-    assert code == 2
-    assert "no reference of vifa-synthetic is sampled" in err
-
-
-def test_a_benchmark_without_sampled_references_says_so(invoke):
-    code, out, _ = invoke("references", "list", "uci-regression")
-    assert (code, out) == (0, "uci-regression: it names no reference\n")
-    code, out, _ = invoke("references", "list", "sgd-posterior")
-    assert code == 0
-    assert out.startswith("sgd-posterior: none is sampled, each is computed when it is needed")

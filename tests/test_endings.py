@@ -14,27 +14,18 @@ from threading import Thread
 from types import SimpleNamespace
 
 import pytest
+import torch
+from filelock import FileLock
+from tiny import TINY, raising, refusal
 
 from bdl import __version__
+from bdl.errors import InputError
 from bdl.execution.groups import attempt
 from bdl.publishing import tracking
+from bdl.spec import load_variant
 from bdl.spec.sections import Limits
+from bdl.store.artefacts import Damaged, mended
 
-TINY = """
-name: tiny
-title: A tiny benchmark
-datasets: [diabetes]
-splits: 1
-entries:
-  fixed:
-    model: {name: linear}
-    likelihood: {name: gaussian}
-    method: {name: vifa, gradients_per_update: 2}
-    training: {epochs: 1, batch_size: 10}
-    hyper: {learning_rate: 0.01, prior_precision: 1, noise_precision: 0.001}
-evaluation: {samples: 5}
-metrics: [nmll]
-"""
 PAPERS = "papers: [{paper: nobody1900, tables: [Table 1], task: uci_nn_predictions, methods: {fixed: vifa_lr}}]\n"
 
 
@@ -52,21 +43,6 @@ def copy(results, tiny, tmp_path) -> Path:
     return Path(shutil.copytree(results, tmp_path / "results")) / "tiny"
 
 
-def refusal(result: tuple[int, str, str], expected: int = 2) -> str:
-    code, out, err = result
-    assert (code, out) == (expected, ""), out + err
-    assert err.startswith("bdl-bench: ")
-    assert err.count("\n") == 1
-    return err
-
-
-def raising(error):
-    def raise_it(*args, **kwargs):
-        raise error
-
-    return raise_it
-
-
 def test_a_fault_of_the_program_is_code_3_with_its_traceback_in_a_file(tiny, invoke, monkeypatch):
     monkeypatch.setattr("bdl.spec.load_variant", raising(ZeroDivisionError("two\nlines")))
     error = refusal(invoke("table", tiny), 3)
@@ -78,7 +54,13 @@ def test_a_fault_of_the_program_is_code_3_with_its_traceback_in_a_file(tiny, inv
     assert "Traceback (most recent call last)" in text
 
 
-def test_an_interrupted_command_is_code_130(tiny, invoke, monkeypatch):
+def test_an_interrupted_run_is_code_130_and_says_how_to_go_on(tiny, invoke, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("bdl.api.running.run_cells", raising(KeyboardInterrupt()))
+        code, _, err = invoke("run", tiny, "--no-compile", "--tracking", "none")
+    assert (code, err) == (130, "interrupted; the same command goes on from here\n")
+    assert f"bdl-bench run {tiny}" in refusal(invoke("log", tiny))
+    assert f"bdl-bench run {tiny}" in refusal(invoke("table", tiny))
     monkeypatch.setattr("bdl.spec.load_variant", raising(KeyboardInterrupt()))
     assert invoke("table", tiny)[0] == 130
 
@@ -102,69 +84,100 @@ def test_a_full_disk_fails_no_fit(error):
     assert raised.value.errno == errno.ENOSPC
 
 
-def test_sys_exit_in_a_method_file_is_told(tiny, invoke):
+def test_sys_exit_in_a_method_file_is_told_and_in_a_fit_fails_the_fit(tiny, invoke):
     Path("leaves.py").write_text("import sys\n\nsys.exit(0)\n", "utf-8")
     tiny.write_text(TINY.replace("{name: vifa, gradients_per_update: 2}", "{name: leaves.py:Method}"), "utf-8")
-    error = refusal(invoke("run", tiny))
-    assert "leaves.py, line 3, called sys.exit(0)" in error
-
-
-def test_sys_exit_in_a_fit_fails_the_fit():
-    class Group:
-        members = ()
-        run = staticmethod(raising(SystemExit(0)))
-
-    assert attempt(Group(), print) == []
+    assert "leaves.py, line 3, called sys.exit(0)" in refusal(invoke("run", tiny))
+    assert attempt(SimpleNamespace(members=(), run=raising(SystemExit(0))), print) == []
 
 
 COMMANDS = [
-    (["table", "--splits", ""], "splits ''"),
-    (["table", "--results", ""], "--results ''"),
-    (["run", "--results", ""], "--results ''"),
-    (["run", "--tracking", "foo://bar"], "no tracking URI: 'foo://bar'"),
-    (["run", "--tracking", "http://127.0.0.1:9"], "no server answers at http://127.0.0.1:9 (["),
-    (["run", "--tracking", "http://[::"], "no server answers at http://[:: ("),
-    (["run", "--tracking", "sqlite:////nowhere/at/all.db"], "cannot write a database to /nowhere/at"),
-    (["run", "--nonsense"], "No such option: --nonsense; see: bdl-bench run --help"),
-    (["run", "--datset", "yacht"], "no such option: --datset; did you mean --dataset"),
-    (["run", "--jobs", "none"], "--jobs"),
+    ("table --splits=", ["splits ''"]),
+    ("table --results=", ["--results ''"]),
+    ("run --results=", ["--results ''"]),
+    ("run --tracking foo://bar", ["no tracking URI: 'foo://bar'"]),
+    ("run --tracking http://127.0.0.1:9", ["no server answers at http://127.0.0.1:9 (["]),
+    ("run --tracking http://[::", ["no server answers at http://[:: ("]),
+    ("run --tracking sqlite:////nowhere/at/all.db", ["cannot write a database to /nowhere/at"]),
+    ("run --nonsense", ["No such option: --nonsense; see: bdl-bench run --help"]),
+    ("run --datset yacht", ["no such option: --datset; did you mean --dataset"]),
+    ("run --jobs none", ["--jobs none: give 1, a larger number, or auto"]),
+    ("run --dataset diabetis", ["unknown dataset 'diabetis'", "did you mean diabetes"]),
+    ("run --method g*", ["unknown method 'g*': known: fixed"]),
+    ("run --profile papr", ["unknown profile 'papr'", "did you mean paper"]),
+    ("run --splits 3", ["splits '3'", "there are 2 splits"]),
+    ("run --device tpu", ["--device tpu", "cpu"]),
+    ("run -v -q", ["--quiet --verbose: leave one out"]),
+    ("run --dry-run --retry-failed", ["--dry-run --retry-failed: leave one out"]),
+    ("run --log no/run.log", ["cannot write no/run.log: No such file or directory; give another --log"]),
+    ("run --set metrics=[nmll,rsme]", ["'rsme'", "did you mean rmse"]),
+    ("run --set entries.fixed.training.batch_size=500", ["entries.fixed.training", "diabetes", "lower batch_size"]),
+    ("run --set seed=[1", ["--set seed=[1"]),
+    ("table", ["no results in results/tiny", "bdl-bench run"]),
+    ("figures", ["no results in results/tiny", "bdl-bench run"]),
+    ("log", ["no results in results/tiny", "bdl-bench run"]),
 ]
+if not torch.cuda.is_available():
+    COMMANDS.append(("run --device cuda", ["no CUDA device", "use --device cpu"]))
 
 
-@pytest.mark.parametrize(("words", "reason"), COMMANDS, ids=[" ".join(words) for words, _ in COMMANDS])
-def test_what_cannot_be_is_refused_before_anything_is_done(tiny, tmp_path, invoke, words, reason):
-    command, *options = words
-    assert reason in refusal(invoke(command, tiny, *options))
+@pytest.mark.parametrize(("words", "reasons"), COMMANDS, ids=[words for words, _ in COMMANDS])
+def test_what_cannot_be_is_refused_before_anything_is_done(tiny, tmp_path, invoke, words, reasons):
+    command, *options = words.split()
+    error = refusal(invoke(command, tiny, *options))
+    assert all(reason in error for reason in reasons), error
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.yaml"]
 
 
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--vrsion"], "no such option: --vrsion; did you mean --version?"),
-        (["data", "lst"], "Did you mean 'list'?"),
-        (["table"], "; see: bdl-bench table --help"),
+        ("--vrsion", "no such option: --vrsion; did you mean --version?"),
+        ("data lst", "Did you mean 'list'?"),
+        ("data fetch yacth", "unknown dataset 'yacth': did you mean yacht"),
+        ("table", "; see: bdl-bench table --help"),
+        ("run uci-regresion", "unknown benchmark 'uci-regresion': did you mean uci-regression"),
+        ("table no/such/file.yaml", "cannot read benchmark no/such/file.yaml: No such file"),
     ],
 )
 def test_a_command_line_that_is_wrong_says_where_to_look(invoke, words, reason):
-    assert reason in refusal(invoke(*words))
+    assert reason in refusal(invoke(*words.split()))
 
 
-def test_an_unknown_paper_is_refused_before_training(tiny, tmp_path, invoke):
-    tiny.write_text(TINY + PAPERS, "utf-8")
-    assert "unknown paper 'nobody1900'" in refusal(invoke("run", tiny))
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        pytest.param(TINY + PAPERS, "unknown paper 'nobody1900'", id="paper"),
+        pytest.param("name: " + "[" * 20_000, "too many levels", id="deep"),
+        pytest.param("name: tiny\n  title: [", "tiny.yaml, line 2", id="YAML"),
+        pytest.param(TINY.replace("[diabetes]", "[nowhere.py:data]"), "nowhere.py", id="component"),
+    ],
+)
+def test_a_file_that_cannot_be_is_refused_before_training(tiny, tmp_path, invoke, text, reason):
+    tiny.write_text(text, "utf-8")
+    assert reason in refusal(invoke("run", tiny))
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.yaml"]
 
 
-def test_a_file_that_goes_too_deep_is_told(tiny, invoke):
-    tiny.write_text("name: " + "[" * 20_000, "utf-8")
-    assert "too many levels" in refusal(invoke("run", tiny))
-
-
-def test_a_database_that_is_none_is_refused_before_the_run(tiny, tmp_path, invoke):
+def test_what_is_in_the_way_of_results_is_told(tiny, tmp_path, invoke):
     (tmp_path / "mlflow.db").write_text("no database at all" * 100)
     assert "cannot write the MLflow database" in refusal(invoke("run", tiny, "--tracking", "sqlite:///mlflow.db"))
-    assert not (tmp_path / "results").exists()
+    (tmp_path / "results").write_text("a file")
+    error = refusal(invoke("run", tiny, "--tracking", "none"))
+    assert "cannot write to results/tiny" in error
+    assert "choose another --results" in error
+    (tmp_path / "other/tiny").mkdir(parents=True)
+    with FileLock(tmp_path / "other/tiny/store.lock"):
+        assert "another run of tiny" in refusal(invoke("run", tiny, "--tracking", "none", "--results", "other"))
+    assert [path.name for path in (tmp_path / "other/tiny").iterdir() if path.name != "store.lock"] == []
+
+
+def test_a_damaged_posterior_names_the_command_that_makes_it_again(tiny, tmp_path):
+    asked = load_variant(str(tiny), overrides=["seed=1"])
+    again = f"bdl-bench run {tiny} --set seed=1 --results '{tmp_path}/else where'"
+    told = f"x is damaged; this makes its fit again, and no other: {again}"
+    with pytest.raises(InputError, match=f"^{re.escape(told)}$"), mended(asked, tmp_path / "else where"):
+        raise Damaged("x is damaged")
 
 
 def spoil(path: Path) -> None:
@@ -176,11 +189,11 @@ def spoil(path: Path) -> None:
 
 DAMAGE = {
     "empty rows": ("trials.parquet", lambda path: path.write_bytes(b""), ["table", "figures"]),
-    "spoilt rows": ("trials.parquet", spoil, ["table", "figures"]),
-    "text for rows": ("trials.parquet", lambda path: path.write_text("rows"), ["table", "figures", "run"]),
+    "spoilt rows": ("trials.parquet", spoil, ["table"]),
+    "text for rows": ("trials.parquet", lambda path: path.write_text("rows"), ["table", "run"]),
     "empty store": ("store.sqlite", lambda path: path.write_bytes(b""), ["log"]),
     "spoilt store": ("store.sqlite", spoil, ["log", "run"]),
-    "text for a store": ("store.sqlite", lambda path: path.write_text("rows" * 1000), ["log", "run"]),
+    "text for a store": ("store.sqlite", lambda path: path.write_text("rows" * 1000), ["run"]),
 }
 
 
@@ -263,8 +276,8 @@ def test_a_locale_that_knows_ascii_alone():
     assert table.isascii()
 
 
-@pytest.mark.parametrize(("answer", "there"), [(200, True), (401, True), (404, True), (None, False)])
-def test_a_server_is_there_if_it_answers_anything(tmp_path, answer, there):
+@pytest.mark.parametrize("answer", [200, 404, None])
+def test_a_server_is_there_if_it_answers_anything(tmp_path, answer):
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             if answer:
@@ -276,41 +289,41 @@ def test_a_server_is_there_if_it_answers_anything(tmp_path, answer, there):
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         Thread(target=server.handle_request, daemon=True).start()
-        with nullcontext() if there else pytest.raises(tracking.InputError, match="no server answers"):
+        with nullcontext() if answer else pytest.raises(InputError, match="no server answers"):
             tracking.check_uri(f"http://127.0.0.1:{server.server_port}/", tmp_path)
 
 
 def test_version_and_help(invoke):
     assert invoke("--version") == (0, f"bdl-bench {__version__}\n", "")
-    assert invoke("run", "-h")[:2] == invoke("run", "--help")[:2]
-    assert "bdl-bench run" in invoke("run", "-h")[1]
+    code, out, _ = invoke("run", "-h")
+    assert code == 0
+    assert "bdl-bench run" in out
+    assert "<int|auto>" in out
 
 
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [
-        ("run uci", ["uci-contenders", "uci-gap", "uci-linear-posterior", "uci-linear-selection", "uci-regression"]),
-        ("table slang-t", ["slang-toy"]),
-        ("describe mc-d", ["mc-dropout"]),
-        ("run uci-regression --method vifa", ["vifa-lr", "vifa-nn"]),
-        ("figures uci-regression --dataset y", ["yacht"]),
-        ("run uci-regression --profile quick --dataset ", ["diabetes"]),
-        ("report online-fa --dataset fa_1000_10_", ["fa_1000_10_columns"]),
-        ("run noisy-data-efficiency --dataset t", ["tanh"]),
-        ("run benchmarks/slang-toy.yaml --method slang", ["slang-1", "slang-5"]),
-        ("references show logistic-posterior --dataset au", ["australian"]),
-        ("run uci-regresion --method v", []),
-        ("run README.md --method v", []),
-        ("run --method v", []),
-    ],
-)
-def test_shells_complete_names(words, found, invoke, monkeypatch):
+COMPLETIONS = {
+    "run uci": ["uci-contenders", "uci-gap", "uci-linear-posterior", "uci-linear-selection", "uci-regression"],
+    "describe mc-d": ["mc-dropout"],
+    "list met": ["methods", "metrics"],
+    "run uci-regression --method vifa": ["vifa-lr", "vifa-nn"],
+    "run uci-regression --profile quick --dataset ": ["diabetes"],
+    "report online-fa --dataset fa_1000_10_": ["fa_1000_10_columns"],
+    "run noisy-data-efficiency --dataset t": ["tanh"],
+    "run benchmarks/slang-toy.yaml --method slang": ["slang-1", "slang-5"],
+    "run uci-regresion --method v": [],
+    "run README.md --method v": [],
+    "run --method v": [],
+}
+
+
+@pytest.mark.parametrize("words", COMPLETIONS)
+def test_shells_complete_names(words, invoke, monkeypatch):
     monkeypatch.setenv("_BDL_BENCH_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_WORDS", f"bdl-bench {words}")
     monkeypatch.setenv("COMP_CWORD", str(words.count(" ") + 1))
     monkeypatch.setattr(sys.modules["__main__"], "__package__", None, raising=False)  # else the program is pytest
     code, out, error = invoke()
-    assert (code, out.split(), error) == (0, found, "")
+    assert (code, out.split(), error) == (0, COMPLETIONS[words], "")
 
 
 def test_brackets_are_what_they_say_and_no_markup(tiny, invoke):

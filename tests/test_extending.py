@@ -46,14 +46,6 @@ def rows_of(folder, invoke, blank_figures, monkeypatch):
     return call
 
 
-def test_there_are_four_files():
-    assert sorted(FILES) == ["mean-field.yaml", "mean_field.py", "misses.py", "wave.py"]
-
-
-def test_method_is_at_most_fifty_lines():
-    assert len(FILES["mean_field.py"].splitlines()) <= 50
-
-
 def test_method_runs_and_a_score_is_added_without_training(rows_of):
     rows = rows_of(RUN, *SHORT)
     assert list(rows.entry) == ["mean-field"] * 3

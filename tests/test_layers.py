@@ -35,34 +35,21 @@ def lint_imports(folder):
     )
 
 
-def test_every_room_imports_lower_rooms_only(copy):
+FAULTS = {
+    "none": ("errors.py", "", ""),
+    "higher package": ("models/base.py", "\n\nfrom bdl.methods import METHODS\n", "bdl.models.base -> bdl.methods"),
+    "circle": ("models/priors.py", "\n\nimport bdl.models.problem\n", "No cycles are allowed in bdl.models."),
+    "no place": ("whatever.py", '"""Whatever."""\n', "bdl.whatever"),
+}
+
+
+@pytest.mark.parametrize(("path", "text", "told"), FAULTS.values(), ids=FAULTS)
+def test_packages_import_lower_packages_only_and_what_does_not_is_found(copy, path, text, told):
+    with (copy / "bdl" / path).open("a", encoding="utf-8") as file:
+        file.write(text)
     done = lint_imports(copy)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_an_import_of_a_higher_room_is_found(copy):
-    with (copy / "bdl/models/base.py").open("a", encoding="utf-8") as file:
-        file.write(
-            "\n\ndef _names() -> list[str]:\n    from bdl.methods import METHODS\n\n    return METHODS.names()\n"
-        )
-    done = lint_imports(copy)
-    assert done.returncode == 1
-    assert "bdl.models.base -> bdl.methods" in done.stdout
-
-
-def test_a_circle_within_a_room_is_found(copy):
-    with (copy / "bdl/models/priors.py").open("a", encoding="utf-8") as file:
-        file.write("\n\nimport bdl.models.problem\n")
-    done = lint_imports(copy)
-    assert done.returncode == 1
-    assert "No cycles are allowed in bdl.models." in done.stdout
-
-
-def test_a_module_without_a_place_is_found(copy):
-    (copy / "bdl/whatever.py").write_text('"""Whatever."""\n', "utf-8")
-    done = lint_imports(copy)
-    assert done.returncode == 1
-    assert "bdl.whatever" in done.stdout + done.stderr
+    assert done.returncode == bool(told), done.stdout + done.stderr
+    assert told in done.stdout + done.stderr
 
 
 def test_architecture_page_has_the_order_that_is_checked():

@@ -1,4 +1,4 @@
-"""How threads wait, and one thread where it decides the bits."""
+"""Memory of large tensors, how threads wait, one thread where it decides the bits, and limits of time."""
 
 import gc
 import os
@@ -10,7 +10,55 @@ from contextlib import suppress
 import pytest
 import torch
 
+from bdl import runtime
 from bdl.runtime import SPINS, importing, in_time, one_thread, wait_briefly
+
+SMALL_PAGES = "import ctypes\nctypes.CDLL(None).prctl(41, 1, 0, 0, 0)\n"
+"""Of 4 kB (PR_SET_THP_DISABLE), whatever the system does of itself; what it starts has them, too."""
+TENSORS = (
+    "import resource, torch\n"
+    "def faults(): return resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+    "for _ in range(3): torch.ones(11_000_000).add(1)\n"
+    "before = faults()\n"
+    "for _ in range(6): torch.ones(11_000_000).add(1)\n"
+    "print(faults() - before)\n"
+)
+"""Pages fetched for 12 tensors of 44 MB, after others like them: fresh ones are 12 times 11,000 of 4 kB."""
+COMMAND = (
+    "import os, sys\nfrom bdl import cli\nsys.argv = ['bdl-bench', '--version']\n"
+    "assert 'torch' not in sys.modules\ntry: cli.main()\nexcept SystemExit: pass\n"
+    f"assert os.environ['GOMP_SPINCOUNT'] == {SPINS!r}\n"  # libgomp reads its environment when it is loaded
+)
+CHILD = f"import subprocess\nsys.exit(subprocess.run([sys.executable, '-c', {TENSORS!r}]).returncode)\n"
+SAID = ("MALLOC_", "THP_", "GLIBC_TUNABLES", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+QUIET = {name: value for name, value in os.environ.items() if not name.startswith(SAID)}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc is that of Linux")
+@pytest.mark.parametrize(
+    ("script", "fresh"),
+    [
+        pytest.param(TENSORS, True, id="without a command"),
+        pytest.param(COMMAND + TENSORS, False, id="command"),
+        pytest.param(COMMAND + CHILD, False, id="its processes"),
+    ],
+)
+def test_commands_and_their_processes_keep_pages(script, fresh):
+    command = [sys.executable, "-c", SMALL_PAGES + script]
+    done = subprocess.run(command, env=QUIET, capture_output=True, text=True, check=True)
+    pages = int(done.stdout.split()[-1])
+    assert pages > 100_000 if fresh else pages < 1000
+
+
+@pytest.mark.parametrize("said", [{}, {"MALLOC_ARENA_MAX": "1"}, {"GLIBC_TUNABLES": "glibc.malloc.arena_max=1"}])
+def test_an_environment_that_says_something_of_memory_is_left_alone(monkeypatch, said):
+    set_options = []
+    monkeypatch.setattr(runtime, "_mallopt", set_options.append)
+    monkeypatch.setattr(os, "environ", dict(said))
+    monkeypatch.setattr(os, "getenv", lambda name, other=None: said.get(name, other))
+    runtime.keep_pages()
+    assert bool(set_options) == (not said)
+    assert said or "MALLOC_MMAP_MAX_" in os.environ
 
 
 @pytest.mark.parametrize(
@@ -21,21 +69,6 @@ def test_threads_wait_briefly_unless_told_otherwise(monkeypatch, said, spins):
     monkeypatch.setattr(os, "environ", dict(said))
     wait_briefly()
     assert os.environ.get("GOMP_SPINCOUNT") == spins
-
-
-def test_commands_say_so_before_torch_is_there():
-    """libgomp reads its environment when it is loaded."""
-    script = (
-        "import os, sys\n"
-        "from bdl import cli\n"
-        "sys.argv = ['bdl-bench', '--version']\n"
-        "assert 'torch' not in sys.modules\n"
-        "try: cli.main()\n"
-        "finally: print(os.environ['GOMP_SPINCOUNT'])\n"
-    )
-    quiet = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
-    done = subprocess.run([sys.executable, "-c", script], env=quiet, capture_output=True, text=True, check=True)
-    assert done.stdout.split()[-1] == SPINS
 
 
 def test_imports_are_not_searched_for_garbage():

@@ -1,7 +1,6 @@
 """Results of a part, of overrides or of another file never take the place of published ones, and say what they are."""
 
 import json
-import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -9,28 +8,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from tiny import TINY, contents, raising, refusal
 
 from bdl.archive.loading import LoadedResults, departures
 from bdl.publishing import mirror
 from bdl.spec import load_variant
 
-TINY = """
-name: tiny
-title: A tiny benchmark
-datasets: [diabetes]
-splits: 2
-entries:
-  fixed:
-    model: {name: linear}
-    likelihood: {name: gaussian}
-    method: {name: vifa, gradients_per_update: 2}
-    training: {epochs: 1, batch_size: 10}
-    hyper: {learning_rate: 0.01, prior_precision: 1, noise_precision: 0.001}
-evaluation: {samples: 5}
-metrics: [nmll]
-profiles:
-  quick: {splits: 1}
-"""
 TWO = TINY.replace("  fixed:", "  fixed: &fixed").replace("evaluation:", "  other: *fixed\nevaluation:")
 FASTER = "--set", "entries.fixed.hyper.learning_rate=0.5"
 
@@ -58,47 +41,37 @@ def published(clone, tiny) -> Path:
     return Path(shutil.copytree(clone, tiny.parent / "results/tiny"))
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def protocol(folder: Path) -> dict[Path, bytes | None]:
     """Files of a folder, without its variants and profiles."""
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    return {str(path): path.read_bytes() for path in files if not {"variants", "quick"} & set(path.parts)}
-
-
-def refusal(result: tuple[int, str, str]) -> str:
-    code, out, err = result
-    assert (code, out) == (2, ""), out + err
-    assert err.count("\n") == 1
-    return err
+    return {path: data for path, data in contents(folder).items() if not {"variants", "quick"} & set(path.parts)}
 
 
 def newest() -> Path:
     return max(Path("results").rglob("provenance.json"), key=lambda path: path.stat().st_mtime_ns).parent
 
 
-OTHERS = [
-    (TINY.replace("epochs: 1", "epochs: 2"), "diabetes/fixed of another spec"),
-    (TINY.replace("seed: 0", "").replace("title:", "seed: 1\ntitle:"), "of another spec"),
-    (TINY.replace("splits: 2", "splits: 1"), "1 published final fits that this benchmark lacks"),
-    (TINY.replace("  fixed:", "  other:"), "2 published final fits that this benchmark lacks"),
-]
+OTHERS = {
+    "training": (TINY.replace("epochs: 1", "epochs: 2"), "diabetes/fixed of another spec"),
+    "seed": (TINY.replace("title:", "seed: 1\ntitle:"), "of another spec"),
+    "splits": (TINY.replace("splits: 2", "splits: 1"), "1 published final fits that this benchmark lacks"),
+    "entries": (TINY.replace("  fixed:", "  other:"), "2 published final fits that this benchmark lacks"),
+}
 
 
-@pytest.mark.parametrize(("text", "reason"), OTHERS, ids=["training", "seed", "splits", "entries"])
-@pytest.mark.parametrize("options", [(), ("--fresh",)], ids=["", "fresh"])
-def test_another_file_of_the_same_name_is_refused(published, tmp_path, run, text, reason, options):
+@pytest.mark.parametrize(("text", "reason"), OTHERS.values(), ids=OTHERS)
+def test_another_file_of_the_same_name_is_refused(published, tmp_path, run, text, reason):
     copy = tmp_path / "copy.yaml"
     copy.write_text(text, "utf-8")
     before = contents(tmp_path)
-    error = refusal(run(copy, *options))
-    assert reason in error
-    assert "a name of its own" in error
-    assert "--results" in error
+    for options in ((), ("--fresh",)):
+        error = refusal(run(copy, *options))
+        assert reason in error
+        assert "a name of its own" in error
+        assert "--results" in error
     assert contents(tmp_path) == before
 
 
 PARTS = {
-    "splits": (["--splits", "1"], "1 of 2 splits (0)"),
-    "override": ([*FASTER], "entries.fixed.hyper.learning_rate=0.5"),
     "both": (["--splits", "1-1", *FASTER], "1 of 2 splits (1); entries.fixed.hyper.learning_rate=0.5"),
     "profile": (["--profile", "quick"], "profile quick (splits 1)"),
 }
@@ -107,12 +80,19 @@ PARTS = {
 @pytest.mark.usefixtures("blank_figures")
 @pytest.mark.parametrize(("options", "what"), PARTS.values(), ids=PARTS)
 def test_a_variant_leaves_what_is_published_and_says_what_it_is(published, tiny, run, invoke, options, what):
-    before = contents(published)
+    """The protocol says nothing of the kind."""
+    assert "Not the protocol" not in (published / "table.md").read_text("utf-8") + invoke("table", tiny)[1]
+    origin = json.loads((published / "provenance.json").read_text("utf-8"))
+    assert (origin["overrides"], origin["narrowed_to"]) == ({}, None)
+    assert origin["machine"]["instructions"] == torch.backends.cpu.get_cpu_capability()
+    assert origin["compiled"] == {"diabetes/fixed": []}
+
+    before = protocol(published)
     remark = f"Not the protocol: {what}."
     code, out, err = run(tiny, *options)
     assert (code, err) == (0, "")
     assert out.count(remark) == 1
-    assert contents(published) == before
+    assert protocol(published) == before
     place = newest()
     assert place.resolve() != published
     assert (place / "table.md").read_text("utf-8").startswith(f"**{remark}**\n\n".replace("_", r"\_"))
@@ -121,22 +101,10 @@ def test_a_variant_leaves_what_is_published_and_says_what_it_is(published, tiny,
         code, out, _ = invoke("table", tiny, *options, "--format", format)
         assert code == 0
         assert remark.replace("_", "") in out.replace("\\", "").replace("_", "")
-
+    rate = 0.5 if FASTER[1] in options else 0.01
     origin = json.loads((place / "provenance.json").read_text("utf-8"))
-    assert origin["overrides"] == ({"entries.fixed.hyper.learning_rate": 0.5} if FASTER[1] in options else {})
-    assert origin["spec"]["entries"]["fixed"]["hyper"]["learning_rate"] == (0.5 if FASTER[1] in options else 0.01)
-    code, out, _ = run(tiny, *options)
-    assert code == 0
-    assert "Everything is in the store already" in out
-
-
-def test_the_protocol_says_nothing_of_the_kind(published, tiny, invoke):
-    assert "Not the protocol" not in (published / "table.md").read_text("utf-8")
-    assert "Not the protocol" not in invoke("table", tiny)[1]
-    origin = json.loads((published / "provenance.json").read_text("utf-8"))
-    assert (origin["overrides"], origin["narrowed_to"]) == ({}, None)
-    assert origin["machine"]["instructions"] == torch.backends.cpu.get_cpu_capability()
-    assert origin["compiled"] == {"diabetes/fixed": []}
+    assert origin["overrides"] == ({"entries.fixed.hyper.learning_rate": rate} if rate == 0.5 else {})
+    assert origin["spec"]["entries"]["fixed"]["hyper"]["learning_rate"] == rate
 
 
 def test_an_entry_that_a_profile_runs_on_no_data_set_has_not_come_since():
@@ -194,38 +162,17 @@ def test_what_is_mirrored_is_what_was_run(tiny, run, invoke, monkeypatch):
 
 def test_figures_never_take_the_place_of_plots_that_have_data(published, tiny, run, invoke, monkeypatch):
     """Neither those of a part, nor those of a run that was interrupted before its first fit."""
-    before = contents(published)
-
-    def interrupt(*args, **kwargs):
-        raise KeyboardInterrupt
-
+    before = protocol(published)
     with monkeypatch.context() as patch:
-        patch.setattr("bdl.api.running.run_cells", interrupt)
+        patch.setattr("bdl.api.running.run_cells", raising(KeyboardInterrupt()))
         assert run(tiny)[0] == 130
-    for extra in ("store.sqlite", "store.lock"):
-        before[str(published / extra)] = (published / extra).read_bytes()
+    for extra in (published / "store.sqlite", published / "store.lock"):
+        before[extra] = extra.read_bytes()
     assert invoke("figures", tiny)[0] == 0
-    assert {path: data for path, data in contents(published).items() if not path.endswith(".pdf")} == before
+    assert {path: data for path, data in protocol(published).items() if path.suffix != ".pdf"} == before
     assert "no results in" in refusal(invoke("figures", tiny, *FASTER))
     (published / "trials.parquet").unlink()
     assert "no results in results/tiny; start with: bdl-bench run" in refusal(invoke("figures", tiny))
-
-
-def test_a_run_that_was_stopped_at_once_hides_nothing(published, tiny, run, invoke, monkeypatch):
-    """Its store is empty: the table of a part is still taken out of the whole."""
-    tiny.write_text(TWO, "utf-8")
-
-    def interrupt(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    words = tiny, "--method", "fixed"
-    before = invoke("table", *words, "--format", "json")
-    with monkeypatch.context() as patch:
-        patch.setattr("bdl.api.running.run_cells", interrupt)
-        assert run(*words)[0] == 130
-    assert list(Path("results/tiny/variants").glob("*/store.sqlite"))
-    assert before[0] == 0
-    assert invoke("table", *words, "--format", "json") == before
 
 
 def test_figures_that_are_no_longer_drawn_do_not_stay(tiny, run):
@@ -236,15 +183,6 @@ def test_figures_that_are_no_longer_drawn_do_not_stay(tiny, run):
     assert run(tiny)[0] == 0
     names = {path.name for path in stale.parent.iterdir()}
     assert names == {"notes.txt", "other-rmse.png", "tiny-nmll.png"}
-
-
-def test_a_table_is_of_the_rows_of_a_part_where_no_run_was_narrowed_to_it(published, tiny, invoke):
-    code, out, _ = invoke("table", tiny, "--method", "fixed", "--dataset", "diabetes", "--format", "json")
-    assert code == 0
-    assert out == (published / "table.json").read_text("utf-8")
-    assert re.search(
-        r"no results in results/tiny/variants/splits-1-\w+;", refusal(invoke("table", tiny, "--splits", "1"))
-    )
 
 
 def remark(made):

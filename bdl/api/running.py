@@ -15,7 +15,7 @@ from bdl.api import forecast as forecasts
 from bdl.api.progress import Bar, Display, Voice, aside
 from bdl.archive.frames import empty, folder, looked_at, opened, siblings, start_afresh
 from bdl.archive.loading import check_overwrite
-from bdl.archive.reuse import PublishedFits, copy_fits, published_fits, reusable, reuse_fits
+from bdl.archive.reuse import PublishedFits, copy_fits, published_fits, reusable, stored_fits
 from bdl.errors import InputError
 from bdl.execution.cluster import worker_pool_for
 from bdl.execution.queue import changed, check, forget_failed, prepare
@@ -188,9 +188,10 @@ def _within_reach(asked: Variant, cells: list[Cell], settings: RunSettings, cons
 
 def _elsewhere(asked: Variant, cells: list[Cell], store: Store, settings: RunSettings) -> dict[CellKey, set[int]]:
     """Return the splits of each cell that a run copies from other runs, or imports from published rows."""
-    found = reusable(cells, store, [] if settings.fresh else siblings(folder(settings.results, asked)), [])
+    others = [] if settings.fresh else siblings(folder(settings.results, asked))
+    found = reusable(cells, store, stored_fits(others))
     importing, published = _importing(asked, cells, settings)
-    imported = reusable(importing, store, [], published)
+    imported = reusable(importing, store, published)
     return {key: splits | imported.get(key, set()) for key, splits in found.items()}
 
 
@@ -211,7 +212,7 @@ def _work(asked: Variant, cells: list[Cell], store: Store, settings: RunSettings
         if settings.retry and (count := forget_failed(cells, store)):
             console.print(f"fits that failed and are made again: {count}")
         store.remember(json.dumps(asked.dump()))
-        if not settings.fresh and (count := reuse_fits(cells, store, siblings(store.path.parent))):
+        if not settings.fresh and (count := copy_fits(cells, store, stored_fits(siblings(store.path.parent)))):
             console.print(f"final fits reused from other runs of {asked.benchmark.name}: {count}")
         importing, published = _importing(asked, cells, settings)
         if count := copy_fits(importing, store, published):

@@ -165,18 +165,13 @@ class ResultsFolder:
         failed = self.problems
         failed = failed[failed.reason.notna()]
         labels = {cell.key: cell.label for cell in cells_of(self.made.benchmark)}
-        alike: dict[tuple[str, str, str], list[tuple[int, object]]] = {}
-        for key, row in zip(cell_keys(failed), failed.to_dict("records"), strict=True):
-            label = labels.get(key, f"{row['dataset']}/{row['entry']}")
-            same = alike.setdefault((label, row["stage"], row["reason"]), [])
-            same.append((row["split"], row.get("traceback")))
-        return [
-            Failure(
-                *(cell, stage, tuple(sorted({split for split, _ in fits})), len(fits), reason),
-                next((trace for _, trace in fits if isinstance(trace, str)), ""),
-            )
-            for (cell, stage, reason), fits in alike.items()
-        ]
+        cells = [labels.get(key, "/".join(key[:2])) for key in cell_keys(failed)]
+        columns = failed.reindex(columns=["stage", "split", "reason", "traceback"]).assign(cell=cells)
+        found = []
+        for (cell, stage, reason), own in columns.groupby(["cell", "stage", "reason"], sort=False):
+            trace = next((text for text in own.traceback if isinstance(text, str)), "")
+            found.append(Failure(str(cell), str(stage), tuple(sorted({*own.split})), len(own), str(reason), trace))
+        return found
 
     def timings(self, own: bool) -> Iterator[Measured]:
         """Yield what the fits took; `own` says whether the folder is that of the run that goes on.

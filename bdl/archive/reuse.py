@@ -3,7 +3,7 @@
 Equal identities mean equal spec, data and versions. A fit is copied with its search, or not at all.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from bdl.plan import Cell, fit_hash, joint_hash, score_hash
 from bdl.plan.programs import evaluations
 from bdl.spec.labels import MetricName
 from bdl.store import CERTIFICATE, HYPER, KEPT, STAGES, CellKey, Outcome, Reading, Row, artefacts
-from bdl.store.artefacts import Damaged
 from bdl.store.store import Store
 
 ORIGIN = ("written", "git_commit", "python", "packages", "machine")
@@ -111,53 +110,51 @@ def published_fits(place: Path, siblings: Iterable[Path]) -> list[PublishedFits]
     return found
 
 
-def reuse_fits(cells: Sequence[Cell], store: Store, folders: Iterable[Path]) -> int:
-    """Copy fits of the plan, which the store has claimed, from the stores of other folders; return how many final ones.
+def stored_fits(folders: Iterable[Path]) -> Iterator[StoredFits]:
+    """Yield the fits of the stores in folders, as far as they can be read."""
+    for path in folders:
+        with suppress(InputError), ResultsFolder(path) as other:
+            if other.store:
+                yield StoredFits(other.store)
+
+
+def copy_fits(cells: Sequence[Cell], store: Store, sources: Iterable[StoredFits | PublishedFits]) -> int:
+    """Copy fits of the plan, which the store has claimed, from sources; return how many final ones.
 
     A split of which the store holds anything stays as it is. What cannot be read is left where it is, and made here.
     """
     count = 0
-    for path in folders:
-        with suppress(InputError), ResultsFolder(path) as other:
-            count += copy_fits(cells, store, [StoredFits(other.store)]) if other.store else 0
-    return count
-
-
-def copy_fits(cells: Sequence[Cell], store: Store, sources: Iterable[StoredFits | PublishedFits]) -> int:
-    """Copy fits from sources that are read already; otherwise as `reuse_fits`."""
-    count = 0
-    for source in sources:
-        for cell in cells:
-            for split in sorted(_wanted(cell, store, source)):
-                with suppress(Damaged):  # it is made here
-                    store.append(source.outcomes(cell, split))
-                    count += 1
+    for source, cell, splits in _wanted(cells, store, sources):
+        for split in sorted(splits):
+            found: list[Outcome] = []
+            with suppress(InputError):
+                found = source.outcomes(cell, split)
+            store.append(found)
+            count += bool(found)
     return count
 
 
 def reusable(
-    cells: Sequence[Cell], store: Store, folders: Iterable[Path], published: Iterable[PublishedFits]
+    cells: Sequence[Cell], store: Store, sources: Iterable[StoredFits | PublishedFits]
 ) -> dict[CellKey, set[int]]:
-    """Return the splits of each cell that `reuse_fits` would copy from folders, and `copy_fits` from published ones."""
+    """Return the splits of each cell that `copy_fits` would copy."""
     found: dict[CellKey, set[int]] = {cell.key: set() for cell in cells}
-
-    def add(source: StoredFits | PublishedFits) -> None:
-        for cell in cells:
-            found[cell.key] |= _wanted(cell, store, source)
-
-    for path in folders:
-        with suppress(InputError), ResultsFolder(path) as other:
-            if other.store:
-                add(StoredFits(other.store))
-    for source in published:
-        add(source)
+    for _, cell, splits in _wanted(cells, store, sources):
+        found[cell.key] |= splits
     return found
 
 
-def _wanted(cell: Cell, store: Store, source: StoredFits | PublishedFits) -> set[int]:
-    """Return the splits of the plan that a source has, and of which the store holds nothing."""
-    splits = source.splits(cell).intersection(cell.splits)
-    return splits - {row.split for stage in STAGES for row in store.rows(stage, cell.key)} if splits else splits
+def _wanted(
+    cells: Sequence[Cell], store: Store, sources: Iterable[StoredFits | PublishedFits]
+) -> Iterator[tuple[StoredFits | PublishedFits, Cell, set[int]]]:
+    """Yield the splits of the plan that each source has of each cell, and of which the store holds nothing."""
+    for source in sources:
+        for cell in cells:
+            splits = set[int]()
+            with suppress(InputError):
+                splits = source.splits(cell).intersection(cell.splits)
+            if splits:
+                yield source, cell, splits - {row.split for stage in STAGES for row in store.rows(stage, cell.key)}
 
 
 def _origin(known: dict[str, Any], cell: Cell, split: int) -> dict[str, Any]:

@@ -62,8 +62,7 @@ def run(
     selection: Selection,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     jobs: Annotated[
-        int,
-        typer.Option("--jobs", parser=count, metavar="<int|auto>", help="Processes that work side by side."),
+        int, typer.Option("--jobs", parser=count, metavar="<int|auto>", help="Processes that work side by side.")
     ] = 1,
     executor: Annotated[
         str, typer.Option(help="Where groups run: dask:ADDRESS of a scheduler, or slurm:FILE of settings.")
@@ -161,9 +160,7 @@ def failures(
 
 @app.command()
 @selecting
-def figures(
-    selection: Selection,
-) -> None:
+def figures(selection: Selection) -> None:
     """Redraw a benchmark's figures as PNG and PDF."""
     from bdl.publishing.outcome import redraw
 
@@ -173,10 +170,7 @@ def figures(
 
 @app.command()
 @selecting
-def log(
-    selection: Selection,
-    tracking: Tracking = "",
-) -> None:
+def log(selection: Selection, tracking: Tracking = "") -> None:
     """Mirror an earlier run to MLflow."""
     from bdl.publishing.outcome import log_again, tracking_uri
 

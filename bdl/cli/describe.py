@@ -74,9 +74,7 @@ def describe(name: str) -> str:
     kinds: dict[str, tuple[Iterable[str], Callable[[str], list[str]]]] = {
         "benchmark": (shipped(), _benchmark),
         "data set": (DATASETS.names(), _dataset),
-        "method": (METHODS.names(), _method),
-        **{kind: (registry.names(), partial(_component, registry)) for kind, registry in _COMPONENTS.items()},
-        "metric": (METRICS.names(), _metric),
+        **{kind: (registry.names(), lines) for kind, (registry, lines) in _kinds().items()},
     }
     found = [[f"{name} ({kind})", *lines(name)] for kind, (names, lines) in kinds.items() if name in names]
     if not found:
@@ -84,16 +82,17 @@ def describe(name: str) -> str:
     return "\n".join(line for section in found for line in section)
 
 
+def _kinds() -> dict[str, tuple[Registry, Callable[[str], list[str]]]]:
+    """Return the registries whose components have settings, and what describes one."""
+    components = {kind: (registry, partial(_component, registry)) for kind, registry in _COMPONENTS.items()}
+    return {"method": (METHODS, _method), "metric": (METRICS, _metric), **components}
+
+
 def _given(path: str) -> list[str]:
     """Describe what a benchmark file may name by its path, as the kind whose contract it follows."""
     component = Registry("component", {}).get(path)
-    kinds: dict[str, tuple[Registry, Callable[[str], list[str]]]] = {
-        "method": (METHODS, _method),
-        "metric": (METRICS, _metric),
-        **{kind: (registry, partial(_component, registry)) for kind, registry in _COMPONENTS.items()},
-    }
     if isinstance(component, type) and is_dataclass(component):
-        for kind, (registry, lines) in kinds.items():
+        for kind, (registry, lines) in _kinds().items():
             if registry.lacking(component) is None:
                 return [f"{path} ({kind})", *lines(path)]
     if not callable(component) or (isinstance(component, type) and "__call__" not in dir(component)):

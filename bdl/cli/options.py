@@ -121,10 +121,7 @@ def selecting(command: Callable[..., None]) -> Callable[..., None]:
     kind = inspect.Parameter.KEYWORD_ONLY
     fields = [
         inspect.Parameter(
-            name,
-            kind,
-            default=Selection._field_defaults.get(name, inspect.Parameter.empty),
-            annotation=annotation,
+            name, kind, default=Selection._field_defaults.get(name, inspect.Parameter.empty), annotation=annotation
         )
         for name, annotation in Selection.__annotations__.items()
     ]

@@ -14,6 +14,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from bdl.errors import InputError
 from bdl.execution import LostWorker, Report, Task, WorkerPool, worker_pool
 from bdl.execution.groups import Group
@@ -45,9 +47,9 @@ def worker_pool_for(cells: Sequence[Cell], jobs: int, executor: str) -> Iterator
     versions.
     """
     if not executor:
-        with worker_pool(
-            jobs, _gpus(cells) if jobs > 1 else (), any(cell.settings.limited for cell in cells)
-        ) as workers:
+        on_gpus = jobs > 1 and any(cell.device == "cuda" for cell in cells)
+        devices = [str(index) for index in range(torch.cuda.device_count())] if on_gpus else []
+        with worker_pool(jobs, devices, any(cell.settings.limited for cell in cells)) as workers:
             yield workers
         return
     kind, _, where = executor.partition(":")
@@ -212,12 +214,3 @@ def _check(client: "Client", where: str) -> None:
 def versions() -> dict[str, str]:
     """Return the versions that numbers depend on, of the process that asks."""
     return {name: version(name) for name in _PACKAGES}
-
-
-def _gpus(cells: Sequence[Cell]) -> list[str]:
-    """Name the GPUs that processes share; none for work on the CPU."""
-    if not any(cell.device == "cuda" for cell in cells):
-        return []
-    import torch
-
-    return [str(index) for index in range(torch.cuda.device_count())]

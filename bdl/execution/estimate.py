@@ -18,11 +18,7 @@ from bdl.store.store import Store
 from bdl.training.programs import COMPILATION
 
 Basis = Literal[
-    "the same cells",
-    "the same cells in other or published runs",
-    "timed updates",
-    "other cells",
-    "nothing",
+    "the same cells", "the same cells in other or published runs", "timed updates", "other cells", "nothing"
 ]
 """What the time of a stage of a cell rests on; it is unknown if that is nothing."""
 

@@ -90,7 +90,19 @@ class SearchGroup:
             seconds = stopwatch.now() - start
         details = details_of(cell, width(cell, "search"), compile)
         share = seconds / max(len(found), details["width"])
-        return [Outcome(_fold_row(cell, search.metric, score, share, details)) for score in found]
+        rows = (
+            Row(
+                *(*cell.key, "search", fold.split, fold.trial, fold.fold),
+                status="failed" if fold.reason else "ok",
+                reason=fold.reason,
+                hyper=fold.hyper,
+                metrics={str(search.metric): None if fold.reason else fold.score},
+                seconds=share,
+                details=details | {"updates": fold.updates},
+            )
+            for fold in found
+        )
+        return [*map(Outcome, rows)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +130,7 @@ class FinalGroup:
         log = Log.parse(checkpoint.text if checkpoint else "")
         if checkpoint:  # a fit that is scored after every update would write its scores thousands of times
             checkpoint.write = lambda: log.text
-        ends: dict[int, _End] = {}
+        ends: dict[int, tuple[Posterior, Buffers, Scored, int, int]] = {}
         with Stopwatch() as stopwatch:
             start = stopwatch.now()
             for snapshot in work.run(when, lambda minibatches: report(minibatches * cost), checkpoint):
@@ -136,7 +148,7 @@ class FinalGroup:
                         log.add(position, [Reading(when.unit, at, *score) for score in scored.values.items()])
                     if snapshot.last:
                         numbers = int(snapshot.diverged[place]), int(snapshot.updates[place])
-                        ends[position] = _End(posterior, buffers, scored, *numbers)
+                        ends[position] = posterior, buffers, scored, *numbers
                 start = stopwatch.now()  # scores are no part of what fits take
         at_once = count if cell.settings.streams else width(cell, "final")
         share, details = log.seconds / max(count, at_once), details_of(cell, at_once, compile)
@@ -176,16 +188,6 @@ class FinalGroup:
         return tuple(own.setting | estimated(own.cell, own.split) for own in self.chosen)
 
 
-class _End(NamedTuple):
-    """End of a member's fit."""
-
-    posterior: Posterior
-    buffers: Buffers
-    scored: Scored
-    diverged: int
-    updates: int
-
-
 Group = SearchGroup | FinalGroup
 
 
@@ -209,17 +211,13 @@ def attempt(group: Group, report: Report) -> list[Outcome]:
     except (Exception, SystemExit) as error:  # a method that calls sys.exit ends its fits, not the run
         if is_full_disk(error):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
-        return failed(group, _reason(error), {"traceback": traceback.format_exc()})
+        first = (str(error).strip().splitlines() or [""])[0]
+        return failed(group, f"{type(error).__name__}: {first}", {"traceback": traceback.format_exc()})
 
 
 def failed(group: Group, reason: str, details: dict[str, Any]) -> list[Outcome]:
     """Make the final rows of a group that has no results."""
     return [Outcome(failed_row(*member, reason, details)) for member in group.members]
-
-
-def _reason(error: BaseException) -> str:
-    """Return the type of an exception and the first line of its message, that of an `InputError` too."""
-    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
 
 
 def failed_row(cell: Cell, split: int, reason: str, details: dict[str, Any]) -> Row:
@@ -242,15 +240,3 @@ def estimated(cell: Cell, split: int) -> Setting:
     wanted = cell.settings.from_reference
     found = truth(cell, split) if wanted else None
     return {name: float(found.hyper[name]) for name in wanted} if found else {}
-
-
-def _fold_row(cell: Cell, metric: str, found: FoldScore, seconds: float, details: dict[str, Any]) -> Row:
-    return Row(
-        *(*cell.key, "search", found.split, found.trial, found.fold),
-        status="failed" if found.reason else "ok",
-        reason=found.reason,
-        hyper=found.hyper,
-        metrics={str(metric): None if found.reason else found.score},
-        seconds=seconds,
-        details=details | {"updates": found.updates},
-    )

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from bdl.execution import LostWorker, OverTime, Report, WorkerPool
 from bdl.execution.details import hard
+from bdl.execution.estimate import left_of
 from bdl.execution.groups import Chosen, Group, SearchGroup, attempt, failed, failed_row, final_groups
 from bdl.execution.scoring import beyond, rescore
 from bdl.plan import Cell, fit_hash, outside_files
@@ -122,20 +123,17 @@ def prepare(cells: Sequence[Cell], store: Store) -> list[str]:
     Errors as in `run`. Returned is what was found, a line each: fits that are made again, and files of components that
     have changed.
     """
-    claim(cells, store)
+    for cell, own in check(cells, store).items():
+        if store.fit_hash(cell.key) is None:
+            store.claim(cell.key, own)
     finals = sum(len(store.rows("final", cell.key)) for cell in cells)
     for cell in cells:
-        store.remove(_lost(cell, store))
+        rows = (row for row in store.rows("final", cell.key) if row.artefact)
+        store.remove([row for row in rows if not artefacts.is_whole(store.posteriors, str(row.artefact))])
         rescore(cell, store)
     lost = finals - sum(len(store.rows("final", cell.key)) for cell in cells)
     told = [f"posteriors missing or damaged: {lost}; these fits are made again, with the search that is kept"]
     return [*(told if lost else []), *_changed_files(cells, store)]
-
-
-def _lost(cell: Cell, store: Store) -> list[Row]:
-    """List the final rows of a cell whose posteriors are not there, or not of the size that they had."""
-    rows = store.rows("final", cell.key)
-    return [row for row in rows if row.artefact and not artefacts.is_whole(store.posteriors, row.artefact)]
 
 
 def _changed_files(cells: Sequence[Cell], store: Store) -> list[str]:
@@ -169,13 +167,6 @@ def forget_failed(cells: Sequence[Cell], store: Store) -> int:
     return count
 
 
-def claim(cells: Sequence[Cell], store: Store) -> None:
-    """Check that the store's rows belong to these cells, and register new cells."""
-    for cell, own in check(cells, store).items():
-        if store.fit_hash(cell.key) is None:
-            store.claim(cell.key, own)
-
-
 def check(cells: Sequence[Cell], store: Store) -> dict[Cell, str]:
     """Return the hash of each cell's fits, and see that stored ones have today's scores, or can be given them.
 
@@ -195,10 +186,8 @@ def check_hashes(cells: Sequence[Cell], store: Store) -> dict[Cell, str]:
     for cell, own in hashes.items():
         found = store.fit_hash(cell.key)
         if found not in (None, own):
-            hashes_differ = f"({found[:12]}, now {own[:12]})"
-            raise Unusable(
-                f"{store.path} holds {cell.label} of another spec, data or code {hashes_differ}", "--changed"
-            )
+            other = f"of another spec, data or code ({found[:12]}, now {own[:12]})"
+            raise Unusable(f"{store.path} holds {cell.label} {other}", "--changed")
     return hashes
 
 
@@ -209,9 +198,8 @@ def changed(cells: Sequence[Cell], store: Store) -> list[Cell]:
 
 def remaining(cell: Cell, store: Store) -> int:
     """Count the work that a cell still needs."""
-    todo, searched = _pending(cell, store), _searched(cell, store)
-    folds = sum(fits(cell, "search") - len(searched.get(split, ())) for split in todo)
-    return remaining_work(cell, folds, len(todo))
+    left = left_of(cell, store)
+    return remaining_work(cell, left.search, left.splits)
 
 
 def _chain(cell: Cell, store: Store) -> float:

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple
 
 import torch
 
@@ -25,7 +24,7 @@ from bdl.posteriors.base import Posterior
 from bdl.registry import outside_file, outside_place
 from bdl.search import Setting
 from bdl.spec.labels import MetricName
-from bdl.store import STAGES
+from bdl.store import STAGES, Stage
 from bdl.training.fitting import EvaluationSchedule, Fitting
 from bdl.training.traced import at_once
 
@@ -33,14 +32,6 @@ _FEW = 100
 """Training rows of a method without minibatches, and observations of one that learns from a stream."""
 _SAMPLES = 2
 """Posterior samples of a prediction."""
-
-
-class _Begun(NamedTuple):
-    """What a method has made after its first update."""
-
-    posterior: Posterior
-    buffers: Buffers
-    hyper: Setting
 
 
 def rehearse(cells: Iterable[Cell]) -> None:
@@ -83,8 +74,7 @@ def _call(cell: Cell, metrics: Iterable[MetricName], outside: bool) -> None:
     """Begin a fit of a cell, and compute scores; a fit with components of the package alone may not come about."""
     problems = {}
     try:
-        begun = _begin(cell)
-        found = scores(_few(cell, evaluation(cell, cell.splits[0], *begun)), metrics)
+        found = scores(_few(evaluation(cell, cell.splits[0], *_begin(cell))), metrics)
         problems = {f"metric '{metric.name}'": found.refused.get(str(metric)) for metric in metrics}
     except (Exception, SystemExit) as error:
         if outside:
@@ -94,8 +84,8 @@ def _call(cell: Cell, metrics: Iterable[MetricName], outside: bool) -> None:
             raise InputError(f"{what} on {cell.dataset}: {why}; mend it: nothing was trained yet")
 
 
-def _begin(cell: Cell) -> _Begun:
-    """Make the first update of a cell's first split, at the lower ends of what is searched."""
+def _begin(cell: Cell) -> tuple[Posterior, Buffers, Setting]:
+    """Make the first update of a cell's first split, at the lower ends of what is searched; give what there is then."""
     split = cell.splits[0]
     hyper = {**ends(cell)[0], **estimated(cell, split)}
     fitting: Fitting
@@ -104,16 +94,14 @@ def _begin(cell: Cell) -> _Begun:
     else:
         shared, rows = program(cell), cell.rows(split).train
         few = rows[:_FEW] if shared.schedule is None else rows
-        fitting, evaluations = (
-            shared.fitting(shared.trials([(*cell.identity, "start")], [few], [hyper]), asked=[cell.rows(split).test]),
-            EvaluationSchedule("updates", 1),
-        )
+        trials = shared.trials([(*cell.identity, "start")], [few], [hyper])
+        fitting, evaluations = shared.fitting(trials, asked=[cell.rows(split).test]), EvaluationSchedule("updates", 1)
     snapshot = next(iter(fitting.run(evaluations)))
     buffers = {name: value[0] for name, value in snapshot.buffers.items()}
-    return _Begun(fitting.posterior(snapshot, 0), buffers, hyper)
+    return fitting.posterior(snapshot, 0), buffers, hyper
 
 
-def _few(cell: Cell, whole: Evaluation) -> Evaluation:
+def _few(whole: Evaluation) -> Evaluation:
     """Leave out rows where there are many, and most samples."""
     if whole.problem is None:
         return whole
@@ -143,11 +131,11 @@ def time_updates(left: Sequence[Left], known: Collection[Measured], seconds: flo
         if unknown and (cell.settings.streams or cell.settings.training):
             alike.setdefault(_kind(cell), []).append(own)
     found, end = list[Measured](), time.perf_counter() + seconds
-    for kind in sorted(alike.values(), key=lambda kind: -sum(map(_work, kind))):
+    for kind in sorted(alike.values(), key=_work, reverse=True):
         # an error has its reason in the run itself; a generator of many normals would be compiled for ten seconds
         with suppress(Exception), torch.compiler.set_stance("force_eager"):
             each = min(_updates(kind[0].cell))
-            if each * sum(map(_total_updates, kind)) > _LONG:
+            if each * sum(fits * updates_of(*own) / width(*own) for own, fits in _stages(kind)) > _LONG:
                 with at_once():
                     each = min(each, *_updates(kind[0].cell))
             for cell in (own.cell for own in kind):
@@ -167,16 +155,13 @@ def _kind(cell: Cell) -> object:
     return method, cell.problem, training.model_dump_json(), width(cell, "final"), cell.device
 
 
-def _work(own: Left) -> float:
-    cell = own.cell
-    return sum(
-        own.fits(stage) * rough_seconds(cell, updates_of(cell, stage), width(cell, stage), False) for stage in STAGES
-    )
+def _stages(kind: Iterable[Left]) -> Iterator[tuple[tuple[Cell, Stage], int]]:
+    """Yield the stages of cells, each with the number of its fits."""
+    return (((own.cell, stage), own.fits(stage)) for own in kind for stage in STAGES)
 
 
-def _total_updates(own: Left) -> float:
-    cell = own.cell
-    return sum(own.fits(stage) * updates_of(cell, stage) / width(cell, stage) for stage in STAGES)
+def _work(kind: Iterable[Left]) -> float:
+    return sum(fits * rough_seconds(own[0], updates_of(*own), width(*own), False) for own, fits in _stages(kind))
 
 
 def _updates(cell: Cell) -> Iterator[float]:

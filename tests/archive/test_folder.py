@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import bdl
-from bdl.archive import ResultsFolder
-from bdl.archive.frames import folder, write_frames
+from bdl.archive import Failure, ResultsFolder
+from bdl.archive.frames import folder, siblings, write_frames
 from bdl.archive.loading import load_results, open_results
 from bdl.errors import InputError
 from bdl.plan.planning import cells_of
@@ -54,8 +54,7 @@ def test_published_rows_come_first_and_the_store_is_the_latest(place, missing, l
         (place / missing).unlink()
     with ResultsFolder(place, asked(), latest=latest) as here:
         assert here.has_rows
-        assert here.finals.split.tolist() == splits
-        assert here.rows().split.tolist() == splits
+        assert here.finals.split.tolist() == here.rows().split.tolist() == splits
         assert here.points.value.tolist() == [nmll + 1 for nmll in here.finals.nmll]
         assert here.published == (len(splits) == 2)
         assert (here.store is None) == (missing == "store.sqlite")
@@ -64,36 +63,26 @@ def test_published_rows_come_first_and_the_store_is_the_latest(place, missing, l
 
 
 @pytest.mark.parametrize("missing", ["trials.parquet", "store.sqlite"])
-def test_a_part_is_selected_from_the_whole(place, missing):
+def test_a_part_is_selected_from_the_whole_which_says_what_it_was_made_with(place, missing):
     (place / missing).unlink()
     part = load_results(asked(entries=ENTRIES[1:]), place.parents[1])
     assert (part.place, part.made.entries) == (place, ("vifa-nn",))
     assert set(part.rows.entry) == set(part.points.entry) == {"vifa-nn"}
     with pytest.raises(InputError, match=r"no results in .*splits-1"):
         open_results(asked(splits="1"), place.parents[1])
-
-
-@pytest.mark.parametrize("missing", ["trials.parquet", "store.sqlite"])
-def test_a_folder_says_what_its_rows_were_made_with(place, missing):
-    (place / missing).unlink()
     with ResultsFolder(place) as here:
         assert here.made.asked == "uci-regression --profile quick"
 
 
-def test_an_empty_store_hides_no_published_rows(place, tmp_path):
+def test_an_empty_store_hides_no_published_rows_and_has_none(place, tmp_path):
     """A run that was stopped at once leaves one."""
     (place / "store.sqlite").unlink()
     Store(place / "store.sqlite").__exit__(None, None, None)
     for latest in (False, True):
         with open_results(asked(), tmp_path, latest=latest) as here:
             assert here.has_rows
-
-
-def test_an_empty_store_has_no_rows(tmp_path):
-    with ResultsFolder(tmp_path) as here:
-        assert (here.store, here.has_rows) == (None, False)
-    Store(tmp_path / "store.sqlite").__exit__(None, None, None)
-    with ResultsFolder(tmp_path) as here:
+    (place / "trials.parquet").unlink()
+    with ResultsFolder(place) as here:
         assert not here.has_rows
 
 
@@ -107,6 +96,14 @@ def test_a_provenance_that_is_damaged_is_told_in_one_line(place):
             _ = here.provenance
 
 
+def test_siblings_are_the_other_folders_of_the_benchmark(tmp_path):
+    protocol, one, other = places = [tmp_path / "toy" / path for path in ("", "variants/one", "variants/other")]
+    for own in (one, other, tmp_path / "another"):
+        own.mkdir(parents=True)
+    for own in places:
+        assert siblings(own) == [path for path in (protocol, one, other) if path != own]
+
+
 def test_no_other_package_knows_which_files_there_are():
     names = "trials.parquet", "points.parquet", "store.sqlite"
     knowing = {
@@ -115,3 +112,44 @@ def test_no_other_package_knows_which_files_there_are():
         if any(name in path.read_text("utf-8") for name in names)
     }
     assert knowing == {"archive"}
+
+
+def failures(asked, results):
+    with open_results(asked, results, latest=True) as here:
+        return here.failures()
+
+
+def failed(cell, stage, split, reason, **details):
+    return Outcome(Row(*cell.key, stage, split, 0, 0, "failed", reason, {}, {}, 0.0, details))
+
+
+@pytest.fixture
+def failing(tmp_path):
+    """A folder of results in which fits have failed."""
+    lr, nn = cells_of(asked().benchmark)[:2]
+    with Store(folder(tmp_path, asked()) / "store.sqlite") as store:
+        store.append([final(lr, 0, 1.0), *(failed(lr, "final", split, "non-finite metric") for split in (2, 1))])
+        store.append([failed(nn, "final", 0, "ValueError: no", traceback="Traceback ...\nValueError: no")])
+        store.append([failed(nn, "search", 0, "non-finite parameters in epoch 1")])
+        write_frames([lr, nn], store, store.path.parent)
+    return tmp_path
+
+
+def test_fits_of_a_cell_that_failed_alike_are_told_together(failing, invoke):
+    """Of published rows, and of a part of them, too, without tracebacks; and by the command."""
+    expected = [
+        Failure("diabetes/vifa-lr", "final", (1, 2), 2, "non-finite metric", ""),
+        Failure("diabetes/vifa-nn", "search", (0,), 1, "non-finite parameters in epoch 1", ""),
+        Failure("diabetes/vifa-nn", "final", (0,), 1, "ValueError: no", "Traceback ...\nValueError: no"),
+    ]
+    part = asked(entries=["vifa-nn"])
+    assert (failures(asked(), failing), failures(part, failing)) == (expected, expected[1:])
+    words = ("failures", "uci-regression", "--profile", "quick", "--results", failing)
+    code, out, _ = invoke(*words)
+    assert code == 0
+    assert out.splitlines()[0] == "diabetes/vifa-lr, final, 2 fits of splits 1, 2: non-finite metric"
+    assert out.splitlines()[-1] == "--traceback shows where in the code"
+    assert "Traceback ...\nValueError: no\n" in invoke(*words, "--traceback")[1]
+    (folder(failing, asked()) / "store.sqlite").unlink()
+    bare = [own._replace(traceback="") for own in expected]
+    assert (failures(asked(), failing), failures(part, failing)) == (bare, bare[1:])

@@ -40,7 +40,7 @@ entries:
         learning_rate: {low: 0.01, high: 0.02, scale: log}
         prior_precision: {low: 0.1, high: 1, scale: log}
         noise_precision: {low: 0.0001, high: 0.001, scale: log}
-  fixed:
+  fixed: &fixed
     model: {name: linear}
     likelihood: {name: gaussian}
     method: {name: vifa, gradients_per_update: 2}
@@ -52,6 +52,7 @@ record: {every: 1, unit: epochs}
 evaluation: {samples: 5}
 metrics: [nmll, rmse, runtime]
 """
+PLACE = Path("results/small")
 FINALS = 2 * 2 * 3  # entries, values of the sweep, splits
 IMPORTED = "final fits imported from published rows: {}, {} of them without posteriors"
 
@@ -79,14 +80,36 @@ def run(file, invoke):
     return lambda *words: invoke("run", file, "--no-compile", "--tracking", "none", *words)
 
 
+def published():
+    return [PublishedFits(PLACE)]
+
+
+def cells(file):
+    return cells_of(load_variant(str(file), "paper").benchmark)
+
+
+def left(file):
+    """How many final fits would be imported."""
+    with empty() as store:
+        return sum(map(len, reusable(cells(file), store, published()).values()))
+
+
+def rewrite(name, change):
+    """Change a published table in place; give what it was."""
+    table = pd.read_parquet(PLACE / name)
+    changed = change(table)
+    changed.attrs = table.attrs
+    changed.to_parquet(PLACE / name)
+    return table
+
+
 def test_imported_fits_are_those_of_the_store(file, original):
     """All of it, but the posteriors."""
-    cells = cells_of(load_variant(str(file), "paper").benchmark)
-    with empty() as store, Store(original / "results/small/store.sqlite") as own:
-        for cell in cells:
+    with empty() as store, Store(original / PLACE / "store.sqlite") as own:
+        for cell in cells(file):
             store.claim(cell.key, str(own.fit_hash(cell.key)))
-        assert copy_fits(cells, store, published()) == FINALS
-        for cell in cells:
+        assert copy_fits(cells(file), store, published()) == FINALS
+        for cell in cells(file):
             assert store.readings(cell.key) == own.readings(cell.key) != []
             for stage in ("search", "final"):
                 found, wanted = store.rows(stage, cell.key), own.rows(stage, cell.key)
@@ -99,40 +122,35 @@ def test_imported_fits_are_those_of_the_store(file, original):
 
 
 def test_a_clone_imports_published_fits_if_told_so(run):
-    rows = pd.read_parquet("results/small/trials.parquet")
-    figures = sorted(Path("results/small/figures").iterdir())
+    rows, figures = pd.read_parquet(PLACE / "trials.parquet"), sorted(PLACE.joinpath("figures").iterdir())
     code, out, _ = run("--published")
     assert code == 0
     assert IMPORTED.format(FINALS, FINALS) in out
     assert "Everything is in the store already" in out
-    pd.testing.assert_frame_equal(pd.read_parquet("results/small/trials.parquet"), rows)
-    assert sorted(Path("results/small/figures").iterdir()) == figures
+    pd.testing.assert_frame_equal(pd.read_parquet(PLACE / "trials.parquet"), rows)
+    assert sorted(PLACE.joinpath("figures").iterdir()) == figures
     code, out, _ = run("--published")
     assert (code, "imported" in out) == (0, False)
 
 
 def test_a_clone_makes_every_fit_itself_if_not(run):
     assert "imported" not in run()[1]
-    assert list(Path("results/small/posteriors").iterdir())
+    assert list(PLACE.joinpath("posteriors").iterdir())
 
 
 def test_what_is_missing_is_made(file, run):
     """An entry that is added; fits that failed are results like others."""
-    path = Path("results/small/trials.parquet")
-    rows = pd.read_parquet(path)
-    made, attrs = rows.copy(), dict(rows.attrs)
-    made.loc[(made.entry == "fixed") & (made.split == 1), "status"] = "failed"
-    made.attrs = attrs
-    made.to_parquet(path)
-    file.write_text(
-        SPEC.replace("sweep:", SPEC[SPEC.index("  fixed:") : SPEC.index("sweep:")].replace("fixed", "own") + "sweep:"),
-        "utf-8",
-    )
+
+    def failed(rows):
+        return rows.assign(status=rows.status.mask((rows.entry == "fixed") & (rows.split == 1), "failed"))
+
+    rows = rewrite("trials.parquet", failed)
+    file.write_text(SPEC.replace("sweep:", "  own: *fixed\nsweep:"), "utf-8")
     assert "fits: 0 of the search and 6 final" in run("--published", "--dry-run")[1]
     code, out, _ = run("--published")
     assert code == 1, "two have failed"
     assert IMPORTED.format(FINALS, FINALS - 2) in out
-    again = pd.read_parquet(path)
+    again = pd.read_parquet(PLACE / "trials.parquet")
     assert again[again.stage == "final"].groupby("entry").size().to_dict() == {"fixed": 6, "own": 6, "searched": 6}
     both = again[again.status == "ok"].merge(rows, on=["entry", "stage", "split", "trial", "fold", "training.epochs"])
     assert both.rmse_x.tolist() == both.rmse_y.tolist()
@@ -153,49 +171,25 @@ def test_other_fits_and_other_scores_are_not_imported(file, changed, number):
 
 def test_scores_that_need_posteriors_are_refused_rather_than_left_as_they_were(file, run):
     assert run("--published")[0] == 0
-    before = Path("results/small/trials.parquet").read_bytes()
+    before = (PLACE / "trials.parquet").read_bytes()
     file.write_text(SPEC.replace("nmll, rmse", "nmll, mse_at_mean, rmse"), "utf-8")
     for words in ((), ("--dry-run",), ("--published",)):
         code, _, err = run(*words)
         assert code == 2
         assert "as published, without posteriors: new or changed scores (mse_at_mean) need the posteriors" in err
         assert err.endswith("--changed\n")
-    assert Path("results/small/trials.parquet").read_bytes() == before
+    assert (PLACE / "trials.parquet").read_bytes() == before
     code, out, _ = run("--changed")
     assert code == 0
     assert "Starting 4 of 4 cells anew" in out
-    rows = pd.read_parquet("results/small/trials.parquet")
+    rows = pd.read_parquet(PLACE / "trials.parquet")
     assert rows[rows.stage == "final"].mse_at_mean.notna().all()
-
-
-def published():
-    return [PublishedFits(Path("results/small"))]
-
-
-def cells(file):
-    return cells_of(load_variant(str(file), "paper").benchmark)
-
-
-def left(file):
-    """How many final fits would be imported."""
-    with empty() as store:
-        return sum(map(len, reusable(cells(file), store, [], published()).values()))
-
-
-def rewrite(name, change):
-    """Change a published table in place."""
-    path = Path("results/small") / name
-    table = pd.read_parquet(path)
-    attrs = dict(table.attrs)
-    table = change(table)
-    table.attrs = attrs
-    table.to_parquet(path)
 
 
 def test_fits_without_the_curves_that_are_recorded_are_left(file):
     rewrite("points.parquet", lambda points: points[(points.entry == "fixed") | (points.split > 0)])
     assert left(file) == FINALS - 2
-    Path("results/small/points.parquet").unlink()
+    (PLACE / "points.parquet").unlink()
     assert left(file) == 0
 
 
@@ -209,84 +203,65 @@ def test_a_score_that_is_not_finite_is_imported_as_one(file):
 
 
 def test_where_fits_were_made_is_kept_however_often_they_are_imported(file, original):
-    place, made = Path("results/small"), load_variant(str(file), "paper")
-    known = json.loads((place / "provenance.json").read_text("utf-8"))
+    made, known = load_variant(str(file), "paper"), json.loads((PLACE / "provenance.json").read_text("utf-8"))
     known |= {"machine": {"processor": "Abacus"}, "git_commit": "c0ffee", "written": "1985-10-26", "work_minutes": 42.0}
-    provenance.write_provenance(known, place)
+    provenance.write_provenance(known, PLACE)
     labels = {cell.label: [0, 1, 2] for cell in cells(file)}
     for _ in range(2):
         with empty() as store:
             for cell in cells(file):
                 store.claim(cell.key, known["fit_hashes"][cell.label])
-            copy_fits(cells(file), store, [PublishedFits(place)])
+            copy_fits(cells(file), store, published())
             again = provenance.provenance(made, cells(file), store, 0.0)
         (found,) = again["taken_from"]
         assert {name: found[name] for name in ORIGIN} == {name: known[name] for name in ORIGIN}
         assert (found["cells"], found["work_minutes"] > 0, again["work_minutes"]) == (labels, True, 0)
         assert again["machine"]["processor"] != "Abacus"
-        provenance.write_provenance(again, place)
-    with Store(original / "results/small/store.sqlite") as own:
+        provenance.write_provenance(again, PLACE)
+    with Store(original / PLACE / "store.sqlite") as own:
         here = provenance.provenance(made, cells(file), own, 0.0)
     assert (here["taken_from"], here["work_minutes"]) == ([], found["work_minutes"])
 
 
-def test_timings_of_imported_fits_are_not_this_machines(file, original):
+def test_imported_fits_are_not_timings_of_this_machine_and_have_no_posterior(file, original):
     asked = load_variant(str(file), "paper")
-    with Store(Path("results/small/store.sqlite")) as store:
+    with Store(PLACE / "store.sqlite") as store:
         store.remember(json.dumps(asked.dump()))
+        for cell in cells(file):
+            store.claim(cell.key, fit_hash(cell))
         copy_fits(cells(file), store, published())
     imported, own = timings(asked, Path("results")), timings(asked, original / "results")
     assert {one.basis for one in imported} == {"the same cells in other or published runs"}
     assert {one.basis for one in own} == {"the same cells"}
     assert sorted(one._replace(basis="the same cells") for one in imported) == sorted(own)
-
-
-def test_a_posterior_that_is_not_published_comes_with_a_new_start(file):
-    with Store(Path("results/small/store.sqlite")) as store:
-        for cell in cells(file):
-            store.claim(cell.key, fit_hash(cell))
-        copy_fits(cells(file), store, published())
-    again = f"bdl-bench run {file} --fresh"
-    with pytest.raises(
-        InputError, match=f"split 0 has no posterior: it was imported from published rows; .*: {again}$"
-    ):
+    told = f"split 0 has no posterior: it was imported from published rows; .*: bdl-bench run {file} --fresh$"
+    with pytest.raises(InputError, match=told):
         bdl.benchmark(file).results().posterior("diabetes", "fixed", at={"training.epochs": 2})
 
 
 def test_other_folders_are_imported_as_far_as_they_can_be_read(file, run):
-    place, other = Path("results/small"), Path("results/small/variants/other")
-    shutil.copytree(place, other, ignore=shutil.ignore_patterns("variants"))
+    other, known = PLACE / "variants/other", json.loads((PLACE / "provenance.json").read_text("utf-8"))
+    shutil.copytree(PLACE, other, ignore=shutil.ignore_patterns("variants"))
     for text in ("{", "[]", '{"fit_hashes": []}'):
         (other / "provenance.json").write_text(text, "utf-8")
-        assert len(published_fits(place, [other])) == 1
+        assert len(published_fits(PLACE, [other])) == 1
         with pytest.raises(InputError, match=r"cannot read .*other/provenance.json .*remove it and run again"):
-            published_fits(other, [place])
+            published_fits(other, [PLACE])
+    del known["score_hashes"]
+    (PLACE / "provenance.json").write_text(json.dumps(known), "utf-8")
+    assert left(file) == 0, "published without hashes"
+    (PLACE / "provenance.json").write_text("{", "utf-8")
+    code, out, err = run("--published")
+    assert (code, out) == (2, "")
+    assert err.startswith("bdl-bench: cannot read results/small/provenance.json")
     for name in ("trials.parquet", "points.parquet", "provenance.json"):
-        (place / name).unlink()
+        (PLACE / name).unlink()
     code, out, _ = run("--published", "--dry-run")
     assert (code, "fits: 24 of the search and 12 final\n" in out) == (0, True)
 
 
-def test_rows_published_without_hashes_are_left(run):
-    path = Path("results/small/provenance.json")
-    known = json.loads(path.read_text("utf-8"))
-    assert "fits: 0 of the search and 0 final;" in run("--published", "--dry-run")[1]
-    path.write_text(json.dumps({name: value for name, value in known.items() if name != "score_hashes"}), "utf-8")
-    assert "fits: 24 of the search and 12 final\n" in run("--published", "--dry-run")[1]
-
-
-def test_what_cannot_be_read_is_told_in_one_line(run):
-    Path("results/small/provenance.json").write_text("{", "utf-8")
-    code, out, err = run("--published")
-    assert (code, out) == (2, "")
-    assert err.startswith("bdl-bench: cannot read results/small/provenance.json")
-    assert err.endswith("remove it and run again\n")
-
-
 def test_a_run_begins_with_what_is_published_or_anew(file, run):
-    for words in ((), ("--dry-run",)):
-        code, _, err = run("--published", "--fresh", *words)
-        assert (code, err.count("\n")) == (2, 1)
-        assert "--fresh --published: start anew" in err
+    code, _, err = run("--published", "--fresh", "--dry-run")
+    assert (code, err.count("\n")) == (2, 1)
     with pytest.raises(InputError, match="--fresh --published: start anew"):
         bdl.benchmark(file).run(fresh=True, published=True)

@@ -134,8 +134,8 @@ def check_lost(cells, store, address, reason, process):
 
 
 def test_workers_may_be_away_for_a_minute_and_come_back(monkeypatch):
-    counters, threads = [1000.0], {"one": 2}
-    monkeypatch.setattr(cluster.time, "monotonic", lambda: counters[0])
+    now, threads = [1000.0], {"one": 2}
+    monkeypatch.setattr(cluster.time, "monotonic", lambda: now[0])
 
     class Client:
         def nthreads(self):
@@ -143,29 +143,13 @@ def test_workers_may_be_away_for_a_minute_and_come_back(monkeypatch):
 
     worker_pool = DaskCrew(Client())
     assert worker_pool.size == 4
-    threads.clear()
-    for seconds in (30, 29, -10_000):
-        if seconds < 0:
-            threads["two"], seconds = 1, 10
-        counters[0] += seconds
+    for seconds, there in ((30, {}), (29, {}), (10, {"two": 1}), (60, {})):
+        threads = there
+        now[0] += seconds
         assert worker_pool.size == 2
-    threads.clear()
-    counters[0] += 60
-    assert worker_pool.size == 2, "a minute since one was seen, and no more"
-    counters[0] += 2.5
+    now[0] += 2.5
     with pytest.raises(InputError, match="no worker for 60 seconds"):
         assert worker_pool.size
-
-
-def test_a_scheduler_that_goes_away_while_versions_are_asked_for_is_one_line():
-    from distributed.comm.core import CommClosedError
-
-    class Client:
-        def run(self, function):
-            raise CommClosedError("Stream is closed")
-
-    with pytest.raises(InputError, match="the Dask scheduler is gone; what is done is kept"):
-        cluster._check(Client(), "tcp://127.0.0.1:9")
 
 
 @pytest.mark.parametrize(
@@ -187,10 +171,7 @@ def test_executors_that_are_not_there_are_told(executor, message, monkeypatch):
 
 def test_a_missing_package_is_told_with_the_extra_that_has_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with (
-        pytest.raises(InputError, match=r"needs more packages: pip install 'bdl-bench\[dask\]'"),
-        worker_pool_for([], 1, "dask:tcp://127.0.0.1:9"),
-    ):
+    with pytest.raises(InputError, match=r"pip install 'bdl-bench\[dask\]'"), worker_pool_for([], 1, "dask:tcp://x:9"):
         pass
 
 
@@ -201,5 +182,5 @@ def test_settings_of_slurm_are_read_from_yaml(tmp_path):
     path.write_text("[1]", "utf-8")
     with pytest.raises(InputError, match=r"give settings of dask_jobqueue.SLURMCluster"):
         cluster._settings(path)
-    path.write_text("queue: long\ncores: 1\nmemory: 4GB\njobs: 8\n", "utf-8")
-    assert cluster._settings(path) == {"queue": "long", "cores": 1, "memory": "4GB", "jobs": 8}
+    path.write_text("queue: long\nmemory: 4GB\njobs: 8\n", "utf-8")
+    assert cluster._settings(path) == {"queue": "long", "memory": "4GB", "jobs": 8}

@@ -1,4 +1,4 @@
-"""A run that is killed again and again ends with the rows of a run that was left alone."""
+"""A run that is killed, between groups of fits or within one, ends with the rows of a run that was left alone."""
 
 import os
 import random
@@ -17,7 +17,7 @@ from bdl.store.store import Store
 from .listeners import outcome
 
 SPLITS, TRIALS, FOLDS, ENTRIES = 8, 2, 2, ("vifa-lr", "vifa-nn")
-CHANGES = [
+SEARCHES = [
     f"splits={SPLITS}",
     *(
         f"entries.{entry}.{change}"
@@ -30,22 +30,32 @@ CHANGES = [
 ]
 N_ROWS = len(ENTRIES) * SPLITS * (TRIALS * FOLDS + 1)
 KILLS = 2
+LONG = [
+    "splits=2",
+    "entries.vifa-nn.search=null",
+    "entries.vifa-nn.hyper={learning_rate: 0.01, prior_precision: 1, noise_precision: 3e-4}",
+    "entries.vifa-nn.training.epochs=160",
+    "record={unit: epochs, every: 40}",
+    "metrics=[nmll, rmse]",
+]
+COMMAND = """
+from bdl.training import checkpoint
+checkpoint.Checkpoint.__init__.__defaults__ = (0.05,)  # seconds between two savings
+from bdl.cli import main
+main()
+"""
 
 
-def words(results: Path) -> list[str]:
+def words(results: Path, changes: list[str], entries: tuple[str, ...]) -> list[str]:
     options = ["--profile", "quick", "--no-compile", "--tracking", "none", "--results", str(results)]
-    options += [word for entry in ENTRIES for word in ("--method", entry)]
-    return ["run", "uci-regression", *options, *(word for change in CHANGES for word in ("--set", change))]
+    options += [word for entry in entries for word in ("--method", entry)]
+    return ["run", "uci-regression", *options, *(word for change in changes for word in ("--set", change))]
 
 
-def start(results: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-u", "-c", "from bdl.cli import main; main()", *words(results)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
+def start(command: list[str]) -> subprocess.Popen[str]:
+    env = os.environ | {"OMP_NUM_THREADS": "1"}
+    given = [sys.executable, "-u", "-c", COMMAND, *command]
+    return subprocess.Popen(given, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env)
 
 
 def store_of(results: Path) -> Path:
@@ -64,12 +74,8 @@ def count_from_outside(results: Path) -> int:
 
 
 def all_rows(store: Store) -> list[Row]:
-    return [
-        row
-        for stage in ("search", "final")
-        for entry in ENTRIES
-        for row in store.rows(stage, ("diabetes", entry, "{}"))
-    ]
+    cells = [("diabetes", entry, "{}") for entry in ENTRIES]
+    return [row for stage in ("search", "final") for cell in cells for row in store.rows(stage, cell)]
 
 
 def count(results: Path) -> int:
@@ -80,7 +86,7 @@ def count(results: Path) -> int:
 
 def kill_at_random(results: Path, moments: random.Random) -> None:
     """Kill at any time in two cases of ten, and shortly after up to ten new rows in the others."""
-    before, process = count(results), start(results)
+    before, process = count(results), start(words(results, SEARCHES, ENTRIES))
     if moments.random() < 0.2:
         time.sleep(moments.uniform(0, 3))
     else:
@@ -92,33 +98,53 @@ def kill_at_random(results: Path, moments: random.Random) -> None:
     process.communicate()
 
 
-def everything(results: Path) -> list[dict[str, object]]:
-    """All rows but the times, with the digests of the posteriors, each of which can be read."""
+def everything(results: Path) -> tuple[list[dict[str, object]], list[object]]:
+    """All rows but the times, with the digests of the posteriors, each of which can be read, and recorded scores."""
     with Store(store_of(results)) as store:
         rows = all_rows(store)
         for row in rows:
             if row.stage == "final":
                 artefacts.read(store.posteriors, str(row.artefact))
-        assert list(store.checkpoints.glob("*")) == []
-        return [outcome(row) for row in rows]
+        assert list(store.checkpoints.glob("*")) == [], "checkpoints are removed when the rows are safe"
+        return [outcome(row) for row in rows], store.readings(("diabetes", "vifa-nn", "{}"))
 
 
 @pytest.mark.slow  # two processes that are killed
 def test_kills_change_nothing(tmp_path, finish):
     calm, rough = tmp_path / "calm", tmp_path / "rough"
-    finish(tmp_path, *words(calm))
+    finish(tmp_path, *words(calm, SEARCHES, ENTRIES))
     moments, counts = random.Random(0), [0]
     for _ in range(KILLS):
         kill_at_random(rough, moments)
         counts.append(count(rough))
     assert counts == sorted(counts), "rows were lost"
     assert len({n for n in counts if 0 < n < N_ROWS}) >= 2, f"too few kills fell into the work: {counts}"
-    finish(tmp_path, *words(rough))
+    finish(tmp_path, *words(rough, SEARCHES, ENTRIES))
 
-    rows = everything(rough)
+    rows, _ = everything(rough)
     keys = [tuple(row[name] for name in ("entry", "stage", "split", "trial", "fold")) for row in rows]
     assert len(keys) == len(set(keys)) == N_ROWS
-    assert rows == everything(calm)
+    assert rows == everything(calm)[0]
     published = pd.read_parquet(store_of(rough).with_name("trials.parquet"))
     assert len(published) == N_ROWS
     assert set(published.status) == {"ok"}
+
+
+@pytest.mark.slow  # a process that trains for some seconds
+def test_a_fit_that_is_killed_in_its_midst_goes_on_from_its_checkpoint(tmp_path, finish):
+    calm, rough = tmp_path / "calm", tmp_path / "rough"
+    finish(tmp_path, *words(calm, LONG, ENTRIES[1:]))
+    process, saved = start(words(rough, LONG, ENTRIES[1:])), "uci-regression/quick/variants/*/checkpoints/*.safetensors"
+    written = set[int]()
+    while process.poll() is None and len(written) < 4:  # some savings are there, the fit is not
+        written |= {path.stat().st_mtime_ns for path in rough.glob(saved)}
+        time.sleep(0.02)
+    assert process.poll() is None, "the fit was over before it could be killed"
+    process.kill()
+    process.communicate()
+    assert list(rough.glob(saved)), "nothing to go on from"
+    finish(tmp_path, *words(rough, LONG, ENTRIES[1:]))
+    rows, readings = everything(rough)
+    assert (rows, readings) == everything(calm)
+    first = [reading.at for split, reading in readings if split == 0 and reading.metric == "nmll"]
+    assert first == [40, 80, 120, 160]

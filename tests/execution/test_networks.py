@@ -1,13 +1,25 @@
-"""Networks of torch.nn and images through an ordinary benchmark file."""
+"""Networks of torch.nn and images through an ordinary benchmark file, by one command."""
 
-from pathlib import Path
+import json
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
 import yaml
+from torch.utils._pytree import tree_leaves
 
+from bdl.data.fundus import Aptos2019
+from bdl.methods.vifa import TwoStageVifa
+from bdl.models.likelihoods import Categorical
+from bdl.models.modules import Module
+from bdl.models.problem import Problem
 from bdl.store import artefacts
+from bdl.training.checkpoint import Checkpoint
+from bdl.training.fitting import EvaluationSchedule, finished
+from bdl.training.program import Program
+from bdl.training.schedule import Schedule
+from bdl.training.trials import Pool
 
 NET = '''
 from torch import nn
@@ -37,10 +49,7 @@ def stripes() -> Dataset:
 '''
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory, ran) -> Path:
-    """Folder of a run."""
-    tmp_path = tmp_path_factory.mktemp("stripes")
+def test_a_convolutional_network_with_batch_norm_learns_and_keeps_its_statistics(tmp_path, ran, blank_figures):
     (tmp_path / "net.py").write_text(NET, "utf-8")
     (tmp_path / "images.py").write_text(IMAGES, "utf-8")
     entry = {
@@ -59,13 +68,9 @@ def results(tmp_path_factory, ran) -> Path:
         "record": {"unit": "epochs", "every": 1},
         "metrics": ["error", "nll", "ece"],
     }
-    path = tmp_path / "stripes.yaml"
-    path.write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
+    (tmp_path / "stripes.yaml").write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
     ran(tmp_path, "run", "stripes.yaml", "--no-compile", "--tracking", "none")
-    return tmp_path / "results/stripes"
-
-
-def test_a_convolutional_network_with_batch_norm_learns(results):
+    results = tmp_path / "results/stripes"
     rows = pd.read_parquet(results / "trials.parquet")
     assert list(rows.status) == ["ok", "ok"]
     assert (rows.error < 0.1).all(), "guessing errs in half of the rows"
@@ -74,14 +79,69 @@ def test_a_convolutional_network_with_batch_norm_learns(results):
     points = pd.read_parquet(results / "points.parquet")
     curve = points[(points.metric == "nll") & (points.split == 0)].set_index("at").value
     assert list(curve.index) == [1, 2, 3, 4]
-    assert curve[4] == rows.nll[0], "the last counters is the end of the fit"
+    assert curve[4] == rows.nll[0], "the last is the end of the fit"
     assert curve[4] < curve[1]
 
-
-def test_its_running_statistics_are_kept_with_the_posterior(results):
     file, _ = (results / "posteriors").iterdir()
     posterior, buffers = artefacts.read(file.parent, file.stem)
     assert set(buffers) == {f"{layer}.running_{part}" for layer in (1, 5) for part in ("mean", "var")}
     assert all(bool(value.isfinite().all()) for value in buffers.values())
     assert not torch.equal(buffers["1.running_mean"], torch.zeros(4)), "training has moved them"
     assert posterior.dim == (9 * 4 + 4) + 8 + (9 * 16 + 4) + 8 + (64 * 2 + 2)
+
+
+@pytest.fixture
+def eyes(tmp_path, monkeypatch, kaggle_folder, lite0_weights):
+    """Photographs in Kaggle's layout."""
+    monkeypatch.setenv("BDL_APTOS_DIR", str(tmp_path / "eyes"))
+    monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path / "data"))
+    return kaggle_folder(tmp_path / "eyes", [0, 0, 2, 3, 4] * 12, size=20)
+
+
+@pytest.mark.slow  # two cells, tables and figures
+def test_a_download_becomes_tables_and_figures(eyes, invoke, tmp_path):
+    """What the README of the benchmark says, on features of smaller images."""
+    changes = [
+        "datasets=[{name: aptos2019, size: 16, features: efficientnet-lite0, label: aptos2019}]",
+        "entries.vifa.search.trials=2",
+        "evaluation.samples=2",
+        "metrics=[accuracy, {name: accuracy, kept: 0.8, by: disagreement}, aurc]",
+    ]
+    sets = [word for change in changes for word in ("--set", change)]
+    narrowed = ["--splits", "0-0", "--method", "vifa", "--method", "last-layer-laplace", "--results", tmp_path / "out"]
+    options = ["--profile", "cpu", "--no-compile", "--tracking", "none", *narrowed, *sets]
+    code, _, error = invoke("run", "blindness-detection", *options)
+    assert code == 0, error
+    (table,) = (tmp_path / "out").rglob("table.json")
+    listed = json.loads(table.read_text())
+    cells = {(cell["method"], cell["metric"], cell["statistic"]): cell for cell in listed}
+    accuracy = cells["vifa", "accuracy_0.8_disagreement", "mean"]
+    assert 0 <= accuracy["ours"] <= 1
+    assert accuracy["paper"] == 0.975
+    assert cells["last-layer-laplace", "aurc", "mean"]["n_failed"] == 0
+    drawn = {path.name for path in table.parent.glob("figures/*.png")}
+    refusals = {f"refusal-{what}" for what in ("risk", "reliability", "referral")}
+    assert {f"blindness-detection-{name}.png" for name in ("selective-accuracy", *refusals)} <= drawn
+
+
+def test_a_fit_that_is_cut_off_within_an_epoch_ends_with_the_same_bits(eyes, tmp_path):
+    data = Aptos2019(size=16)()
+    module = Module("bdl.models.resnet:narrow_resnet18", {}, (3, 16, 16))
+    problem = Problem(module, Categorical(), 3 * 16 * 16, 2)
+    method = TwoStageVifa(gradients_per_update=3, mean_epochs=1)
+    program = Program(data, Pool.load(data), problem, method, Schedule(3, 8, incomplete="keep"))
+    hyper = {"learning_rate": 1e-3, "prior_precision": 1.0}
+    trials = program.trials([("a",)], [data.split(0).train], [hyper])
+
+    whole = finished(program.fitting(trials))
+    often = Checkpoint(tmp_path / "kept", "fit", 0.0)
+    cut = program.fitting(trials).run(EvaluationSchedule("updates", 1), checkpoint=often)
+    next(snapshot for snapshot in cut if snapshot.counters.updates == 7)  # of 4 an epoch
+    cut.close()
+    kept = Checkpoint(tmp_path / "kept", "fit").load(0)
+    assert kept is not None
+    assert kept.numbers == {"updates": 6, "epochs": 1}
+    again = finished(program.fitting(trials), checkpoint=Checkpoint(tmp_path / "kept", "fit"))
+    pairs = zip(tree_leaves((again.state, again.buffers)), tree_leaves((whole.state, whole.buffers)), strict=True)
+    assert all(torch.equal(one, other) for one, other in pairs)
+    assert np.isfinite(whole.state.params["c"].numpy()).all()

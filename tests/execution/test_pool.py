@@ -79,40 +79,6 @@ def test_workers_share_cores_and_devices_and_their_reports_arrive(tmp_path):
     assert told == [2 * 111, 0]
 
 
-def sleep(path, report):
-    """Leave the number of this process in a folder, and sleep."""
-    (path / str(os.getpid())).touch()
-    time.sleep(120)
-
-
-def gone(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False
-
-
-@pytest.mark.slow  # processes, each of which imports everything
-def test_workers_end_at_once_where_the_run_raises(tmp_path):
-    """By Ctrl-C they do so in `test_cli`."""
-    (tmp_path / "pids").mkdir()
-
-    def interrupted():
-        with worker_pool(2) as workers:
-            for _ in range(3):  # one more than there are processes
-                workers.submit(sleep, tmp_path / "pids", print)
-            while len(list((tmp_path / "pids").iterdir())) < 2:
-                time.sleep(0.05)
-            raise ValueError
-
-    start = time.monotonic()
-    with pytest.raises(ValueError):  # noqa: PT011
-        interrupted()
-    assert time.monotonic() - start < 60
-    assert all(gone(int(path.name)) for path in (tmp_path / "pids").iterdir())
-
-
 def die_once(group, report):
     """End the process as the kernel would, for want of memory, unless that was done before."""
     cell = group.members[0][0]

@@ -18,87 +18,134 @@ from bdl.plan.programs import unit
 from bdl.posteriors.tensors import as_type
 from bdl.rng import normal_slice, trial_keys
 from bdl.search import propose
+from bdl.search.crossval import cross_validate
 from bdl.spec import Benchmark, load_benchmark
-from bdl.store import artefacts
+from bdl.store import Row, artefacts
 from bdl.store.store import Store
 
 from .listeners import Ear, outcomes, run_here
 
-SMALL = [
-    "splits=3",
-    "entries.vifa-lr.search.trials=3",
-    "entries.vifa-lr.search.folds=2",
-    "entries.vifa-lr.training.epochs=1",
-    "evaluation.samples=5",
-]
 CELL = ("diabetes", "vifa-lr", "{}")
+IN_A_FOLD, IN_A_FIT = 16, 36
+"""Minibatches: 199 rows make 19, and 398 make 39, which updates take by four."""
+FOLDS, TRIALS = 2, 3
 
 
-@pytest.fixture(scope="module")
-def benchmark() -> Benchmark:
-    return load_benchmark("uci-regression", "quick", SMALL).select(entries=["vifa-lr"])
+def load(*changes: str, sampler: str = "random") -> Benchmark:
+    """A search of three settings by two folds; a Bayesian one in rounds, of which the first is at random."""
+    search = [
+        f"sampler={sampler}",
+        f"trials={TRIALS}",
+        f"folds={FOLDS}",
+        *(["startup=1"] if sampler != "random" else []),
+    ]
+    small = [f"entries.vifa-lr.{change}" for change in ("training.epochs=1", *(f"search.{own}" for own in search))]
+    overrides = ["splits=3", "evaluation.samples=5", *small, *changes]
+    return load_benchmark("uci-regression", "quick", overrides).select(entries=["vifa-lr"])
 
 
-def go(benchmark: Benchmark, store: Store, splits: Sequence[int]) -> Ear:
-    return run_here(plan(benchmark, splits=splits, compile=False), store)
+def go(store: Store, splits: Sequence[int], benchmark: Benchmark) -> Ear:
+    ear = run_here(plan(benchmark, splits=splits, compile=False), store)
+    assert ear.total == ear.done
+    return ear
 
 
-def everything(benchmark: Benchmark, store: Store) -> list[dict[str, object]]:
-    return outcomes(store, plan(benchmark, splits=(0,)))
+def everything(store: Store) -> list[dict[str, object]]:
+    return outcomes(store, plan(load(), splits=(0,)))
 
 
-def test_progress_counts_what_is_announced(benchmark, store):
-    """398 training rows: 19 minibatches in a fold of 199, 4 an update; 39 in a final fit."""
-    ear = go(benchmark, store, (0, 1))
+@pytest.fixture(scope="module", params=["random", "bayesian"])
+def calm(request, tmp_path_factory):
+    """A benchmark, its rows after an undisturbed run of three splits, and what the listener heard."""
+    benchmark = load(sampler=request.param)
+    with Store(tmp_path_factory.mktemp("calm") / "store.sqlite") as store:
+        ear = go(store, (0, 1, 2), benchmark)
+        return benchmark, everything(store), ear
+
+
+def rounds_of(benchmark: Benchmark) -> list[list[int]]:
+    """Trials of each round."""
+    trials = [*range(TRIALS)]
+    return [[trial] for trial in trials] if benchmark.entries["vifa-lr"].search.sampler == "bayesian" else [trials]
+
+
+def test_each_round_trains_every_split_as_one_program(calm):
+    """What is announced is counted: 398 training rows are 19 minibatches in a fold of 199, and 39 in a final fit."""
+    benchmark, rows, ear = calm
+    rounds = [("search", [[trial for trial in own for _ in range(FOLDS)]] * 3) for own in rounds_of(benchmark)]
+    assert ear.rounds == [*rounds, ("final", [[0]] * 3)]
     (cell,) = plan(benchmark, splits=(0,))
-    assert ear.total == ear.done == 2 * (3 * 2 * 16 * unit(cell, "search") + 36 * unit(cell, "final"))
-    assert ear.groups == [("search", [0, 1]), ("final", [0, 1])]
+    search = TRIALS * FOLDS * IN_A_FOLD * unit(cell, "search")
+    assert ear.total == ear.done == 3 * (search + IN_A_FIT * unit(cell, "final"))
+    assert len(rows) == 3 * (TRIALS * FOLDS + 1)
 
 
-def test_what_is_stored_is_not_done_again(benchmark, store):
-    go(benchmark, store, (1,))
-    ear = go(benchmark, store, (0, 1, 2))
-    assert ear.groups == [("search", [0, 2]), ("final", [0, 2])]
-    again = go(benchmark, store, (0, 1, 2))
-    assert (again.groups, again.total) == ([], 0)
-    assert len(everything(benchmark, store)) == 3 * (6 + 1)
+def test_the_setting_with_the_lowest_mean_score_is_fitted(calm, store):
+    """What is proposed in a round follows from the scores of those before."""
+    benchmark, _, _ = calm
+    go(store, (1,), benchmark)
+    search, told = store.rows("search", CELL), []
+    for own in rounds_of(benchmark):
+        folds = [[row for row in search if row.trial == trial] for trial in own]
+        assert [rows[0].hyper for rows in folds] == propose(benchmark.entries["vifa-lr"].search, 1, told)
+        told += [(rows[0].hyper, sum(row.metrics["nmll"] for row in rows) / FOLDS) for rows in folds]
+    (final,) = store.rows("final", CELL)
+    assert final.hyper == min(told, key=lambda pair: pair[1])[0]
+    assert final.metrics["runtime"] == pytest.approx((final.seconds + sum(row.seconds for row in search)) / 60)
 
 
-def test_a_searched_split_is_only_fitted(benchmark, store, tmp_path, monkeypatch):
-    """A run that dies between search and final fit goes on with the final fit, and to the same numbers."""
-    with Store(tmp_path / "calm.sqlite") as calm:
-        go(benchmark, calm, (0,))
-        expected = everything(benchmark, calm)
+@pytest.mark.parametrize("done", [0, 1, 2, TRIALS])
+def test_an_interrupted_run_goes_on_as_it_would_have(calm, store, monkeypatch, done):
+    """It dies before a round, or between search and final fits; what is stored is not done again."""
+    benchmark, expected, _ = calm
+    rounds, begun, search = len(rounds_of(benchmark)), [], SearchGroup.run
+    if done > rounds:
+        pytest.skip("a random search has one round")
 
     def die(self, report):
         raise KeyboardInterrupt
 
+    def sometimes(self, report):
+        begun.append(self)
+        return die(self, report) if len(begun) > done else search(self, report)
+
     with monkeypatch.context() as patch:
+        patch.setattr(SearchGroup, "run", sometimes)
         patch.setattr(FinalGroup, "run", die)
         with pytest.raises(KeyboardInterrupt):
-            go(benchmark, store, (0,))
-    (cell,) = plan(benchmark, splits=(0,))
-    assert remaining(cell, store) == 36 * unit(cell, "final")
-    assert go(benchmark, store, (0,)).groups == [("final", [0])]
-    assert everything(benchmark, store) == expected
+            go(store, (0, 1, 2), benchmark)
+    (cell,) = plan(benchmark, splits=(0, 1, 2))
+    trials = sum(map(len, rounds_of(benchmark)[done:]))
+    search_work = unit(cell, "search") * trials * FOLDS * IN_A_FOLD
+    assert remaining(cell, store) == 3 * (search_work + unit(cell, "final") * IN_A_FIT)
+    assert len(go(store, (0, 1, 2), benchmark).groups) == rounds - done + 1
+    assert everything(store) == expected
+    again = go(store, (0, 1, 2), benchmark)
+    assert (again.groups, again.total) == ([], 0)
 
 
-def test_the_setting_with_the_lowest_mean_score_is_fitted(benchmark, store):
-    go(benchmark, store, (1,))
-    search = store.rows("search", CELL)
-    proposed = propose(benchmark.entries["vifa-lr"].search, 1, [])
-    assert len(proposed) == 3
-    assert [row.hyper for row in search] == [setting for setting in proposed for _ in range(2)]
-    means = [sum(row.metrics["nmll"] for row in search if row.trial == trial) for trial in range(3)]
-    (final,) = store.rows("final", CELL)
-    assert final.hyper == proposed[means.index(min(means))]
-    assert final.metrics["runtime"] == pytest.approx((final.seconds + sum(row.seconds for row in search)) / 60)
+def test_a_split_that_lags_behind_joins_the_others(store, monkeypatch):
+    benchmark, search, begun = load(sampler="bayesian"), SearchGroup.run, []
+
+    def once(self, report):
+        if begun:
+            raise KeyboardInterrupt
+        begun.append(self)
+        return search(self, report)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SearchGroup, "run", once)
+        with pytest.raises(KeyboardInterrupt):
+            go(store, (0,), benchmark)
+    both, alone = [[[1] * FOLDS, [0] * FOLDS], [[2] * FOLDS, [1] * FOLDS]], [[[2] * FOLDS]]
+    expected = [*(("search", own) for own in (*both, *alone)), ("final", [[0]] * 2)]
+    assert go(store, (0, 2), benchmark).rounds == expected
 
 
-def test_scores_follow_from_the_stored_posteriors(benchmark, store):
+def test_scores_follow_from_the_stored_posteriors(store):
     """As `evaluation` computes them, and by hand: five draws, a linear model, the mean density of each row."""
-    go(benchmark, store, (0, 2))
-    (cell,) = plan(benchmark, splits=(0, 2))
+    go(store, (0, 2), load())
+    (cell,) = plan(load(), splits=(0, 2))
     for row in store.rows("final", CELL):
         posterior, buffers = artefacts.read(store.posteriors, row.artefact)
         assert buffers == {}
@@ -120,7 +167,7 @@ def test_scores_follow_from_the_stored_posteriors(benchmark, store):
         assert row.metrics["rmse"] == pytest.approx((f.mean(0) - y[test]).square().mean().sqrt().item(), rel=1e-5)
 
 
-def test_the_death_of_a_group_is_a_failed_row_and_the_rest_goes_on(benchmark, store, monkeypatch):
+def test_the_death_of_a_group_is_a_failed_row_and_the_rest_goes_on(store, monkeypatch):
     search = SearchGroup.run
 
     def sometimes(self, report):
@@ -130,7 +177,7 @@ def test_the_death_of_a_group_is_a_failed_row_and_the_rest_goes_on(benchmark, st
 
     monkeypatch.setattr(SearchGroup, "run", sometimes)
     monkeypatch.setattr(programs, "_MANY", 1)  # each split is searched by itself
-    go(benchmark, store, (0, 1, 2))
+    run_here(plan(load(), splits=(0, 1, 2), compile=False), store)
     rows = store.rows("final", CELL)
     assert [row.status for row in rows] == ["ok", "failed", "ok"]
     assert rows[1].reason == "RuntimeError: out of memory"
@@ -138,14 +185,57 @@ def test_the_death_of_a_group_is_a_failed_row_and_the_rest_goes_on(benchmark, st
     assert (rows[1].metrics, rows[1].artefact) == ({}, None)
 
 
+def test_failed_folds_are_counted_and_penalised(store, monkeypatch):
+    """The second fold fails of trials with a large prior precision, and counts as 40 nats."""
+
+    def some_fail(*args, **kwargs):
+        found = cross_validate(*args, **kwargs)
+        bad = [score.fold and score.hyper["prior_precision"] > 1 for score in found]
+        failed = {"score": float("nan"), "reason": "why"}
+        return [score._replace(**failed) if own else score for score, own in zip(found, bad, strict=True)]
+
+    monkeypatch.setattr("bdl.execution.groups.cross_validate", some_fail)
+    changes = [f"entries.vifa-lr.search.{change}" for change in ("trials=4", "startup=2", "penalty=40")]
+    benchmark = load(*changes, sampler="bayesian")
+    go(store, (0,), benchmark)
+    search = store.rows("search", CELL)
+    lost = [row for row in search if row.status == "failed"]
+    assert 0 < len(lost) == sum(row.hyper["prior_precision"] > 1 for row in search) / FOLDS < 4
+    assert all((row.reason, row.metrics["nmll"]) == ("why", None) for row in lost)
+    scored = [40 if row in lost else row.metrics["nmll"] for row in search]
+    told = [(search[i].hyper, sum(scored[i : i + FOLDS]) / FOLDS) for i in range(0, len(search), FOLDS)]
+    for trial in range(1, 4):
+        assert [told[trial][0]] == propose(benchmark.entries["vifa-lr"].search, 0, told[:trial])
+    (final,) = store.rows("final", CELL)
+    assert final.hyper["prior_precision"] <= 1, "a setting with a failed fold is not chosen"
+
+
+def test_a_search_in_which_everything_fails_ends(store):
+    """Learning rates that overflow."""
+    rates = "entries.vifa-lr.search.space.learning_rate={low: 1e30, high: 1e38}"
+    run_here(plan(load(rates, sampler="bayesian"), splits=(0,), compile=False), store)
+    assert {row.status for row in store.rows("search", CELL)} == {"failed"}
+    assert [row.reason for row in store.rows("final", CELL)] == [f"all {TRIALS} search settings failed"]
+
+
+def test_what_is_not_searched_stays_fixed(store):
+    space = "{prior_precision: {low: 1, high: 2}, noise_precision: {low: 0.1, high: 0.2}}"
+    search = f"{{sampler: bayesian, trials: 2, startup: 1, folds: 2, metric: nmll, space: {space}}}"
+    changes = "search=null", f"search={search}", "hyper={learning_rate: 0.005}"
+    go(store, (0,), load(*(f"entries.vifa-lr.{change}" for change in changes)))
+    rows: list[Row] = [*store.rows("search", CELL), *store.rows("final", CELL)]
+    assert [row.status for row in rows] == ["ok"] * 5
+    assert {row.hyper["learning_rate"] for row in rows} == {0.005}
+    assert all(1 <= row.hyper["prior_precision"] <= 2 for row in rows)
+
+
 @pytest.mark.parametrize("change", ["seed=1", "entries.vifa-lr.training.epochs=2", "record={unit: epochs, every: 1}"])
-def test_rows_of_another_spec_are_refused_before_anything_is_done(benchmark, store, change):
-    go(benchmark, store, (0,))
-    before = everything(benchmark, store)
-    other = load_benchmark("uci-regression", "quick", [*SMALL, change]).select(entries=["vifa-lr"])
+def test_rows_of_another_spec_are_refused_before_anything_is_done(store, change):
+    go(store, (0,), load())
+    before = everything(store)
     with pytest.raises(InputError, match=r"holds diabetes/vifa-lr of another spec, data or code .*--changed"):
-        go(other, store, (0, 1))
-    assert everything(benchmark, store) == before
+        go(store, (0, 1), load(change))
+    assert everything(store) == before
 
 
 class NewestFirst(WorkerPool):
@@ -171,9 +261,9 @@ class NewestFirst(WorkerPool):
 
 
 def test_groups_that_end_in_any_order_give_the_same_results(tiny, store, tmp_path):
+    cells = tiny()
     with Store(tmp_path / "calm.sqlite") as calm:
-        cells = tiny()
-        in_order = run_here(cells, calm).stored_rows
+        in_order = [(rows[0].cell, rows[0].stage) for rows in run_here(cells, calm).stored_rows]
         expected = outcomes(calm, cells)
     ear, workers = Ear(), NewestFirst()
     run(cells, store, workers, ear)
@@ -182,8 +272,10 @@ def test_groups_that_end_in_any_order_give_the_same_results(tiny, store, tmp_pat
     assert max(map(len, workers.side_by_side)) == 3
     assert any(len(set(together)) > 1 for together in workers.side_by_side), "groups of several cells"
     came = [(rows[0].cell, rows[0].stage) for rows in ear.stored_rows]
-    assert came != [(rows[0].cell, rows[0].stage) for rows in in_order]
-    assert sorted(came) == sorted((rows[0].cell, rows[0].stage) for rows in in_order)
+    assert came != in_order
+    assert sorted(came) == sorted(in_order)
+    keys = [cell.key for cell in cells]
+    assert in_order == sorted(in_order, key=lambda own: keys.index(own[0])), "in one process, cell by cell"
 
 
 def test_a_round_waits_for_the_one_before_it_and_for_no_other_cell(tiny, store):
@@ -197,14 +289,7 @@ def test_a_round_waits_for_the_one_before_it_and_for_no_other_cell(tiny, store):
     assert last == [("diabetes", "rounds", "{}")] * 4
 
 
-def test_a_run_of_one_at_a_time_finishes_a_cell_before_the_next(tiny, store):
-    cells = tiny(splits=(1,))
-    came = [rows[0].cell for rows in run_here(cells, store).stored_rows]
-    assert list(dict.fromkeys(came)) == [cell.key for cell in cells]
-    assert came == sorted(came, key=[cell.key for cell in cells].index)
-
-
-def test_the_crew_in_this_process_passes_results_and_errors_on():
+def test_the_pool_in_this_process_passes_results_and_errors_on():
     def interrupt():
         raise KeyboardInterrupt
 

@@ -1,17 +1,20 @@
-"""Scores in the course of fits: what a look finds is what a fit of that length gives, also after an interruption."""
+"""Scores in the course of fits, also after an interruption, and their seconds, which no compilation is part of."""
 
+import time
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
+import torch
 
 from bdl.execution import groups
-from bdl.execution.details import Log
+from bdl.execution.details import Log, Stopwatch
 from bdl.execution.groups import Chosen, FinalGroup, SearchGroup
 from bdl.plan import programs
 from bdl.store import Reading
 from bdl.store.store import Store
+from bdl.training import engine
 from bdl.training.checkpoint import Checkpoint
 
 from .listeners import outcomes, run_here
@@ -21,7 +24,6 @@ FIXED = (
     "entries.rounds.search=null",
     "entries.rounds.hyper={learning_rate: 0.01, prior_precision: 1, noise_precision: 0.001}",
 )
-EPOCHS = "entries.rounds.training.epochs"
 
 
 @pytest.fixture
@@ -29,7 +31,7 @@ def recorded(tiny):
     """One cell that is looked at while it runs."""
 
     def cell(record, epochs, *more):
-        overrides = (*FIXED, f"{EPOCHS}={epochs}", f"record={record}", *more)
+        overrides = (*FIXED, f"entries.rounds.training.epochs={epochs}", f"record={record}", *more)
         (found,) = tiny(*overrides, entries=["rounds"])
         return found
 
@@ -42,38 +44,22 @@ def values(store, cell, metric="nmll"):
 
 
 def test_a_look_finds_what_a_fit_of_that_length_gives(recorded, store, tmp_path):
-    """40 rows, 2 minibatches of 5 an update: 4 updates an epoch."""
+    """40 rows, 2 minibatches of 5 an update: 4 updates an epoch. Looking changes nothing."""
     cell = recorded("{unit: epochs, every: 2}", 6)
-    run_here([cell], store)
+    ear = run_here([cell], store)
+    assert ear.done == ear.total
     found = values(store, cell)
     assert found.keys() == {(split, at) for split in (0, 1) for at in (2, 4, 6)}
-    for epochs in (2, 4):
+    for epochs in (2, 4, 6):
         short = recorded("null", epochs)
         with Store(tmp_path / f"{epochs}.sqlite") as other:
             run_here([short], other)
             assert other.readings(short.key) == []
             for row in other.rows("final", short.key):
                 assert row.metrics["nmll"] == found[row.split, epochs]
-    for row in store.rows("final", cell.key):
-        assert row.metrics["nmll"] == found[row.split, 6]
-        assert row.metrics["rmse"] == values(store, cell, "rmse")[row.split, 6]
-
-
-def test_updates_are_counted_on_their_own_axis(recorded, store):
-    cell = recorded("{unit: updates, log: true, first: 2}", 3)
-    run_here([cell], store)
-    assert {at for _, at in values(store, cell)} == {2, 5, 10, 12}, "the end, too"
-    assert {reading.axis for _, reading in store.readings(cell.key)} == {"updates"}
-    assert {reading.metric for _, reading in store.readings(cell.key)} == {"nmll", "rmse"}, "no time is recorded"
-
-
-def test_looking_changes_nothing(recorded, store, tmp_path):
-    cell, plain = recorded("{unit: updates, every: 1}", 3), recorded("null", 3)
-    ear = run_here([cell], store)
-    assert ear.done == ear.total
-    with Store(tmp_path / "plain.sqlite") as other:
-        run_here([plain], other)
-        assert outcomes(store, [cell]) == outcomes(other, [plain])
+                assert row.metrics["rmse"] == values(store, cell, "rmse")[row.split, epochs]
+            if epochs == 6:
+                assert outcomes(store, [cell]) == outcomes(other, [short])
 
 
 def test_a_fit_that_was_cut_off_goes_on_in_its_midst(recorded, store, tmp_path, monkeypatch):
@@ -105,6 +91,26 @@ def test_a_fit_that_was_cut_off_goes_on_in_its_midst(recorded, store, tmp_path, 
     assert list(store.checkpoints.iterdir()) == []
 
 
+def test_a_round_of_a_search_goes_on_in_its_midst_with_the_same_scores(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(groups, "Checkpoint", partial(Checkpoint, every_seconds=0))
+    (cell,) = tiny("datasets=[diabetes]", "entries.rounds.training.epochs=6", entries=["rounds"], splits=(0,))
+    calm = SearchGroup(cell, {0: []}).run(lambda work: None)
+    end = engine.Together._end_epoch
+
+    def cut(self, stand, epoch, moved):
+        if epoch == 4:
+            raise KeyboardInterrupt
+        return end(self, stand, epoch, moved)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.Together, "_end_epoch", cut)
+        with pytest.raises(KeyboardInterrupt):
+            SearchGroup(cell, {0: []}, tmp_path / "kept").run(lambda work: None)
+    assert list((tmp_path / "kept").iterdir()), "nothing to go on from"
+    again = SearchGroup(cell, {0: []}, tmp_path / "kept").run(lambda work: None)
+    assert [(own.row.hyper, own.row.metrics) for own in again] == [(own.row.hyper, own.row.metrics) for own in calm]
+
+
 def test_scores_are_written_only_where_a_checkpoint_is_saved(recorded, store, monkeypatch):
     """Within its first minute none is; after every evaluation, writing all scores again would take quadratic time."""
     written = []
@@ -125,8 +131,8 @@ def test_a_checkpoint_of_other_settings_is_not_gone_on_from(recorded, tmp_path):
 
 
 @pytest.mark.parametrize("group", [FinalGroup, SearchGroup])
-def test_a_checkpoint_of_another_lane_is_not_gone_on_from(tiny, tmp_path, monkeypatch, group):
-    """Lanes and compilation follow from the number of splits, under the same hash of the fit."""
+def test_a_checkpoint_of_another_slot_batch_is_not_gone_on_from(tiny, tmp_path, monkeypatch, group):
+    """Slot batches and compilation follow from the number of splits, under the same hash of the fit."""
 
     def path(splits=4, **changes):
         (cell,) = tiny("datasets=[diabetes]", f"splits={splits}", entries=["rounds"])
@@ -135,8 +141,7 @@ def test_a_checkpoint_of_another_lane_is_not_gone_on_from(tiny, tmp_path, monkey
         return group(*what, tmp_path).checkpoint()._path(0)
 
     first = path()
-    assert path() == first
-    assert path(compile=False) == first
+    assert path() == path(compile=False) == first
     others = {path(splits=3), path(compile=True), path(device="cuda")}
     monkeypatch.setitem(programs.NUMBERS, "cpu", 1)
     assert len({first, *others, path()}) == 5
@@ -146,8 +151,7 @@ def test_a_diverged_fit_keeps_its_curve(recorded, store):
     cell = recorded("{unit: updates, every: 1}", 1, "entries.rounds.hyper.learning_rate=1.0e37")
     run_here([cell], store)
     rows, found = store.rows("final", cell.key), values(store, cell)
-    assert {row.status for row in rows} == {"failed"}
-    assert all(row.artefact is None for row in rows)
+    assert [(row.status, row.artefact) for row in rows] == [("failed", None)] * 2
     assert found.keys() == {(split, at) for split in (0, 1) for at in (1, 2, 3, 4)}
     assert np.isnan(found[0, 4])
 
@@ -160,10 +164,58 @@ def test_a_log_comes_back_from_its_text():
     log.add(1, [Reading("epochs", 4, "nmll", 0.5)])
     log.add(1, [Reading("epochs", 2, "nmll", 7.0)])
     back = Log.parse(log.text)
-    assert back.seconds == 1.5
-    assert back.readings(0) == ()
-    assert [reading[:3] for reading in back.readings(1)] == [
-        ("epochs", 2, "nmll"), ("epochs", 2, "rmse"), ("epochs", 4, "nmll")
-    ]  # fmt: skip
-    assert [back.readings(1)[i].value for i in (0, 2)] == [7.0, 0.5]
-    assert np.isnan(back.readings(1)[1].value)
+    assert (back.seconds, back.readings(0)) == (1.5, ())
+    first, lost, last = back.readings(1)
+    assert (first, last) == (("epochs", 2, "nmll", 7.0), ("epochs", 4, "nmll", 0.5))
+    assert lost[:3] == ("epochs", 2, "rmse")
+    assert np.isnan(lost.value)
+
+
+DELAY = 0.5
+COMPILED = []
+"""One list, since programs that are made for one test are found again by the next."""
+
+
+@pytest.fixture
+def slow_compiler(monkeypatch):
+    """Compile by waiting for a while; gives the list of what was compiled."""
+    compiled, found = torch.compile, COMPILED
+    found.clear()
+
+    def backend(graph, inputs, **_):
+        found.append(graph)
+        time.sleep(DELAY)
+        return graph.forward
+
+    monkeypatch.setattr(torch, "compile", lambda function, **_: compiled(function, backend=backend))
+    monkeypatch.setattr(torch._inductor, "compile", backend)
+    torch._dynamo.reset()
+    return found
+
+
+def test_it_stands_still_between_pause_and_resume(monkeypatch):
+    now = iter([0, 1, 3, 10, 11, 12])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(now))
+    clock = Stopwatch()
+    told = [clock.now()]
+    clock.pause("of some compilation")
+    clock.resume("of some compilation")
+    told.append(clock.now())
+    clock.pause()
+    clock.resume()
+    assert told == [0, 10 - (3 - 1)]
+
+
+@pytest.mark.parametrize("stage", ["search", "final"])
+def test_fits_do_not_pay_for_the_compilation_of_their_program(tiny, slow_compiler, stage):
+    cell = replace(tiny(entries=["random"], splits=(0,))[0], compile=True)
+    hyper = {"learning_rate": 0.001, "prior_precision": 1.0, "noise_precision": 0.001}
+    group = SearchGroup(cell, {0: ()}) if stage == "search" else FinalGroup((Chosen(cell, 0, hyper),))
+    wall = time.perf_counter()
+    rows = [outcome.row for outcome in group.run(lambda _: None)]
+    elapsed = time.perf_counter() - wall
+    assert all(row.status == "ok" and row.details["compiled"] for row in rows)
+    assert slow_compiler
+    assert elapsed > DELAY * len(slow_compiler)
+    seconds = rows[0].seconds * rows[0].details["width"]
+    assert 0 < seconds < elapsed - DELAY * len(slow_compiler)

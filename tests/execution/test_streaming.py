@@ -5,11 +5,10 @@ import torch
 
 from bdl.errors import InputError
 from bdl.execution.groups import Chosen, FinalGroup, attempt
-from bdl.execution.queue import claim
 from bdl.methods.online_fa import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm
 from bdl.metrics.distances import rel_cov_dist, scaled_w2
-from bdl.plan import Cell
+from bdl.plan import Cell, fit_hash
 from bdl.plan.planning import check, plan, together
 from bdl.plan.programs import minibatches, unit
 from bdl.posteriors import FactorAnalysis
@@ -66,33 +65,20 @@ def test_is_the_estimator_fed_with_the_stream(tmp_path):
         torch.testing.assert_close(kept.mean().double(), q[0], rtol=1e-4, atol=1e-6)
 
 
-def test_looks_at_every_checkpoint_and_at_the_end():
-    (outcome,) = learnt(splits=(3,))
-    assert {reading.axis for reading in outcome.readings} == {"observations"}
+def test_when_a_stream_is_looked_at():
+    """After powers of ten and their double and fivefold, or as the benchmark says; looking changes nothing."""
+    records = (), ("record={unit: observations, every: 300}",), ("record={unit: observations, every: 900}",)
+    usual, often, seldom = (learnt(*record, splits=(3,))[0] for record in records)
+    places = [list(curve(outcome, "rel_cov_dist")) for outcome in (usual, often, seldom)]
+    assert places == [[100, 200, 500, 1000, 1100], [300, 600, 900, 1100], [900, 1100]]
     for name in ("rel_cov_dist", "scaled_w2"):
-        assert list(curve(outcome, name)) == [100, 200, 500, 1000, 1100]
-        assert outcome.row.metrics[name] == curve(outcome, name)[1100]
-    row = outcome.row
+        assert len({outcome.row.metrics[name] for outcome in (usual, often, seldom)}) == 1
+        assert usual.row.metrics[name] == curve(usual, name)[1100]
+        assert curve(often, name)[900] == curve(seldom, name)[900]
+    row = usual.row
+    assert {reading.axis for reading in usual.readings} == {"observations"}
     assert (row.split, row.status, row.hyper, row.details["updates"]) == (3, "ok", {}, 1100)
     assert row.metrics["runtime"] == row.seconds / 60 > 0
-
-
-def test_a_benchmark_may_say_when_to_look():
-    (often,) = learnt("record={unit: observations, every: 300}", splits=(0,))
-    (seldom,) = learnt("record={unit: observations, every: 900}", splits=(0,))
-    assert list(curve(often, "rel_cov_dist")) == [300, 600, 900, 1100]
-    assert list(curve(seldom, "rel_cov_dist")) == [900, 1100]
-    assert often.row.metrics["rel_cov_dist"] == seldom.row.metrics["rel_cov_dist"], "looking changes nothing"
-    assert curve(often, "rel_cov_dist")[900] == curve(seldom, "rel_cov_dist")[900]
-
-
-@pytest.mark.parametrize("entry", ["online-sga", "online-px-em", "batch-exact"])
-def test_a_stream_does_not_depend_on_its_companions(entry):
-    alone, among = learnt(entry=entry, splits=(1,)), learnt(entry=entry, splits=(0, 1, 2))
-    for name in ("rel_cov_dist", "scaled_w2"):
-        assert among[1].row.metrics[name] == pytest.approx(alone[0].row.metrics[name], rel=1e-4), name
-        ours, theirs = curve(among[1], name), curve(alone[0], name)
-        assert ours == {at: pytest.approx(value, rel=1e-4) for at, value in theirs.items()}
 
 
 SETTINGS = {
@@ -124,7 +110,7 @@ def test_a_batch_of_data_sets_gives_the_rows_of_each_alone(tmp_path):
     alone = [outcome for cell in (first, second) for outcome in group([(cell, 0), (cell, 1)]).run(silent)]
     with Store(tmp_path / "store.sqlite") as store:
         done = group([(first, 0)]).run(silent)
-        claim([first], store)
+        store.claim(first.key, fit_hash(first))
         store.append(done)
         ear = run_here([first, second], store)
         assert ear.done == ear.total == 3 * 200 * unit(first, "final")
@@ -156,38 +142,32 @@ def test_an_estimate_that_is_not_finite_is_a_failed_trial():
     assert outcome.posterior is None
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("entries.online-em.method.latent_dim=100", "latent_dim 100 does not suit 100 dimensions: give one of 1 to 99"),
-        ("entries.online-em.method.latent_dim=0", "Input should be greater than or equal to 1"),
-        ("metrics=[nmll]", "metrics: a stream has a distribution, but no targets for 'nmll'; use distances"),
-        ("metrics=[rel_cov_dist, neg_elbo]", "metrics: a stream has a distribution, but no targets for 'neg_elbo'"),
-        ("preparation.rows={fa_100_100: 99}", "preparation.rows.fa_100_100: the first look at a stream is after 100"),
-        ("record={unit: observations, log: true, first: 2000}", "the first look at a stream is after 2000"),
-        ("datasets=[diabetes]", "dataset 'diabetes' is a table: methods that learn from a stream need a stream"),
-        ("entries.online-em.training={epochs: 1, batch_size: 1}", "learns from a stream: remove training"),
-        ("entries.online-em.method={name: vifa}", "entries.online-em: model is missing"),
-    ],
-)
-def test_bad_input(override, message):
-    with pytest.raises(InputError, match=message) as caught:
+BAD = {
+    "entries.online-em.method.latent_dim=100": "latent_dim 100 does not suit 100 dimensions: give one of 1 to 99",
+    "metrics=[nmll]": "metrics: a stream has a distribution, but no targets for 'nmll'; use distances",
+    "preparation.rows={fa_100_100: 99}": "preparation.rows.fa_100_100: the first look at a stream is after 100",
+    "record={unit: observations, log: true, first: 2000}": "the first look at a stream is after 2000",
+    "datasets=[diabetes]": "dataset 'diabetes' is a table: methods that learn from a stream need a stream",
+    "entries.online-em.training={epochs: 1, batch_size: 1}": "learns from a stream: remove training",
+    "entries.online-em.method={name: vifa}": "entries.online-em: model is missing",
+}
+
+
+@pytest.mark.parametrize("override", BAD)
+def test_bad_input(override):
+    with pytest.raises(InputError, match=BAD[override]) as caught:
         plan(load_benchmark("online-fa", overrides=[*QUICK, override]).select([], ["online-em"]), splits=(0,))
     assert "\n" not in str(caught.value)
 
 
-def test_a_table_method_refuses_a_stream():
-    overrides = ["datasets=[{name: fa, dim: 100, top: 10}]", "papers=[]"]
-    with pytest.raises(InputError, match="dataset 'fa_100_10' is a stream of parameter vectors: use a method that"):
-        plan(load_benchmark("uci-regression", overrides=overrides), splits=(0,))
-
-
-def test_there_are_ten_streams():
-    with pytest.raises(InputError, match="dataset 'fa_100_100' has no split 10; choose 0 to 9"):
-        plan(load_benchmark("online-fa", overrides=QUICK).select([], ["online-em"]), splits=(10,))
-
-
-def test_streams_are_for_the_cpu():
-    benchmark = load_benchmark("online-fa", overrides=QUICK)
+def test_what_is_no_stream_of_theirs_is_refused():
+    streams = load_benchmark("online-fa", overrides=QUICK)
+    tables = load_benchmark("uci-regression", overrides=["datasets=[{name: fa, dim: 100, top: 10}]", "papers=[]"])
+    for benchmark, split, message in (
+        (tables, 0, "dataset 'fa_100_10' is a stream of parameter vectors: use a method that"),
+        (streams.select([], ["online-em"]), 10, "dataset 'fa_100_100' has no split 10; choose 0 to 9"),
+    ):
+        with pytest.raises(InputError, match=message):
+            plan(benchmark, splits=(split,))
     with pytest.raises(InputError, match="--device cuda: methods that learn from a stream run on the CPU"):
-        check(Cell(benchmark, benchmark.dataset("fa_100_100"), "online-em", (0,), device="cuda"))
+        check(Cell(streams, streams.dataset("fa_100_100"), "online-em", (0,), device="cuda"))

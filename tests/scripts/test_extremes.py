@@ -26,10 +26,3 @@ def test_the_complete_benchmark_is_one_and_says_something_in_every_field(tmp_pat
     fields = {name for own in (schema, *schema["$defs"].values()) for name in own.get("properties", ())}
     settings = {name.rpartition(".")[2] for name, _, _ in extremes.places()}
     assert fields - said - settings <= {"profile", "first", "log", "label"}
-
-
-def test_a_crash_is_no_fine_end():
-    assert not extremes.End(3, "bdl-bench: a fault of this program: x\n").fine
-    assert not extremes.End(2, "bdl-bench: x\nTraceback\n").fine
-    assert not extremes.End(2, "bdl-bench: x\nand more\n").fine
-    assert extremes.End(2, "bdl-bench: x\n").fine

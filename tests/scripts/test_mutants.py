@@ -32,12 +32,6 @@ def test_the_tally_is_of_enough_mutants_and_tests_kill_almost_all():
     assert all(one.get("reason") for one in tally["tried"] if one["outcome"] == "survived")
 
 
-def test_a_tally_is_written_as_it_is_read(tmp_path):
-    tried = mutants.read(TALLY)
-    mutants.write(tmp_path / "again.json", 0, tried)
-    assert (tmp_path / "again.json").read_text("utf-8") == TALLY.read_text("utf-8")
-
-
 @pytest.mark.parametrize(
     ("line", "lines"),
     [(2, []), (5, []), (7, []), (8, [8]), (10, [9, 10, 11]), (12, [12, 13]), (13, [12, 13])],

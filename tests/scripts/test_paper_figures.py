@@ -5,7 +5,6 @@ import math
 import numpy as np
 import paper_figures
 import pytest
-from PIL import Image
 from scipy import integrate, stats
 
 
@@ -75,20 +74,6 @@ def test_lines_are_the_closed_forms(panels, heading):
         np.testing.assert_allclose(y[some], density(x[some]), rtol=1e-7)
 
 
-@pytest.mark.parametrize("heading", paper_figures.PANELS)
-def test_densities_of_a_weight_integrate_to_one(heading):
-    sizes = np.geomspace(1e-13, 1e13, 601)
-    for line in paper_figures.PANELS[heading].values():
-        halves = [integrate.trapezoid(line.of(sign * sizes) * sizes, np.log(sizes)) for sign in (-1, 1)]
-        assert halves == pytest.approx([0.5, 0.5], abs=1e-9)
-
-
-def test_densities_of_scales_integrate_to_one():
-    for parts in paper_figures.SCALES.values():
-        scale, found = paper_figures.of_scale(*parts)
-        assert integrate.trapezoid(found * scale, np.log(scale)) == pytest.approx(1, abs=1e-9)
-
-
 def test_stars_are_where_the_elbo_of_slang_is_least():
     whole, last = paper_figures.last_updates().axes
     assert last.get_xlim() == (8000, 10_000)
@@ -98,9 +83,3 @@ def test_stars_are_where_the_elbo_of_slang_is_least():
     for entry, star in stars.items():
         np.testing.assert_array_equal(star, min(curves[entry].tolist(), key=lambda point: point[1]))
         assert len(curves[entry]) == 10_000
-
-
-def test_the_file_is_written(tmp_path):
-    paper_figures.save(paper_figures.densities, tmp_path / "densities.png")
-    with Image.open(tmp_path / "densities.png") as image:
-        assert image.width > 1000

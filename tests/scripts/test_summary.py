@@ -1,41 +1,53 @@
-"""All printed values in one figure, and the counts of verdicts in the documents."""
+"""What the documents count and list: verdicts, claims, the fields of a benchmark file, scores of the truth."""
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
+import pytest
+import spec_tables
 import summary
-from PIL import Image
+import truth_scores
 
-from bdl.spec import list_benchmarks, load_benchmark
+from bdl.plan.planning import cells_of
+from bdl.plan.truths import recipe
+from bdl.spec import list_benchmarks, load_benchmark, load_variant
 
-ROOT = Path(__file__).parents[2]
+RESULTS = (Path(__file__).parents[2] / "docs/results.md").read_text("utf-8")
 
 
-def test_the_figure_is_drawn(tmp_path):
+def test_verdicts_are_those_of_the_tables(tmp_path):
+    """A row a benchmark: values, match, better, worse, differs, print in error, open."""
     cells = summary.values()
     summary.draw(cells, tmp_path / "summary.png")
-    with Image.open(tmp_path / "summary.png") as image:
-        assert image.width > 1000
-    assert len(cells) == sum(found.total() for found in summary.counts(cells).values())
+    rows = re.findall(r"^\| \[`([\w-]+)`\][^|]*\|[^|]*((?:\| \d+ ){7})\|$", RESULTS, re.M)
+    told = {name: [int(number) for number in numbers.split("|")[1:]] for name, numbers in rows}
+    counted = summary.counts(cells)
+    assert told == {name: [own.total(), *(own[group] for group in summary.GROUPS)] for name, own in counted.items()}
 
 
-def test_the_documents_count_the_verdicts_of_the_tables():
-    """A row a benchmark: values, match, better, worse, differs, print in error, open."""
-    rows = re.findall(
-        r"^\| \[`([\w-]+)`\][^|]*\|[^|]*((?:\| \d+ ){7})\|$", (ROOT / "docs/results.md").read_text("utf-8"), re.M
-    )
-    told = {name: [int(number) for number in cells.split("|")[1:]] for name, cells in rows}
-    counted = summary.counts(summary.values())
-    assert told == {
-        name: [found.total(), *(found[group] for group in summary.GROUPS)] for name, found in counted.items()
-    }
-
-
-def test_the_documents_have_the_claims_as_the_rows_judge_them():
-    page = (ROOT / "docs/results.md").read_text("utf-8")
+def test_claims_are_as_the_rows_judge_them():
     judged = summary.claims()
-    rows = re.search(r"\| Claim \|.*\n\|:.*\n((?:\|.*\n)+)", page)[1].splitlines()
+    rows = re.search(r"\| Claim \|.*\n\|:.*\n((?:\|.*\n)+)", RESULTS)[1].splitlines()
     assert rows == summary.doubted(judged)
-    confirmed, count = map(int, re.search(r"confirm (\d+) of (\d+) comparisons", page).groups())
+    confirmed, count = map(int, re.search(r"confirm (\d+) of (\d+) comparisons", RESULTS).groups())
     assert (confirmed, count) == (len(judged) - len(rows), len(judged))
     assert count == sum(len(load_benchmark(name).claims) for name, _ in list_benchmarks()) > 20
+
+
+def test_fields_are_those_of_the_schema():
+    page = spec_tables.PAGE.read_text(encoding="utf-8")
+    assert page.count("<!-- fields: ") == len(spec_tables.TABLES)
+    assert spec_tables.filled(page) == page, "docs/spec.md is stale: python scripts/spec_tables.py"
+
+
+def test_draws_of_the_truth_that_are_zero_predict_the_mean_of_the_training_targets(monkeypatch):
+    cell = cells_of(load_variant("network-posterior", overrides=["datasets=[gap_curve]"]).chosen)[0]
+    theta = np.zeros((2, 3, recipe(cell, 0).problem.dim))
+    monkeypatch.setattr(truth_scores, "obtain", lambda _: SimpleNamespace(theta=theta))
+    split, y, noise = cell.data.split(0), cell.data.y, cell.settings.hyper["noise_precision"]
+    judged = y[split.test if len(split.test) else split.train]
+    error = (judged - y[split.train].mean()) ** 2
+    expected = 0.5 * np.log(2 * np.pi / noise) + noise / 2 * error.mean()
+    assert truth_scores.score(cell, 0) == pytest.approx(expected, rel=1e-9)

@@ -4,14 +4,13 @@ import sqlite3
 
 import numpy as np
 import pytest
-import torch
 
 from bdl.errors import InputError
-from bdl.posteriors import DiagonalGaussian
-from bdl.store import Outcome, Reading, Row, artefacts
+from bdl.store import Outcome, Reading, Row
 from bdl.store.store import Store
 
 CELL, OTHER = ("yacht", "vifa", "{}"), ("yacht", "other", "{}")
+READING = Reading("epochs", 1, "nmll", 2.0)
 
 
 def make_row(split: int = 0, stage: str = "final", trial: int = 0, fold: int = 0, **changes: object) -> Row:
@@ -45,35 +44,13 @@ def test_rows_come_back_as_they_were_in_the_order_of_split_trial_and_fold(store)
     failed = make_row(3, status="failed", reason="a 'quoted' reason\nof two lines", metrics={}, hyper={})
     append(store, *rows[::-1])
     append(store, failed)
-    assert store.rows("search", CELL) == rows
-    assert store.rows("final", CELL) == [failed]
-    assert store.rows("final", OTHER) == []
-
-
-def test_rows_outlive_the_process(store):
-    append(store, make_row())
+    store.remember("one")
+    store.remember("another")
     with Store(store.path) as again:
-        assert again.rows("final", CELL) == [make_row()]
-
-
-def test_what_rows_were_made_with_is_remembered(store):
-    assert store.made is None
-    assert store.checkpoints == store.path.parent / "checkpoints"
-    for made in ("one", "another"):
-        store.remember(made)
-        assert store.made == made
-
-
-def test_posteriors_are_kept_under_their_digest(store):
-    posterior = DiagonalGaussian(torch.tensor([1.0, -2.0]), torch.tensor([0.5, 1e-42]))
-    content = artefacts.encode(posterior, {"count": torch.tensor(3)})
-    store.append([Outcome(make_row(0), (), content), Outcome(make_row(1))])
-    first, second = store.rows("final", CELL)
-    assert second.artefact is None
-    back, buffers = artefacts.read(store.posteriors, first.artefact)
-    torch.testing.assert_close(back.loc, posterior.loc, rtol=0, atol=0)
-    torch.testing.assert_close(back.var, posterior.var, rtol=0, atol=0)
-    assert int(buffers["count"]) == 3
+        assert again.rows("search", CELL) == rows
+        assert again.rows("final", CELL) == [failed]
+        assert again.rows("final", OTHER) == []
+        assert again.made == "another"
 
 
 def test_readings_come_back_in_the_order_of_the_clock(store):
@@ -88,28 +65,32 @@ def test_readings_come_back_in_the_order_of_the_clock(store):
 
 
 @pytest.mark.parametrize(
-    "bad", [{"metrics": {"nmll": object()}}, {"status": None}, {"hyper": object()}], ids=["metric", "status", "hyper"]
+    "bad",
+    [
+        pytest.param([Outcome(make_row(2, metrics={"nmll": object()}))], id="metric"),
+        pytest.param([Outcome(make_row(2, status=None))], id="status"),
+        pytest.param([Outcome(make_row(2, hyper=object()))], id="hyper"),
+        pytest.param([Outcome(make_row(9, seconds=2.0))], id="second copy of a stored row"),
+        pytest.param([Outcome(make_row(2)), Outcome(make_row(2))], id="twice in a group"),
+        pytest.param([Outcome(make_row(2), (READING, READING))], id="reading twice"),
+    ],
 )
 def test_a_group_with_a_bad_row_leaves_none(store, bad):
     append(store, make_row(9))
     with pytest.raises((TypeError, sqlite3.Error)):
-        append(store, make_row(0), make_row(1), make_row(2, **bad))
+        store.append([Outcome(make_row(0)), Outcome(make_row(1), (READING,)), *bad])
     assert store.rows("final", CELL) == [make_row(9)]
+    assert store.readings(CELL) == []
     append(store, make_row(0))  # the store is usable afterwards
     assert [row.split for row in store.rows("final", CELL)] == [0, 9]
 
 
-def test_a_second_copy_of_a_row_is_refused_with_its_group(store):
-    append(store, make_row(1, seconds=1.0))
-    with pytest.raises(sqlite3.IntegrityError):
-        append(store, make_row(0), make_row(1, seconds=2.0))
-    assert store.rows("final", CELL) == [make_row(1, seconds=1.0)]
-    with pytest.raises(sqlite3.IntegrityError):
-        append(store, make_row(3), make_row(3))
-    assert len(store.rows("final", CELL)) == 1
-
-
-READING = Reading("epochs", 1, "nmll", 2.0)
+def test_a_posterior_that_cannot_be_written_leaves_no_row(store):
+    """Rows are written after the posteriors that they name."""
+    store.posteriors.write_text("in the way")
+    with pytest.raises(InputError, match="choose another --results"):
+        store.append([Outcome(make_row(0)), Outcome(make_row(1), (READING,), b"content")])
+    assert store.rows("final", CELL) == store.readings(CELL) == []
 
 
 @pytest.mark.parametrize("other", [OTHER, ("yacht", "vifa", '{"model.hidden":[5]}'), ("energy", "vifa", "{}")])
@@ -121,11 +102,12 @@ def test_forgetting_removes_a_cell_and_nothing_else(store, other):
         store.append([Outcome(make_row(**own), (READING,))])
     store.forget([CELL, ("yacht", "never seen", "{}")])
     assert store.rows("final", CELL) == store.rows("search", CELL) == store.readings(CELL) == []
-    assert store.fit_hash(CELL) is None
-    assert store.fit_hash(other) == "print-False"
+    assert (store.fit_hash(CELL), store.fit_hash(other)) == (None, "print-False")
     assert len(store.rows("final", other)) == len(store.rows("search", other)) == len(store.readings(other)) == 1
     assert store.rows("final", other)[0].metrics == make_row().metrics
     store.claim(CELL, "new")
+    with pytest.raises(sqlite3.IntegrityError):
+        store.claim(CELL, "second")
     store.append([Outcome(make_row(), (READING,))])
     assert store.fit_hash(CELL) == "new"
 
@@ -137,46 +119,12 @@ def test_removing_rows_leaves_the_others_of_their_cell(store):
     assert store.readings(CELL) == [(1, READING)]
 
 
-def test_a_posterior_that_cannot_be_written_leaves_no_row(store):
-    """Rows are written after the posteriors that they name."""
-    (store.path.parent / "posteriors").write_text("in the way")
-    with pytest.raises(InputError, match="choose another --results"):
-        store.append([Outcome(make_row(0)), Outcome(make_row(1), (READING,), b"content")])
-    assert store.rows("final", CELL) == store.readings(CELL) == []
-
-
-def test_readings_go_with_their_group(store):
-    """The same place twice cannot be: the rows of the group are not stored either."""
-    with pytest.raises(sqlite3.IntegrityError):
-        store.append([Outcome(make_row(0)), Outcome(make_row(1), (READING, READING))])
-    assert store.rows("final", CELL) == store.readings(CELL) == []
-
-
-def test_a_cell_is_claimed_once(store):
-    store.claim(CELL, "first")
-    with pytest.raises(sqlite3.IntegrityError):
-        store.claim(CELL, "second")
-    assert store.fit_hash(CELL) == "first"
-
-
-def test_a_file_that_is_no_store_is_left_alone(tmp_path):
-    path = tmp_path / "store.sqlite"
-    path.write_bytes(b"something else, and long enough to be no empty database" * 100)
-    before = path.read_bytes()
-    with pytest.raises(InputError, match=r"cannot use .*store\.sqlite as a store .*; move it away"):
-        Store(path)
-    assert path.read_bytes() == before
-
-
-def test_a_file_in_the_way_of_the_folder_is_told(tmp_path):
-    (tmp_path / "results").write_text("a file")
-    with pytest.raises(InputError, match="choose another --results"):
-        Store(tmp_path / "results/yacht/store.sqlite")
-
-
-def test_scores_are_written_anew_and_fits_stay(store):
+def test_scores_are_written_anew_all_or_none_and_fits_stay(store):
     append(store, make_row(0, codes={"nmll": "old", "rmse": "old"}), make_row(1))
     before = store._db.execute("SELECT * FROM fits").fetchall()
+    with pytest.raises(TypeError):
+        store.rescore([make_row(0, metrics={"nmll": 9.0}), make_row(1, metrics={"nmll": object()})])
+    assert store.rows("final", CELL) == [make_row(0), make_row(1)]
     store.rescore([make_row(0, metrics={"nmll": 2.5, "extra": float("inf")}, codes={"nmll": "new", "extra": "new"})])
     first, second = store.rows("final", CELL)
     assert first.metrics == {"nmll": 2.5, "rmse": None, "extra": None}
@@ -185,34 +133,36 @@ def test_scores_are_written_anew_and_fits_stay(store):
     assert store._db.execute("SELECT * FROM fits").fetchall() == before
 
 
-def test_rescoring_several_rows_is_all_or_none(store):
-    append(store, make_row(0), make_row(1))
-    with pytest.raises(TypeError):
-        store.rescore([make_row(0, metrics={"nmll": 9.0}), make_row(1, metrics={"nmll": object()})])
-    assert store.rows("final", CELL) == [make_row(0), make_row(1)]
-
-
-def test_the_format_of_a_store_has_a_number(store):
-    """With another one the stores of all earlier versions would be refused."""
+def test_the_format_of_a_store_has_a_number_and_another_is_refused(store, tmp_path):
+    """With another number the stores of all earlier versions would be refused."""
     with sqlite3.connect(store.path) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (2,)
-
-
-def test_a_store_of_another_version_is_refused(tmp_path):
     with sqlite3.connect(tmp_path / "store.sqlite") as db:
         db.execute("CREATE TABLE trials (row TEXT)")
     with pytest.raises(InputError, match="another version of bdl-bench; move it away"):
         Store(tmp_path / "store.sqlite")
 
 
+def test_a_file_in_the_way_is_told_and_left_alone(tmp_path):
+    path = tmp_path / "store.sqlite"
+    path.write_bytes(b"something else, and long enough to be no empty database" * 100)
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=r"cannot use .*store\.sqlite as a store .*; move it away"):
+        Store(path)
+    with pytest.raises(InputError, match="choose another --results"):
+        Store(path / "yacht/store.sqlite")
+    assert path.read_bytes() == before
+
+
 def columns(store, stage, **how):
-    """Put the parts together as rows without codes and artefacts."""
-    found = []
+    """Put the parts together as rows without codes and artefacts; what a row lacks is left out."""
     for own in store.columns(stage, CELL, **how):
         for at, key in enumerate(zip(own.split, own.trial, own.fold, strict=True)):
-            apart = [{name: values[at] for name, values in one.items()} for one in own[6:]]
-            found.append((key, own.status[at], own.reason[at], own.seconds[at], *apart))
-    return found
+            apart = [
+                {name: values[at] for name, values in part.items() if values[at] == values[at]}
+                for part in (own.hyper, own.metrics, own.details)
+            ]
+            yield key, own.status[at], own.reason[at], own.seconds[at], *apart
 
 
 def test_columns_are_the_rows(store, monkeypatch):
@@ -221,33 +171,15 @@ def test_columns_are_the_rows(store, monkeypatch):
     failed = make_row(1, status="failed", reason="diverged", metrics={}, hyper={}, details={"traceback": "long"})
     rows = [make_row(0), failed, refused, make_row(3, metrics={"extra": 0.1 + 0.2})]
     append(store, *rows[::-1], make_row(0, "search", 1, 2))
-    nothing = dict.fromkeys(["extra", "rmse", "nmll"], np.nan)
-    told = [
-        (
-            *((row.split, 0, 0), row.status, row.problem, 0.25),
-            *(row.hyper, nothing | {name: np.nan if own is None else own for name, own in row.metrics.items()}),
-            row.details,
-        )
-        for row in rows
-    ]
     for size in (1, 3, 500):
         monkeypatch.setattr("bdl.store.store.AT_A_TIME", size)
-        for (*have, hyper, metrics, details), (*want, hyper_, metrics_, details_) in zip(
-            columns(store, "final"), told, strict=True
-        ):
-            assert have == want
-            np.testing.assert_equal(metrics, metrics_)
-            assert {name: own for name, own in hyper.items() if own == own} == hyper_
-            assert {name: own for name, own in details.items() if own == own} == details_
+        for (key, *found), row in zip(columns(store, "final"), rows, strict=True):
+            numbers = {name: value for name, value in row.metrics.items() if value is not None}
+            assert key == (row.split, 0, 0)
+            assert found == [row.status, row.problem, 0.25, row.hyper, numbers, row.details]
     assert [key for key, *_ in columns(store, "search")] == [(0, 1, 2)]
-
-
-def test_columns_of_problems_alone(store):
-    append(store, make_row(0), make_row(1, status="failed", reason="diverged"), make_row(2, refused={"rmse": "few"}))
-    assert [(key[0], why) for key, _, why, *_ in columns(store, "final", problems=True)] == [
-        (1, "diverged"),
-        (2, "rmse: few"),
-    ]
+    problems = [(key[0], why) for key, _, why, *_ in columns(store, "final", problems=True)]
+    assert problems == [(1, "diverged"), (2, "rmse: too few")]
 
 
 def test_artefacts_are_those_of_the_rows(store):
