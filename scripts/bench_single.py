@@ -45,10 +45,10 @@ from torch import Tensor
 import bdl
 from bdl.methods.base import MinibatchMethod
 from bdl.methods.bbb import BayesByBackprop
+from bdl.methods.noisy_adam import NoisyAdam
 from bdl.methods.noisy_kfac import NoisyKfac
 from bdl.methods.point_estimate import Adam
 from bdl.methods.slang import Slang
-from bdl.methods.vadam import NoisyAdam
 from bdl.methods.vifa import Vifa
 from bdl.training.programs import compiler_found
 

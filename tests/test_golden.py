@@ -161,7 +161,7 @@ SCORE = """"regression", margin=0.05)
         return %sfloat(evaluation.at(self.at).predictions.log_likelihood"""
 MUTANTS = {
     "vifa": ("methods/vifa.py", '"c": G.mean', '"c": -G.mean'),
-    "online-em": ("methods/online_fa.py", "square - (new", "square + (new"),
+    "online-em": ("methods/online_em.py", "square - (new", "square + (new"),
     "nmll": ("metrics/likelihoods.py", SCORE % "-", SCORE % ""),
 }
 

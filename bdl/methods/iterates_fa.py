@@ -32,8 +32,9 @@ from torch import Tensor
 
 from bdl.methods.base import Noise, Shapes
 from bdl.methods.counters import StepCounters
-from bdl.methods.online_fa import OnlineEm, OnlineSga
+from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm
+from bdl.methods.online_sga import OnlineSga
 from bdl.methods.sgd_iterates import VARIANCE_FLOOR, ConstantSgd, welford_weights
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import FactorAnalysis

@@ -1,4 +1,4 @@
-"""Online factor analysis: by gradient ascent, by expectation maximisation, and what all share (Brownlie 2022, 4.3).
+"""Online factor analysis: what its estimators share (Brownlie 2022, section 4.3).
 
 Observations theta = c + F h + psi^{1/2} o z, with h and z standard normal, come one by one. After t of them the
 estimate of c is their mean, and with d = theta - mean the latent variable h has the posterior N(m, Sigma),
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 import torch
-from annotated_types import Ge, Gt
+from annotated_types import Ge
 from torch import Tensor
 
 from bdl.errors import InputError
@@ -155,100 +155,3 @@ def by_coordinate(function: Callable[..., tuple[Tensor, ...]], *tensors: Tensor)
         for target, part in zip(whole, results, strict=True):
             target.narrow(-1, index * _SLICE, part.shape[-1]).copy_(part)
     return tuple(whole)
-
-
-class SgaState(NamedTuple):
-    """The estimate."""
-
-    seen: Tensor  # Observations seen, ()
-    mean: Tensor  # Their mean, (..., D)
-    loadings: Tensor  # F^T, (..., K, D)
-    diag: Tensor  # psi, (..., D)
-
-
-@dataclass(frozen=True)
-class OnlineSga(OnlineEstimator):
-    """Online stochastic gradient ascent (Algorithm 1).
-
-    Each observation makes one step of plain gradient ascent on its own log-likelihood, in F and gamma = log psi. With
-    r = d - F m,
-
-        dL/dF     = diag(psi)^{-1} (r m^T - F Sigma)
-        dL/dgamma = (psi^{-1} o (r o r + rowsum(F Sigma o F)) - 1) / 2.
-
-    This is the print's d m^T - F (Sigma + m m^T) and d o d - 2 d o (F m) + rowsum((F (Sigma + m m^T)) o F), in which
-    less cancels. Correction: equation 4.26 has exp(beta) where exp(gamma) is meant.
-
-    Parameters
-    ----------
-    learning_rate
-        Step of F and of gamma.
-    """
-
-    learning_rate: Annotated[float, Gt(0)] = 0.001
-
-    def init(self, noise: Noise) -> SgaState:
-        return SgaState(*start(noise))
-
-    def update(self, state: SgaState, observation: Tensor) -> SgaState:
-        seen, mean, deviations = centre(state.seen, state.mean, observation.unsqueeze(-2))
-        latent = latent_posterior(state.loadings, state.diag, deviations)
-        rate = self.learning_rate * (seen > self.warmup).to(mean.dtype)
-
-        def ascend(loadings: Tensor, diag: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
-            residual = deviation - latent.means @ loadings
-            spread = latent.covariance @ loadings
-            to_loadings = (latent.means.mT * residual - spread) / diag.unsqueeze(-2)
-            squares = residual.squeeze(-2).square() + (spread * loadings).sum(-2)
-            to_log_diag = 0.5 * (squares / diag - 1)
-            return loadings + rate * to_loadings, diag * (rate * to_log_diag).exp()
-
-        return SgaState(seen, mean, *by_coordinate(ascend, state.loadings, state.diag, deviations))
-
-
-class EmState(NamedTuple):
-    """The estimate, and the means over observations of what the complete-data likelihood depends on."""
-
-    seen: Tensor  # Observations seen, ()
-    mean: Tensor  # Their mean, (..., D)
-    cross: Tensor  # Mean of m d^T, A^T: (..., K, D)
-    second: Tensor  # Mean of m m^T, B: (..., K, K)
-    square: Tensor  # Mean of d o d, s: (..., D)
-    loadings: Tensor  # F^T, (..., K, D)
-    diag: Tensor  # psi, (..., D)
-
-
-@dataclass(frozen=True)
-class OnlineEm(OnlineEstimator):
-    """Online expectation maximisation (Algorithm 2); the warm-up moves the mean and the statistics.
-
-    The complete-data statistics are running means over all observations, each made with the F and psi of its time,
-
-        A = mean(d m^T),  B = mean(m m^T),  s = mean(d o d),
-
-    and after each observation, with H = B + Sigma, F = A H^{-1} and psi = s - rowsum(F o A). This psi is the print's
-    s + rowsum((F H) o F - 2 F o A) for the new F. Published as it is: Sigma is the latest, not averaged; psi has no
-    floor.
-    """
-
-    def init(self, noise: Noise) -> EmState:
-        seen, zero, loadings, diag = start(noise)
-        cross = torch.zeros_like(loadings)
-        return EmState(seen, zero, cross, cross @ cross.mT, zero, loadings, diag)
-
-    def update(self, state: EmState, observation: Tensor) -> EmState:
-        seen, mean, deviations = centre(state.seen, state.mean, observation.unsqueeze(-2))
-        latent = latent_posterior(state.loadings, state.diag, deviations)
-        gain = seen.to(mean.dtype).reciprocal()
-        second = torch.lerp(state.second, product(latent.means, latent.means), gain)
-        solve, learning = inverse(second + latent.covariance), seen > self.warmup
-
-        def learn(cross: Tensor, square: Tensor, loadings: Tensor, diag: Tensor, d: Tensor) -> tuple[Tensor, ...]:
-            cross, square = blend(cross, square, latent.means, d, gain)
-            new = solve @ cross
-            new_diag = square - (new * cross).sum(-2)
-            return cross, square, torch.where(learning, new, loadings), torch.where(learning, new_diag, diag)
-
-        old = state.cross, state.square, state.loadings, state.diag
-        cross, square, loadings, diag = by_coordinate(learn, *old, deviations)
-        return EmState(seen, mean, cross, second, square, loadings, diag)

@@ -10,8 +10,10 @@ from torch.utils._pytree import tree_leaves
 
 from bdl.data.streams import LENGTH, Stream, draw
 from bdl.methods.base import StreamMethod
-from bdl.methods.online_fa import OnlineEm, OnlineEstimator, OnlineSga
+from bdl.methods.online_em import OnlineEm
+from bdl.methods.online_fa import OnlineEstimator
 from bdl.methods.online_px_em import OnlinePxEm
+from bdl.methods.online_sga import OnlineSga
 from peers.comparison import Contender, Cost, compare
 
 ESTIMATORS: Mapping[str, OnlineEstimator] = {

@@ -10,7 +10,7 @@ import yaml
 from torch.utils._pytree import tree_leaves
 
 from bdl.data.fundus import Aptos2019
-from bdl.methods.vifa import TwoStageVifa
+from bdl.methods.vifa_two_stage import TwoStageVifa
 from bdl.models.likelihoods import Categorical
 from bdl.models.modules import Module
 from bdl.models.problem import Problem

@@ -5,7 +5,7 @@ import torch
 
 from bdl.errors import InputError
 from bdl.execution.groups import Chosen, FinalGroup, attempt
-from bdl.methods.online_fa import OnlineEm
+from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm
 from bdl.metrics.distances import rel_cov_dist, scaled_w2
 from bdl.plan import Cell, fit_hash

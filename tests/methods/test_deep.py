@@ -12,7 +12,7 @@ from torch.nn.utils import parameters_to_vector
 from bdl.data import Dataset
 from bdl.methods.counters import StepCounters
 from bdl.methods.deep_ensemble import DeepEnsemble
-from bdl.methods.laplace import LastLayerLaplace
+from bdl.methods.last_layer_laplace import LastLayerLaplace
 from bdl.methods.mc_dropout import McDropout
 from bdl.methods.optim import OPTIMIZERS
 from bdl.methods.point_estimate import Adam

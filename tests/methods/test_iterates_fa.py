@@ -6,8 +6,9 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from bdl.methods.iterates_fa import IteratesFa
-from bdl.methods.online_fa import OnlineEm, OnlineSga
+from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm
+from bdl.methods.online_sga import OnlineSga
 from bdl.methods.sgd_iterates import VARIANCE_FLOOR
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Mlp

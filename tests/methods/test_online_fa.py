@@ -14,8 +14,9 @@ from bdl.data.teachers import factor_model, observations
 from bdl.errors import InputError
 from bdl.methods import online_fa
 from bdl.methods.batch_fa import exact_fa
-from bdl.methods.online_fa import OnlineEm, OnlineSga
+from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm
+from bdl.methods.online_sga import OnlineSga
 from bdl.posteriors import FactorAnalysis
 
 ESTIMATORS = [OnlineSga(3, learning_rate=0.01, warmup=10), OnlineEm(3, warmup=10), OnlinePxEm(3, warmup=10, block=5)]

@@ -7,7 +7,8 @@ import torch
 from bdl.methods import METHODS
 from bdl.methods.counters import StepCounters
 from bdl.methods.hierarchical_vadam import HierarchicalVadam
-from bdl.methods.vadam import Ivon, NoisyAdam
+from bdl.methods.ivon import Ivon
+from bdl.methods.noisy_adam import NoisyAdam
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear, Mlp
 from bdl.models.problem import Problem

@@ -8,7 +8,8 @@ import torch
 
 from bdl.methods.fa_optimum import closest
 from bdl.methods.optim import OPTIMIZERS, clip_by_norm
-from bdl.methods.vifa import TwoStageVifa, Vifa, elbo_gradients
+from bdl.methods.vifa import Vifa, elbo_gradients
+from bdl.methods.vifa_two_stage import TwoStageVifa
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear
 from bdl.models.problem import Problem

@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 from bdl.data.streams import Stream
 from bdl.errors import InputError
 from bdl.methods.batch_fa import BatchFa
-from bdl.methods.online_fa import OnlineEm
+from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm
 from bdl.training.fitting import EvaluationSchedule, finished
 from bdl.training.streaming import StreamFitting, StreamTrial
