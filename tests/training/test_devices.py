@@ -1,6 +1,7 @@
 """Training, posteriors and predictions make every tensor where the data are: tried on a device without hardware.
 
-Each method trains there in the settings of its golden trials, and ends with the bits that it ends with on the CPU.
+Each method trains there in the settings of its golden trials, and ends with the bits that it ends with on the CPU; on a
+GPU it ends where it ends on the CPU.
 """
 
 import sys
@@ -15,6 +16,7 @@ from bdl.methods import METHODS
 from bdl.methods.base import MinibatchMethod, StreamMethod
 from bdl.methods.point_estimate import Sgd
 from bdl.posteriors import FAMILIES
+from bdl.training import traced
 from bdl.training.fitting import finished
 from bdl.training.predict import predict
 from bdl.training.program import Program
@@ -173,3 +175,38 @@ def test_predictions_are_made_where_the_data_are(batch_norm):
     with elsewhere():
         found = predicted(ELSEWHERE)
     assert all(torch.equal(one, other) for one, other in zip(here(found), expected, strict=True) if one is not None)
+
+
+@pytest.fixture
+def early(monkeypatch):
+    """Trace from the second call on; programs are made anew for it."""
+    monkeypatch.setattr(traced, "AFTER", 2)
+    programs.cache_clear()
+    yield
+    programs.cache_clear()
+
+
+@pytest.fixture
+def same_signs(monkeypatch):
+    """Make the largest part of an eigenvector positive: libraries differ in signs, which noisy K-FAC's noise has."""
+    decomposed = torch.linalg.eigh
+
+    def eigh(matrix):
+        values, vectors = decomposed(matrix)
+        largest = vectors.gather(-2, vectors.abs().argmax(-2, keepdim=True))
+        return torch.return_types.linalg_eigh((values, vectors * largest.sign()))
+
+    monkeypatch.setattr(torch.linalg, "eigh", eigh)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("method", STEPPED)
+def test_methods_end_on_a_gpu_where_they_end_on_the_cpu(method, early, same_signs):
+    for settings in trials(method):
+        expected = methods.fitted(settings, "float64")
+        programs.cache_clear()
+        for name, value in methods.fitted(settings, "float64", "cuda").items():
+            scale = expected[name].double().abs()
+            near = 1e-7 * float(scale[scale.isfinite()].max()) if scale.isfinite().any() else 0.0
+            torch.testing.assert_close(value.double().cpu(), expected[name].double(), rtol=0, atol=near)
