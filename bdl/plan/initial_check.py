@@ -26,7 +26,7 @@ from bdl.posteriors.base import multimodal
 from bdl.posteriors.tensors import as_type
 from bdl.spec import canonical
 from bdl.store import STAGES
-from bdl.training.states import initial_state
+from bdl.training.fitting import initial_state
 from bdl.training.trials import Trials, View
 
 Counted = tuple[Cell, int]

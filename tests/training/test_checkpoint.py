@@ -35,10 +35,10 @@ def test_what_was_saved_last_comes_back(tmp_path):
             first.text = text
             first.save(part, VALUES, {"updates": updates})
     again = at_once(tmp_path)
-    kept = again.load(0)
-    assert (kept.numbers, again.text) == ({"updates": 6}, "one two")
-    assert set(kept.tensors) == set(VALUES)
-    assert all(torch.equal(kept.tensors[name], value) for name, value in VALUES.items())
+    tensors, numbers = again.load(0)
+    assert (numbers, again.text) == ({"updates": 6}, "one two")
+    assert set(tensors) == set(VALUES)
+    assert all(torch.equal(tensors[name], value) for name, value in VALUES.items())
     assert len(list((tmp_path / "checkpoints").iterdir())) == 2, "nothing but the files themselves is left"
 
 

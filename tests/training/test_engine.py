@@ -16,14 +16,13 @@ from bdl.methods.optim import DescentState
 from bdl.models.problem import Batch
 from bdl.posteriors import Point
 from bdl.rng import random_normals, trial_keys
-from bdl.training import engine
+from bdl.training import engine, programs
 from bdl.training.batches import minibatches
 from bdl.training.compiler import compiled
-from bdl.training.fitting import finished
+from bdl.training.fitting import finished, finite, initial_state
 from bdl.training.program import Program
 from bdl.training.programs import compiler_found, generator, pairs, shaped
 from bdl.training.schedule import Schedule
-from bdl.training.states import finite, initial_state
 from bdl.training.trials import Trials
 
 from .toy import fitted, pick, same, toy, toy_program, toy_trials
@@ -196,7 +195,7 @@ def test_a_generator_of_many_normals_is_compiled_and_draws_the_same(monkeypatch,
     trials = toy_trials(program, [40, 43])
     eager = fitted(program, trials)
     monkeypatch.setattr(engine, "_MANY", 1)
-    monkeypatch.setattr(engine, "generator", lambda *how: asked.append(how) or generator(*how))
+    monkeypatch.setattr(programs, "generator", lambda *how: asked.append(how) or generator(*how))
     fast = fitted(program, trials)
     assert asked == [(torch.float32, True)]
     torch.testing.assert_close(pick(fast.state, 1), pick(eager.state, 1), rtol=1e-3, atol=1e-4)

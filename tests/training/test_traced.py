@@ -8,12 +8,10 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from bdl.methods import METHODS
-from bdl.methods.counters import StepCounters
 from bdl.rng import random_normals, trial_keys
-from bdl.training import blocks as making
-from bdl.training import engine, traced
-from bdl.training.blocks import Normals, Update, blocks, longest
-from bdl.training.programs import generator, programs
+from bdl.training import programs as making
+from bdl.training import traced
+from bdl.training.programs import Normals, generator, longest, programs
 from bdl.training.schedule import Schedule
 from bdl.training.slots import SlotBatch
 from bdl.training.traced import Repeated, settled
@@ -137,22 +135,11 @@ def test_a_fit_by_traces_has_the_bits_of_one_without(monkeypatch, after, name):
     assert all(map(torch.equal, *(tree_leaves(fit.state) for fit in fits)))
 
 
-def test_blocks_are_of_one_kind_end_where_they_have_to_and_are_not_too_long():
-    updates = [Update(torch.empty(0), StepCounters(count, 0, False, 9)) for count in range(1, 10)]
-    found = blocks(
-        updates,
-        kind=lambda update: update.counters.updates > 7,
-        ends=lambda update: update.counters.updates == 2,
-        length=lambda first: 3 if first.counters.updates == 3 else 9,
-    )
-    assert [[update.counters.updates for update in block] for block in found] == [[1, 2], [3, 4, 5], [6, 7], [8, 9]]
-
-
 def test_normals_are_those_of_their_update_whatever_comes_before(monkeypatch):
     monkeypatch.setattr(making, "AHEAD", 40)
     assert [longest(numbers) for numbers in (0, 1, 13, 39, 41)] == [40, 40, 3, 1, 1]
     keys = {"noise": trial_keys([("a",), ("b",)], "noise")}
-    normals = Normals(keys, torch.float32, random_normals)
+    normals = Normals(keys, torch.float32, compile=False)
     for count in (3, 4, 0, 11):  # four are drawn at once
         expected = random_normals(keys["noise"], torch.tensor(count, dtype=torch.int32), 5)
         assert all(map(torch.equal, normals.of("noise", count, 5), expected))
@@ -191,7 +178,7 @@ def test_a_program_is_compiled_once(monkeypatch, after, name, settings, places):
     """A slot batch of one place, and a factor of one column: each changes the strides of dimensions of size one."""
     made: Counter[Repeated] = Counter()
     monkeypatch.setattr(Repeated, "_compiled", lambda self, graph, _: made.update([self]) or graph.forward)
-    monkeypatch.setattr(engine, "generator", lambda dtype, _: generator(dtype, compile=False))
+    monkeypatch.setattr(making, "generator", lambda dtype, _: generator(dtype, compile=False))
     after(traced.AFTER)
     program = toy_program(method=METHODS.build(name, settings), schedule=Schedule(3, 8))
     trials = toy_trials(program, [40] * places)
