@@ -124,11 +124,7 @@ def _evaluations(
     if score.info.kind != "predictive":  # there may be no rows to predict
         yield from (_evaluation(program, trials, end, i, rows) for i in index)
         return
-    targets = torch.from_numpy(program.dataset.y[rows])
-    predictions = predict(
-        *(program.posterior, program.problem, program.pool, trials, end.state, end.buffers),
-        *(index, rows, targets, program.samples),
-    )
+    predictions = predict(program, trials, end, index, rows)
     for place, i in enumerate(index):
         yield _evaluation(program, trials, end, i, rows, Predictions(*(field[place] for field in predictions)))
 

@@ -1,11 +1,14 @@
 """Predictions of many trials at once: each is that of its posterior alone."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from bdl.data import Dataset
+from bdl.methods.conjugate import Conjugate
 from bdl.metrics import predictions as streaming
 from bdl.metrics.predictions import Draws, Predictions, tensors_of
 from bdl.metrics.predictions import predict as predict_one
@@ -17,7 +20,8 @@ from bdl.posteriors import DiagonalGaussian, Dropout
 from bdl.rng import trial_keys
 from bdl.training import predict as batched
 from bdl.training.predict import predict
-from bdl.training.trials import Pool, Trials, fitted_scaling
+from bdl.training.program import Program
+from bdl.training.trials import Pool, fitted_scaling
 
 R, S = 5, 9
 ROWS = np.arange(60, 80)
@@ -42,10 +46,9 @@ def stacked(dim: int) -> DiagonalGaussian:
 def together(
     problem: Problem, data: Dataset, state: object, index: list[int], buffers: dict[str, Tensor] | None = None
 ) -> Predictions:
-    pool = Pool.load(data)
-    trials = Trials.make(data, pool, IDENTITIES, ROW_SETS, SETTINGS)
-    targets = torch.from_numpy(data.y[ROWS])
-    return predict(lambda own: own, problem, pool, trials, state, buffers or {}, index, ROWS, targets, S)
+    program = Program(data, Pool.load(data), problem, Conjugate(), None, S)  # whose states are posteriors
+    trials = program.trials(IDENTITIES, ROW_SETS, SETTINGS)
+    return predict(program, trials, SimpleNamespace(state=state, buffers=buffers or {}), index, ROWS)
 
 
 def alone(problem: Problem, data: Dataset, posterior: DiagonalGaussian, i: int) -> Predictions:
