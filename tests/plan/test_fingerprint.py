@@ -34,45 +34,22 @@ def scores(of):
 
 @pytest.mark.parametrize(
     ("change", "decides"),
-    [
-        ("entries.vifa-lr.training.epochs=7", True),
-        ("entries.vifa-lr.search.metric=rmse", True),
-        ("preparation.rows=100", True),
-        ("metrics=[rmse]", False),
-        ("splits=2", False),
-        ("entries.vifa-nn.training.epochs=7", False),
-    ],
+    [("entries.vifa-lr.training.epochs=7", True), ("preparation.rows=100", True), ("metrics=[rmse]", False)],
 )
 def test_what_decides_a_fit(change, decides):
+    """See `tests/spec/test_parts.py` for all of it."""
     before, after = cell(), cell(change)
     assert (fit_hash(before) != fit_hash(after)) == decides
     assert decides or scores(after).items() <= scores(before).items()
 
 
-def test_without_a_search_the_number_of_samples_decides_scores_alone():
-    rates = "{learning_rate: 1, prior_precision: 1, noise_precision: 1}"
-    fixed = "entries.vifa-lr.search=null", f"entries.vifa-lr.hyper={rates}"
-    before, after = cell(*fixed), cell(*fixed, "evaluation.samples=7")
-    assert fit_hash(before) == fit_hash(after)
-    assert all(scores(before)[name] != scores(after)[name] for name in scores(before))
-
-
-def test_a_reference_decides_fits_only_where_it_estimates():
-    before, after = ridge(), ridge(EXACT)
-    assert fit_hash(before) != fit_hash(after)
-    assert all(scores(before)[name] != scores(after)[name] for name in scores(before))
-    rates = "{learning_rate: 1, prior_precision: 1, noise_precision: 1}"
-    own = "entries.vifa.from_reference=[]", f"entries.vifa.hyper={rates}"
-    before, after = ridge(*own), ridge(*own, EXACT)
-    assert fit_hash(before) == fit_hash(after)
-    assert all(scores(before)[name] != scores(after)[name] for name in scores(before))
-
-
-def test_a_score_is_decided_by_its_own_settings():
+def test_a_score_is_decided_by_its_settings_samples_and_reference():
     several = cell("metrics=[nmll, {name: neg_elbo, samples: 3}, {name: neg_elbo, samples: 4}, rmse]")
     assert len(set(scores(several).values())) == 4
     named = cell("metrics=[{name: neg_elbo, samples: 3, label: neg_elbo_few}]")
     assert scores(named)["neg_elbo_few"] == scores(several)["neg_elbo_3"], "a label is a name"
+    for before, after in ((cell(), cell("evaluation.samples=7")), (ridge(), ridge(EXACT))):
+        assert all(scores(before)[name] != found for name, found in scores(after).items())
 
 
 @pytest.mark.parametrize(

@@ -177,50 +177,6 @@ def test_overrides(load, text, overrides, read, value):
 
 
 @pytest.mark.parametrize(
-    ("changes", "place", "message"),
-    [
-        ({"serch": {}}, "", "unknown field 'serch' (did you mean search?); allowed: model, likelihood, prior"),
-        ({"datasets": ["yacht"]}, "", "unknown field 'datasets'"),
-        ({"by_dataset": {}}, "", "unknown field 'by_dataset'"),
-        (3, "", "should be a mapping (got 3)"),
-        ({"training": None}, "", "training is missing"),
-        ({"method": {"rank": 1}}, ".method", "unknown setting of method 'vifa' 'rank'"),
-        ({"search": {"space": {"noise_precision": {"low": 2}}}}, ".search.space.noise_precision", "range reversed"),
-        ({"search": {"space": {"noise": {"low": 1, "high": 2}}}}, "", "unknown hyper-parameter 'noise'"),
-        ({"search": {"sampler": "bayesian"}}, ".search", "startup: 5 evaluations at random are more than the 4"),
-        ({"search": None}, "", "no value for learning_rate, prior_precision, noise_precision"),
-        ({"hyper": {"noise_precision": 1}}, "", "hyper-parameter 'noise_precision' is given twice"),
-        ({"method": {"latent_dim": 0}, "training": {"epochs": 0}}, ".method.latent_dim", "(got 0) (and 1 more)"),
-    ],
-)
-def test_changes_of_an_entry_refused(on_yacht, changes, place, message):
-    with pytest.raises(InputError) as caught:
-        on_yacht(changes)
-    assert f"small.yaml: {YACHT}{place}: " in str(caught.value)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"model": {"hiden": [3]}}, "by_dataset.yacht: no entry has 'model.hiden': correct it, or use the by_dataset"),
-        ({"model": {"name": "lin"}}, "by_dataset.yacht: no entry has 'model.name'"),
-        ({"hyper": {"noise_precision": 3}}, "by_dataset.yacht: no entry has 'hyper.noise_precision'"),
-        ({"datasets": ["yacht"]}, "by_dataset.yacht: no entry has 'datasets'"),
-        ({"evaluation": {"samples": 3}}, "by_dataset.yacht: no entry has 'evaluation.samples'"),
-        (3, "by_dataset.yacht: should be a mapping (got 3)"),
-        ({"training": {"epochs": 0}}, "by_dataset.yacht.training.epochs: Input should be greater than or equal to 1"),
-    ],
-)
-def test_changes_of_all_entries_refused(on_yacht, changes, message):
-    with pytest.raises(InputError) as caught:
-        on_yacht(shared=changes)
-    assert f"small.yaml: {message}" in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
     ("override", "message"),
     [
         (f"{YACHT}.search.space.noise.low=1", f"{YACHT}.search.space: unknown field 'noise' (did you mean noise_pre"),

@@ -130,33 +130,6 @@ def test_a_part_of_a_benchmark_and_a_copy_have_its_points(swept):
 
 
 @pytest.mark.parametrize(
-    ("sweep", "message"),
-    [
-        ({"modle.hidden": [1]}, "sweep: unknown field 'modle' (did you mean model?); allowed: model, likelihood"),
-        ({"model.hiden": [1]}, "sweep: model: unknown field 'hiden' (did you mean hidden?); allowed: name, "),
-        ({"model.hidden.x": [1]}, "sweep: model.hidden: unknown field 'x'; allowed: none"),
-        ({"hyper.noise_precision": [1]}, "sweep: hyper: unknown field 'noise_precision'"),
-        ({"dataset.top": [1]}, "sweep: dataset: unknown field 'top'; allowed: none"),
-        ({"preparation.row": [1]}, "sweep: preparation: unknown field 'row' (did you mean rows?); allowed: split,"),
-        ({"by_dataset.yacht": [{}]}, "sweep: unknown field 'by_dataset'"),
-        ({"seed": [1]}, "sweep: unknown field 'seed'"),
-        ({"model.hidden": []}, "sweep.model.hidden: should not be empty"),
-        ({"model.hidden": 3}, "sweep.model.hidden: should be a list (got 3)"),
-        ({"model.hidden": [[3], [4], [3]]}, "sweep.model.hidden: [3] comes twice: remove one"),
-        (
-            {"method.latent_dim": [1], "search.trials": [2, "x"]},
-            'sweep: at {"method.latent_dim":1,"search.trials":"x"}: entries.searched.search.trials: Input should be a',
-        ),
-    ],
-)
-def test_refusals(swept, sweep, message):
-    with pytest.raises(InputError) as caught:
-        swept(sweep)
-    assert f"small.yaml: {message}" in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
     ("override", "axes"),
     [
         ("sweep.training.epochs=[1, 2]", ("training.epochs",)),

@@ -41,25 +41,6 @@ def test_a_rate_for_each_group(load, content):
         load(content)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ("schedule={name: dekay}", f"{TRAINING}.schedule: unknown rate 'dekay': did you mean decay"),
-        ("schedule=3", f"{TRAINING}.schedule: should be a mapping with a name, one of: constant, decay"),
-        ("schedule={c: {name: dekay}}", f"{TRAINING}.schedule.c: unknown rate 'dekay': did you mean decay"),
-        ("schedule={d: {name: decay}}", "entries.fixed: training: unknown group of parameters 'd'"),
-        ("incomplete=keep", "entries.fixed: training: incomplete minibatches cannot be kept where an update takes 4"),
-        ("sampling=both", f"{TRAINING}.sampling: Input should be 'without_replacement' or 'with_replacement'"),
-        ("dtype=float16", f"{TRAINING}.dtype: Input should be 'float32' or 'float64' (got \"float16\")"),
-    ],
-)
-def test_training_refused(load, text, change, message):
-    with pytest.raises(InputError) as caught:
-        load(text, overrides=[f"{TRAINING}.{change}"])
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
 EPOCHS, OBSERVATIONS = Record(unit="epochs", every=2), Record(unit="observations", log=True, first=100)
 EVERY_TWO = "record={unit: epochs, every: 2}"
 

@@ -18,12 +18,6 @@ def test_what_is_no_variant_is_refused(text):
         Variant.parse(text, "trials.parquet")
 
 
-@pytest.mark.parametrize("part", [{"datasets": ["yacth"]}, {"entries": ["vifa"]}, {"splits": ""}, {"splits": "21"}])
-def test_a_part_that_does_not_exist_is_refused(part):
-    with pytest.raises(InputError):
-        load_variant("uci-regression", **part)
-
-
 @pytest.mark.parametrize(("name", "title"), list_benchmarks())
 def test_every_benchmark_comes_back_from_what_is_stored_of_it(name, title):
     for profile in list_profiles(name):

@@ -21,7 +21,6 @@ from bdl.methods.point_estimate import Sgd
 from bdl.posteriors import FAMILIES
 from bdl.training import traced
 from bdl.training.fitting import finished
-from bdl.training.predict import predict
 from bdl.training.program import Program
 from bdl.training.programs import Programs, programs
 from bdl.training.schedule import Schedule
@@ -155,7 +154,7 @@ def test_predictions_are_made_where_the_data_are(batch_norm):
             data, Pool.load(data, device), problem, METHODS.get("vifa-two-stage")(), Schedule(2, 6), samples=3
         )
         own = program.trials([("one", 0)], [problems.rows(0)], [hyper])
-        return predict(program, own, finished(program.fitting(own)), [0], problems.rows(0)[:8])
+        return program.predict(own, finished(program.fitting(own)), [0], problems.rows(0)[:8])
 
     expected = predicted("cpu")
     with elsewhere():

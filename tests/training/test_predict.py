@@ -18,8 +18,7 @@ from bdl.models.networks import Linear, Mlp
 from bdl.models.problem import Problem
 from bdl.posteriors import DiagonalGaussian, Dropout
 from bdl.rng import trial_keys
-from bdl.training import predict as batched
-from bdl.training.predict import predict
+from bdl.training import program as batched
 from bdl.training.program import Program
 from bdl.training.trials import Pool, fitted_scaling
 
@@ -48,7 +47,7 @@ def together(
 ) -> Predictions:
     program = Program(data, Pool.load(data), problem, Conjugate(), None, S)  # whose states are posteriors
     trials = program.trials(IDENTITIES, ROW_SETS, SETTINGS)
-    return predict(program, trials, SimpleNamespace(state=state, buffers=buffers or {}), index, ROWS)
+    return program.predict(trials, SimpleNamespace(state=state, buffers=buffers or {}), index, ROWS)
 
 
 def alone(problem: Problem, data: Dataset, posterior: DiagonalGaussian, i: int) -> Predictions:
