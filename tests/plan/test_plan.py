@@ -239,8 +239,18 @@ def test_the_same_settings_at_a_point_and_without_a_sweep_decide_the_same(load):
     assert swept[1].identity == (*plain.identity, '{"training.epochs":3}')
 
 
-def test_a_data_set_may_have_other_settings_at_each_point():
+def test_a_data_set_may_have_other_settings_at_each_point(load):
     """Under one label: its data are told apart."""
+    entry = VIFA | {"likelihood": {"name": "gaussian"}, "hyper": NUMBERS}
+    swept = load(
+        ("datasets", [{"name": "cubic", "variant": "plain", "label": "cubic"}]),
+        ("entries", {"vifa": entry}),
+        ("metrics", ["nmll"]),
+        ("sweep", {"dataset.variant": ["plain", "outlier"]}),
+    )
+    plain, outlier = cells_of(swept)
+    assert plain.dataset == outlier.dataset
+    assert plain.data.y.tolist() != outlier.data.y.tolist()
     streams = load_benchmark("online-fa", "quick", ["sweep={dataset.top: [1, 1000]}"]).select([], ["online-em"])
     low, high = plan(streams, splits=[0])
     assert (low.dataset, low.point) == (high.dataset, Point({"dataset.top": 1}))
