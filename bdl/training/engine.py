@@ -293,7 +293,7 @@ class Together:
         state = tree_map(torch.clone, self._initial(self.trials))  # parts may be one tensor, and later ones are not
         start = TrainingState.start(state, self.problem, len(self.trials), self.pool)
         found = start.restored(checkpoint, self.part.number)
-        return TrainingState(*settled(found[:3]), found.updates, found.epochs)
+        return TrainingState(*settled(found[:3]))._replace(updates=found.updates, epochs=found.epochs)
 
 
 def _due(evaluations: EvaluationSchedule | None, unit: str, counters: StepCounters) -> bool:
