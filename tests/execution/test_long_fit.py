@@ -108,15 +108,16 @@ def test_a_round_of_a_search_goes_on_in_its_midst_with_the_same_scores(tmp_path,
     class CutOff(Exception):
         pass
 
-    def cut(self, stand, epoch, moved):
-        if epoch == 4:
+    def cut(self, current, block):
+        _, counters = block[-1]
+        if counters.epochs == 4:
             raise CutOff
-        return end(self, stand, epoch, moved)
+        return train(self, current, block)
 
-    end = engine.Together._end_epoch
+    train = engine.Together._train
     interrupted = groups.SearchGroup(cell, {0: []}, tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(engine.Together, "_end_epoch", cut)
+        patch.setattr(engine.Together, "_train", cut)
         with pytest.raises(CutOff):
             interrupted.run(lambda work: None)
     assert list(tmp_path.iterdir()), "nothing to go on from"

@@ -47,7 +47,7 @@ def test_is_the_method_fed_with_each_stream():
 @pytest.mark.parametrize(
     ("evaluations", "places"),
     [
-        (EvaluationSchedule("observations", every=250), [250, 500, 750, 1000, 1250, 1300]),
+        (EvaluationSchedule("observations", every=650), [650, 1300]),
         (EvaluationSchedule("observations", log=True, first=500), [500, 1000, 1300]),
     ],
     ids=["every", "log"],
