@@ -70,7 +70,7 @@ class Cell:
         """The data set, loaded once, as the benchmark prepares it."""
         preparation = self.benchmark.preparation
         rows = preparation.rows_of(self.dataset)
-        return _load(_Keyed(self.dataset), preparation.split, preparation.standardise, rows)
+        return _load(self.dataset, self.dataset.key, preparation.split, preparation.standardise, rows)
 
     def rows(self, split: int) -> Split:
         """Return the rows of a split as its final fit sees them: validation rows may train as well."""
@@ -100,22 +100,10 @@ class Cell:
         return Problem(model, likelihood, data.d, likelihood.outputs(data.classes), entry.prior.build())
 
 
-class _Keyed:
-    """A data set that is told apart by its settings, too: at points of a sweep they differ under one label."""
-
-    def __init__(self, dataset: DatasetName) -> None:
-        self.dataset = dataset
-
-    def __hash__(self) -> int:
-        return hash(self.dataset.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Keyed) and self.dataset.key == other.dataset.key
-
-
 @lru_cache(maxsize=16)
-def _load(keyed: _Keyed, split: SplitScheme, standardise: Standardise, rows: int | None) -> Dataset:
-    return prepare(load(keyed.dataset), split, standardise, rows)
+def _load(dataset: DatasetName, key: str, split: SplitScheme, standardise: Standardise, rows: int | None) -> Dataset:
+    """Load a data set; its key tells it apart from others of that label, which it has at other points of a sweep."""
+    return prepare(load(dataset), split, standardise, rows)
 
 
 def fit_hash(cell: Cell, versions: Mapping[str, Any] | None = None) -> str:

@@ -7,7 +7,7 @@ layers; the normals of an update; the data.
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from math import inf, prod
+from math import prod
 from typing import Any, cast
 
 import torch
@@ -26,7 +26,7 @@ from bdl.posteriors.base import multimodal
 from bdl.posteriors.tensors import as_type
 from bdl.spec import canonical
 from bdl.store import STAGES
-from bdl.training.states import initial_state
+from bdl.training.fitting import initial_state
 from bdl.training.trials import Trials, View
 
 Counted = tuple[Cell, int]
@@ -95,8 +95,8 @@ def least_seconds(cell: Cell, splits: int) -> float:
         count = splits * fits(cell, stage)
         if count:
             updates = 0 if cell.settings.direct else updates_of(cell, stage)
-            per_fit = _number(updates) * (_GROUP / width(cell, stage) + _NUMBER * load(cell))
-            total += _number(count) * (per_fit + scoring_seconds(cell, stage) / _FASTER)
+            per_fit = updates * (_GROUP / width(cell, stage) + _NUMBER * load(cell))
+            total += count * (per_fit + scoring_seconds(cell, stage) / _FASTER)
     return total / runtime.available_cores()
 
 
@@ -156,14 +156,6 @@ def _dim(cell: Cell) -> int:
 def _data(cell: Cell) -> int:
     """Count the bytes of a data set and of its copy on the device."""
     return 0 if cell.settings.streams else 2 * (cell.data.x.nbytes + cell.data.y.nbytes)
-
-
-def _number(count: int) -> float:
-    """Return a count as a number, also where it is larger than any."""
-    try:
-        return float(count)
-    except OverflowError:
-        return inf
 
 
 def check(cells: Iterable[Cell]) -> None:

@@ -39,9 +39,7 @@ def check(cell: Cell) -> None:
             )
     else:
         _check_warmup(cell)
-    for rows in sizes:
-        _check_rows(cell, rows)
-    _check_validation(cell)
+    _check_rows(cell, sizes)
 
 
 def _check_warmup(cell: Cell) -> None:
@@ -54,25 +52,21 @@ def _check_warmup(cell: Cell) -> None:
         )
 
 
-def _check_rows(cell: Cell, rows: int) -> None:
-    """Refuse too few training rows for the folds, or for one update."""
+def _check_rows(cell: Cell, sizes: Sequence[int]) -> None:
+    """Refuse too few training rows for the folds, or for one update, and a search by validation rows without any."""
     search = cell.settings.search
-    smallest = rows if search is None else search.training_rows(rows)
-    if search is not None and search.folds > rows:
-        raise InputError(
-            f"entries.{cell.entry}.search.folds: {search.folds} folds but {cell.dataset} has {rows} "
-            f"training rows; choose at most {rows}"
-        )
-    if cell.settings.training and updates(cell, smallest) == 0:
-        raise InputError(
-            f"entries.{cell.entry}.training: no update fits into {smallest} rows of {cell.dataset}; "
-            "lower batch_size or raise epochs"
-        )
-
-
-def _check_validation(cell: Cell) -> None:
-    """Refuse a search by validation rows that a split does not have."""
-    search = cell.settings.search
+    for rows in sizes:
+        if search is not None and search.folds > rows:
+            raise InputError(
+                f"entries.{cell.entry}.search.folds: {search.folds} folds but {cell.dataset} has {rows} "
+                f"training rows; choose at most {rows}"
+            )
+        smallest = rows if search is None else search.training_rows(rows)
+        if cell.settings.training and updates(cell, smallest) == 0:
+            raise InputError(
+                f"entries.{cell.entry}.training: no update fits into {smallest} rows of {cell.dataset}; "
+                "lower batch_size or raise epochs"
+            )
     by_rows = search is not None and search.folds == 1 and search.metric.info.kind == "predictive"
     if by_rows and any(not len(cell.data.split(split).validation) for split in cell.splits):
         raise InputError(

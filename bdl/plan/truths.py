@@ -6,7 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from torch import Tensor
+
 from bdl.errors import InputError
+from bdl.models.problem import Problem
 from bdl.plan import Cell
 from bdl.references.base import (
     CertifiedReference,
@@ -37,9 +40,7 @@ def truth(cell: Cell, split: int) -> Truth | None:
     if cell.settings.reference is None:
         return None
     data = training_data(cell, split)
-    found: Truth = _reference(cell, split).fit(
-        cell.problem, data.x, data.y, data.hyper(cell.settings.hyper, cell.problem)
-    )
+    found: Truth = _reference(cell, split).fit(*_given(cell, data))
     return found._replace(hyper=cell.problem.likelihood.to_original_units(found.hyper, data.y_unit))
 
 
@@ -48,8 +49,7 @@ def recipe(cell: Cell, split: int) -> Recipe | None:
     reference = _reference(cell, split) if cell.settings.reference else None
     if not isinstance(reference, SampledReference):
         return None
-    data = training_data(cell, split)
-    return reference.recipe(cell.problem, data.x, data.y, data.hyper(cell.settings.hyper, cell.problem))
+    return reference.recipe(*_given(cell, training_data(cell, split)))
 
 
 def known_as_functions(cell: Cell) -> bool:
@@ -62,13 +62,17 @@ def evidence(cell: Cell, split: int) -> list[str]:
     reference = cell.settings.reference.build() if cell.settings.reference else None
     if not isinstance(reference, CertifiedReference):
         return []
-    data = training_data(cell, split)
-    return reference.evidence(cell.problem, data.x, data.y, data.hyper(cell.settings.hyper, cell.problem))
+    return reference.evidence(*_given(cell, training_data(cell, split)))
 
 
 def training_data(cell: Cell, split: int) -> TrainingData:
     """Return the training rows of a split as a model sees them, float64."""
     return TrainingData.of(cell.data, cell.data.split(split).train)
+
+
+def _given(cell: Cell, data: TrainingData) -> tuple[Problem, Tensor, Tensor, dict[str, Tensor]]:
+    """Return what a reference is the posterior of: problem, inputs, targets and hyper-parameters."""
+    return cell.problem, data.x, data.y, data.hyper(cell.settings.hyper, cell.problem)
 
 
 def _reference(cell: Cell, split: int) -> Any:

@@ -23,7 +23,6 @@ from bdl.search import Setting
 from bdl.training.checkpoint import Checkpoint
 from bdl.training.direct import TrainingData
 from bdl.training.fitting import Progress, Snapshot, finished
-from bdl.training.predict import predict
 from bdl.training.program import Program
 from bdl.training.slots import SlotBatch
 from bdl.training.trials import Trials
@@ -124,11 +123,7 @@ def _evaluations(
     if score.info.kind != "predictive":  # there may be no rows to predict
         yield from (_evaluation(program, trials, end, i, rows) for i in index)
         return
-    targets = torch.from_numpy(program.dataset.y[rows])
-    predictions = predict(
-        *(program.posterior, program.problem, program.pool, trials, end.state, end.buffers),
-        *(index, rows, targets, program.samples),
-    )
+    predictions = program.predict(trials, end, index, rows)
     for place, i in enumerate(index):
         yield _evaluation(program, trials, end, i, rows, Predictions(*(field[place] for field in predictions)))
 

@@ -86,22 +86,25 @@ def _without(by_dataset: Mapping[str, Tree], keys: Sequence[str]) -> dict[str, A
     return {dataset: without(changes, keys) for dataset, changes in by_dataset.items()}
 
 
-def check_references(benchmark: "Benchmark", labels: frozenset[str]) -> None:
-    """Refuse a data set or metric that is referred to and that neither the benchmark nor a registry has.
+def check_references(benchmark: "Benchmark", labels: frozenset[str] | None) -> None:
+    """Refuse an entry, data set or metric that is referred to and that neither the benchmark nor a registry has.
 
-    Further labels may be referred to: a profile may leave out data sets that notes are about.
+    Further labels may be referred to: a profile may leave out data sets that notes are about. Of a part of a benchmark,
+    for which they are None, only entries are looked up.
     """
-    own = benchmark.labels | labels
     for place, kind, label in _references(benchmark):
-        if label in own:
-            continue
-        registry = kind.registry()
-        if label not in registry.targets:
-            known = {*registry.names(), *(benchmark.datasets if kind is DatasetName else benchmark.metrics)}
-            raise within(place, ValueError(str(unknown(registry.kind, label, known))))
+        if kind is None:
+            if label not in benchmark.entries:
+                raise within(place, ValueError(str(unknown("entry", label, benchmark.entries))))
+        elif labels is not None and label not in benchmark.labels | labels:
+            registry = kind.registry()
+            if label not in registry.targets:
+                known = {*registry.names(), *(benchmark.datasets if kind is DatasetName else benchmark.metrics)}
+                raise within(place, ValueError(str(unknown(registry.kind, label, known))))
 
 
-def _references(benchmark: "Benchmark") -> Iterator[tuple[Path, type[NamedComponent], str]]:
+def _references(benchmark: "Benchmark") -> Iterator[tuple[Path, type[NamedComponent] | None, str]]:
+    """Yield the place of each reference, what is referred to, None for an entry, and its name."""
     yield from ((("preparation", "splits", label), DatasetName, label) for label in benchmark.preparation.splits)
     if not isinstance(rows := benchmark.preparation.rows, int):
         yield from ((("preparation", "rows", label), DatasetName, label) for label in rows)
@@ -110,17 +113,21 @@ def _references(benchmark: "Benchmark") -> Iterator[tuple[Path, type[NamedCompon
         place = ("entries", name)
         yield from (((*place, "datasets", i), DatasetName, label) for i, label in enumerate(entry.datasets))
         yield from (((*place, "by_dataset", label), DatasetName, label) for label in entry.by_dataset)
+    if benchmark.baseline:
+        yield ("baseline",), None, benchmark.baseline
     for i, paper in enumerate(benchmark.papers):
+        yield from ((("papers", i, "methods"), None, name) for name in paper.methods)
         yield from ((("papers", i, "datasets", label), DatasetName, label) for label in paper.datasets)
         yield from ((("papers", i, "metrics", label), MetricName, label) for label in paper.metrics)
     for i, note in enumerate(benchmark.notes):
-        if note.dataset:
-            yield ("notes", i, "dataset"), DatasetName, note.dataset
-        if note.metric:
-            yield ("notes", i, "metric"), MetricName, note.metric
+        for field, kind in (("entry", None), ("dataset", DatasetName), ("metric", MetricName)):
+            if label := getattr(note, field):
+                yield ("notes", i, field), kind, label
     for i, claim in enumerate(benchmark.claims):
         yield from ((("claims", i, "datasets", j), DatasetName, label) for j, label in enumerate(claim.datasets))
-        yield from ((("claims", i), MetricName, label) for _, _, label in claim.sides())
+        for side, _, metric in claim.sides():
+            yield ("claims", i), None, side
+            yield ("claims", i), MetricName, metric
 
 
 def check_changes(benchmark: "Benchmark") -> None:

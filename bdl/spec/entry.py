@@ -97,16 +97,12 @@ class Search(Settings):
         return raw
 
     @model_validator(mode="after")
-    def _either_space_or_grid(self) -> Self:
+    def _suits_the_sampler(self) -> Self:
         wanted, other = ("grid", "space") if self.sampler == "grid" else ("space", "grid")
         if not getattr(self, wanted):
             raise ValueError(f"{wanted}: should not be empty, a {self.sampler} search needs it")
         if getattr(self, other):
             raise ValueError(f"{other}: a {self.sampler} search does not use it; remove it")
-        return self
-
-    @model_validator(mode="after")
-    def _startup_within_trials(self) -> Self:
         if "startup" not in self.idle and self.startup > self.trials:
             raise ValueError(
                 f"startup: {self.startup} evaluations at random are more than the {self.trials} trials; "
@@ -227,47 +223,35 @@ class Entry(Settings):
         return not self.datasets or dataset in self.datasets
 
     @model_validator(mode="after")
-    def _streams_alone(self) -> Self:
-        given = [name for name in _OF_A_MODEL if getattr(self, name)]
+    def _suits_the_method(self) -> Self:
+        name, method = self.method.name, self.method.build()
+        given = [field for field in _OF_A_MODEL if getattr(self, field)]
         if self.streams and given:
-            raise ValueError(f"method '{self.method.name}' learns from a stream: remove {' and '.join(given)}")
+            raise ValueError(f"method '{name}' learns from a stream: remove {' and '.join(given)}")
         if not (self.streams or self.self_tuned or (self.model and self.likelihood)):
             raise ValueError(f"{'likelihood' if self.model else 'model'} is missing")
-        return self
-
-    @model_validator(mode="after")
-    def _training_fits_method(self) -> Self:
         if self.direct and self.training:
-            raise ValueError(f"method '{self.method.name}' works without minibatches: remove training")
+            raise ValueError(f"method '{name}' works without minibatches: remove training")
         if not self.direct and not self.streams and self.training is None:
             raise ValueError("training is missing: give epochs and batch_size")
-        if self.training is None:
-            return self
-        try:
-            self.training.build().check(cast("MinibatchMethod", self.method.build()))
-        except InputError as error:
-            raise ValueError(f"training: {error}") from None
-        return self
-
-    @model_validator(mode="after")
-    def _record_counts_what_there_is(self) -> Self:
+        if self.training is not None:
+            try:
+                self.training.build().check(cast("MinibatchMethod", method))
+            except InputError as error:
+                raise ValueError(f"training: {error}") from None
         if self.record and self.streams != (self.record.unit == "observations"):
             wanted = "observations" if self.streams else "epochs or updates"
-            raise ValueError(f"record.unit: method '{self.method.name}' counts {wanted}, not {self.record.unit}")
-        if self.record and not self.course:
-            raise ValueError(f"method '{self.method.name}' has no course to look at: remove record")
-        return self
-
-    @model_validator(mode="after")
-    def _reference_estimates(self) -> Self:
-        known = self.reference.build().estimates if self.reference else ()
-        for name in self.from_reference:
-            if name not in known:
-                raise ValueError(f"from_reference: {unknown('estimate of the reference', name, known)}")
+            raise ValueError(f"record.unit: method '{name}' counts {wanted}, not {self.record.unit}")
+        if self.record and not method.course:
+            raise ValueError(f"method '{name}' has no course to look at: remove record")
         return self
 
     @model_validator(mode="after")
     def _hyper_complete(self) -> Self:
+        known = self.reference.build().estimates if self.reference else ()
+        for name in self.from_reference:
+            if name not in known:
+                raise ValueError(f"from_reference: {unknown('estimate of the reference', name, known)}")
         space = self.search.names if self.search else ()
         names = self.hyper_names
         for name in (*self.hyper, *space):

@@ -150,10 +150,6 @@ class Settings(BaseModel):
         return raw
 
 
-def _as_tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
 def _unique(values: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
     twice = [value for value in values if values.count(value) > 1]
     if twice:
@@ -161,7 +157,7 @@ def _unique(values: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
     return values
 
 
-Items = Annotated[tuple[T, ...], BeforeValidator(_as_tuple)]
+Items = Annotated[tuple[T, ...], BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)]
 NonEmpty = Annotated[Items[T], Field(min_length=1)]
 Unique = Annotated[NonEmpty[T], AfterValidator(_unique)]
 

@@ -53,9 +53,16 @@ class NamedComponent(Label):
         name, label = said.pop("name", None), said.pop("label", None)
         if not isinstance(name, str):
             raise ValueError("should be a name, or a mapping with a name and settings")
-        settings, order = _settings(cls, name, said)
-        if label is None and order and hasattr(cls.registry().get(name), "called"):
-            label = cls.registry().build(name, settings).called
+        registry, settings, order = cls.registry(), dict[str, Any](), list[str]()
+        try:
+            if isinstance(registry.get(name), type):
+                settings, order = resolve(registry, name, said), names_of_settings(registry, name)
+            else:
+                registry.build(name, said)
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        if label is None and order and hasattr(registry.get(name), "called"):
+            label = registry.build(name, settings).called
         text = label or "_".join([cls.stem(name), *(_shown(said[key]) for key in order if key in said)])
         cls.check_label(text, name)
         return cls(text, name, settings)
@@ -137,18 +144,6 @@ class MetricName(NamedComponent):
         stem = cls.stem(name)
         if label != stem and not label.startswith(f"{stem}_"):
             raise ValueError(f"label: '{short(label)}' should be {stem}, or begin with {stem}_")
-
-
-def _settings(kind: type[NamedComponent], name: str, given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Fill in the defaults, and tell the order of the settings; all problems are ValueErrors."""
-    registry = kind.registry()
-    try:
-        if isinstance(registry.get(name), type):
-            return resolve(registry, name, given), names_of_settings(registry, name)
-        registry.build(name, given)
-    except InputError as error:
-        raise ValueError(str(error)) from None
-    return {}, []
 
 
 def _shown(value: Any) -> str:

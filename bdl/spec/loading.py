@@ -77,13 +77,13 @@ class _Profiles(Settings):
 
 def list_benchmarks() -> list[tuple[str, str]]:
     """List the benchmarks that come with the package, sorted by name, each with its title."""
-    return [(name, _read(path)["title"]) for name, path in shipped().items()]
+    return [(name, _parsed(path, _text(path))["title"]) for name, path in shipped().items()]
 
 
 def list_profiles(name_or_path: str) -> list[str]:
     """List the profiles of a benchmark; arguments and errors as in `load_benchmark`."""
     path = _find(name_or_path)
-    return list(_profiles(_read(path).get("profiles", {}), path))
+    return list(_profiles(_parsed(path, _text(path)).get("profiles", {}), path))
 
 
 def load_benchmark(name_or_path: str, profile: str = "paper", overrides: Sequence[str] = ()) -> Benchmark:
@@ -141,10 +141,6 @@ def _text(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InputError(f"cannot read benchmark {short(str(path))}: {reason}") from None
-
-
-def _read(path: Path) -> dict[str, Any]:
-    return _parsed(path, _text(path))
 
 
 def _parsed(path: Path, text: str) -> dict[str, Any]:

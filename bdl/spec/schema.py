@@ -1,7 +1,7 @@
 """What a benchmark file may say. Every field is described in ``docs/spec.md``."""
 
 from collections.abc import Mapping, Sequence
-from itertools import product
+from itertools import groupby, product
 from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
@@ -62,33 +62,14 @@ class Benchmark(Settings):
     """The benchmark at points of its sweep."""
 
     @model_validator(mode="after")
-    def _entries_exist(self) -> Self:
-        named = [(f"papers.{i}.methods", name) for i, paper in enumerate(self.papers) for name in paper.methods]
-        named += [(f"notes.{i}.entry", note.entry) for i, note in enumerate(self.notes) if note.entry]
-        named += [(f"claims.{i}", entry) for i, claim in enumerate(self.claims) for entry, _, _ in claim.sides()]
-        named += [("baseline", self.baseline)] if self.baseline else []
-        for place, name in named:
-            if name not in self.entries:
-                raise ValueError(f"{place}: {unknown('entry', name, self.entries)}")
-        return self
-
-    @model_validator(mode="after")
-    def _labels_exist(self, info: ValidationInfo) -> Self:
+    def _valid_as_a_whole(self, info: ValidationInfo) -> Self:
         context = info.context or {}
-        if "part" not in context:
-            check_references(self, context.get("labels", frozenset()))
-        return self
-
-    @model_validator(mode="after")
-    def _entries_have_datasets(self) -> Self:
+        whole = "part" not in context
+        check_references(self, context.get("labels", frozenset()) if whole else None)
         idle = [name for name in self.datasets if not any(entry.runs_on(name) for entry in self.entries.values())]
         if idle:
             raise ValueError(f"datasets: no entry runs on '{idle[0]}': remove it, or name it in an entry's datasets")
-        return self
-
-    @model_validator(mode="after")
-    def _valid_on_data_sets(self, info: ValidationInfo) -> Self:
-        if "part" not in (info.context or {}):
+        if whole:
             check_changes(self)
         for name, entry in self.entries.items():
             for dataset in dict.fromkeys((*self.by_dataset, *entry.by_dataset)):
@@ -97,12 +78,8 @@ class Benchmark(Settings):
                 except ValueError as error:
                     own = ("entries", name) if dataset in entry.by_dataset else ()
                     raise within((*own, "by_dataset", dataset), error) from None
-        return self
-
-    @model_validator(mode="after")
-    def _valid_as_a_whole(self, info: ValidationInfo) -> Self:
         check_distances(self)
-        if "part" not in (info.context or {}):
+        if whole:
             check_sweep(self)
         return self
 
@@ -130,13 +107,8 @@ class Benchmark(Settings):
     @property
     def cells(self) -> tuple[tuple[DatasetName, str, Point], ...]:
         """(Data set, entry, point) in table order: by data set, then by point, then by entry."""
-        return tuple(
-            (dataset, name, point)
-            for dataset in self.datasets
-            for point in self.points
-            for name, entry in self.entries.items()
-            if entry.runs_on(dataset)
-        )
+        by_dataset = groupby(self.pairs, key=lambda pair: pair[0])
+        return tuple((*pair, point) for _, pairs in by_dataset for point, pair in product(self.points, pairs))
 
     def at(self, point: Point) -> "Benchmark":
         """Return the benchmark at a point of its sweep: checked, without a sweep, with the same labels.

@@ -68,7 +68,7 @@ class Variant:
         parts = [*self.datasets, *self.entries, *([f"splits-{self._splits}"] if self.splits else [])]
         parts += [f"{path.rpartition('.')[2]}-{plain(value)}" for path, value in self.changes.items()]
         readable = re.sub(r"[^a-z0-9-]+", "_", "_".join(parts).lower())[:_LONGEST_NAME].strip("_-")
-        return f"{readable}-{sha256(self._identity)[:8]}"
+        return f"{readable}-{sha256({'changes': dict(self.changes), **self._part})[:8]}"
 
     @property
     def asked(self) -> str:
@@ -122,10 +122,6 @@ class Variant:
     @property
     def _part(self) -> dict[str, list[Any]]:
         return {"datasets": list(self.datasets), "entries": list(self.entries), "splits": list(self.splits)}
-
-    @property
-    def _identity(self) -> dict[str, Any]:
-        return {"changes": dict(self.changes), **self._part}
 
 
 def load_variant(

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from bdl.data.splits import Rows
 from bdl.rng import random_bits
@@ -93,7 +94,8 @@ def minibatches(
         Number of the epoch, from 1, and for each update the row numbers, int64, contiguous, (R, L, M); those of an
         incomplete minibatch have fewer than M.
     """
-    table, lengths = _padded(rows, keys.device)
+    lengths = torch.tensor([len(own) for own in rows], device=keys.device)
+    table = pad_sequence([torch.from_numpy(np.array(own, np.int64)) for own in rows], batch_first=True).to(keys.device)
     size, per_epoch = schedule.batch_size, schedule.batches(int(lengths.min()))
     first, skipped = divmod(done * batches_per_step, per_epoch) if per_epoch else (0, 0)
     pending = table.new_empty(len(rows), 0, size)
@@ -120,12 +122,3 @@ def _orders(keys: Tensor, epochs: range, lengths: Tensor, schedule: Schedule) ->
         steps = counters.repeat_interleave(trials).unsqueeze(1)
         orders = draw(keys.repeat(len(counters), 1), steps, lengths.repeat(len(counters)))
         yield from torch.split(orders, trials)
-
-
-def _padded(rows: Sequence[Rows], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Stack row numbers of different lengths: (R, longest), and the lengths (R,)."""
-    lengths = torch.tensor([len(own) for own in rows], device=device)
-    table = np.zeros((len(rows), int(lengths.max())), dtype=np.int64)
-    for line, own in zip(table, rows, strict=True):
-        line[: len(own)] = own
-    return torch.from_numpy(table).to(device), lengths

@@ -7,18 +7,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
-
-
-class Kept(NamedTuple):
-    """What was found on disk."""
-
-    tensors: dict[str, Tensor]
-    numbers: dict[str, int]
 
 
 class Checkpoint:
@@ -45,7 +37,8 @@ class Checkpoint:
         self.folder, self.every_seconds = folder, every_seconds
         self._stem = sha256(key.encode()).hexdigest()[:32]
         self._saved_at = time.monotonic()
-        texts = (_metadata(path).get("text", "") for path in reversed(self._files()))  # parts are fitted in order
+        files = sorted(folder.glob(f"{self._stem}-*.safetensors"), reverse=True)  # parts are fitted in order
+        texts = (_metadata(path).get("text", "") for path in files)
         self.text = next((text for text in texts if text), "")
         self.write: Callable[[], str] = lambda: self.text
 
@@ -61,18 +54,19 @@ class Checkpoint:
         own = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
         unfinished = path.with_suffix(f".{os.getpid()}")
         save_file(own, unfinished, {"text": self.write(), "numbers": json.dumps(dict(numbers))})
-        _sync(unfinished)
+        with unfinished.open("rb") as file:
+            os.fsync(file.fileno())
         unfinished.replace(path)
         self._saved_at = time.monotonic()
 
-    def load(self, part: int) -> Kept | None:
-        """Return what is kept of a part; None if there is nothing, or nothing that can be read."""
+    def load(self, part: int) -> tuple[dict[str, Tensor], dict[str, int]] | None:
+        """Return the tensors and numbers of a part; None if there are none, or none that can be read."""
         path = self._path(part)
         numbers = _metadata(path).get("numbers")
         if numbers is None:
             return None
         with safe_open(path, "pt") as file:
-            return Kept({name: file.get_tensor(name) for name in file.keys()}, json.loads(numbers))  # noqa: SIM118
+            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(numbers)  # noqa: SIM118
 
     def remove(self) -> None:
         """Remove the files, of a fit whose result is safe elsewhere."""
@@ -82,16 +76,8 @@ class Checkpoint:
     def _path(self, part: int) -> Path:
         return self.folder / f"{self._stem}-{part:04d}.safetensors"
 
-    def _files(self) -> list[Path]:
-        return sorted(self.folder.glob(f"{self._stem}-*.safetensors"))
-
 
 def _metadata(path: Path) -> dict[str, str]:
     with suppress(FileNotFoundError, SafetensorError), safe_open(path, "pt") as file:
         return file.metadata() or {}
     return {}
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

@@ -21,8 +21,7 @@ from bdl.posteriors.predictive import ask, is_predictive, is_stored_whole
 from bdl.rng import trial_keys
 from bdl.runtime import one_thread
 from bdl.training.checkpoint import Checkpoint
-from bdl.training.fitting import EvaluationSchedule, Progress, Snapshot, silent
-from bdl.training.states import TrainingState, stacked_buffers
+from bdl.training.fitting import EvaluationSchedule, Progress, Snapshot, TrainingState, silent
 from bdl.training.trials import Pool, Trials, fitted_scaling
 
 
@@ -130,8 +129,9 @@ class DirectFitting:
         """Yield the updates made and the posterior, as often as the method does."""
         data = TrainingData.of(self.dataset, rows)
         with one_thread():
-            hyper, seed = data.hyper(values, self.problem), seed_of(self.trials, index)
-            found = self.method.fits(self.problem, data.x, data.y, hyper, seed)
+            # of random numbers that are not ours: 31 bits, which libraries of any kind take
+            seed = int(trial_keys([self.trials.identities[index]], "fit")[0, 0]) & 0x7FFFFFFF
+            found = self.method.fits(self.problem, data.x, data.y, data.hyper(values, self.problem), seed)
             try:
                 for updates, posterior in found:
                     yield updates, self._kept(posterior, index, rows)
@@ -157,14 +157,8 @@ class DirectFitting:
 
     def _snapshot(self, index: int, updates: int, posterior: Posterior, last: bool) -> Snapshot:
         state = tree_map(lambda leaf: leaf.unsqueeze(0).to(self.pool.device), posterior)
-        diverged = torch.zeros(1, dtype=torch.int64, device=self.pool.device)
-        fitted = TrainingState(state, stacked_buffers(self.problem, 1, self.pool), diverged, updates)
+        fitted = TrainingState.start(state, self.problem, 1, self.pool)._replace(updates=updates)
         return fitted.snapshot(_counters(updates), [index], last=last)
-
-
-def seed_of(trials: Trials, index: int) -> int:
-    """Return the seed of a trial for random numbers that are not ours, 31 bits that libraries of any kind take."""
-    return int(trial_keys([trials.identities[index]], "fit")[0, 0]) & 0x7FFFFFFF
 
 
 def _counters(updates: int) -> StepCounters:

@@ -22,15 +22,26 @@ from bdl.posteriors.tensors import as_type
 from bdl.rng import trial_keys
 from bdl.runtime import keep_freed_memory, one_thread
 from bdl.training.batches import minibatches
-from bdl.training.blocks import Normals, Update, blocks, longest
 from bdl.training.checkpoint import Checkpoint
-from bdl.training.fitting import EvaluationSchedule, Progress, Snapshot, silent
-from bdl.training.programs import Halves, Occasion, Programs, compiler_found, generator, occasion, pairs, programs
+from bdl.training.fitting import EvaluationSchedule, Progress, Snapshot, TrainingState, finite, initial_state, silent
+from bdl.training.programs import (
+    Halves,
+    Normals,
+    Occasion,
+    Programs,
+    compiler_found,
+    longest,
+    occasion,
+    pairs,
+    programs,
+)
 from bdl.training.schedule import Schedule
 from bdl.training.slots import NUMBERS, Part, SlotBatch
-from bdl.training.states import TrainingState, finite, initial_state, stacked_buffers
 from bdl.training.traced import Repeated, settled
 from bdl.training.trials import Pool, Trials
+
+Block = list[tuple[Tensor, StepCounters]]
+"""Updates that are made at once: the rows of each, (R, L, M), and counters that count it last."""
 
 _SHARE = 1 / 8
 """Of the updates of a fit; rarer occasions are not worth the ten seconds that a compilation takes."""
@@ -132,16 +143,20 @@ class Together:
         width, total = len(self.part.fitted) * self.method.batches_per_step, self._total
         if begun.updates:
             progress(begun.updates * width)
-        for epoch, updates in self._minibatches(begun.updates):
+        rows, keys, per_step = self.trials.rows, self._keys["shuffle"], self.method.batches_per_step
+        for epoch, updates in minibatches(rows, keys, self.schedule, batches_per_step=per_step, done=begun.updates):
             for block in self._blocks(current.updates, updates, epoch, evaluations):
-                current, counters = self._train(current, block), block[-1].counters
+                current, (_, counters) = self._train(current, block), block[-1]
                 if counters.updates < total and _due(evaluations, "updates", counters):
                     yield self._snapshot(current, counters)
                 if not counters.ended and checkpoint and checkpoint.due:
                     current.save(checkpoint, self.part.number)
             if epoch <= begun.epochs:  # it had ended before the interruption
                 continue
-            current = self._end_epoch(current, epoch, bool(updates))
+            diverged = current.diverged
+            if updates:
+                diverged = torch.where((diverged == 0) & ~finite(current.state), epoch, diverged)
+            current = current._replace(diverged=diverged, epochs=epoch)
             progress(len(updates) * width)
             counters = self._counters(current.updates, epoch, True)
             if epoch < self.schedule.epochs and _due(evaluations, "epochs", counters):
@@ -173,7 +188,7 @@ class Together:
     @cached_property
     def _normals(self) -> Normals:
         many = self._pairs >= _MANY and compiler_found()
-        return Normals(self._keys, self.pool.dtype, generator(self.pool.dtype, self.compile or many))
+        return Normals(self._keys, self.pool.dtype, self.compile or many)
 
     @cached_property
     def _programs(self) -> Programs:
@@ -193,15 +208,6 @@ class Together:
         )
         return frozenset(names for names, often in count.items() if often >= _SHARE * count.total())
 
-    def _minibatches(self, done: int) -> Iterator[tuple[int, tuple[Tensor, ...]]]:
-        return minibatches(
-            self.trials.rows,
-            self._keys["shuffle"],
-            self.schedule,
-            batches_per_step=self.method.batches_per_step,
-            done=done,
-        )
-
     @cached_property
     def _pairs(self) -> int:
         return pairs(self.method.step_noise(self.problem))
@@ -213,38 +219,43 @@ class Together:
 
     def _blocks(
         self, done: int, rows: Sequence[Tensor], epoch: int, evaluations: EvaluationSchedule | None
-    ) -> Iterator[list[Update]]:
-        """Part the updates of an epoch, whose rows are (R, L, M) each, into those that are made at once."""
-        last = len(rows)
-        updates = [
-            Update(own, self._counters(done + place, epoch if place == last else epoch - 1, place == last))
-            for place, own in enumerate(rows, 1)
-        ]
-        return blocks(
-            updates,
-            kind=lambda update: (occasion(self.method, update.counters), update.rows.shape),
-            ends=lambda update: _due(evaluations, "updates", update.counters),
-            length=self._length,
-        )
+    ) -> Iterator[Block]:
+        """Part the updates of an epoch, whose rows are (R, L, M) each, into those that are made at once.
 
-    def _length(self, update: Update) -> int:
-        """Count how many updates like this are made at once at the most."""
-        if self.problem.buffers() or len(self._functions(update)) > 1:
-            return 1
-        return longest(max(update.rows.numel() * self.pool.x.shape[1], len(self.trials) * self._pairs))
+        A block is of one kind, not too long, and ends where an evaluation is due.
+        """
+        block, common, most = Block(), None, 0
+        for place, own in enumerate(rows, 1):
+            ended = place == len(rows)
+            counters = self._counters(done + place, epoch if ended else epoch - 1, ended)
+            kind = occasion(self.method, counters), own.shape
+            if block and (kind != common or len(block) == most):
+                yield block
+                block = []
+            if not block:
+                single = bool(self.problem.buffers()) or len(self._functions(counters)) > 1
+                numbers = max(own.numel() * self.pool.x.shape[1], len(self.trials) * self._pairs)
+                common, most = kind, 1 if single else longest(numbers)
+            block.append((own, counters))
+            if _due(evaluations, "updates", counters):
+                yield block
+                block = []
+        if block:
+            yield block
 
-    def _functions(self, update: Update) -> Sequence[Repeated]:
-        return self._programs.parts(occasion(self.method, update.counters), self._fused)
+    def _functions(self, counters: StepCounters) -> Sequence[Repeated]:
+        return self._programs.parts(occasion(self.method, counters), self._fused)
 
-    def _train(self, current: TrainingState, block: Sequence[Update]) -> TrainingState:
+    def _train(self, current: TrainingState, block: Block) -> TrainingState:
         """Make the updates of a block, one after the other."""
-        rows, view, first = torch.stack([update.rows for update in block]), self.trials.view, current.updates
+        rows, view, first = torch.stack([own for own, _ in block]), self.trials.view, current.updates
+        counters = [own for _, own in block]
         each = [
-            (self._normals.of("noise", done, self._pairs), self._extra(done), x, y, self._now(update.counters))
-            for done, (update, x, y) in enumerate(zip(block, self.pool.x[rows], self.pool.y[rows], strict=True), first)
+            (self._normals.of("noise", done, self._pairs), self._extra(done), x, y, self._now(own))
+            for done, (own, x, y) in enumerate(zip(counters, self.pool.x[rows], self.pool.y[rows], strict=True), first)
         ]
         state, buffers = current.state, current.buffers
-        for function in self._functions(block[0]):
+        for function in self._functions(counters[0]):
             state = function.chain(state, each, view, self._values, multiple=self._total / (first + 1))
         if buffers:
             _, extra, x, y, _ = each[0]
@@ -272,13 +283,6 @@ class Together:
         factors = self.schedule.factors(counters, groups)
         return {"learning_rate": rate.unsqueeze(1) * rate.new_tensor(factors) if groups else rate * factors[0]}
 
-    def _end_epoch(self, current: TrainingState, epoch: int, moved: bool) -> TrainingState:
-        """Look for trials that diverged."""
-        diverged = current.diverged
-        if moved:
-            diverged = torch.where((diverged == 0) & ~finite(current.state), epoch, diverged)
-        return current._replace(diverged=diverged, epochs=epoch)
-
     # ---- where it starts, and what is kept
 
     def _initial(self, trials: Trials) -> Any:
@@ -286,13 +290,10 @@ class Together:
 
     def _begin(self, checkpoint: Checkpoint | None) -> TrainingState:
         """Start, or go on from the checkpoint if it has something."""
-        count, device = len(self.trials), self.pool.device
         state = tree_map(torch.clone, self._initial(self.trials))  # parts may be one tensor, and later ones are not
-        buffers = stacked_buffers(self.problem, count, self.pool)
-        start = TrainingState(state, buffers, torch.zeros(count, dtype=torch.int64, device=device))
+        start = TrainingState.start(state, self.problem, len(self.trials), self.pool)
         found = start.restored(checkpoint, self.part.number)
-        state, buffers, diverged = settled(found[:3])
-        return found._replace(state=state, buffers=buffers, diverged=diverged)
+        return TrainingState(*settled(found[:3]))._replace(updates=found.updates, epochs=found.epochs)
 
 
 def _due(evaluations: EvaluationSchedule | None, unit: str, counters: StepCounters) -> bool:

@@ -1,17 +1,21 @@
-"""A fit is an iterator of snapshots: the last is the result, earlier ones are the curve."""
+"""A fit is an iterator of snapshots: the last is the result, earlier ones are the curve; and the states behind them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-from bdl.errors import InputError
+from bdl.methods.base import MinibatchMethod
 from bdl.methods.counters import StepCounters
+from bdl.models.problem import Problem
 from bdl.posteriors.base import Posterior
+from bdl.rng import trial_keys
 from bdl.training.checkpoint import Checkpoint
+from bdl.training.programs import generator, pairs, shaped
+from bdl.training.trials import Pool, Trials
 
 Progress = Callable[[int], None]
 """Hears of model-minibatches done."""
@@ -35,21 +39,12 @@ class EvaluationSchedule:
         Evaluations are at 1, 2, 5, 10, 20, 50 and so on.
     first
         The first evaluation of those that `log` gives.
-
-    Raises
-    ------
-    InputError
-        If it says both, or neither.
     """
 
     unit: Literal["epochs", "updates", "observations"]
     every: int | None = None
     log: bool = False
     first: int = 1
-
-    def __post_init__(self) -> None:
-        if self.log == (self.every is not None):
-            raise InputError("evaluations: give either every, or log: true")
 
     def due(self, counters: StepCounters) -> int | None:
         """Return the place on the axis if an evaluation is due, else None."""
@@ -131,3 +126,75 @@ def finished(fitting: Fitting, progress: Progress = silent, checkpoint: Checkpoi
         *((part.state, part.buffers, part.diverged, part.updates) for part in parts),
     )
     return Snapshot(parts[-1].counters, tuple(sorted(index)), state, buffers, diverged, updates, last=True)
+
+
+class TrainingState(NamedTuple):
+    """What changes in the course of a fit, of R trials."""
+
+    state: Any
+    """The method's states, stacked."""
+    buffers: dict[str, Tensor]
+    """Running statistics of the model, stacked."""
+    diverged: Tensor
+    """As in `Snapshot`, int64, (R,)."""
+    updates: int = 0
+    """Updates made; the observations seen, for a stream."""
+    epochs: int = 0
+    """Epochs ended."""
+
+    @classmethod
+    def start(cls, state: Any, problem: Problem, count: int, pool: Pool) -> Self:
+        """Begin with the states of so many trials; running statistics that count stay integers."""
+        buffers = {
+            name: torch.stack([value.to(pool.device, pool.dtype if value.is_floating_point() else None)] * count)
+            for name, value in problem.buffers().items()
+        }
+        return cls(state, buffers, torch.zeros(count, dtype=torch.int64, device=pool.device))
+
+    def save(self, checkpoint: Checkpoint, part: int) -> None:
+        """Keep it as a part of a fit."""
+        leaves = tree_leaves((self.state, self.buffers, self.diverged))
+        numbers = {"updates": self.updates, "epochs": self.epochs}
+        checkpoint.save(part, {str(i): leaf for i, leaf in enumerate(leaves)}, numbers)
+
+    def restored(self, checkpoint: Checkpoint | None, part: int) -> "TrainingState":
+        """Return what is kept of a part of a fit that starts with this state; this state if nothing is."""
+        kept = checkpoint.load(part) if checkpoint else None
+        if kept is None:
+            return self
+        tensors, numbers = kept
+        leaves, tree = tree_flatten((self.state, self.buffers, self.diverged))
+        found = [tensors[str(i)].to(self.diverged.device) for i in range(len(leaves))]
+        state, buffers, diverged = tree_unflatten(found, tree)
+        return TrainingState(state, buffers, diverged, **numbers)
+
+    def snapshot(
+        self, counters: StepCounters, index: Sequence[int], places: Sequence[int] | None = None, *, last: bool
+    ) -> Snapshot:
+        """Show trials `index`, which stand at `places`; None for all in their order."""
+        shown = self.state, self.buffers, self.diverged
+        if places is not None:
+            where = torch.as_tensor(places, device=self.diverged.device)
+            shown = tree_map(lambda leaf: leaf[where], shown)
+        updates = torch.full_like(shown[2], self.updates)
+        return Snapshot(counters, tuple(index), *shown, updates, last)
+
+
+def initial_state(
+    method: MinibatchMethod, problem: Problem, trials: Trials, device: torch.device, dtype: torch.dtype = torch.float32
+) -> Any:
+    """Make the states that training starts from, stacked over trials."""
+    shapes = method.init_noise(problem)
+    keys = trial_keys(trials.identities, "init").to(device)
+    normals = generator(dtype, compile=False)
+    drawn = normals(keys, torch.zeros((), dtype=torch.int32, device=device), pairs(shapes))
+    return torch.func.vmap(lambda halves: method.init(problem, shaped(halves, shapes)))(drawn)
+
+
+def finite(state: Any) -> Tensor:
+    """Return which trials of a stacked state hold only finite numbers, whose sum is finite as well: bool, (R,).
+
+    One pass of sums takes a fifteenth of the time of testing each number.
+    """
+    flags = [leaf.reshape(len(leaf), -1).sum(1).isfinite() for leaf in tree_leaves(state)]
+    return torch.stack(flags).all(0)

@@ -4,17 +4,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map
+
 from bdl.data import Dataset
 from bdl.data.splits import Rows
 from bdl.methods.base import ExternalMethod, Method, MinibatchMethod
-from bdl.models.problem import Problem
+from bdl.metrics.predictions import VALUES_AT_ONCE, Draws, Predictions, predict
+from bdl.metrics.targets import Examples
+from bdl.models.problem import Hyper, Problem
 from bdl.posteriors.base import Posterior
+from bdl.posteriors.tensors import as_type
+from bdl.rng import trial_keys
 from bdl.training.direct import DirectFitting
 from bdl.training.engine import MinibatchFitting
-from bdl.training.fitting import Fitting
+from bdl.training.fitting import Fitting, Snapshot
 from bdl.training.schedule import Schedule
 from bdl.training.slots import SlotBatch
-from bdl.training.trials import Pool, Trials
+from bdl.training.trials import Pool, Trials, View
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,3 +78,40 @@ class Program:
         """Return the posterior of one trial's state; that of a direct fit is its state."""
         posterior: Posterior = self.method.posterior(state) if isinstance(self.method, MinibatchMethod) else state
         return posterior
+
+    def predict(self, trials: Trials, end: Snapshot, index: Sequence[int], rows: Rows) -> Predictions:
+        """Predict rows that some trials share.
+
+        Parameters
+        ----------
+        trials, end
+            What was trained, and all trials in the end. Each draws its posterior samples from its stream "predict".
+        index
+            Positions of the trials that predict, which were trained on the same rows.
+        rows
+            Row numbers of the data set, (n,).
+
+        Returns
+        -------
+        Predictions
+            Stacked over the trials, on the device of the pool.
+        """
+        pool, problem, chosen = self.pool, self.problem, trials.take(index)
+        device = pool.device
+        where = torch.as_tensor(index, device=device)
+        states = as_type(tree_map(lambda leaf: leaf[where], end.state), torch.float32)
+        statistics = {name: value[where] for name, value in end.buffers.items()}
+        scale = as_type(chosen.view, torch.float32)._replace(y_origin=chosen.view.y_origin, y_unit=chosen.view.y_unit)
+        keys = trial_keys(chosen.identities, "predict").to(device)
+        # they share what they were trained on: a split, or all of it but a fold
+        seen = pool.x[torch.as_tensor(chosen.rows[0], device=device)] if problem.recomputes else pool.x[:0]
+        x, y = pool.x[torch.as_tensor(rows, device=device)], torch.from_numpy(self.dataset.y[rows]).double().to(device)
+
+        def one(state: Any, buffers: Mapping[str, Tensor], view: View, hyper: Hyper, key: Tensor) -> Predictions:
+            rows, draws = Examples(view.inputs(x), y, view.y_unit, view.y_origin), Draws(self.samples, key)
+            return predict(problem, self.posterior(state), rows, hyper, buffers, draws, lambda: view.inputs(seen))
+
+        values = self.samples * max(len(rows) * problem.widest, problem.dim)
+        chunk = max(1, VALUES_AT_ONCE // max(1, values))
+        predictions: Predictions = torch.func.vmap(one, chunk_size=chunk)(states, statistics, scale, chosen.hyper, keys)
+        return predictions

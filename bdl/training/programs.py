@@ -3,7 +3,7 @@
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, partial
 from math import prod
 from typing import Any
@@ -32,6 +32,10 @@ Occasion = tuple[str, ...]
 _LAUNCH, _PARAMETER, _COMPILED = 0.45e-3, 25e-9, 1 / 3
 COMPILATION = 10.0
 """Seconds that a program takes to compile."""
+
+AHEAD = 2**15
+"""Pairs of normals drawn at once, and numbers gathered, unless an update alone needs more; larger blocks leave the
+processor's cache."""
 
 
 def occasion(method: MinibatchMethod, counters: StepCounters) -> Occasion:
@@ -149,6 +153,46 @@ def generator(dtype: torch.dtype, compile: bool) -> Callable[..., tuple[Tensor, 
     # Four rounds of the cipher are 28 operations. Told to keep the result of so many, the compiler takes a
     # quarter of the time; left to itself it repeats rounds within rounds.
     return compiled(normals, {"realize_opcount_threshold": 28}) if compile else normals
+
+
+def longest(numbers: int) -> int:
+    """Count the updates of a block, of so many numbers each."""
+    return max(1, AHEAD // max(1, numbers))
+
+
+class Normals:
+    """The normals of R trials' updates; few of them are drawn for many updates at once.
+
+    For small models it takes longer to prepare an update, or its random numbers, than to make it.
+
+    Parameters
+    ----------
+    keys
+        Generator keys of each stream, int32, (R, 2).
+    dtype, compile
+        As in `generator`.
+    """
+
+    def __init__(self, keys: Mapping[str, Tensor], dtype: torch.dtype, compile: bool) -> None:
+        self._keys, self._generator = keys, generator(dtype, compile)
+        self._none = {stream: (own.new_empty(len(own), 0, dtype=dtype),) for stream, own in keys.items()}
+        self._drawn: dict[str, tuple[int, list[Halves]]] = {}
+
+    def of(self, stream: str, count: int, n_pairs: int) -> Halves:
+        """Return a stream's normals of the update that `count` updates precede, two tensors (R, pairs)."""
+        if n_pairs == 0:
+            return self._none[stream]
+        first, drawn = self._drawn.get(stream, (0, []))
+        if not first <= count < first + len(drawn):
+            keys = self._keys[stream]
+            length = longest(len(keys) * n_pairs)
+            first = count // length * length  # a fit that goes on after an interruption finds the same blocks
+            counters = torch.arange(first, first + length, dtype=torch.int32, device=keys.device)
+            steps = counters.repeat_interleave(len(keys)).unsqueeze(1)
+            halves = self._generator(keys.repeat(length, 1), steps, n_pairs)
+            drawn = list(zip(*(half.view(length, len(keys), n_pairs).unbind() for half in halves), strict=True))
+            self._drawn[stream] = first, drawn
+        return drawn[count - first]
 
 
 def compiler_found() -> bool:

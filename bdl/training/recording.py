@@ -45,13 +45,7 @@ def recorded(function: Callable[..., Sequence[Tensor]], leaves: Sequence[Tensor]
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Write down operations as they are made, below `vmap` and derivatives.
-
-    Parameters
-    ----------
-    leaves
-        Arguments of the graph.
-    """
+    """Write down operations as they are made, below `vmap` and derivatives; `leaves` are arguments of the graph."""
 
     def __init__(self, leaves: Sequence[Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

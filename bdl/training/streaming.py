@@ -12,13 +12,12 @@ from torch.utils._pytree import tree_map
 
 from bdl.data import Stream, draw
 from bdl.errors import InputError
-from bdl.methods.base import Shapes, StreamMethod
+from bdl.methods.base import StreamMethod
 from bdl.methods.counters import StepCounters
 from bdl.posteriors.base import Posterior
 from bdl.runtime import one_thread
 from bdl.training.checkpoint import Checkpoint
-from bdl.training.fitting import EvaluationSchedule, Progress, Snapshot, silent
-from bdl.training.states import TrainingState
+from bdl.training.fitting import EvaluationSchedule, Progress, Snapshot, TrainingState, silent
 
 _DRAWN, _LEARNT = 100, 1000
 """Observations that are drawn, and that are learnt from, at a time; the second is a multiple of the first."""
@@ -78,7 +77,8 @@ class StreamFitting:
         self, evaluations: EvaluationSchedule | None, progress: Progress, checkpoint: Checkpoint | None
     ) -> Iterator[Snapshot]:
         length = self.trials[0].stream.length
-        begun = current = self._start().restored(checkpoint, 0)
+        none = torch.zeros(len(self.trials), dtype=torch.int64)
+        begun = current = TrainingState(self.method.init(self._noise()), {}, none).restored(checkpoint, 0)
         progress(begun.updates * len(self.trials))
         for observations in self._observations(begun.updates):
             seen, after = current.updates, current.updates + observations.shape[1]
@@ -94,9 +94,6 @@ class StreamFitting:
         """Return the estimate of the stream at a position of the snapshot's `index`."""
         return self.method.posterior(tree_map(lambda leaf: leaf[position] if leaf.ndim else leaf, snapshot.state))
 
-    def _start(self) -> TrainingState:
-        return TrainingState(self.method.init(self._noise()), {}, torch.zeros(len(self.trials), dtype=torch.int64))
-
     def _update(self, current: TrainingState, observations: Tensor) -> TrainingState:
         state = self.method.update_block(current.state, observations)
         return current._replace(state=state, updates=current.updates + observations.shape[1])
@@ -104,7 +101,9 @@ class StreamFitting:
     def _observations(self, done: int) -> Iterator[Tensor]:
         """Yield the observations, (R, up to 1000, D), after those that are done."""
         seen, waiting = 0, list[Tensor]()
-        for blocks in zip(*self._drawn(), strict=True):
+        splits = groupby(self.trials, key=lambda trial: trial.split)
+        drawn_of = [draw([trial.stream for trial in members], split, _DRAWN) for split, members in splits]
+        for blocks in zip(*drawn_of, strict=True):
             waiting.append(torch.cat(blocks))
             drawn = sum(block.shape[1] for block in waiting)
             if drawn >= _LEARNT or seen + drawn == self.trials[0].stream.length:
@@ -113,23 +112,15 @@ class StreamFitting:
                 seen += drawn
                 waiting.clear()
 
-    def _drawn(self) -> Iterator[Iterator[Tensor]]:
-        for split, members in groupby(self.trials, key=lambda trial: trial.split):
-            yield draw([trial.stream for trial in members], split, _DRAWN)
-
     def _noise(self) -> dict[str, Tensor]:
         """Draw the initial normals by PyTorch's generator, as published."""
-        dim, seeds = self.trials[0].stream.dim, [trial.seed for trial in self.trials]
-        drawn = [_normals(self.method.init_noise(dim), seed) for seed in seeds]
+        seeds, shapes = [trial.seed for trial in self.trials], self.method.init_noise(self.trials[0].stream.dim)
+        generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         return {"seed": torch.tensor(seeds)} | {
-            name: torch.stack([noise[name] for noise in drawn]) for name in drawn[0]
+            name: torch.stack([torch.randn(shape, generator=own) for own in generators])
+            for name, shape in shapes.items()
         }
 
     def _snapshot(self, current: TrainingState, last: bool = False) -> Snapshot:
         counters = StepCounters(current.updates, 0, True, 0.0)
         return current.snapshot(counters, range(len(self.trials)), last=last)
-
-
-def _normals(shapes: Shapes, seed: int) -> dict[str, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}

@@ -14,8 +14,8 @@ from bdl.models.likelihoods import Categorical, Gaussian
 from bdl.models.networks import Mlp
 from bdl.models.problem import Problem
 from bdl.training.engine import MinibatchFitting
+from bdl.training.fitting import initial_state
 from bdl.training.schedule import Schedule
-from bdl.training.states import initial_state
 from bdl.training.trials import Pool, Trials
 
 N, D_IN, BATCH_SIZE = 506, 13, 10

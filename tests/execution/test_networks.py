@@ -140,7 +140,7 @@ def test_a_fit_that_is_cut_off_within_an_epoch_ends_with_the_same_bits(eyes, tmp
     cut.close()
     kept = Checkpoint(tmp_path / "kept", "fit").load(0)
     assert kept is not None
-    assert kept.numbers == {"updates": 6, "epochs": 1}
+    assert kept[1] == {"updates": 6, "epochs": 1}
     again = finished(program.fitting(trials), checkpoint=Checkpoint(tmp_path / "kept", "fit"))
     pairs = zip(tree_leaves((again.state, again.buffers)), tree_leaves((whole.state, whole.buffers)), strict=True)
     assert all(torch.equal(one, other) for one, other in pairs)

@@ -95,15 +95,16 @@ def test_a_round_of_a_search_goes_on_in_its_midst_with_the_same_scores(tiny, tmp
     monkeypatch.setattr(groups, "Checkpoint", partial(Checkpoint, every_seconds=0))
     (cell,) = tiny("datasets=[diabetes]", "entries.rounds.training.epochs=6", entries=["rounds"], splits=(0,))
     calm = SearchGroup(cell, {0: []}).run(lambda work: None)
-    end = engine.Together._end_epoch
+    train = engine.Together._train
 
-    def cut(self, stand, epoch, moved):
-        if epoch == 4:
+    def cut(self, current, block):
+        _, counters = block[-1]
+        if counters.epochs == 4:
             raise KeyboardInterrupt
-        return end(self, stand, epoch, moved)
+        return train(self, current, block)
 
     with monkeypatch.context() as patch:
-        patch.setattr(engine.Together, "_end_epoch", cut)
+        patch.setattr(engine.Together, "_train", cut)
         with pytest.raises(KeyboardInterrupt):
             SearchGroup(cell, {0: []}, tmp_path / "kept").run(lambda work: None)
     assert list((tmp_path / "kept").iterdir()), "nothing to go on from"

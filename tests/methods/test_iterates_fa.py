@@ -13,8 +13,8 @@ from bdl.methods.sgd_iterates import VARIANCE_FLOOR
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Mlp
 from bdl.models.problem import Problem
+from bdl.training.fitting import initial_state
 from bdl.training.schedule import Schedule
-from bdl.training.states import initial_state
 
 from .targets import advance, linear_gaussian, normals
 from .test_sgd_iterates import descent, hyper_of, iterates, replay, toy_trials, trained

@@ -15,10 +15,9 @@ from bdl.models.problem import Problem
 from bdl.posteriors import Traced
 from bdl.rng import trial_keys
 from bdl.training.batches import minibatches
-from bdl.training.fitting import Snapshot, finished
+from bdl.training.fitting import Snapshot, finished, initial_state
 from bdl.training.program import Program
 from bdl.training.schedule import Schedule
-from bdl.training.states import initial_state
 from bdl.training.trials import Pool, Trials
 
 from .targets import BETA, Target, advance, linear_gaussian, normals

@@ -8,35 +8,33 @@ from bdl.plan.planning import plan
 from bdl.spec import load_benchmark
 
 
-def cells(*overrides, name="uci-regression", entry="vifa-nn"):
+def cells(*changes, name="uci-regression", entry="vifa-nn"):
+    overrides = [f"entries.{entry}.{change}" for change in changes]
     return plan(load_benchmark(name, "quick", overrides).select(entries=[entry] if entry else []), splits=(0,))
 
 
-def test_sound_ranges_pass():
-    check(cells(entry=None))
-    check(cells("datasets=[{name: fa, dim: 100, top: 10}]", name="online-fa", entry=None))
+@pytest.mark.parametrize("name", ["uci-regression", "online-fa"])
+def test_sound_ranges_pass(name):
+    check(cells(name=name, entry=None))
+
+
+HIGH = "search.space.noise_precision.high"
 
 
 @pytest.mark.parametrize("entry", ["vifa-nn", "slang-nn", "swag-nn"])
 def test_an_upper_end_that_overflows_is_refused(entry):
     """The targets of diabetes have a variance of 6,000: with 1e37 their precision exceeds single precision."""
-    path = f"entries.{entry}.search.space.noise_precision.high"
-    check(cells(f"{path}=1.0e20", entry=entry))
+    check(cells(f"{HIGH}=1.0e20", entry=entry))
     with pytest.raises(InputError, match=f"entries.{entry}: on diabetes the likelihood is not finite at the start"):
-        check(cells(f"{path}=1.0e37", entry=entry))
+        check(cells(f"{HIGH}=1.0e37", entry=entry))
 
 
 def test_double_precision_has_a_higher_limit():
-    """1e39 overflows single precision, but not double precision; more than 1e100 is no number that is meant."""
-    path = "entries.vifa-nn.search.space.noise_precision.high"
-    double = "entries.vifa-nn.training.dtype=float64"
-    check(cells(double, f"{path}=1.0e39"))
-    with pytest.raises(InputError, match="cannot be meant"):
-        cells(double, f"{path}=1.0e307")
+    """1e39 overflows single precision, but not double precision."""
+    check(cells("training.dtype=float64", f"{HIGH}=1.0e39"))
 
 
 def test_fixed_values_are_looked_at_too():
     fixed = "{learning_rate: 0.01, prior_precision: 1, noise_precision: 1.0e37}"
-    overrides = "entries.vifa-nn.search=null", f"entries.vifa-nn.hyper={fixed}"
     with pytest.raises(InputError, match=r"with learning_rate 0\.01, prior_precision 1, noise_precision 1e"):
-        check(cells(*overrides))
+        check(cells("search=null", f"hyper={fixed}"))

@@ -49,6 +49,20 @@ def content():
 
 
 @pytest.fixture
+def put(content):
+    """Set a dotted path of the content."""
+
+    def call(path, value):
+        *parents, last = path.split(".")
+        place = content
+        for key in parents:
+            place = place.setdefault(key, {})
+        place[last] = value
+
+    return call
+
+
+@pytest.fixture
 def text():
     return TEXT
 

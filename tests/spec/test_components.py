@@ -1,18 +1,24 @@
-"""Components by name: settings checked against the dataclass, defaults filled in, built on request."""
+"""Components, data sets and metrics by name: settings checked, defaults filled in, and what tables call them."""
 
+import json
 import pickle
 
 import pytest
 
+from bdl.data import Stream, load_stream
 from bdl.errors import InputError
 from bdl.methods.vifa import Vifa
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Mlp
+from bdl.spec import DatasetName, MetricName, load_benchmark
 from bdl.spec.components import MethodComponent, ModelComponent
 
 OWN = """
 from dataclasses import dataclass
+from typing import ClassVar
+
 from bdl.errors import InputError
+from bdl.metrics import MetricInfo
 
 @dataclass(frozen=True)
 class Own:
@@ -34,14 +40,25 @@ class Plain:
 @dataclass(frozen=True)
 class Half:
     bias_mask: int = 0
+
+@dataclass(frozen=True)
+class Misses:
+    limit: float
+    info: ClassVar[MetricInfo] = MetricInfo('Misses', 'fraction', 'lower', 'predictive')
+    def __call__(self, evaluation):
+        return 0.0
 """
+
+
+@pytest.fixture
+def own(tmp_path):
+    (tmp_path / "own.py").write_text(OWN, "utf-8")
+    return f"{tmp_path}/own.py"
 
 
 def test_build(load, text):
     entry = load(text).entries["searched"]
-    assert entry.method.build() == Vifa(latent_dim=2)
-    assert type(entry.method.build()) is Vifa
-    assert entry.model.build() == Mlp(hidden=(50,))
+    assert (entry.method.build(), entry.model.build()) == (Vifa(latent_dim=2), Mlp(hidden=(50,)))
     assert entry.likelihood.build() == Gaussian()
     assert pickle.loads(pickle.dumps(entry)) == entry
 
@@ -61,71 +78,140 @@ def test_settings_are_resolved():
     assert component.build() == Vifa(max_grad_norm=3.0, lr_factors=(1.0, 2.0, 3.0))
 
 
-@pytest.mark.parametrize(
-    ("method", "message"),
-    [
-        ({"name": "vfia"}, "entries.searched.method: unknown method 'vfia': did you mean vifa or vadam?"),
-        ({}, "entries.searched.method: should be a mapping with a name, one of: vifa"),
-        ("vifa", "entries.searched.method: should be a mapping with a name, one of: vifa"),
-        (
-            {"name": "vifa", "rank": 1, "latent": 2},
-            "entries.searched.method: unknown setting of method 'vifa' 'rank'; allowed: initial_scale, latent_dim,",
-        ),
-        (
-            {"name": "vifa", "latent_dim": 0},
-            "method.latent_dim: Input should be greater than or equal to 1 (got 0)",
-        ),
-        ({"name": "vifa", "latent_dim": 1.0}, "method.latent_dim: Input should be a valid integer (got 1.0)"),
-        (
-            {"name": "vifa", "latent_dim": True},
-            "method.latent_dim: Input should be a valid integer (got true)",
-        ),
-        (
-            {"name": "vifa", "optimizer": "rms"},
-            "method.optimizer: Input should be 'sgd' or 'adam' (got \"rms\")",
-        ),
-        ({"name": "vifa", "lr_factors": [1, 2]}, "method.lr_factors.2: is missing"),
-        ({"name": "vifa", "latent_dim": 0, "optimizer": "rms"}, "(got 0) (and 1 more)"),
-        ({"name": "no_such_module:Thing"}, "cannot import 'no_such_module'"),
-        ({"name": "bdl.methods.vifa:Thing"}, "bdl.methods.vifa defines no 'Thing'"),
-        ({"name": "bdl.methods:METHODS"}, "method 'bdl.methods:METHODS' is not a dataclass"),
-    ],
-)
-def test_refusals(load, content, method, message):
-    content["entries"]["searched"]["method"] = method
-    with pytest.raises(InputError) as caught:
-        load(content)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_component_without_settings(load, content):
-    content["entries"]["fixed"]["likelihood"]["hidden"] = [3]
-    with pytest.raises(InputError, match="unknown setting of likelihood 'bernoulli' 'hidden'; allowed: none"):
-        load(content)
-
-
-def test_component_of_a_file(tmp_path):
-    path = tmp_path / "own.py"
-    path.write_text(OWN, "utf-8")
-    component = ModelComponent.model_validate({"name": f"{path}:Own", "size": 3})
+def test_a_component_of_a_file(own):
+    component = ModelComponent.model_validate({"name": f"{own}:Own", "size": 3})
     assert component.settings == {"size": 3, "even": 2}
     assert component.build().size == 3
     assert pickle.loads(pickle.dumps(component)).build().size == 3
-    with pytest.raises(ValueError, match=r"size\n.*required"):
-        ModelComponent.model_validate({"name": f"{path}:Own"})
-    with pytest.raises(ValueError, match="even is 3; give an even number"):
-        ModelComponent.model_validate({"name": f"{path}:Own", "size": 1, "even": 3})
-    with pytest.raises(ValueError, match="is not a dataclass"):
-        ModelComponent.model_validate({"name": f"{path}:Plain"})
-    with pytest.raises(ValueError, match=r"Half' lacks dim, initial; see bdl\.models\.base:Model"):
-        ModelComponent.model_validate({"name": f"{path}:Half"})
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("Own", {}, r"size\n.*required"),
+        ("Own", {"size": 1, "even": 3}, "even is 3; give an even number"),
+        ("Plain", {}, "is not a dataclass"),
+        ("Half", {}, r"Half' lacks dim, initial; see bdl\.models\.base:Model"),
+    ],
+)
+def test_components_of_a_file_refused(own, name, settings, message):
+    with pytest.raises(ValueError, match=message):
+        ModelComponent.model_validate({"name": f"{own}:{name}", **settings})
 
 
 def test_a_setting_that_is_gone_may_stand_in_stored_specs_at_its_default():
-    bare = MethodComponent.model_validate({"name": "bbb"})
-    assert (
-        MethodComponent.model_validate({"name": "bbb", "local_reparametrisation": False, "optimizer": "adam"}) == bare
-    )
+    gone = {"name": "bbb", "local_reparametrisation": False, "optimizer": "adam"}
+    assert MethodComponent.model_validate(gone) == MethodComponent.model_validate({"name": "bbb"})
     with pytest.raises(ValueError, match="unknown setting of method 'bbb'"):
         MethodComponent.model_validate({"name": "bbb", "local_reparametrisation": True})
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("yacht", "yacht"),
+        ({"name": "yacht"}, "yacht"),
+        ({"name": "fa", "dim": 100, "top": 1000}, "fa_100_1000"),
+        ({"name": "fa", "scaling": "columns", "top": 1000.0, "dim": 100}, "fa_100_1000_columns"),
+        ({"name": "fa", "dim": 20, "top": 2.5, "splits": 10}, "fa_20_2.5_10"),
+        ({"name": "fa", "dim": 20, "top": 2, "label": "mine"}, "mine"),
+    ],
+)
+def test_a_label_is_the_name_and_the_settings_that_are_given(given, text):
+    """It is written, sent and read back with all that it knows."""
+    label = DatasetName.read(given)
+    assert (label, hash(label), json.dumps({label: label})) == (text, hash(text), json.dumps({text: text}))
+    assert DatasetName.read(label) is label
+    for again in (pickle.loads(pickle.dumps(label)), DatasetName.read(json.loads(json.dumps(label.plain)))):
+        assert (again, again.name, again.settings, again.key) == (label, label.name, label.settings, label.key)
+
+
+def test_a_label_knows_its_component():
+    label = DatasetName.read({"name": "fa", "dim": 20, "top": 10})
+    assert (label.name, label.settings["length"]) == ("fa", 100_000)
+    assert label.build() == load_stream(label) == Stream(20, 10)
+    one, other = (DatasetName.read({"name": "fa", "dim": 20, "top": top, "label": "same"}) for top in (1, 2))
+    assert one == other
+    assert one.key != other.key
+
+
+STREAMS = """
+name: streams
+title: Streams
+datasets:
+  - {name: fa, top: 10, dim: 20, splits: 3}
+  - {name: fa, dim: 20, top: 10, label: mine}
+  - {name: fa, dim: 20, top: 2.5, scaling: columns}
+splits: 3
+entries:
+  online: {method: {name: online-em}}
+  batch: {method: {name: batch-fa}, datasets: [mine], by_dataset: {mine: {method: {latent_dim: 3}}}}
+preparation: {rows: {mine: 500}}
+metrics: [rel_cov_dist]
+papers:
+  - {paper: p, tables: [T], task: t, methods: {online: m}, datasets: {fa_20_10_3: theirs}}
+notes: [{dataset: mine, metric: rel_cov_dist, text: about mine}]
+profiles:
+  quick: {datasets: [{name: fa, dim: 20, top: 10, label: small}], entries: {batch: {datasets: [small]}}}
+"""
+
+
+def test_a_benchmark_refers_to_labels(load):
+    benchmark = load(STREAMS)
+    assert benchmark.datasets == ("fa_20_10_3", "mine", "fa_20_2.5_columns")
+    assert benchmark.pairs[1:3] == (("mine", "online"), ("mine", "batch"))
+    assert [benchmark.preparation.rows_of(name) for name in benchmark.datasets] == [None, 500, None]
+    assert benchmark.dataset("mine").settings["splits"] == 10
+    assert benchmark.entries["batch"].on("mine").method.build().latent_dim == 3
+    assert benchmark.select(["mine"]).datasets[0].settings == benchmark.dataset("mine").settings
+    assert pickle.loads(pickle.dumps(benchmark)).dataset("mine").key == benchmark.dataset("mine").key
+
+
+def test_a_profile_may_refer_to_the_labels_of_the_file(load):
+    """Notes about data sets that it leaves out stay."""
+    quick = load(STREAMS, "quick")
+    assert (quick.datasets, quick.notes[0].dataset) == (("small",), "mine")
+    assert load(STREAMS, "quick", ["splits=1"]).splits == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ("datasets: [mine]", "datasets: [main]", "entries.batch.datasets.0"),
+        ("by_dataset: {mine", "by_dataset: {main", "entries.batch.by_dataset.main"),
+        ("rows: {mine", "rows: {main", "preparation.rows.main"),
+        ("{dataset: mine", "{dataset: main", "notes.0.dataset"),
+        ("datasets: {fa_20_10_3", "datasets: {main", "papers.0.datasets.main"),
+        ("profiles:", "by_dataset: {main: {}}\nprofiles:", "by_dataset.main"),
+    ],
+)
+def test_an_unknown_label(load, old, new, place):
+    assert old in STREAMS
+    with pytest.raises(InputError) as caught:
+        load(STREAMS.replace(old, new))
+    assert f"small.yaml: {place}: unknown dataset 'main': did you mean mine" in str(caught.value)
+
+
+def test_metrics_with_settings(load, content):
+    content["metrics"] = ["nmll", {"name": "ece", "bins": 20}, {"name": "ece", "bins": 5, "label": "ece_few"}]
+    content["notes"] = [{"metric": "ece_20", "text": "about it"}]
+    content["entries"]["searched"]["search"]["metric"] = {"name": "ece", "bins": 7}
+    benchmark = load(content)
+    assert benchmark.metrics == ("nmll", "ece_20", "ece_few")
+    steering = benchmark.entries["searched"].search.metric
+    assert [metric.build().bins for metric in (*benchmark.metrics[1:], steering)] == [20, 5, 7]
+    assert type(benchmark).model_validate(benchmark.model_dump(mode="json")) == benchmark
+
+
+def test_a_metric_of_a_file_is_called_by_its_class(own):
+    """Columns and files of figures have its name."""
+    metric = MetricName.read({"name": f"{own}:Misses", "limit": 2.5})
+    assert (metric, metric.info.label, metric.build().limit) == ("misses_2.5", "Misses", 2.5)
+    assert MetricName.read(metric.plain).key == metric.key
+
+
+def test_published_labels_are_those_that_they_were():
+    names = [f"fa_{d}_{s}{end}" for end in ("", "_columns") for d in (100, 1000) for s in (10, 100, 1000)]
+    datasets = load_benchmark("online-fa").datasets
+    assert list(datasets) == names
+    assert [name.build().name for name in datasets] == names

@@ -1,4 +1,4 @@
-"""What a command asks for: the protocol, or a variant under a name of its own."""
+"""What a command asks for: the protocol, or a variant under a name of its own; and which splits."""
 
 import json
 import shlex
@@ -6,7 +6,8 @@ import shlex
 import pytest
 
 from bdl.errors import InputError
-from bdl.spec import Variant, differences, list_benchmarks, list_profiles, load_benchmark, load_variant
+from bdl.spec import Variant, differences, list_benchmarks, list_profiles, load_variant, parse_splits
+from bdl.spec.variant import listed
 
 EPOCHS = "entries.vifa-lr.training.epochs=2"
 
@@ -17,35 +18,28 @@ def test_what_is_no_variant_is_refused(text):
         Variant.parse(text, "trials.parquet")
 
 
-@pytest.mark.parametrize("part", [{"datasets": ["yacth"]}, {"entries": ["vifa"]}, {"splits": ""}, {"splits": "21"}])
-def test_a_part_that_does_not_exist_is_refused(part):
-    with pytest.raises(InputError):
-        load_variant("uci-regression", **part)
-
-
-@pytest.mark.parametrize("name", [name for name, _ in list_benchmarks()])
-def test_every_benchmark_comes_back_from_what_is_stored_of_it(name):
+@pytest.mark.parametrize(("name", "title"), list_benchmarks())
+def test_every_benchmark_comes_back_from_what_is_stored_of_it(name, title):
     for profile in list_profiles(name):
         asked = load_variant(name, profile)
         back = Variant.parse(json.dumps(asked.dump()), "here")
-        assert back.name == ""
+        assert (back.name, back.benchmark.name) == ("", name)
+        assert profile != "paper" or back.benchmark.title == title
         assert differences(asked.benchmark, back.benchmark) == {}
         assert back.benchmark.content_hash == asked.benchmark.content_hash
 
 
 def test_what_narrows_or_changes_nothing_is_the_protocol():
-    whole = load_benchmark("uci-regression")
-    asked = load_variant(
-        "uci-regression", "paper", ["seed=0"], list(whole.datasets)[::-1], list(whole.entries), f"0-{whole.splits - 1}"
-    )
+    whole = load_variant("uci-regression").benchmark
+    splits = f"0-{whole.splits - 1}"
+    asked = load_variant("uci-regression", "paper", ["seed=0"], [*whole.datasets][::-1], [*whole.entries], splits)
     assert (asked.name, asked.narrowed, dict(asked.changes)) == ("", False, {})
 
 
 def test_the_order_and_the_spelling_of_options_do_not_matter():
     one = load_variant("uci-regression", "paper", [EPOCHS], ["yacht", "energy"], ["vifa-lr"], "2")
-    same = load_variant(
-        "uci-regression", "paper", ["entries.vifa-lr={training: {epochs: 2}}"], ["energy", "yacht"], ["vifa-lr"], "1,0"
-    )
+    spelt = "entries.vifa-lr={training: {epochs: 2}}"
+    same = load_variant("uci-regression", "paper", [spelt], ["energy", "yacht"], ["vifa-lr"], "1,0")
     other = load_variant("uci-regression", "paper", [EPOCHS], ["yacht"], ["vifa-lr"], "2")
     assert one.name == same.name != other.name
     assert one.name.startswith("energy_yacht_vifa-lr_splits-2_epochs-2-")
@@ -63,12 +57,42 @@ def test_the_order_and_the_spelling_of_options_do_not_matter():
 def test_the_options_that_are_told_ask_for_the_same(overrides, splits):
     asked = load_variant("uci-regression", "quick", overrides, [], ["vifa-nn"], splits)
     _, *words = shlex.split(asked.asked)
-    given = {"--profile": [], "--method": [], "--splits": [], "--set": []}
+    given = {"--profile": [], "--method": [], "--splits": [None], "--set": []}
     for option, value in zip(words[::2], words[1::2], strict=True):
         given[option].append(value)
-    (profile,) = given["--profile"]
-    again = load_variant(
-        "uci-regression", profile, given["--set"], [], given["--method"], *(given["--splits"] or [None])
-    )
+    (profile,), entries, overrides = given["--profile"], given["--method"], given["--set"]
+    again = load_variant("uci-regression", profile, overrides, [], entries, given["--splits"][-1])
     assert again.name == asked.name
     assert again.dump() == asked.dump()
+
+
+@pytest.mark.parametrize(
+    ("text", "splits"),
+    [
+        ("3", (0, 1, 2)),
+        ("0,3,5-7", (0, 3, 5, 6, 7)),
+        ("4-4", (4,)),
+        ("5, 1 - 2, 1", (1, 2, 5)),
+        ("19,0", (0, 19)),
+    ],
+)
+def test_splits(text, splits):
+    assert parse_splits(text, 20) == splits
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        *((text, "give a count such as 3") for text in ("", "a", "-1", "1,", "1-2-3", "1.5")),
+        *((text, "no split at all") for text in ("0", "7-5")),
+        *((text, "there are 20 splits, 0 to 19") for text in ("21", "1,20", "9" * 30)),
+    ],
+)
+def test_splits_refused(text, message):
+    with pytest.raises(InputError, match=message):
+        parse_splits(text, 20)
+
+
+@pytest.mark.parametrize(("splits", "text"), [([], ""), ([4], "4"), ([0, 1], "0-1"), ([7, 3, 0, 6, 5], "0, 3, 5-7")])
+def test_listed(splits, text):
+    assert listed(splits) == text

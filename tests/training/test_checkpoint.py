@@ -5,7 +5,6 @@ from itertools import islice
 
 import pytest
 import torch
-from torch import Tensor
 
 from bdl.methods.iterates_fa import IteratesFa
 from bdl.methods.online_px_em import OnlinePxEm
@@ -27,28 +26,20 @@ def at_once(tmp_path, key: str = "fit") -> Checkpoint:
     return Checkpoint(tmp_path / "checkpoints", key, every_seconds=0)
 
 
-def test_what_was_saved_comes_back(tmp_path):
+def test_what_was_saved_last_comes_back(tmp_path):
     first = at_once(tmp_path)
-    assert first.load(0) is None
-    first.text = '[{"at": 1}]'
-    first.save(0, VALUES, {"updates": 5})
-    first.save(0, VALUES, {"updates": 6})
-    again = at_once(tmp_path)
-    kept = again.load(0)
-    assert kept is not None
-    assert kept.numbers == {"updates": 6}
-    assert set(kept.tensors) == set(VALUES)
-    assert all(torch.equal(kept.tensors[name], value) for name, value in VALUES.items())
-    assert again.text == '[{"at": 1}]'
-    assert len(list((tmp_path / "checkpoints").iterdir())) == 1, "nothing but the file itself is left"
-
-
-def test_the_text_is_that_of_the_last_part(tmp_path):
-    first = at_once(tmp_path)
+    assert (first.load(0), first.text, first.due) == (None, "", True)
+    assert not Checkpoint(tmp_path, "fit", every_seconds=3600).due
     for part, text in enumerate(("one", "one two")):
-        first.text = text
-        first.save(part, VALUES, {})
-    assert at_once(tmp_path).text == "one two"
+        for updates in (5, 6):
+            first.text = text
+            first.save(part, VALUES, {"updates": updates})
+    again = at_once(tmp_path)
+    tensors, numbers = again.load(0)
+    assert (numbers, again.text) == ({"updates": 6}, "one two")
+    assert set(tensors) == set(VALUES)
+    assert all(torch.equal(tensors[name], value) for name, value in VALUES.items())
+    assert len(list((tmp_path / "checkpoints").iterdir())) == 2, "nothing but the files themselves is left"
 
 
 def test_another_fit_finds_nothing_and_removes_nothing(tmp_path):
@@ -61,7 +52,6 @@ def test_another_fit_finds_nothing_and_removes_nothing(tmp_path):
     first.remove()
     first.remove()
     assert at_once(tmp_path).load(0) is None
-    assert at_once(tmp_path, "never saved").text == ""
 
 
 def test_a_file_that_cannot_be_read_counts_as_none(tmp_path):
@@ -71,80 +61,65 @@ def test_a_file_that_cannot_be_read_counts_as_none(tmp_path):
     assert at_once(tmp_path).load(0) is None
 
 
-def test_it_is_due_when_the_time_has_passed(tmp_path):
-    assert at_once(tmp_path).due
-    assert not Checkpoint(tmp_path, "fit", every_seconds=3600).due
-
-
 def stopped(snapshots: Iterator[Snapshot], after: int) -> None:
     """Let a fit run until it has been looked at so often, and abandon it."""
     for _ in islice(snapshots, after):
         pass
 
 
-METHODS = {
-    "vifa": (Vifa(gradients_per_update=2), 6),
-    "many-minibatches": (Vifa(gradients_per_update=7), 12),
-    "swag": (Swag(warmup_epochs=2), 6),
-    "sgd-iterates": (SgdIterates(warmup_epochs=2, window=3), 6),
-    "iterates-fa": (IteratesFa(warmup_epochs=2), 30),
-}
-
-
-@pytest.mark.parametrize("unit", ["updates", "epochs"])
-@pytest.mark.parametrize("name", METHODS)
-def test_a_fit_goes_on_to_the_same_bits(tmp_path, name, unit):
+@pytest.mark.parametrize(
+    ("method", "unit", "epochs"),
+    [
+        pytest.param(Vifa(gradients_per_update=2), "updates", 6, id="updates"),
+        pytest.param(Vifa(gradients_per_update=2), "epochs", 6, id="epochs"),
+        pytest.param(Vifa(gradients_per_update=7), "updates", 12, id="many minibatches"),
+        pytest.param(Swag(warmup_epochs=2), "epochs", 6, id="swag"),
+        pytest.param(SgdIterates(warmup_epochs=2, window=3), "updates", 6, id="sgd-iterates"),
+        pytest.param(IteratesFa(warmup_epochs=2), "epochs", 30, id="iterates-fa"),
+    ],
+)
+def test_a_fit_goes_on_to_the_same_bits(tmp_path, method, unit, epochs):
     """Two groups of trials, with five and three minibatches an epoch, cut off in the first, between, in the second."""
-    method, epochs = METHODS[name]
     program, evaluations = toy_program(method=method, schedule=Schedule(epochs, 8)), EvaluationSchedule(unit, every=1)
     trials = toy_trials(program, [40, 24, 43])
     expected = fitted(program, trials)
     everything = sum(1 for _ in program.fitting(trials).run(evaluations))
     for after in {1, 3, everything // 2, everything - 2, everything - 1, everything}:
-        checkpoint = at_once(tmp_path, f"{name} {after}")
-        stopped(program.fitting(trials).run(evaluations, checkpoint=checkpoint), after)
+        stopped(program.fitting(trials).run(evaluations, checkpoint=at_once(tmp_path, f"{after}")), after)
         heard: list[int] = []
-        found = finished(program.fitting(trials), heard.append, at_once(tmp_path, f"{name} {after}"))
-        for i in range(3):
-            assert same(pick(found.state, i), pick(expected.state, i))
+        found = finished(program.fitting(trials), heard.append, at_once(tmp_path, f"{after}"))
+        assert all(same(pick(found.state, i), pick(expected.state, i)) for i in range(3))
         assert found.updates.tolist() == expected.updates.tolist()
         assert found.diverged.tolist() == expected.diverged.tolist()
-        per_update = method.batches_per_step
-        assert sum(heard) >= per_update * int(expected.updates.sum())
+        assert sum(heard) >= method.batches_per_step * int(expected.updates.sum())
         assert after == 1 or heard[0] > 0, "it went on, and did not begin again"
 
 
-def test_what_was_done_is_not_done_again(tmp_path, monkeypatch):
+def test_what_was_done_is_not_done_again(tmp_path):
     program = toy_program(method=Vifa(), schedule=Schedule(8, 8))
-    trials, evaluations = toy_trials(program, [40]), EvaluationSchedule("updates", every=1)
-    stopped(program.fitting(trials).run(evaluations, checkpoint=at_once(tmp_path)), 7)
-    counts = [
-        snapshot.counters.updates for snapshot in program.fitting(trials).run(evaluations, checkpoint=at_once(tmp_path))
-    ]
-    assert counts == [7, 8, 9, 10], "after six updates, the last that were saved"
+    fitting, evaluations = program.fitting(toy_trials(program, [40])), EvaluationSchedule("updates", every=1)
+    stopped(fitting.run(evaluations, checkpoint=at_once(tmp_path)), 7)
+    rest = [snapshot.counters.updates for snapshot in fitting.run(evaluations, checkpoint=at_once(tmp_path))]
+    assert rest == [7, 8, 9, 10], "after six updates, the last that were saved"
 
 
 def test_the_epoch_of_divergence_outlives_the_interruption(tmp_path):
-    """A state that is finite again later."""
     program = toy_program(method=Vifa(), schedule=Schedule(8, 8))
     trials = toy_trials(program, [40, 40], learning_rate=[0.01, float("nan")])
     stopped(program.fitting(trials).run(EvaluationSchedule("epochs", every=1), checkpoint=at_once(tmp_path)), 6)
     assert finished(program.fitting(trials), checkpoint=at_once(tmp_path)).diverged.tolist() == [0, 1]
 
 
-def states(fitting, evaluations, checkpoint=None) -> dict[int, list[Tensor]]:
-    """All streams at each look."""
-    return {
-        snapshot.counters.updates: [leaf.clone() for leaf in snapshot.state]
-        for snapshot in fitting.run(evaluations, checkpoint=checkpoint)
-    }
-
-
 def test_streams_go_on_to_the_same_bits(tmp_path):
     fitting, evaluations = streams(OnlinePxEm(2), length=3300), EvaluationSchedule("observations", every=700)
-    expected = states(fitting, evaluations)
+
+    def states(checkpoint=None):
+        snapshots = fitting.run(evaluations, checkpoint=checkpoint)
+        return {own.counters.updates: [leaf.clone() for leaf in own.state] for own in snapshots}
+
+    expected = states()
     stopped(fitting.run(evaluations, checkpoint=at_once(tmp_path)), 4)
-    rest = states(fitting, evaluations, at_once(tmp_path))
+    rest = states(at_once(tmp_path))
     assert list(expected) == [700, 1400, 2100, 2800, 3300]
     assert list(rest) == [2100, 2800, 3300], "two thousand had been learnt from"
     assert all(same(rest[place], expected[place]) for place in rest)

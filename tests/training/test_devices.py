@@ -1,22 +1,26 @@
 """Training, posteriors and predictions make every tensor where the data are: tried on a device without hardware.
 
-Each method trains there in the settings of its golden trials, and ends with the bits that it ends with on the CPU.
+Each method trains there in the settings of its golden trials, and ends with the bits that it ends with on the CPU; on a
+GPU it ends where it ends on the CPU.
 """
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from bdl.methods import METHODS
 from bdl.methods.base import MinibatchMethod, StreamMethod
 from bdl.methods.point_estimate import Sgd
 from bdl.posteriors import FAMILIES
+from bdl.training import traced
 from bdl.training.fitting import finished
-from bdl.training.predict import predict
 from bdl.training.program import Program
 from bdl.training.programs import Programs, programs
 from bdl.training.schedule import Schedule
@@ -75,47 +79,31 @@ def test_methods_train_where_the_data_are(method, strict):
 
 
 @dataclass(frozen=True)
-class Forgetful(Sgd):
-    """Adds zeros to the parameters, and forgets where they are."""
+class Wrong(Sgd):
+    """Does something else with its parameters in every step."""
+
+    also: Callable[[Tensor], Any] = Tensor.clone
 
     def step(self, state, batches, hyper, noise, problem):
-        theta = super().step(state, batches, hyper, noise, problem).params["theta"]
-        return state._replace(params={"theta": theta + torch.zeros(len(theta))})
-
-
-@dataclass(frozen=True)
-class Impatient(Sgd):
-    """Takes its parameters off the device."""
-
-    def step(self, state, batches, hyper, noise, problem):
-        state.params["theta"].cpu()
-        return state
-
-
-@dataclass(frozen=True)
-class Idle(Sgd):
-    """Makes a tensor that nothing needs."""
-
-    def step(self, state, batches, hyper, noise, problem):
-        torch.zeros(3)
+        self.also(state.params["theta"])
         return super().step(state, batches, hyper, noise, problem)
 
 
 @pytest.mark.parametrize(
-    ("method", "message"),
+    ("also", "message"),
     [
-        (Forgetful(), r"tensor of shape \(2, 4\)|is on the CPU"),
-        (Impatient(), "leaves the device"),
-        (Idle(), "made without a device"),
+        (lambda theta: theta + torch.zeros(len(theta)), r"tensor of shape \(2, 4\)|is on the CPU"),
+        (lambda theta: theta.cpu(), "leaves the device"),
+        (lambda theta: torch.zeros(3), "made without a device"),
     ],
 )
-def test_a_tensor_in_the_wrong_place_is_found(method, message, strict):
+def test_a_tensor_in_the_wrong_place_is_found(also, message, strict):
     data = problems.table(0)
     problem = methods.problem_of(LINEAR, data)
     given = [("one", 0)], [problems.rows(0)], [{"learning_rate": 0.1, "prior_precision": 1.0, "noise_precision": 1.0}]
 
     def train(device: str) -> None:
-        program = Program(data, Pool.load(data, device), problem, method, Schedule(1, 6))
+        program = Program(data, Pool.load(data, device), problem, Wrong(also=also), Schedule(1, 6))
         finished(program.fitting(program.trials(*given)))
 
     train("cpu")
@@ -159,17 +147,51 @@ def test_predictions_are_made_where_the_data_are(batch_norm):
     settings = {"model": {"name": "module", **NETWORK, "batch_norm": batch_norm}, "likelihood": {"name": "categorical"}}
     data = methods.dataset_of(LINEAR | settings)
     problem = methods.problem_of(LINEAR | settings, data)
-    targets, hyper = torch.from_numpy(data.y[:8]), {"learning_rate": 0.01, "prior_precision": 1.0}
+    hyper = {"learning_rate": 0.01, "prior_precision": 1.0}
 
     def predicted(device: str):
-        program = Program(data, Pool.load(data, device), problem, METHODS.get("vifa-two-stage")(), Schedule(2, 6))
-        own = program.trials([("one", 0)], [problems.rows(0)], [hyper])
-        end = finished(program.fitting(own))
-        return predict(
-            program.posterior, problem, program.pool, own, end.state, end.buffers, [0], problems.rows(0)[:8], targets, 3
+        program = Program(
+            data, Pool.load(data, device), problem, METHODS.get("vifa-two-stage")(), Schedule(2, 6), samples=3
         )
+        own = program.trials([("one", 0)], [problems.rows(0)], [hyper])
+        return program.predict(own, finished(program.fitting(own)), [0], problems.rows(0)[:8])
 
     expected = predicted("cpu")
     with elsewhere():
         found = predicted(ELSEWHERE)
     assert all(torch.equal(one, other) for one, other in zip(here(found), expected, strict=True) if one is not None)
+
+
+@pytest.fixture
+def early(monkeypatch):
+    """Trace from the second call on; programs are made anew for it."""
+    monkeypatch.setattr(traced, "AFTER", 2)
+    programs.cache_clear()
+    yield
+    programs.cache_clear()
+
+
+@pytest.fixture
+def same_signs(monkeypatch):
+    """Make the largest part of an eigenvector positive: libraries differ in signs, which noisy K-FAC's noise has."""
+    decomposed = torch.linalg.eigh
+
+    def eigh(matrix):
+        values, vectors = decomposed(matrix)
+        largest = vectors.gather(-2, vectors.abs().argmax(-2, keepdim=True))
+        return torch.return_types.linalg_eigh((values, vectors * largest.sign()))
+
+    monkeypatch.setattr(torch.linalg, "eigh", eigh)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("method", STEPPED)
+def test_methods_end_on_a_gpu_where_they_end_on_the_cpu(method, early, same_signs):
+    for settings in trials(method):
+        expected = methods.fitted(settings, "float64")
+        programs.cache_clear()
+        for name, value in methods.fitted(settings, "float64", "cuda").items():
+            scale = expected[name].double().abs()
+            near = 1e-7 * float(scale[scale.isfinite()].max()) if scale.isfinite().any() else 0.0
+            torch.testing.assert_close(value.double().cpu(), expected[name].double(), rtol=0, atol=near)

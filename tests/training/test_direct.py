@@ -47,9 +47,9 @@ def program_of(method):
     return toy_program(method=method, problem=LINEAR, schedule=None)
 
 
-def trials_of(program, rows=ROWS, names=(0, 1, 2)):
-    setting = {name: HYPER[name] for name in ("prior_precision", "noise_precision")}
-    return program.trials([("direct", name) for name in names], rows, [setting] * len(rows))
+def trials_of(program, rows=ROWS, names=(0, 1, 2), prior_precisions=(0.5,) * 3):
+    settings = [{"prior_precision": own, "noise_precision": HYPER["noise_precision"]} for own in prior_precisions]
+    return program.trials([("direct", name) for name in names], rows, settings)
 
 
 def test_replicates_of_a_random_method_differ_and_are_their_own():
@@ -60,34 +60,31 @@ def test_replicates_of_a_random_method_differ_and_are_their_own():
     assert len(set(method.seeds)) == 3
     assert all(0 <= seed < 2**31 for seed in method.seeds)
     assert (means[0] - means[1]).abs().min() > 0
-    alone = finished(program.fitting(trials_of(program, ROWS[1:2], names=(1,))))
+    alone = finished(program.fitting(trials_of(program, ROWS[1:2], (1,), (0.5,))))
     assert torch.equal(alone.state.loc[0], means[1])
     assert together.updates.tolist() == together.diverged.tolist() == [0, 0, 0]
 
 
-def test_fits_of_a_deterministic_method_are_shared_by_trials_of_equal_rows_and_settings():
+@pytest.mark.parametrize(("prior_precisions", "made"), [((0.5, 0.5, 0.5), 2), ((0.5, 0.6, 0.5), 3)])
+def test_fits_of_a_deterministic_method_are_shared_by_trials_of_equal_rows_and_settings(prior_precisions, made):
     method = Counted()
     program = program_of(method)
-    trials = trials_of(program)
-    snapshots = list(program.fitting(trials).run())
-    assert [snapshot.index for snapshot in snapshots] == [(0,), (1,), (2,)]
-    assert all(snapshot.last for snapshot in snapshots)
-    assert len(method.seeds) == 2
-    assert torch.equal(snapshots[0].state.loc, snapshots[1].state.loc)
-    settings = [{"prior_precision": alpha, "noise_precision": 1e-3} for alpha in (0.5, 0.6)]
-    list(program.fitting(program.trials([("a",), ("b",)], [ROWS[0]] * 2, settings)).run())
-    assert len(method.seeds) == 4
+    snapshots = list(program.fitting(trials_of(program, prior_precisions=prior_precisions)).run())
+    assert [(snapshot.index, snapshot.last) for snapshot in snapshots] == [((0,), True), ((1,), True), ((2,), True)]
+    assert len(method.seeds) == made
+    assert torch.equal(snapshots[0].state.loc, snapshots[1].state.loc) == (made == 2)
 
 
 def test_the_posterior_is_that_of_the_standardised_rows():
     program = program_of(Conjugate())
-    end = finished(program.fitting(trials_of(program)))
+    fitting = program.fitting(trials_of(program))
+    end = finished(fitting)
     for i, rows in enumerate(ROWS):
         x, y = program.dataset.x[rows], program.dataset.y[rows]
         design = np.append((x - x.mean(0)) / x.std(0), np.ones((len(y), 1)), axis=1)
         beta = 1e-3 * y.std() ** 2
         covariance = np.linalg.inv(0.5 * np.eye(4) + beta * design.T @ design)
-        posterior = program.fitting(trials_of(program)).posterior(end, i)
+        posterior = fitting.posterior(end, i)
         np.testing.assert_allclose(posterior.covariance(), covariance, rtol=1e-9, atol=1e-15)
         expected = beta * covariance @ design.T @ ((y - y.mean()) / y.std())
         np.testing.assert_allclose(posterior.mean(), expected, rtol=1e-9, atol=1e-12)
@@ -121,16 +118,11 @@ class Showing(ExternalMethod):
 
 def test_an_external_method_is_seen_where_looks_are_due_and_in_the_end():
     program = program_of(Showing())
-    trials = toy_trials(program, [40, 24])
-    fitting = program.fitting(trials)
+    fitting = program.fitting(toy_trials(program, [40, 24]))
     seen = [(s.index, s.counters.updates, s.last) for s in fitting.run(EvaluationSchedule("updates", every=12))]
     assert seen == [(index, at, at == 30) for index in ((0,), (1,)) for at in (12, 24, 30)]
     end = finished(fitting)
     assert end.updates.tolist() == [30, 30]
     assert fitting.posterior(end, 1).mean().tolist() == [30.0] * 4
-
-
-def test_an_external_method_has_to_show_something():
-    program = program_of(Showing(stop=0))
     with pytest.raises(InputError, match="Showing showed no posterior"):
-        finished(program.fitting(toy_trials(program, [40])))
+        finished(program_of(Showing(stop=0)).fitting(toy_trials(program, [40])))

@@ -2,66 +2,66 @@
 
 import numpy as np
 import pytest
+from bdl.methods.online_em import OnlineEm
+from torch.utils._pytree import tree_leaves
 
 from bdl.errors import InputError
-from bdl.methods.bbb import BayesByBackprop
+from bdl.methods import METHODS
 from bdl.methods.counters import StepCounters
 from bdl.methods.iterates_fa import IteratesFa
-from bdl.methods.mc_dropout import McDropout
 from bdl.methods.sgd_iterates import SgdIterates
-from bdl.methods.slang import Slang
 from bdl.methods.swag import Swag
 from bdl.methods.vifa import Vifa
+from bdl.training import traced
 from bdl.training.fitting import EvaluationSchedule
-from bdl.training.schedule import Schedule
+from bdl.training.programs import compiler_found, programs
+from bdl.training.schedule import Decay, Schedule
 
+from .test_streaming import streams
 from .toy import curve, fitted, pick, same, toy_program, toy_trials
 
-METHODS = {
-    "vifa": Vifa(gradients_per_update=3),
-    "sgd-iterates": SgdIterates(warmup_epochs=2, window=4, separate_warmup=True),
-    "swag": Swag(warmup_epochs=3),
-    "iterates-fa": IteratesFa(estimator="px-em", warmup_epochs=1),
-    "slang": Slang(),
-    "bbb": BayesByBackprop(),
-    "mc-dropout": McDropout(),
-}
+
+@pytest.mark.parametrize(
+    ("evaluations", "stop", "expected"),
+    [
+        (EvaluationSchedule("updates", every=3), 10, [3, 6, 9]),
+        (EvaluationSchedule("epochs", log=True), 130, [1, 2, 5, 10, 20, 50, 100]),
+        (EvaluationSchedule("observations", log=True, first=100), 3000, [100, 200, 500, 1000, 2000]),
+        (EvaluationSchedule("updates", log=True, first=3), 60, [5, 10, 20, 50]),
+    ],
+)
+def test_when_a_look_is_due(evaluations, stop, expected):
+    """Epochs are of one update."""
+    places = [evaluations.due(StepCounters(n, n, ended=True, per_epoch=1.0)) for n in range(stop + 1)]
+    assert [place for place in places if place] == expected == list(evaluations.within(0, stop))
 
 
-def places(evaluations: EvaluationSchedule, stop: int) -> list[int]:
-    """Places up to `stop` on an axis of epochs of one update, or of updates."""
-    counts = (StepCounters(n, n, ended=True, per_epoch=1.0) for n in range(stop + 1))
-    return [place for place in map(evaluations.due, counts) if place]
-
-
-def test_when_a_look_is_due():
-    assert places(EvaluationSchedule("updates", every=3), 10) == [3, 6, 9]
-    assert places(EvaluationSchedule("epochs", log=True), 130) == [1, 2, 5, 10, 20, 50, 100]
-    assert places(EvaluationSchedule("observations", log=True, first=100), 3000) == [100, 200, 500, 1000, 2000]
-    assert places(EvaluationSchedule("updates", log=True, first=3), 60) == [5, 10, 20, 50]
+def test_epochs_are_looked_at_when_they_have_ended():
     inside = StepCounters(7, 2, ended=False, per_epoch=3.0)
     assert EvaluationSchedule("epochs", every=1).due(inside) is None
     assert EvaluationSchedule("updates", every=1).due(inside) == 7
     assert EvaluationSchedule("epochs", every=2).due(StepCounters(8, 4, ended=True, per_epoch=2.0)) == 4
-    assert list(EvaluationSchedule("observations", every=40).within(80, 160)) == [120, 160]
 
 
-@pytest.mark.parametrize("settings", [{}, {"every": 3, "log": True}])
-def test_looks_say_either_how_often_or_log(settings):
-    with pytest.raises(InputError, match="give either every, or log: true"):
-        EvaluationSchedule("epochs", **settings)
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_a_look_after_an_epoch_is_a_fit_of_so_many_epochs(name):
-    """Five, three and six minibatches an epoch; with three or four in an update an epoch ends within one."""
-    epochs, lengths = 30 if name == "iterates-fa" else 6, [40, 24, 50]
-    program = toy_program(method=METHODS[name], schedule=Schedule(epochs, 8))
-    evaluations = EvaluationSchedule("epochs", every=epochs // 3)
-    found = curve(program.fitting(toy_trials(program, lengths)), evaluations)
-    assert set(found) == {(i, place) for i in range(3) for place in (0, epochs // 3, 2 * epochs // 3, epochs)}
-    for place in (epochs // 3, 2 * epochs // 3, epochs):
-        short = toy_program(method=METHODS[name], schedule=Schedule(place, 8))
+@pytest.mark.parametrize(
+    "method",
+    [
+        Vifa(gradients_per_update=3),
+        SgdIterates(warmup_epochs=2, window=4, separate_warmup=True),
+        Swag(warmup_epochs=3),
+        IteratesFa(estimator="px-em", warmup_epochs=1),
+    ],
+    ids=lambda method: type(method).__name__,
+)
+def test_a_look_after_an_epoch_is_a_fit_of_so_many_epochs(method):
+    """Five, three and six minibatches an epoch; with three in an update an epoch ends within one."""
+    epochs, lengths = 30 if isinstance(method, IteratesFa) else 6, [40, 24, 50]
+    program = toy_program(method=method, schedule=Schedule(epochs, 8))
+    places = (epochs // 3, 2 * epochs // 3, epochs)
+    found = curve(program.fitting(toy_trials(program, lengths)), EvaluationSchedule("epochs", every=places[0]))
+    assert set(found) == {(i, place) for i in range(3) for place in (0, *places)}
+    for place in places:
+        short = toy_program(method=method, schedule=Schedule(place, 8))
         alone = fitted(short, toy_trials(short, lengths))
         for i in range(3):
             assert same(found[i, place], pick(alone.state, i))
@@ -80,43 +80,33 @@ def test_a_look_after_an_update_is_a_fit_of_so_many_updates():
             assert same(found[i, place if place < 7 else 0], pick(alone.state, i))
 
 
-@pytest.mark.parametrize(
-    "evaluations",
-    [
-        None,
-        EvaluationSchedule("epochs", every=1),
-        EvaluationSchedule("updates", every=1),
-        EvaluationSchedule("updates", every=7),
-    ],
-)
-def test_looking_changes_nothing(evaluations):
-    program = toy_program()
-    trials = toy_trials(program, [40, 24])
-    expected = fitted(program, trials)
-    snapshots = list(program.fitting(trials).run(evaluations))
-    last = [snapshot for snapshot in snapshots if snapshot.last]
-    assert [snapshot.index for snapshot in last] == [(0,), (1,)]
-    for i, snapshot in enumerate(last):
-        assert same(pick(snapshot.state, 0), pick(expected.state, i))
-    if evaluations:
-        own = [snapshot for snapshot in snapshots if snapshot.index == (0,)]
-        seen = [evaluations.due(snapshot.counters) for snapshot in own]
-        assert seen[: len(own) - 1] == sorted(set(seen[:-1])), "each place once, in order"
-        assert (
-            len(own)
-            == {"epochs": 20, "updates": 50 // evaluations.every + (50 % evaluations.every > 0)}[evaluations.unit]
-        )
+@pytest.mark.parametrize("compile", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["adam", "vifa", "swag"])
+def test_looks_change_no_bit(monkeypatch, name, compile):
+    """The rate is another one at every update, and the last minibatch of an epoch is smaller."""
+    if compile and not compiler_found():
+        pytest.skip("needs a C++ compiler")
+    monkeypatch.setattr(traced, "AFTER", 2)
+    programs.cache_clear()  # functions count their calls from fit to fit
+    schedule = Schedule(epochs=4, batch_size=8, rates={"": Decay()}, incomplete="drop" if name == "vifa" else "keep")
+    program = toy_program(method=METHODS.build(name, {"warmup_epochs": 1} if name == "swag" else {}), schedule=schedule)
+    trials = toy_trials(program, [43, 43])
+    expected = list(program.fitting(trials, compile=compile).run())[-1].state
+    assert all(leaf.isfinite().all() for leaf in tree_leaves(expected))
+    for unit, every in (("updates", 1), ("updates", 3), ("epochs", 1)):
+        found = list(program.fitting(trials, compile=compile).run(EvaluationSchedule(unit, every)))[-1].state
+        assert all(same(pick(found, i), pick(expected, i)) for i in range(2))
 
 
 def test_clocks_of_updates_that_mix_epochs():
     """Five minibatches an epoch, two an update: epochs end after updates 2, 5, 7, 10."""
     program = toy_program(schedule=Schedule(4, 8))
-    trials = toy_trials(program, [40])
-    by_update = [snapshot.counters for snapshot in program.fitting(trials).run(EvaluationSchedule("updates", every=1))]
+    fitting = program.fitting(toy_trials(program, [40]))
+    by_update = [snapshot.counters for snapshot in fitting.run(EvaluationSchedule("updates", every=1))]
     assert [counters.epochs for counters in by_update] == [0, 1, 1, 1, 2, 2, 3, 3, 3, 4]
     assert [counters.updates for counters in by_update if counters.ended] == [2, 5, 7, 10]
     assert {counters.per_epoch for counters in by_update} == {2.5}
-    by_epoch = [snapshot.counters for snapshot in program.fitting(trials).run(EvaluationSchedule("epochs", every=1))]
+    by_epoch = [snapshot.counters for snapshot in fitting.run(EvaluationSchedule("epochs", every=1))]
     assert [(counters.epochs, counters.updates) for counters in by_epoch] == [(1, 2), (2, 5), (3, 7), (4, 10)]
 
 
@@ -127,7 +117,9 @@ def test_a_fit_without_an_update_is_its_start():
     np.testing.assert_array_equal(only.state.params["c"], np.zeros((1, program.problem.dim)))
 
 
-def test_trials_have_no_observations():
+def test_trials_have_no_observations_and_streams_have_nothing_else():
     program = toy_program()
     with pytest.raises(InputError, match="observations are those of streams"):
         next(program.fitting(toy_trials(program, [40])).run(EvaluationSchedule("observations", every=5)))
+    with pytest.raises(InputError, match="a stream has no epochs; count observations"):
+        next(streams(OnlineEm(2)).run(EvaluationSchedule("epochs", every=1)))

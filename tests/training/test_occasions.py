@@ -41,24 +41,22 @@ class Logging(MinibatchMethod):
     def due(self, counters: StepCounters) -> tuple[str, ...]:
         return (*(["often"] if counters.updates % 2 == 0 else []), *(["epoch"] if counters.ended else []))
 
-    def early(self, state, batches, hyper, noise, problem):
-        here = torch.arange(30) == state.count
-        return Log(state.calls + here, state.count + 1)
+    def early(self, state, *given):
+        return self._called(state._replace(count=state.count + 1), 1)
 
     def step(self, state, batches, hyper, noise, problem):
-        here = torch.arange(30) == state.count
-        return Log(state.calls + 2 * here, state.count + 1)
+        return self._called(state._replace(count=state.count + 1), 2)
 
     def often(self, state, *given):
-        return self._after(state, 3)
+        return self._called(state, 3)
 
     def epoch(self, state, *given):
-        return self._after(state, 4)
+        return self._called(state, 4)
 
     def posterior(self, state):
         return Point(state.calls)
 
-    def _after(self, state, digit):
+    def _called(self, state, digit):
         here = torch.arange(30) == state.count - 1
         return state._replace(calls=torch.where(here, 10 * state.calls + digit, state.calls))
 
@@ -108,10 +106,11 @@ def test_frequent_occasions_have_a_compiled_program_of_their_own(monkeypatch):
 
 
 @pytest.mark.slow  # compiles
-def test_compiled_programs_give_what_eager_ones_give(caplog):
+@pytest.mark.parametrize("method", [Swag(warmup_epochs=1), Vifa()], ids=["swag", "vifa"])
+def test_compiled_programs_give_what_eager_ones_give(caplog, method):
     if not compiler_found():
         pytest.skip("needs a C++ compiler")
-    program = toy_program(method=Swag(warmup_epochs=1), schedule=Schedule(45, 8))
+    program = toy_program(method=method, schedule=Schedule(45, 8))
     trials = toy_trials(program, [40, 43])
     eager, fast = (fitted(program, trials, compile) for compile in (False, True))
     assert "torch.compile failed" not in caplog.text

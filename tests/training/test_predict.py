@@ -1,11 +1,14 @@
 """Predictions of many trials at once: each is that of its posterior alone."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from bdl.data import Dataset
+from bdl.methods.conjugate import Conjugate
 from bdl.metrics import predictions as streaming
 from bdl.metrics.predictions import Draws, Predictions, tensors_of
 from bdl.metrics.predictions import predict as predict_one
@@ -15,9 +18,9 @@ from bdl.models.networks import Linear, Mlp
 from bdl.models.problem import Problem
 from bdl.posteriors import DiagonalGaussian, Dropout
 from bdl.rng import trial_keys
-from bdl.training import predict as batched
-from bdl.training.predict import predict
-from bdl.training.trials import Pool, Trials, fitted_scaling
+from bdl.training import program as batched
+from bdl.training.program import Program
+from bdl.training.trials import Pool, fitted_scaling
 
 R, S = 5, 9
 ROWS = np.arange(60, 80)
@@ -39,11 +42,12 @@ def stacked(dim: int) -> DiagonalGaussian:
     return DiagonalGaussian(torch.randn(R, dim, generator=generator), torch.rand(R, dim, generator=generator) / 10)
 
 
-def together(problem: Problem, data: Dataset, state: object, index: list[int], samples: int = S) -> Predictions:
-    pool = Pool.load(data)
-    trials = Trials.make(data, pool, IDENTITIES, ROW_SETS, SETTINGS)
-    targets = torch.from_numpy(data.y[ROWS])
-    return predict(lambda own: own, problem, pool, trials, state, {}, index, ROWS, targets, samples)
+def together(
+    problem: Problem, data: Dataset, state: object, index: list[int], buffers: dict[str, Tensor] | None = None
+) -> Predictions:
+    program = Program(data, Pool.load(data), problem, Conjugate(), None, S)  # whose states are posteriors
+    trials = program.trials(IDENTITIES, ROW_SETS, SETTINGS)
+    return program.predict(trials, SimpleNamespace(state=state, buffers=buffers or {}), index, ROWS)
 
 
 def alone(problem: Problem, data: Dataset, posterior: DiagonalGaussian, i: int) -> Predictions:
@@ -121,13 +125,8 @@ def test_statistics_of_a_model_are_each_trials_own():
         def widest(self, d_in: int, d_out: int) -> int:
             return 1
 
-    problem, data = Problem(Constant(), Gaussian(), 3), dataset()
-    pool = Pool.load(data)
-    trials = Trials.make(data, pool, IDENTITIES, ROW_SETS, SETTINGS)
-    levels = torch.arange(float(R))
-    targets = torch.from_numpy(data.y[ROWS])
-    found = predict(
-        lambda own: own, problem, pool, trials, stacked(4), {"level": levels}, [4, 2], ROWS, targets, S
-    ).mean
-    expected = levels[[4, 2]] * trials.view.y_unit[[4, 2]] + trials.view.y_origin[[4, 2]]
-    torch.testing.assert_close(found, expected.double().unsqueeze(-1).expand_as(found), rtol=1e-6, atol=0)
+    data, levels = dataset(), torch.arange(float(R))
+    found = together(Problem(Constant(), Gaussian(), 3), data, stacked(4), [4, 2], {"level": levels}).mean
+    for place, i in enumerate((4, 2)):
+        y = data.y[ROW_SETS[i]]
+        np.testing.assert_allclose(found[place], np.full(len(ROWS), levels[i] * y.std() + y.mean()), rtol=1e-6)

@@ -58,31 +58,24 @@ def test_a_tensor_that_is_passed_twice_is_two_arguments():
     assert torch.equal(graph(X, 2 * X)[0], -X)
 
 
-def changed_argument(x):
-    return [x.add_(1)]
-
-
-def changed_constant(x):
-    return [Y.add_(0) + x]
-
-
 def changed_part_of_what_is_used_twice(x):
     first, second = x.exp(), x.exp()
     first[0].mul_(2)
     return [first, second]
 
 
-def number(x):
-    return [x * x.sum().item()]
-
-
 @pytest.mark.parametrize(
-    "function",
-    [changed_argument, changed_constant, changed_part_of_what_is_used_twice, number],
-    ids=lambda f: f.__name__,
+    ("function", "message"),
+    [
+        (lambda x: [x.add_(1)], "changed in place"),
+        (lambda x: [Y.add_(0) + x], "changed in place"),
+        (changed_part_of_what_is_used_twice, "changed in place"),
+        (lambda x: [x * x.sum().item()], "asks for a number"),
+    ],
+    ids=["argument", "constant", "twice", "number"],
 )
-def test_what_a_list_of_operations_cannot_say_is_refused(function):
-    with pytest.raises(ValueError, match=r"changed in place|asks for a number"):
+def test_what_a_list_of_operations_cannot_say_is_refused(function, message):
+    with pytest.raises(ValueError, match=message):
         recorded(function, [X.clone()])
 
 

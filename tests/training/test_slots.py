@@ -55,8 +55,11 @@ def test_a_trial_has_the_same_bits_in_any_company(method):
     trials = toy_trials(program, LENGTHS)
     everyone = finished(program.fitting(trials))
     for company in ([4], [2], [5, 0], [3, 1, 2]):
-        found = finished(program.fitting(trials.take(company), slot_batch=SlotBatch(LENGTHS, company)))
+        heard: list[int] = []
+        fitting = program.fitting(trials.take(company), slot_batch=SlotBatch(LENGTHS, company))
+        found = finished(fitting, heard.append)
         assert len(found.diverged) == len(company)
+        assert sum(heard) == method.batches_per_step * found.updates.sum(), "copies are not counted"
         for position, trial in enumerate(company):
             assert same(pick(found.state, position), pick(everyone.state, trial))
     assert all(leaf.isfinite().all() for leaf in tree_leaves(everyone.state))
@@ -76,10 +79,3 @@ def test_a_single_trial_has_no_copy_and_the_same_bits_on_any_number_of_threads()
     finally:
         torch.set_num_threads(threads)
     assert same(*(pick(own.state, 0) for own in found))
-
-
-def test_progress_counts_no_copies():
-    program, heard = toy_program(schedule=Schedule(epochs=4, batch_size=8)), []
-    trials = toy_trials(program, LENGTHS).take([4, 0])
-    finished(program.fitting(trials, slot_batch=SlotBatch(LENGTHS, (4, 0))), heard.append)
-    assert sum(heard) == 4 * (3 + 5)

@@ -8,7 +8,6 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from bdl.data.streams import Stream
-from bdl.errors import InputError
 from bdl.methods.batch_fa import BatchFa
 from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm
@@ -16,8 +15,6 @@ from bdl.training.fitting import EvaluationSchedule, finished
 from bdl.training.streaming import StreamFitting, StreamTrial
 
 from .toy import same
-
-METHODS = [OnlineEm(2), OnlinePxEm(2), OnlinePxEm(2, block=70), BatchFa(2)]
 
 
 def streams(method, length: int = 1300, splits: tuple[int, ...] = (0, 3)) -> StreamFitting:
@@ -34,9 +31,9 @@ def last(fitting: StreamFitting) -> list[Tensor]:
 
 
 def test_is_the_method_fed_with_each_stream():
-    fitting = streams(OnlineEm(2))
-    end = finished(fitting)
-    assert (end.index, end.updates.tolist()) == ((0, 1, 2, 3), [1300] * 4)
+    fitting, heard = streams(OnlineEm(2)), []
+    end = finished(fitting, heard.append)
+    assert (end.index, end.updates.tolist(), sum(heard)) == ((0, 1, 2, 3), [1300] * 4, 4 * 1300)
     for i, trial in enumerate(fitting.trials):
         generator = torch.Generator().manual_seed(trial.seed)
         state = OnlineEm(2).init({"F": torch.randn(12, 2, generator=generator)})
@@ -46,43 +43,21 @@ def test_is_the_method_fed_with_each_stream():
         torch.testing.assert_close(own.covariance(), alone.covariance(), rtol=2e-3, atol=2e-3)
 
 
-@pytest.mark.parametrize("method", METHODS, ids=str)
-def test_a_look_is_a_stream_of_that_length_and_leaves_no_trace(method):
+@pytest.mark.parametrize("method", [OnlineEm(2), OnlinePxEm(2), OnlinePxEm(2, block=70), BatchFa(2)], ids=str)
+@pytest.mark.parametrize(
+    ("evaluations", "places"),
+    [
+        (EvaluationSchedule("observations", every=650), [650, 1300]),
+        (EvaluationSchedule("observations", log=True, first=500), [500, 1000, 1300]),
+    ],
+    ids=["every", "log"],
+)
+def test_a_look_is_a_stream_of_that_length_and_leaves_no_trace(method, evaluations, places):
     """At ends of blocks, of thousands, and anywhere else."""
-    fitting = streams(method)
-    expected = last(fitting)
-    for evaluations in (
-        EvaluationSchedule("observations", every=250),
-        EvaluationSchedule("observations", log=True, first=500),
-    ):
-        for snapshot in fitting.run(evaluations):
-            place = snapshot.counters.updates
-            short = replace(
-                fitting, trials=[t._replace(stream=replace(t.stream, length=place)) for t in fitting.trials]
-            )
-            assert same(tree_leaves(snapshot.state), last(short))
-        assert (snapshot.last, place) == (True, 1300)
-        assert same(tree_leaves(snapshot.state), expected)
-
-
-def test_places():
-    counts = [
-        snapshot.counters.updates for snapshot in streams(OnlineEm(2)).run(EvaluationSchedule("observations", log=True))
-    ]
-    assert counts == [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 1300]
-    counts = [
-        snapshot.counters.updates
-        for snapshot in streams(OnlineEm(2)).run(EvaluationSchedule("observations", every=650))
-    ]
-    assert counts == [650, 1300]
-
-
-def test_progress_counts_all_observations():
-    heard: list[int] = []
-    finished(streams(OnlineEm(2)), heard.append)
-    assert sum(heard) == 4 * 1300
-
-
-def test_streams_have_no_epochs():
-    with pytest.raises(InputError, match="a stream has no epochs; count observations"):
-        next(streams(OnlineEm(2)).run(EvaluationSchedule("epochs", every=1)))
+    fitting, seen = streams(method), []
+    for snapshot in fitting.run(evaluations):
+        seen.append(snapshot.counters.updates)
+        trials = [own._replace(stream=replace(own.stream, length=seen[-1])) for own in fitting.trials]
+        assert same(tree_leaves(snapshot.state), last(replace(fitting, trials=trials)))
+        assert snapshot.last == (seen[-1] == 1300)
+    assert seen == places

@@ -1,16 +1,20 @@
-"""Functions called by their trace return the same bits."""
+"""Functions called by their trace, in chains and with noise drawn ahead, return the same bits."""
 
 import logging
+from collections import Counter
 
 import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
 from bdl.methods import METHODS
-from bdl.training import blocks, traced
-from bdl.training.programs import programs
+from bdl.rng import random_normals, trial_keys
+from bdl.training import programs as making
+from bdl.training import traced
+from bdl.training.programs import Normals, generator, longest, programs
 from bdl.training.schedule import Schedule
-from bdl.training.traced import Repeated
+from bdl.training.slots import SlotBatch
+from bdl.training.traced import Repeated, settled
 
 from .toy import fitted, toy_program, toy_trials
 
@@ -26,17 +30,35 @@ class Counted:
         return self.function(*args)
 
 
-def test_from_a_number_of_calls_on_the_trace_runs_and_gives_the_same(monkeypatch):
-    monkeypatch.setattr(traced, "AFTER", 3)
+@pytest.fixture
+def after(monkeypatch):
+    """Trace after so many calls; functions, which count them from fit to fit, are made anew."""
+
+    def call(calls: int) -> None:
+        monkeypatch.setattr(traced, "AFTER", calls)
+        programs.cache_clear()
+
+    yield call
+    programs.cache_clear()
+
+
+@pytest.mark.parametrize("interpreter", [True, False])
+def test_from_a_number_of_calls_on_the_trace_runs_and_gives_the_same(monkeypatch, after, interpreter):
+    """Without Python where PyTorch has an interpreter."""
+    after(3)
+    if not interpreter:
+        monkeypatch.delattr(torch.jit, "trace")
     gradient = Counted(torch.func.vmap(torch.func.grad(lambda x: (x.sin() * x.sin().exp()).sum())))
     repeated, x = Repeated(gradient), torch.arange(6.0).reshape(2, 3)
     for call in range(10):
         assert torch.equal(repeated(x + call), gradient.function(x + call))
         assert gradient.calls == min(call + 1, 3)
+    [trace] = repeated._traces.values()
+    assert isinstance(trace.run, torch.jit.ScriptModule) == interpreter
 
 
-def test_other_shapes_strides_types_and_structures_are_kinds_of_their_own(monkeypatch):
-    monkeypatch.setattr(traced, "AFTER", 1)
+def test_other_shapes_strides_types_and_structures_are_kinds_of_their_own(after):
+    after(1)
     double = Counted(lambda tree: {"twice": [2 * leaf for leaf in tree_leaves(tree)]})
     repeated, x = Repeated(double), torch.arange(4.0).reshape(2, 2)
     for count, tree in enumerate(({"a": x}, {"b": x}, [x], x.T, x.double(), x[:1], {"a": x, "b": x}), 1):
@@ -47,19 +69,19 @@ def test_other_shapes_strides_types_and_structures_are_kinds_of_their_own(monkey
         assert double.calls == count
 
 
-def test_a_function_whose_operations_depend_on_numbers_is_called_as_it_is(monkeypatch):
-    monkeypatch.setattr(traced, "AFTER", 1)
+def test_a_function_whose_operations_depend_on_numbers_is_called_as_it_is(after):
+    after(1)
     fickle = Repeated(lambda x: x if x.sum() > 0 else -x)
     for value in (1.0, -2.0, 3.0):
         assert fickle(torch.tensor([value])).item() == abs(value)
 
 
 @pytest.mark.parametrize("compile", [False, True])
-def test_a_fit_whose_time_is_over_ends_while_it_is_traced(monkeypatch, compile):
+def test_a_fit_whose_time_is_over_ends_while_it_is_traced(monkeypatch, after, compile):
     def late(*_):
         raise TimeoutError("over")
 
-    monkeypatch.setattr(traced, "AFTER", 1)
+    after(1)
     monkeypatch.setattr(traced, "compiled_graph" if compile else "recorded", late)
     with pytest.raises(TimeoutError, match="over"):
         Repeated(lambda x: 2 * x, compile)(torch.ones(3))
@@ -80,28 +102,86 @@ def test_a_failing_compiler_is_told_once_and_the_trace_runs(monkeypatch, caplog)
     ]
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_operations_are_made_without_python_where_there_is_an_interpreter(monkeypatch, there):
-    monkeypatch.setattr(traced, "AFTER", 1)
-    if not there:
-        monkeypatch.delattr(torch.jit, "trace")
-    function = Counted(lambda x: x.exp().sum(1))
-    repeated, x = Repeated(function), torch.randn(3, 4)
-    assert all(torch.equal(repeated(x + call), (x + call).exp().sum(1)) for call in range(5))
-    assert function.calls == 1
-    [trace] = repeated._traces.values()
-    assert isinstance(trace.run, torch.jit.ScriptModule) == there
+def test_a_chain_of_calls_is_what_calls_one_by_one_are(after):
+    after(2)
+    step = Counted(lambda state, x, scale: {"sum": state["sum"] * scale + x.sin(), "last": x})
+    state, scale = {"sum": torch.zeros(3), "last": torch.zeros(3)}, torch.tensor(0.9)
+    each = [(torch.full((3,), float(i)),) for i in range(7)]
+    repeated = Repeated(step)
+    found = repeated.chain(repeated.chain(state, each, scale), each, scale)
+    assert repeated.chain(found, [], scale) is found
+    assert step.calls == 2, "then by the trace"
+    for own in (*each, *each):
+        state = step(state, *own, scale)
+    assert all(torch.equal(found[name], state[name]) for name in ("sum", "last"))
+
+
+def test_a_chain_goes_on_where_what_is_returned_is_of_another_kind(after):
+    after(1)
+    repeated, x = Repeated(lambda state, x: torch.cat([state, x])), torch.ones(1)
+    assert repeated.chain(torch.zeros(1), [(x,)] * 4).tolist() == [0, 1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("name", ["adam", "bbb", "vifa", "slang", "noisy-kfac", "ivon"])
-def test_a_fit_by_traces_has_the_bits_of_one_without(monkeypatch, name):
+def test_a_fit_by_traces_has_the_bits_of_one_without(monkeypatch, after, name):
     """The last rows of an epoch are another kind of call; noise is drawn for one update at a time, or for many."""
     schedule = Schedule(epochs=5, batch_size=8, incomplete="drop" if name == "vifa" else "keep")
     fits = []
-    for after, ahead in ((10**9, 1), (2, 2**12)):
-        monkeypatch.setattr(traced, "AFTER", after)
-        monkeypatch.setattr(blocks, "AHEAD", ahead)
-        programs.cache_clear()  # functions count their calls from fit to fit
+    for calls, ahead in ((10**9, 1), (2, 2**12)):
+        after(calls)
+        monkeypatch.setattr(making, "AHEAD", ahead)
         program = toy_program(method=METHODS.build(name, {}), schedule=schedule)
         fits.append(fitted(program, toy_trials(program, [43, 43, 47])))
     assert all(map(torch.equal, *(tree_leaves(fit.state) for fit in fits)))
+
+
+def test_normals_are_those_of_their_update_whatever_comes_before(monkeypatch):
+    monkeypatch.setattr(making, "AHEAD", 40)
+    assert [longest(numbers) for numbers in (0, 1, 13, 39, 41)] == [40, 40, 3, 1, 1]
+    keys = {"noise": trial_keys([("a",), ("b",)], "noise")}
+    normals = Normals(keys, torch.float32, compile=False)
+    for count in (3, 4, 0, 11):  # four are drawn at once
+        expected = random_normals(keys["noise"], torch.tensor(count, dtype=torch.int32), 5)
+        assert all(map(torch.equal, normals.of("noise", count, 5), expected))
+    assert [half.shape for half in normals.of("noise", 0, 0)] == [(2, 0)]
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "expected"),
+    [
+        ((1, 5), (1, 1), (5, 1)),
+        ((3, 5, 1), (5, 1, 5), (5, 1, 1)),
+        ((1,), (0,), (1,)),
+        ((1, 0), (7, 1), (0, 1)),
+        ((5, 3), (1, 5), (1, 5)),  # no dimension is of size one
+        ((1, 3, 5), (1, 1, 3), (15, 5, 1)),  # lies in another order, and is copied
+    ],
+)
+def test_dimensions_of_size_one_get_the_strides_of_the_shape(shape, strides, expected):
+    leaf = torch.arange(15.0).as_strided(shape, strides)
+    (found,) = settled((leaf,))
+    assert (found.stride(), found.tolist()) == (expected, leaf.tolist())
+    assert (found.data_ptr() == leaf.data_ptr()) == (shape != (1, 3, 5))
+
+
+@pytest.mark.parametrize("places", [1, 2])
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("adam", {}),
+        ("vifa", {"gradients_per_update": 1}),
+        ("swag", {"warmup_epochs": 1, "rank": 2}),
+        ("noisy-kfac", {}),
+    ],
+)
+def test_a_program_is_compiled_once(monkeypatch, after, name, settings, places):
+    """A slot batch of one place, and a factor of one column: each changes the strides of dimensions of size one."""
+    made: Counter[Repeated] = Counter()
+    monkeypatch.setattr(Repeated, "_compiled", lambda self, graph, _: made.update([self]) or graph.forward)
+    monkeypatch.setattr(making, "generator", lambda dtype, _: generator(dtype, compile=False))
+    after(traced.AFTER)
+    program = toy_program(method=METHODS.build(name, settings), schedule=Schedule(3, 8))
+    trials = toy_trials(program, [40] * places)
+    slot_batch = SlotBatch([len(rows) for rows in trials.rows], range(places), least=1)
+    assert [snapshot.last for snapshot in program.fitting(trials, compile=True, slot_batch=slot_batch).run()] == [True]
+    assert set(made.values()) == {1}
