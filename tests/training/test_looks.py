@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from bdl.methods.online_em import OnlineEm
 from torch.utils._pytree import tree_leaves
 
 from bdl.errors import InputError
 from bdl.methods import METHODS
 from bdl.methods.counters import StepCounters
 from bdl.methods.iterates_fa import IteratesFa
+from bdl.methods.online_em import OnlineEm
 from bdl.methods.sgd_iterates import SgdIterates
 from bdl.methods.swag import Swag
 from bdl.methods.vifa import Vifa
