@@ -140,7 +140,7 @@ EDITS = {
         "raise InputError(",
         "raise InputError('Sorry: ' + ",
     ),
-    "a private name is changed": ("bdl/data/simulations.py", "_labelled", "_with_labels"),
+    "a private name is changed": ("bdl/data/simulations.py", "_normals", "_standard_normals"),
     "a function is added": ("bdl/training/checkpoint.py", "import ", "def unused() -> None:\n    pass\n\n\nimport "),
 }
 IDENTITIES = """
