@@ -131,11 +131,7 @@ def test_the_certificate_of_a_computed_reference_is_shown(invoke, tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (
-            "show vifa-synthetic --dataset synthetic",
-            0,
-            "synthetic, split 0 of 10: conjugate\n  computed when",
-        ),
+        ("show vifa-synthetic --dataset synthetic", 0, "synthetic, split 0 of 10: conjugate\n  computed when"),
         ("list online-fa", 0, "online-fa: it names no reference\n"),
         ("show online-fa", 2, "online-fa names no reference: there is nothing to show\n"),
         ("build vifa-synthetic", 2, "no reference of vifa-synthetic is sampled"),
@@ -203,16 +199,8 @@ def broken():
     ("benchmark", "change", "message"),
     [
         ("sampled", "entries.exact.reference.chains=3", "3 chains of 1000 draws cannot be certified"),
-        (
-            "sampled",
-            "entries.exact.reference.draws=50",
-            "4 chains of 50 draws cannot be certified",
-        ),
-        (
-            "sampled",
-            "entries.exact.reference.draws=100",
-            "refused: rule 1 (r_hat < 1.01) fails at coordinate 1",
-        ),
+        ("sampled", "entries.exact.reference.draws=50", "4 chains of 50 draws cannot be certified"),
+        ("sampled", "entries.exact.reference.draws=100", "refused: rule 1 (r_hat < 1.01) fails at coordinate 1"),
         ("sampled", "entries.exact.hyper.prior_precision=0", "prior_precision must be positive and finite: it is 0.0"),
         ("sampled", "datasets=[own.py:broken]", "x has NaN or infinite values"),
         ("sampled --uncertified", "seed=0", "--uncertified: sampled has no reference that may break a rule"),

@@ -19,11 +19,7 @@ def logistic():
 
 
 @pytest.mark.parametrize(
-    ("optimum", "others", "count"),
-    [
-        ("full-exact", None, 400),
-        ("mf-exact", ["mf-fisher", "mf-hessian", "bbb"], 100),
-    ],
+    ("optimum", "others", "count"), [("full-exact", None, 400), ("mf-exact", ["mf-fisher", "mf-hessian", "bbb"], 100)]
 )
 def test_no_gaussian_has_a_better_elbo_than_the_best_of_its_kind(logistic, optimum, others, count):
     """On every split; to 1e-10, what rounding leaves of methods that come that close."""

@@ -62,8 +62,7 @@ def test_an_environment_that_says_something_of_memory_is_left_alone(monkeypatch,
 
 
 @pytest.mark.parametrize(
-    ("said", "spins"),
-    [({}, SPINS), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, None)],
+    ("said", "spins"), [({}, SPINS), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, None)]
 )
 def test_threads_wait_briefly_unless_told_otherwise(monkeypatch, said, spins):
     monkeypatch.setattr(os, "environ", dict(said))

@@ -203,12 +203,7 @@ class Benchmark:
 
     @checked
     def results(
-        self,
-        datasets: Names = (),
-        methods: Names = (),
-        splits: Splits = None,
-        *,
-        results: str | Path = "results",
+        self, datasets: Names = (), methods: Names = (), splits: Splits = None, *, results: str | Path = "results"
     ) -> Results:
         """Read the results of an earlier run of the same part; errors as in `bdl.results`."""
         asked = asked_for(self.name_or_path, self.profile, self.set, datasets, methods, splits)

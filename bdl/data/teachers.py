@@ -172,11 +172,7 @@ class PriorDraws:
 
 
 def factor_model(
-    seed: int,
-    dim: int,
-    latent_dim: int,
-    spectrum: tuple[float, float],
-    scaling: Literal["rows", "columns"] = "rows",
+    seed: int, dim: int, latent_dim: int, spectrum: tuple[float, float], scaling: Literal["rows", "columns"] = "rows"
 ) -> FactorAnalysis:
     """Draw a model N(c, F F^T + diag(psi)), float32; `InputError` if the sizes or the range are impossible.
 

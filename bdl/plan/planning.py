@@ -154,12 +154,7 @@ _MOST = 1_000_000
 
 
 def plan(
-    benchmark: Benchmark,
-    *,
-    splits: Sequence[int],
-    device: str = "cpu",
-    compile: bool | None = None,
-    jobs: int = 1,
+    benchmark: Benchmark, *, splits: Sequence[int], device: str = "cpu", compile: bool | None = None, jobs: int = 1
 ) -> list[Cell]:
     """Lay out the cells of a run, in the order of the spec, and check each.
 
@@ -213,9 +208,6 @@ def together(cells: Sequence[Cell]) -> list[list[Cell]]:
     """Put together the cells that run as one: those of an entry whose streams differ in their spectrum alone."""
     batches: dict[object, list[Cell]] = {}
     for cell in cells:
-        alike = cell.settings.streams and (
-            *(cell.entry, cell.settings.method.build()),
-            replace(cell.stream, top=1),
-        )
+        alike = cell.settings.streams and (*(cell.entry, cell.settings.method.build()), replace(cell.stream, top=1))
         batches.setdefault(alike or cell, []).append(cell)
     return list(batches.values())

@@ -247,11 +247,7 @@ def run(slope: Slope, begin: list[tuple[Start, Vector]], settings: ChainSettings
         done = [_chain(slope, point, settings, settings.seed + number) for number, (_, point) in enumerate(begin)]
     versions = {name: version(name) for name in ("nutpie", "numba", "numpy", "scipy")}
     origin = Origin(
-        "nutpie",
-        settings.seed,
-        settings.tune,
-        versions | {"python": sys.version.split()[0]},
-        perf_counter() - began,
+        "nutpie", settings.seed, settings.tune, versions | {"python": sys.version.split()[0]}, perf_counter() - began
     )
     theta, diverging, energy, steps = (np.stack(part) for part in zip(*done, strict=True))
     return Chains(theta, tuple(kind for kind, _ in begin), diverging, energy, steps, origin)

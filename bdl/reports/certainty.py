@@ -21,12 +21,7 @@ if TYPE_CHECKING:
     from bdl.spec import Benchmark
 
 
-_DIAGONAL: dict[str, Any] = {
-    "color": drawing.QUIET,
-    "linestyle": (0, (3, 1.5)),
-    "linewidth": 1,
-    "label": "calibrated",
-}
+_DIAGONAL: dict[str, Any] = {"color": drawing.QUIET, "linestyle": (0, (3, 1.5)), "linewidth": 1, "label": "calibrated"}
 
 Shares = Mapping[str, float]
 """Metric to the share of the rows that it keeps."""

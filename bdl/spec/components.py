@@ -6,14 +6,7 @@ from dataclasses import MISSING, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    GetJsonSchemaHandler,
-    SerializationInfo,
-    model_serializer,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, SerializationInfo, model_serializer, model_validator
 from pydantic_core import CoreSchema
 
 from bdl.errors import InputError

@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 from pydantic import Field, PrivateAttr, model_validator
 
 from bdl.errors import InputError, unknown
-from bdl.spec.components import (
-    LikelihoodComponent,
-    MethodComponent,
-    ModelComponent,
-    PriorComponent,
-    ReferenceComponent,
-)
+from bdl.spec.components import LikelihoodComponent, MethodComponent, ModelComponent, PriorComponent, ReferenceComponent
 from bdl.spec.fields import Count, Items, NonEmpty, NonNegative, Real, Settings, Text, unknown_field
 from bdl.spec.labels import DatasetLabel, ScoreName
 from bdl.spec.sections import Record, Training

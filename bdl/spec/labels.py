@@ -171,9 +171,7 @@ def _steering(metric: MetricName) -> MetricName:
 
 
 ScoreName = Annotated[
-    MetricName,
-    AfterValidator(_steering),
-    Field(json_schema_extra=lambda schema: schema.update(examples=steers())),
+    MetricName, AfterValidator(_steering), Field(json_schema_extra=lambda schema: schema.update(examples=steers()))
 ]
 
 # Where a file refers to data sets and metrics that it has, they are plain labels; the benchmark checks them.

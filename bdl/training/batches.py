@@ -65,12 +65,7 @@ def _words(keys: Tensor, epoch: int | Tensor, n: int) -> Tensor:
 
 
 def minibatches(
-    rows: Sequence[Rows],
-    keys: Tensor,
-    schedule: Schedule,
-    *,
-    batches_per_step: int,
-    done: int = 0,
+    rows: Sequence[Rows], keys: Tensor, schedule: Schedule, *, batches_per_step: int, done: int = 0
 ) -> Iterator[tuple[int, tuple[Tensor, ...]]]:
     """Yield, after each epoch, the row numbers of the updates that are complete by then.
 

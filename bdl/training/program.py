@@ -47,21 +47,13 @@ class Program:
     samples: int = 100
 
     def trials(
-        self,
-        identities: Sequence[Sequence[object]],
-        rows: Sequence[Rows],
-        hyper: Sequence[Mapping[str, float]],
+        self, identities: Sequence[Sequence[object]], rows: Sequence[Rows], hyper: Sequence[Mapping[str, float]]
     ) -> Trials:
         """Describe trials; one element of each sequence a trial."""
         return Trials.make(self.dataset, self.pool, identities, rows, hyper)
 
     def fitting(
-        self,
-        trials: Trials,
-        *,
-        compile: bool = False,
-        slot_batch: SlotBatch | None = None,
-        asked: Sequence[Rows] = (),
+        self, trials: Trials, *, compile: bool = False, slot_batch: SlotBatch | None = None, asked: Sequence[Rows] = ()
     ) -> Fitting:
         """Describe how they are fitted.
 

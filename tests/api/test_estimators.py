@@ -43,8 +43,7 @@ def houses():
 @pytest.mark.parametrize("unit", [1e-3, 1e3])
 @pytest.mark.parametrize("data", [diabetes, houses])
 @pytest.mark.parametrize(
-    "method",
-    ["conjugate", "laplace", *(pytest.param(name, marks=pytest.mark.slow) for name in ("vifa", "bbb"))],
+    "method", ["conjugate", "laplace", *(pytest.param(name, marks=pytest.mark.slow) for name in ("vifa", "bbb"))]
 )
 def test_intervals_cover_what_they_say_in_any_unit(method, data, unit):
     """Of every fourth row the central 90 % interval, fitted on the others."""

@@ -19,10 +19,7 @@ from bdl.store import Outcome, Row
 from bdl.training.programs import COMPILATION
 
 MODEL = {"model": {"name": "linear"}, "likelihood": {"name": "gaussian"}}
-LINEAR = MODEL | {
-    "method": {"name": "vifa", "gradients_per_update": 2},
-    "training": {"epochs": 3, "batch_size": 10},
-}
+LINEAR = MODEL | {"method": {"name": "vifa", "gradients_per_update": 2}, "training": {"epochs": 3, "batch_size": 10}}
 PRECISIONS = {"prior_precision": 1, "noise_precision": 0.001}
 FIXED = LINEAR | {"hyper": PRECISIONS | {"learning_rate": 0.01}}
 SPACE = {name: {"low": 0.1, "high": 1} for name in ("learning_rate", *PRECISIONS)}

@@ -44,11 +44,7 @@ def batch_of(x: Tensor, y: Tensor, n: float, unit: float = 1.0) -> Batch:
 
 
 def linear_gaussian(
-    seed: int = 0,
-    n: int = 12,
-    d_in: int = 2,
-    bias_precision: float | None = None,
-    dtype: torch.dtype = torch.float64,
+    seed: int = 0, n: int = 12, d_in: int = 2, bias_precision: float | None = None, dtype: torch.dtype = torch.float64
 ) -> Target:
     """Correlated inputs and a target that is not in its standard unit, so that every factor matters."""
     generator = torch.Generator().manual_seed(seed)

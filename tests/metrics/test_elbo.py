@@ -240,12 +240,7 @@ VECTORS = Empirical(torch.zeros(2, D))
     ("score", "posterior", "problem", "reason"),
     [
         (NegElbo(), VECTORS, REGRESSION, "^neg_elbo: Empirical is not Gaussian: leave the metric out$"),
-        (
-            LogEvidence(),
-            VECTORS,
-            REGRESSION,
-            "^log_evidence: Empirical is neither weighted nor Gaussian: leave",
-        ),
+        (LogEvidence(), VECTORS, REGRESSION, "^log_evidence: Empirical is neither weighted nor Gaussian: leave"),
         (Ess(), VECTORS, REGRESSION, "^ess: Empirical has no weights: leave the metric out$"),
         (KHat(), VECTORS, REGRESSION, "no density"),
         (KHat(), Point(torch.zeros(D)), REGRESSION, "no density"),

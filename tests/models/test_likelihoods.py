@@ -20,8 +20,7 @@ def outputs(*shape: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("likelihood", "n_outputs", "fits"),
-    [(Gaussian(), 1, [0]), (Bernoulli(), 1, [2]), (Categorical(), 5, [2, 3, 4])],
+    ("likelihood", "n_outputs", "fits"), [(Gaussian(), 1, [0]), (Bernoulli(), 1, [2]), (Categorical(), 5, [2, 3, 4])]
 )
 def test_what_they_describe(likelihood, n_outputs, fits):
     assert likelihood.outputs(5) == n_outputs

@@ -44,11 +44,7 @@ class Far:
     def fit(self, problem, x, y, hyper):
         return Truth(torch.ones(problem.dim).double(), torch.eye(problem.dim).double(), {})
 """
-VIFA = {
-    "model": {"name": "linear"},
-    "method": {"name": "vifa"},
-    "training": {"epochs": 2, "batch_size": 10},
-}
+VIFA = {"model": {"name": "linear"}, "method": {"name": "vifa"}, "training": {"epochs": 2, "batch_size": 10}}
 RATES = {"learning_rate": 0.01, "prior_precision": 1}
 LABEL = "parts_three"
 """What a benchmark calls the function `three` of the file parts.py."""

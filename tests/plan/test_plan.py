@@ -116,10 +116,7 @@ SPIKY = {"learning_rate": 0.01, "slab_share": 0.5, "slab_scale": 1, "spike_scale
             DROPOUT | {"hyper": NUMBERS, "search": searched("joint_nll", dropout_rate=(0, 1))},
             "search.space.dropout_rate.high: 1 is too large; choose a value below 1",
         ),
-        (
-            NOISY_ADAM | {"hyper": NUMBERS | {"kl_weight": 0}},
-            "hyper.kl_weight: 0 is too small; choose a value above 0",
-        ),
+        (NOISY_ADAM | {"hyper": NUMBERS | {"kl_weight": 0}}, "hyper.kl_weight: 0 is too small; choose a value above 0"),
         (
             NOISY_ADAM | {"hyper": NUMBERS, "search": searched("joint_nll", kl_weight=(0, 1))},
             "search.space.kl_weight.low: 0 is too small; choose a value above 0",

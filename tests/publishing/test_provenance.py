@@ -67,11 +67,7 @@ def test_the_commit_is_that_of_the_package_and_says_if_it_has_changed(call, tmp_
 
 @pytest.mark.parametrize(
     ("version", "commit"),
-    [
-        ("0.1.1.dev3+gec5613738", "ec5613738"),
-        ("0.1.1.dev0+gec5613738.d20261125", "ec5613738+changes"),
-        ("0.1.0", None),
-    ],
+    [("0.1.1.dev3+gec5613738", "ec5613738"), ("0.1.1.dev0+gec5613738.d20261125", "ec5613738+changes"), ("0.1.0", None)],
 )
 def test_an_installation_has_its_commit_in_its_version(version, commit):
     assert provenance._installed_commit(version) == commit

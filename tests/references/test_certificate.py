@@ -129,8 +129,7 @@ def test_the_first_failure_is_named(good):
 
 
 @pytest.mark.parametrize(
-    ("number", "passes", "fails"),
-    [(1, 1.0099, 1.01), (2, 1000, 999.9), (3, 1000, 999.9), (4, 0, 1), (5, 0.2001, 0.2)],
+    ("number", "passes", "fails"), [(1, 1.0099, 1.01), (2, 1000, 999.9), (3, 1000, 999.9), (4, 0, 1), (5, 0.2001, 0.2)]
 )
 def test_limits(good, number, passes, fails):
     certificate, rule = certify(good), RULES[number - 1]

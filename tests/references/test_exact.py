@@ -176,10 +176,7 @@ REFUSED = {
     "grid": (Problem(Linear(), Bernoulli(), 2), "room for two parameters: the model has 3"),
     "exact-gaussian": (Problem(Mlp(), Bernoulli(), 3), "^reference exact-gaussian needs a linear model"),
     "nuts": (Problem(Linear(), Categorical(), 3), "nuts samples linear models with a gaussian or bernoulli likeli"),
-    "network-mcmc": (
-        Problem(Mlp(), Gaussian(), 3, prior=StudentTPrior()),
-        "models with a gaussian prior",
-    ),
+    "network-mcmc": (Problem(Mlp(), Gaussian(), 3, prior=StudentTPrior()), "models with a gaussian prior"),
 }
 
 

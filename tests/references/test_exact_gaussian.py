@@ -12,13 +12,7 @@ from bdl.models.networks import Linear
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.references import exact
-from bdl.references.exact import (
-    LIMITS,
-    ConjugateReference,
-    ExactGaussianReference,
-    OptimumCertificate,
-    certify_optimum,
-)
+from bdl.references.exact import LIMITS, ConjugateReference, ExactGaussianReference, OptimumCertificate, certify_optimum
 
 RNG = np.random.default_rng(0)
 ROWS, DIM = 50, 3

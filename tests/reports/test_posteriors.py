@@ -17,15 +17,7 @@ from bdl.reports.planes import (
     joint_drawings,
     plane_figure,
 )
-from bdl.reports.posteriors import (
-    DEVIATIONS,
-    REACH,
-    CredibleBand,
-    Gaussians,
-    band_drawings,
-    by_truth,
-    moments_figure,
-)
+from bdl.reports.posteriors import DEVIATIONS, REACH, CredibleBand, Gaussians, band_drawings, by_truth, moments_figure
 
 from .conftest import make_benchmark, titles
 

@@ -45,8 +45,7 @@ def test_without_the_library_the_error_says_what_to_install(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("places", "chi", "apart"),
-    [(12, 24, [["b", "c"], ["a", "c"], ["a", "b"]]), (4, 8, [["c"], [], ["a"]])],
+    ("places", "chi", "apart"), [(12, 24, [["b", "c"], ["a", "c"], ["a", "b"]]), (4, 8, [["c"], [], ["a"]])]
 )
 def test_known_answer_of_ranks(places, chi, apart):
     """Ranks 1, 2, 3 everywhere: chi^2 = 12 N / (k (k + 1)) (1 + 4 + 9 - k (k + 1)^2 / 4) = 2 N, with 2 degrees.

@@ -33,8 +33,7 @@ def test_the_tally_is_of_enough_mutants_and_tests_kill_almost_all():
 
 
 @pytest.mark.parametrize(
-    ("line", "lines"),
-    [(2, []), (5, []), (7, []), (8, [8]), (10, [9, 10, 11]), (12, [12, 13]), (13, [12, 13])],
+    ("line", "lines"), [(2, []), (5, []), (7, []), (8, [8]), (10, [9, 10, 11]), (12, [12, 13]), (13, [12, 13])]
 )
 def test_a_statement_has_lines_inside_of_functions_alone(line, lines):
     assert [*mutants.statement_of(SOURCE, line)] == lines

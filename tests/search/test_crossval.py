@@ -152,12 +152,7 @@ FAILED = [score(0, 0, -9.0), score(0, 1, nan, "non-finite metric")]
 
 @pytest.mark.parametrize(
     ("scores", "best"),
-    [
-        ([score(0, 0, 0.0), score(0, 1, 8.0), *FINISHED], 1),
-        (FAILED + FINISHED, 1),
-        (FAILED, None),
-        ([], None),
-    ],
+    [([score(0, 0, 0.0), score(0, 1, 8.0), *FINISHED], 1), (FAILED + FINISHED, 1), (FAILED, None), ([], None)],
 )
 def test_the_best_setting_has_the_lowest_mean_and_no_failed_fold(scores, best):
     expected = None if best is None else {"learning_rate": best}

@@ -68,13 +68,7 @@ def test_the_options_that_are_told_ask_for_the_same(overrides, splits):
 
 @pytest.mark.parametrize(
     ("text", "splits"),
-    [
-        ("3", (0, 1, 2)),
-        ("0,3,5-7", (0, 3, 5, 6, 7)),
-        ("4-4", (4,)),
-        ("5, 1 - 2, 1", (1, 2, 5)),
-        ("19,0", (0, 19)),
-    ],
+    [("3", (0, 1, 2)), ("0,3,5-7", (0, 3, 5, 6, 7)), ("4-4", (4,)), ("5, 1 - 2, 1", (1, 2, 5)), ("19,0", (0, 19))],
 )
 def test_splits(text, splits):
     assert parse_splits(text, 20) == splits
