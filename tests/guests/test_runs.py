@@ -190,3 +190,16 @@ def test_rows_say_which_packages_made_them(rows, guest, tmp_path):
     (tmp_path / "guests.py").write_text(GUESTS + named)
     (row, _) = rows(line(f"name: '{tmp_path}/guests.py:Named'"))
     assert row.details["packages"] == f"scikit-learn {version('scikit-learn')}"
+
+
+@pytest.mark.slow  # twenty splits twice
+@pytest.mark.data
+def test_linear_regression_of_a_guest_is_the_conjugate_entry_on_all_published_splits(rows, guest, store):
+    chosen, every = ("datasets=[yacht]", "splits=20", "evaluation.samples=100"), range(20)
+    ours = rows(line(CONJUGATE), *chosen, splits=every)
+    store.forget([ours[0].cell])
+    theirs = rows(line(guest("Weights")), *chosen, splits=every)
+    assert len(theirs) == 20
+    for metric in ("nmll", "rmse"):
+        expected = [row.metrics[metric] for row in ours]
+        assert [row.metrics[metric] for row in theirs] == pytest.approx(expected, abs=1e-8)

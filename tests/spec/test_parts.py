@@ -94,6 +94,7 @@ NOTHING = [
     "entries.searched.method.max_grad_norm=10",
     "entries.searched.search.startup=1",
     "entries.searched.search.penalty=5",
+    "entries.searched.search.refit=true",
     "datasets=[yacht, diabetes]",
     "entries.searched.datasets=[yacht, diabetes]",
     "record={unit: observations, every: 7}",
@@ -129,6 +130,11 @@ def test_sampler_start_and_penalty_of_a_bayesian_search_change_a_fit(load, text)
     more = [["entries.searched.search.startup=1"], ["entries.searched.search.penalty=5"]]
     changes = [[], bayesian, *([*bayesian, *own] for own in more)]
     assert len({fit(load(text, overrides=change)) for change in changes}) == 4
+
+
+def test_what_is_refitted_is_another_fit_where_there_is_one_fold(load, text):
+    one, refitted = "entries.searched.search.folds=1", "entries.searched.search.refit=true"
+    assert fit(load(text, overrides=[one])) != fit(load(text, overrides=[one, refitted]))
 
 
 @pytest.mark.parametrize(
