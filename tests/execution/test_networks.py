@@ -183,11 +183,11 @@ finally:
 def test_bbb_and_vifa_learn_digits(tmp_path):
     """MNIST in a network of 478,410 parameters, within 4 GB."""
     (tmp_path / "digits.yaml").write_text(DIGITS, "utf-8")
-    words = ["run", str(tmp_path / "digits.yaml"), "--no-compile", "--tracking", "none", "--results", str(tmp_path)]
-    done = subprocess.run([sys.executable, "-c", COMMAND, *words], capture_output=True, text=True, timeout=600)
+    command = [sys.executable, "-c", COMMAND, "run", "digits.yaml", "--no-compile", "--tracking", "none"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.rpartition("peak ")[2]) < 4 * 2**20, "kilobytes"
-    rows = pd.read_parquet(tmp_path / "digits/trials.parquet").set_index("entry")
+    rows = pd.read_parquet(tmp_path / "results/digits/trials.parquet").set_index("entry")
     assert list(rows.updates) == [60, 60]
     assert (rows.error < 0.3).all(), "guessing errs in nine of ten"
     assert (rows.nll < 1).all()

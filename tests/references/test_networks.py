@@ -102,8 +102,8 @@ def test_a_trajectory_that_comes_to_where_the_density_is_zero_diverges():
     assert found.diverging.any()
 
 
-def sampled(problem: Problem, hyper=HYPER, **settings) -> Chains:
-    given, density = ChainSettings(tune=300, chains=4, **settings), slope(problem, X, Y, hyper)
+def sampled(problem: Problem, hyper=HYPER, tune=300, **settings) -> Chains:
+    given, density = ChainSettings(tune=tune, chains=4, **settings), slope(problem, X, Y, hyper)
     return run(density, starts(problem, hyper, density, given), given)
 
 
@@ -173,7 +173,7 @@ def test_rules_are_broken_by_what_they_are_for():
 def test_steps_that_are_too_large_break_a_rule():
     """Steps that three of ten proposals survive, on a narrow posterior: most trajectories diverge."""
     problem, hyper = Problem(Mlp((8,)), Gaussian(), 1), HYPER | {"noise_precision": torch.tensor(1000.0).double()}
-    given = sampled(problem, hyper, draws=100, target_accept=0.3)
+    given = sampled(problem, hyper, tune=100, draws=100, target_accept=0.3)
     assert broken(given, problem, hyper) >= {"divergences", "r_hat", "bulk_ess"}
     assert given.diverging.mean(1).max() > 0.3
 

@@ -41,13 +41,10 @@ class Watched(Simulated):
         future.add_done_callback(lambda _: self.over.add(group.seconds))
         return future
 
-    def ready(self) -> set[float]:
-        """Find what has not begun of the first stage of each cell that is not over."""
-        stages = [next((own for own in map(set, cell) if own - self.over), set()) for cell in self.cells]
-        return set().union(*stages) - self.begun
-
     def collect(self, report):
-        self.idled |= self._handed and len(self._running) < self.size and bool(self.ready())
+        stages = [next((own for own in map(set, cell) if own - self.over), set()) for cell in self.cells]
+        ready = set().union(*stages) - self.begun  # of the first stage of each cell that is not over
+        self.idled |= self._handed and len(self._running) < self.size and bool(ready)
         super().collect(report)
 
 
