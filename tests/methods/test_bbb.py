@@ -182,10 +182,8 @@ def test_a_sparse_prior_shrinks_what_does_not_count_and_leaves_the_rest(draw, pr
     """Thirty rows, twelve inputs of which two count."""
     x, count = draw(30, 12), torch.tensor([0, 5])
     batch = batch_of(x, 2 * x[:, 0] - 3 * x[:, 5] + 0.5 * draw(30), 30.0)
-    problem, method = (
-        Problem(Linear(bias=False), Gaussian(), 12, prior=prior),
-        BayesByBackprop(samples=4, initial_rho=-2),
-    )
+    problem = Problem(Linear(bias=False), Gaussian(), 12, prior=prior)
+    method = BayesByBackprop(samples=4, initial_rho=-2)
     hyper = HYPER | doubles(learning_rate=0.01, slab_share=0.5, slab_scale=1.0, spike_scale=0.01)
     state, step = method.init(problem, {"theta": draw(problem.dim)}), Repeated(partial(method.step, problem=problem))
     for _ in range(1500):

@@ -149,8 +149,7 @@ def test_error_falls_as_the_root_of_the_sample_size(estimator, first):
 
     Factors as wide as the noise: with stronger ones published EM creeps.
     """
-    streams = 24
-    generator = torch.Generator().manual_seed(5)
+    streams, generator = 24, torch.Generator().manual_seed(5)
     factors = torch.randn(12, 2, generator=generator, dtype=torch.float64)
     model = FactorAnalysis(torch.zeros(12, dtype=torch.float64), factors, torch.full((12,), 2.0, dtype=torch.float64))
     truth = model.covariance()
