@@ -47,7 +47,7 @@ PACKAGES = {
     "verdicts": ("bdl/reports/verdicts*.py", 40),
 }
 """Where a package has its files, and how many mutants are drawn from it."""
-TESTS = [f"tests/{name}" for name in ("methods", "metrics", "posteriors", "references", "store")]
+TESTS = [f"tests/{name}" for name in ("methods", "metrics", "models", "posteriors", "references", "store")]
 TESTS += [
     "tests/archive/test_folder.py",
     "tests/spec/test_declared.py",

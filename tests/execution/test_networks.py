@@ -1,6 +1,8 @@
 """Networks of torch.nn and images through an ordinary benchmark file, by one command."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -145,3 +147,48 @@ def test_a_fit_that_is_cut_off_within_an_epoch_ends_with_the_same_bits(eyes, tmp
     pairs = zip(tree_leaves((again.state, again.buffers)), tree_leaves((whole.state, whole.buffers)), strict=True)
     assert all(torch.equal(one, other) for one, other in pairs)
     assert np.isfinite(whole.state.params["c"].numpy()).all()
+
+
+DIGITS = """
+name: digits
+title: A network on MNIST
+datasets: [mnist]
+splits: 1
+preparation: {standardise: inputs, rows: 12000}
+entries:
+  bbb: &entry
+    model: {name: mlp, hidden: [400, 400]}
+    likelihood: {name: categorical}
+    method: {name: bbb, samples: 1, initial_scale: null, initial_rho: -4.0}
+    training: {epochs: 1, batch_size: 200}
+    hyper: {learning_rate: 0.001, prior_precision: 10}
+  vifa:
+    <<: *entry
+    method: {name: vifa, gradients_per_update: 1, initial_scale: null, initial_std: 0.02}
+evaluation: {samples: 5}
+metrics: [error, nll, ece]
+"""
+# Not by getrusage, whose peak counts that of the process which started this one.
+COMMAND = """
+from bdl.cli import main
+try:
+    main()
+finally:
+    print("peak", open("/proc/self/status").read().partition("VmHWM:")[2].split()[0])
+"""
+
+
+@pytest.mark.data
+@pytest.mark.slow  # 60 updates each, and 5 samples on 10,000 images twice
+def test_bbb_and_vifa_learn_digits(tmp_path):
+    """MNIST in a network of 478,410 parameters, within 4 GB."""
+    (tmp_path / "digits.yaml").write_text(DIGITS, "utf-8")
+    command = [sys.executable, "-c", COMMAND, "run", "digits.yaml", "--no-compile", "--tracking", "none"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.rpartition("peak ")[2]) < 4 * 2**20, "kilobytes"
+    rows = pd.read_parquet(tmp_path / "results/digits/trials.parquet").set_index("entry")
+    assert list(rows.updates) == [60, 60]
+    assert (rows.error < 0.3).all(), "guessing errs in nine of ten"
+    assert (rows.nll < 1).all()
+    assert rows.ece.between(0, 0.5).all()

@@ -18,6 +18,7 @@ from bdl.store import KEPT, artefacts
 from .conftest import CONJUGATE, GUESTS, line
 
 ALPHA, BETA = 10, 3e-4
+YACHT = ("datasets=[yacht]", "splits=20", "evaluation.samples=100")
 SEARCH = (
     "hyper: {HYPER}, search: {trials: 3, folds: 2, metric: nmll, "
     "space: {prior_precision: {low: 1, high: 100, scale: log}}}"
@@ -43,10 +44,12 @@ def closed_form(data, split):
     return nmll, np.sqrt(np.mean(errors**2))
 
 
-def test_linear_regression_of_a_guest_is_the_conjugate_entry(rows, guest, store):
-    ours = rows(line(CONJUGATE))
+@pytest.mark.parametrize(("chosen", "count"), [((), 2), pytest.param(YACHT, 20, marks=pytest.mark.data, id="yacht")])
+def test_linear_regression_of_a_guest_is_the_conjugate_entry(rows, guest, store, chosen, count):
+    ours = rows(line(CONJUGATE), *chosen, splits=range(count))
     store.forget([ours[0].cell])
-    theirs = rows(line(guest("Weights")))
+    theirs = rows(line(guest("Weights")), *chosen, splits=range(count))
+    assert len(theirs) == count
     for one, other in zip(ours, theirs, strict=True):
         assert (one.status, other.status) == ("ok", "ok")
         assert other.metrics["nmll"] == pytest.approx(one.metrics["nmll"], abs=1e-8)

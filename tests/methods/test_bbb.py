@@ -14,7 +14,7 @@ from bdl.methods.cholesky_vi import CholeskyVi
 from bdl.methods.optim import DescentState
 from bdl.models.likelihoods import Bernoulli, Categorical, Gaussian
 from bdl.models.networks import Linear, Mlp
-from bdl.models.priors import GaussianPrior, HorseshoePrior, StudentTPrior
+from bdl.models.priors import GaussianPrior, HorseshoePrior, SpikeSlabPrior, StudentTPrior
 from bdl.models.problem import Problem
 from bdl.posteriors import DiagonalGaussian, FactorAnalysis, FullGaussian, Scaled, StudentT, kl_divergence
 from bdl.training.traced import Repeated
@@ -175,3 +175,20 @@ def test_families_of_priors_and_degrees(draw):
     assert isinstance(found, StudentT)
     assert found.check().degrees == 1
     assert heavy.step_noise(plain) == {"z": (4, 26)}
+
+
+@pytest.mark.parametrize("prior", [HorseshoePrior(), SpikeSlabPrior()], ids=["horseshoe", "spike-slab"])
+def test_a_sparse_prior_shrinks_what_does_not_count_and_leaves_the_rest(draw, prior):
+    """Thirty rows, twelve inputs of which two count."""
+    x, count = draw(30, 12), torch.tensor([0, 5])
+    batch = batch_of(x, 2 * x[:, 0] - 3 * x[:, 5] + 0.5 * draw(30), 30.0)
+    problem = Problem(Linear(bias=False), Gaussian(), 12, prior=prior)
+    method = BayesByBackprop(samples=4, initial_rho=-2)
+    hyper = HYPER | doubles(learning_rate=0.01, slab_share=0.5, slab_scale=1.0, spike_scale=0.01)
+    state, step = method.init(problem, {"theta": draw(problem.dim)}), Repeated(partial(method.step, problem=problem))
+    for _ in range(1500):
+        state = step(state, batch, hyper, {"z": draw(*method.step_noise(problem)["z"])})
+    mean, others = method.posterior(state).mean(), torch.ones(12, dtype=torch.bool).index_fill(0, count, False)
+    assert (mean[count] - torch.tensor([2.0, -3.0]).double()).abs().max() < 0.35
+    least_squares = torch.linalg.lstsq(batch.x, batch.y).solution
+    assert mean[others].abs().mean() < 0.4 * least_squares[others].abs().mean()

@@ -143,6 +143,29 @@ def test_memory_is_that_of_the_factors(estimator):
     assert largest.elements == 3 * max(dim, 12 * dim // 3)
 
 
+@pytest.mark.parametrize(("estimator", "first"), [(OnlineEm(2), 1000), (OnlinePxEm(2), 16000)], ids=["Em", "PxEm"])
+def test_error_falls_as_the_root_of_the_sample_size(estimator, first):
+    """Slope of log error against log T is -1/2, within 3 standard errors over 24 streams, once the start is forgotten.
+
+    Factors as wide as the noise: with stronger ones published EM creeps.
+    """
+    streams, generator = 24, torch.Generator().manual_seed(5)
+    factors = torch.randn(12, 2, generator=generator, dtype=torch.float64)
+    model = FactorAnalysis(torch.zeros(12, dtype=torch.float64), factors, torch.full((12,), 2.0, dtype=torch.float64))
+    truth = model.covariance()
+    state, errors = begin(estimator, 12, streams), []
+    for more in [first, first, 2 * first, 4 * first]:
+        noise = torch.randn(streams, more, model.noise_dim, generator=generator, dtype=torch.float64)
+        state = estimator.update_block(state, model.sample(noise))
+        covariances = [estimator.posterior(one_of(state, index)).covariance() for index in range(streams)]
+        errors.append(torch.stack([(covariance - truth).norm() for covariance in covariances]))
+    x = math.log(2) * torch.arange(-1.5, 2, dtype=torch.float64)  # log T about its mean
+    slopes = x @ torch.stack(errors).log() / x.square().sum()
+    standard_error = float(slopes.std()) / math.sqrt(streams)
+    assert standard_error < 0.06
+    assert abs(float(slopes.mean()) + 0.5) < 3 * standard_error
+
+
 STREAMS, SEEN = 2, 2000
 POINTS = Path(__file__).parents[2] / "results/online-fa/points.parquet"
 
@@ -280,3 +303,20 @@ def test_the_batch_fit_is_a_fixed_point_of_px_em():
     torch.testing.assert_close(after.diag, best.diag, rtol=1e-6, atol=0)
     moved = estimator.update_block(state._replace(loadings=1.1 * rows), x)
     assert float((moved.loadings - 1.1 * rows).abs().max()) > 0.01
+
+
+def test_px_em_is_within_half_again_of_the_batch_fit():
+    """Weak factors (rows scaled), D = 40, K = 4, 30,000 observations, 6 streams; both spectra of very unequal range."""
+    estimator = OnlinePxEm(4)
+    for spectrum in ((1, 10), (1, 1000)):
+        errors = []
+        for seed in range(6):
+            model = factor_model(seed, 40, 4, spectrum)
+            x, truth = next(observations([model], seed, 30_000, 30_000))[0], model.covariance().double()
+            start = begin(estimator, 40, dtype=torch.float32, seed=100 + seed)
+            online = estimator.posterior(estimator.update_block(start, x)).covariance()
+            factors, diag = exact_fa(torch.cov(x.double().T, correction=0), 4)
+            found = torch.stack([online.double(), factors @ factors.T + diag.diag()])
+            errors.append((found - truth).norm(dim=(-2, -1)) / truth.norm())
+        online, batch = sum(errors)
+        assert online < 1.5 * batch

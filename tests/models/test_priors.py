@@ -74,6 +74,12 @@ def test_students_density_and_draws_by_quantiles(draw, degrees):
     torch.testing.assert_close(tails, torch.from_numpy(stats.norm.cdf(-noise.abs())), rtol=1e-9, atol=0)
 
 
+def test_students_density_of_many_degrees_is_the_gaussian(draw):
+    theta, gaussian = draw(7, 3), GaussianPrior().log_prob
+    expected = gaussian(theta, doubles(prior_precision=1 / 2.5**2), LAYOUT)
+    torch.testing.assert_close(StudentTPrior(1e8).log_prob(theta, SCALE, LAYOUT), expected, rtol=0, atol=1e-6)
+
+
 def test_the_scale_of_a_gamma_mixture():
     """A precision of shape a and rate b gives 2 a degrees of freedom and the scale sqrt(b / a), not its inverse."""
     a, b = 1.5, 4.0
@@ -153,3 +159,11 @@ def test_the_divergence_is_the_thesis_with_its_misprints_mended():
     expected = 2 * of_tau_a + 5 * of_a + 7 * of_b
     actual = entropy.sum() + HORSESHOE.expected_log_prob(m, v, KAPPAS, NET)
     torch.testing.assert_close(actual + weights, expected, rtol=1e-12, atol=0)
+
+
+def test_the_expected_density_is_the_mean_over_a_million_draws(draw):
+    layout = Layout(Linear(bias=False), 2, 1)
+    m, v = draw(8) / 3, (draw(8) / 3).exp() / 10
+    values = HORSESHOE.log_prob(m + v.sqrt() * draw(1_000_000, 8), KAPPAS, layout)
+    error = (values.mean() - HORSESHOE.expected_log_prob(m, v, KAPPAS, layout)).abs()
+    assert error < 5 * values.std() / 1000

@@ -102,6 +102,11 @@ def test_a_trajectory_that_comes_to_where_the_density_is_zero_diverges():
     assert found.diverging.any()
 
 
+def sampled(problem: Problem, hyper=HYPER, tune=300, **settings) -> Chains:
+    given, density = ChainSettings(tune=tune, chains=4, **settings), slope(problem, X, Y, hyper)
+    return run(density, starts(problem, hyper, density, given), given)
+
+
 @pytest.mark.slow  # 12,000 draws of a chain with small steps
 def test_a_network_of_one_unit_has_the_moments_of_quadrature():
     """f = v tanh(w x + b) + c: v and c are Gaussian given w and b, over which a grid sums.
@@ -129,11 +134,10 @@ def test_a_network_of_one_unit_has_the_moments_of_quadrature():
     sd = np.sqrt(weight @ (variances + means**2) - expected**2)
 
     problem = Problem(Mlp((1,), "tanh"), Gaussian(), 1)
-    settings, density = ChainSettings(draws=3000, tune=300, chains=4, target_accept=0.98), slope(problem, X, Y, HYPER)
-    sampled = run(density, starts(problem, HYPER, density, settings), settings)
-    certificate = certify_functions(problem, sampled, AT, TARGETS, HYPER)
+    chains = sampled(problem, draws=3000, target_accept=0.98)
+    certificate = certify_functions(problem, chains, AT, TARGETS, HYPER)
     assert certificate.failures() == []
-    f = functions(problem, sampled.theta, AT)[..., 0]
+    f = functions(problem, chains.theta, AT)[..., 0]
     errors = np.array(certificate.mean_error[: len(AT)]), np.array(certificate.sd_error[: len(AT)])
     np.testing.assert_array_less(np.abs(f.mean((0, 1)) - expected), 5 * errors[0] * sd)
     np.testing.assert_array_less(np.abs(f.std((0, 1)) - sd), 5 * errors[1] * sd)
@@ -152,8 +156,8 @@ def drawn(*centres: np.ndarray) -> Chains:
     return Chains(theta, starts, none, rng.normal(size=shape), none.astype(int), Origin("none", 1, 0, {}, 0.0))
 
 
-def broken(given: Chains) -> set[str]:
-    return {failure.rule.statistic for failure in certify_functions(BENT, given, AT, TARGETS, HYPER).failures()}
+def broken(given: Chains, problem: Problem = BENT, hyper=HYPER) -> set[str]:
+    return {failure.rule.statistic for failure in certify_functions(problem, given, AT, TARGETS, hyper).failures()}
 
 
 def test_rules_are_broken_by_what_they_are_for():
@@ -164,6 +168,23 @@ def test_rules_are_broken_by_what_they_are_for():
     given.diverging[1, :3] = True
     given.energy[2] = np.linspace(-1, 1, 500)
     assert broken(given) == {"divergences", "e_fmi"}
+
+
+def test_steps_that_are_too_large_break_a_rule():
+    """Steps that three of ten proposals survive, on a narrow posterior: most trajectories diverge."""
+    problem, hyper = Problem(Mlp((8,)), Gaussian(), 1), HYPER | {"noise_precision": torch.tensor(1000.0).double()}
+    given = sampled(problem, hyper, tune=100, draws=100, target_accept=0.3)
+    assert broken(given, problem, hyper) >= {"divergences", "r_hat", "bulk_ess"}
+    assert given.diverging.mean(1).max() > 0.3
+
+
+def test_chains_that_stay_in_one_mode_break_a_rule():
+    """A unit bends at the left point or at the right one, and never goes from the one to the other."""
+    x, y = torch.tensor([[-1.0], [0.0], [1.0]]).double(), torch.tensor([1.0, 0.0, 1.0]).double()
+    hyper = HYPER | {"noise_precision": torch.tensor(400.0).double()}
+    begin = [("mode", LEFT), ("mode", LEFT), ("prior", RIGHT), ("prior", RIGHT)]
+    given = run(slope(BENT, x, y, hyper), begin, ChainSettings(draws=600, tune=300, chains=4))
+    assert broken(given, hyper=hyper) >= {"r_hat", "agreement"}
 
 
 def test_groups_that_differ_in_mean_or_in_spread_alone_disagree():

@@ -1,7 +1,8 @@
-"""The queue on a counters that jumps: makespans by hand, no idle workers, and groups put together from rows."""
+"""The queue on a clock that jumps: makespans by hand, no idle workers, and groups put together from rows."""
 
 import json
 import random
+from dataclasses import dataclass, field
 
 import makespan
 import pandas as pd
@@ -25,18 +26,49 @@ def test_makespans_by_hand(cells, workers, expected):
     assert found.chain_ratio >= 1
 
 
-def test_makespans_are_within_the_bounds_of_those_that_never_idle():
-    """No order is better than the one, and none that never idles is worse than the other (Graham 1966)."""
+@dataclass
+class Watched(Simulated):
+    """Notices when the clock moves on while a worker is free and a group could run; groups differ in their times."""
+
+    cells: list[list[list[float]]] = field(default_factory=list)
+    begun: set[float] = field(default_factory=set)
+    over: set[float] = field(default_factory=set)
+    idled: bool = False
+
+    def submit(self, task, group, report, seconds=None):
+        self.begun.add(group.seconds)
+        future = super().submit(task, group, report, seconds)
+        future.add_done_callback(lambda _: self.over.add(group.seconds))
+        return future
+
+    def collect(self, report):
+        stages = [next((own for own in map(set, cell) if own - self.over), set()) for cell in self.cells]
+        ready = set().union(*stages) - self.begun  # of the first stage of each cell that is not over
+        self.idled |= self._handed and len(self._running) < self.size and bool(ready)
+        super().collect(report)
+
+
+def test_no_worker_is_idle_while_a_group_is_ready():
     moments = random.Random(0)
     for _ in range(60):
         cells = [
             [[moments.random() for _ in range(moments.randint(1, 4))] for _ in range(moments.randint(1, 4))]
             for _ in range(moments.randint(1, 6))
         ]
-        workers = moments.randint(2, 5)
-        found = simulate(cells, Simulated(workers))
-        least, most = max(found.total / workers, found.chain), found.total / workers + found.chain
-        assert least - 1e-9 <= found.makespan <= most + 1e-9
+        worker_pool = Watched(moments.randint(2, 5), cells=cells)
+        found = simulate(cells, worker_pool)
+        assert not worker_pool.idled
+        assert worker_pool.over == {seconds for stages in cells for stage in stages for seconds in stage}
+        # no order is better than the one, and none that never idles is worse than the other (Graham 1966)
+        least = max(found.total / worker_pool.size, found.chain)
+        assert least - 1e-9 <= found.makespan <= found.total / worker_pool.size + found.chain + 1e-9
+
+
+def test_the_watch_sees_an_idle_worker():
+    worker_pool = Watched(2, cells=[[[1.0, 2.0]]])
+    worker_pool.submit(None, makespan._Timed(1.0), None)
+    worker_pool.collect(None)
+    assert worker_pool.idled
 
 
 def rows() -> pd.DataFrame:

@@ -94,6 +94,7 @@ NOTHING = [
     "entries.searched.method.max_grad_norm=10",
     "entries.searched.search.startup=1",
     "entries.searched.search.penalty=5",
+    "entries.searched.search.refit=true",
     "datasets=[yacht, diabetes]",
     "entries.searched.datasets=[yacht, diabetes]",
     "record={unit: observations, every: 7}",
@@ -124,11 +125,13 @@ def test_evaluation_decides_a_fit_only_where_there_is_a_search(load, text):
     assert score(before, fixed) != score(after, fixed)
 
 
-def test_sampler_start_and_penalty_of_a_bayesian_search_change_a_fit(load, text):
+def test_settings_that_only_some_searches_heed_change_a_fit_there(load, text):
     bayesian = ["entries.searched.search.sampler=bayesian", "entries.searched.search.startup=2"]
     more = [["entries.searched.search.startup=1"], ["entries.searched.search.penalty=5"]]
+    one_fold = ["entries.searched.search.folds=1"]
     changes = [[], bayesian, *([*bayesian, *own] for own in more)]
-    assert len({fit(load(text, overrides=change)) for change in changes}) == 4
+    changes += [one_fold, [*one_fold, "entries.searched.search.refit=true"]]
+    assert len({fit(load(text, overrides=change)) for change in changes}) == 6
 
 
 @pytest.mark.parametrize(
