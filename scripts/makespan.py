@@ -65,7 +65,7 @@ class Simulated(WorkerPool):
         return future.result()
 
     def collect(self, report: Any) -> None:
-        """Move the counters to the next end, once the last was handed over."""
+        """Move the clock to the next end, once the last was handed over."""
         if self._handed and self._running:
             self.now, _, future = heapq.heappop(self._running)
             self._handed = False
