@@ -101,12 +101,10 @@ def least_seconds(cell: Cell, splits: int) -> float:
 
 
 def _most(cell: Cell, splits: int) -> int:
-    """Count the fits of the largest group."""
     return splits if cell.settings.streams else max(width(cell, stage) for stage in STAGES)
 
 
 def _fit_memory(cell: Cell) -> int:
-    """Estimate the bytes that a fit takes while it trains."""
     plan = schedule(cell)
     if plan is None:
         method = cell.settings.method.build()
@@ -154,7 +152,6 @@ def _dim(cell: Cell) -> int:
 
 
 def _data(cell: Cell) -> int:
-    """Count the bytes of a data set and of its copy on the device."""
     return 0 if cell.settings.streams else 2 * (cell.data.x.nbytes + cell.data.y.nbytes)
 
 
