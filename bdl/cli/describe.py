@@ -22,7 +22,6 @@ from bdl.training.schedule import RATES
 
 REGISTRIES = (DATASETS, MODELS, LIKELIHOODS, PRIORS, RATES, METHODS, REFERENCES, METRICS)
 """Of everything that a benchmark file names."""
-_NOUNS = {"dataset": "data set"}
 _DIRECTIONS = {
     "lower": "lower is better",
     "higher": "higher is better",
@@ -60,7 +59,8 @@ def describe(name: str) -> str:
     found = [f"{name} (benchmark)", *_benchmark(name)] if name in shipped() else []
     for registry in REGISTRIES:
         if name in registry.targets:
-            found += [f"{name} ({_NOUNS.get(registry.kind, registry.kind)})", *_component(registry, name)]
+            kind = "data set" if registry is DATASETS else registry.kind
+            found += [f"{name} ({kind})", *_component(registry, name)]
     if not found:
         raise unknown("name", name, {*shipped(), *(known for registry in REGISTRIES for known in registry.targets)})
     return "\n".join(found)

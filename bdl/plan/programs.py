@@ -197,9 +197,8 @@ def updates_of(cell: Cell, stage: Stage) -> int:
 
 def unit(cell: Cell, stage: Stage) -> int:
     """Return the work of a model-minibatch, in the unit that progress is told in: about a nanosecond."""
-    return max(
-        1, round(1e9 * rough_seconds(cell, 1, width(cell, stage), compiles(cell, stage)) / batches_per_step(cell))
-    )
+    seconds = rough_seconds(cell, 1, width(cell, stage), compiles(cell, stage))
+    return max(1, round(1e9 * seconds / batches_per_step(cell)))
 
 
 def rough_seconds(cell: Cell, updates: float, width: int, compiled: bool) -> float:
