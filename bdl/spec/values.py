@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
-from functools import lru_cache, reduce
+from functools import reduce
 from math import isfinite
 from typing import Any
 
@@ -126,7 +125,7 @@ def parse_yaml(text: str, source: str) -> Any:
     its tag says or too large, with line and column, counted from 1; or if it goes too deep.
     """
     try:
-        return deepcopy(_values(text))
+        return yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -135,12 +134,6 @@ def parse_yaml(text: str, source: str) -> Any:
         raise InputError(f"{source}: {' '.join(str(error).split())}") from None
     except RecursionError:
         raise InputError(f"{source}: too many levels, one within another; a benchmark has a dozen") from None
-
-
-@lru_cache(maxsize=256)
-def _values(text: str) -> Any:
-    """Read a document once: to parse it takes far longer than to copy its values."""
-    return yaml.load(text, _Loader)
 
 
 Tree = Mapping[str, Any]
