@@ -69,7 +69,7 @@ METRICS = Registry(
         "function_agreement": "bdl.metrics.functions:FunctionAgreement",
         "runtime": "bdl.metrics:Runtime",
     },
-    contracts=("bdl.metrics:Score",),
+    contract="bdl.metrics:Score",
 )
 """Scores by name."""
 

@@ -21,7 +21,6 @@ from bdl.publishing.foreign import Readable, part, readable
 from bdl.publishing.provenance import git, provenance
 from bdl.publishing.verifying import needs_predictions, predicted, recomputed
 from bdl.spec import Variant
-from bdl.spec.loading import fields_of
 from bdl.spec.values import overlay, parse_yaml
 from bdl.store.artefacts import mended
 from bdl.store.store import Store
@@ -157,7 +156,7 @@ def _says(text: str, made: Mapping[str, Any]) -> bool:
         content = public(parse_yaml(text, "the file"))
         profile = made["spec"]["profile"]
         if changes := {"paper": {}, **content.pop("profiles", {})}[profile]:
-            content = overlay(content, changes, fields_of(_read(content, "paper").variant.benchmark))
+            content = overlay(content, changes)
         (own, foreign), (theirs, _) = _read(content, profile), readable(made)
         alike = own.benchmark.model_dump_json() == theirs.benchmark.model_dump_json()
         return alike and all(

@@ -29,7 +29,7 @@ RATES = Registry(
         "ramp": "bdl.training.schedule:Ramp",
         "warmup": "bdl.training.schedule:Warmup",
     },
-    contracts=("bdl.training.schedule:Rate",),
+    contract="bdl.training.schedule:Rate",
 )
 
 

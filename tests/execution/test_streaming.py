@@ -10,7 +10,7 @@ from bdl.methods.online_px_em import OnlinePxEm
 from bdl.metrics.distances import rel_cov_dist, scaled_w2
 from bdl.plan import Cell, fit_hash
 from bdl.plan.planning import check, plan, together
-from bdl.plan.programs import minibatches, unit
+from bdl.plan.programs import unit, updates_of
 from bdl.posteriors import FactorAnalysis
 from bdl.spec import load_benchmark
 from bdl.store import artefacts
@@ -35,7 +35,7 @@ def learnt(*overrides, entry="online-em", splits=(0, 1)):
     (cell,) = plan(benchmark, splits=splits)
     done: list[int] = []
     found = group([(cell, split) for split in splits]).run(done.append)
-    assert sum(done) == minibatches(cell, "final") * len(splits) * unit(cell, "final") > 0
+    assert sum(done) == updates_of(cell, "final") * len(splits) * unit(cell, "final") > 0
     return found
 
 
