@@ -46,13 +46,7 @@ class TrainingData(NamedTuple):
         return cls(torch.from_numpy(x), torch.from_numpy(y), float(scaling.y_scale[0]), float(scaling.y_mean[0]))
 
     def hyper(self, values: Mapping[str, float], problem: Problem) -> dict[str, Tensor]:
-        """Convert hyper-parameters to the unit of `y`, float64.
-
-        Raises
-        ------
-        InputError
-            If one leaves the range of float64 by that.
-        """
+        """Convert hyper-parameters to the unit of `y`, float64; `InputError` if one leaves its range by that."""
         own = problem.likelihood.to_model_units(values, self.y_unit)
         for name, value in own.items():
             if 0 < abs(values[name]) < inf and not 0 < abs(value) < inf:
@@ -67,20 +61,9 @@ class TrainingData(NamedTuple):
 class DirectFitting:
     """Fit every trial, one after the other, by a method that yields its posteriors.
 
-    Parameters
-    ----------
-    dataset, pool
-        The data in original units, and on the device.
-    problem, method
-        What is fitted.
-    trials
-        Rows, hyper-parameters and identities; each trial's seed is made of its identity.
-    asked
-        Rows that each trial is going to predict. Where a method leaves a function that cannot be stored, its answer
-        there is kept in its place.
+    Each trial's seed is made of its identity. `asked` are the rows that each trial is going to predict: where a method
+    leaves a function that cannot be stored, its answer there is kept in its place.
 
-    Notes
-    -----
     The state of a trial is its posterior, nothing diverges, and there is one snapshot a trial. A fit that is cut off
     begins again: there is no checkpoint.
     """

@@ -55,20 +55,9 @@ parameters it takes 0.02 s so, and 0.5 s otherwise, twice as long as a gradient 
 class MinibatchFitting:
     """Train every trial; to the last bit, a trial's result depends on its slot batch, and not on its companions.
 
-    A diverged trial has non-finite numbers in its state, and leaves the others alone.
-
-    Parameters
-    ----------
-    dataset, pool
-        The data in original units, and on the device.
-    problem, method, schedule
-        What is trained, and for how long.
-    trials
-        Rows, scalings, hyper-parameters and identities.
-    compile
-        Use `torch.compile`; `bdl.training.programs.worthwhile` says when it pays.
-    slot_batch
-        Where the trials stand among those that may train beside them; None for these trials alone, in their order.
+    A diverged trial has non-finite numbers in its state, and leaves the others alone. `compile` uses `torch.compile`;
+    `bdl.training.programs.worthwhile` says when it pays. `slot_batch` says where the trials stand among those that may
+    train beside them; None is for these trials alone, in their order.
     """
 
     dataset: Dataset
@@ -88,12 +77,8 @@ class MinibatchFitting:
     ) -> Iterator[Snapshot]:
         """Train trials of as many minibatches together, and those of each other number after them (`Fitting.run`).
 
-        An evaluation after an epoch finds the updates made by then.
-
-        Raises
-        ------
-        InputError
-            If evaluations count observations, or the schedule does not suit the method.
+        An evaluation after an epoch finds the updates made by then. `InputError` if evaluations count observations, or
+        the schedule does not suit the method.
         """
         if evaluations is not None and evaluations.unit == "observations":
             raise InputError("evaluations: observations are those of streams; count updates or epochs")
@@ -118,16 +103,7 @@ class MinibatchFitting:
 
 
 class Together:
-    """Trials with the same minibatches an epoch, which train as one program, from a checkpoint on if there is one.
-
-    Parameters
-    ----------
-    fitting
-        What is trained, and how.
-    part
-        Which of its trials stand at the places of the program, which of them are fitted, and the number that
-        checkpoints have.
-    """
+    """Trials with the same minibatches an epoch, which train as one program, from a checkpoint on if there is one."""
 
     def __init__(self, fitting: MinibatchFitting, part: Part) -> None:
         self.part, self.compile = part, fitting.compile

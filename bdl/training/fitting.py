@@ -27,18 +27,9 @@ def silent(done: int) -> None:
 
 @dataclass(frozen=True)
 class EvaluationSchedule:
-    """When a fit is evaluated while it runs, beside its end.
+    """When a fit is evaluated while it runs, beside its end: `every` so many, or by `log` at 1, 2, 5, 10, 20, 50 ...
 
-    Parameters
-    ----------
-    unit
-        What is counted; observations are those of a stream.
-    every
-        Distance of two evaluations; None with `log`.
-    log
-        Evaluations are at 1, 2, 5, 10, 20, 50 and so on.
-    first
-        The first evaluation of those that `log` gives.
+    With `log` there is no `every`, and `first` is the first evaluation. Observations are those of a stream.
     """
 
     unit: Literal["epochs", "updates", "observations"]
@@ -95,17 +86,11 @@ class Fitting(Protocol):
         progress: Progress = silent,
         checkpoint: Checkpoint | None = None,
     ) -> Iterator[Snapshot]:
-        """Fit, and yield the trials whenever an evaluation is due, and in the end.
+        """Fit, and yield the trials whenever an evaluation is due, and in the end; what is fitted depends on none.
 
-        Parameters
-        ----------
-        evaluations
-            When to yield beside the end; what is fitted does not depend on it.
-        progress
-            Called now and then with the number of model-minibatches done since.
-        checkpoint
-            Where to keep what is done and to go on from: a fit that was cut off gives the same bits as one that was
-            not. The last snapshots of trials that were finished by then are yielded once more.
+        `progress` is called now and then with the number of model-minibatches done since. With a checkpoint, a fit that
+        was cut off gives the same bits as one that was not; the last snapshots of trials that were finished by then
+        are yielded once more.
         """
         ...
 

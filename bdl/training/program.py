@@ -27,16 +27,9 @@ from bdl.training.trials import Pool, Trials, View
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """What is trained, and on what.
+    """What is trained, on what, and for how long; a prediction takes S = `samples` posterior samples.
 
-    Parameters
-    ----------
-    dataset, pool
-        The data in original units, and on the device.
-    problem, method, schedule
-        What is trained and for how long; no schedule for a method without minibatches.
-    samples
-        Posterior samples of a prediction, S.
+    The data are there in original units, and as a pool on the device. Without minibatches there is no schedule.
     """
 
     dataset: Dataset
@@ -72,21 +65,10 @@ class Program:
         return posterior
 
     def predict(self, trials: Trials, end: Snapshot, index: Sequence[int], rows: Rows) -> Predictions:
-        """Predict rows that some trials share.
+        """Predict rows of the data set, (n,), that some trials share: stacked over these, on the device of the pool.
 
-        Parameters
-        ----------
-        trials, end
-            What was trained, and all trials in the end. Each draws its posterior samples from its stream "predict".
-        index
-            Positions of the trials that predict, which were trained on the same rows.
-        rows
-            Row numbers of the data set, (n,).
-
-        Returns
-        -------
-        Predictions
-            Stacked over the trials, on the device of the pool.
+        `end` has all trials in the end, and `index` the positions of those that predict, which were trained on the same
+        rows. Each draws its posterior samples from its stream "predict".
         """
         pool, problem, chosen = self.pool, self.problem, trials.take(index)
         device = pool.device

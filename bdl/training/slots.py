@@ -33,21 +33,14 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class SlotBatch:
-    """The places of trials that train side by side.
-
-    Parameters
-    ----------
-    rows
-        For each place, the training rows of the trial that it is for, whether that one is fitted or not.
-    places
-        The place of each trial that is fitted.
-    least
-        Places of a part at the least; at a single one on a CPU rounding depends on the number of threads.
-    """
+    """The places of trials that train side by side."""
 
     rows: Sequence[int]
+    """For each place, the training rows of the trial that it is for, whether that one is fitted or not."""
     places: Sequence[int]
+    """The place of each trial that is fitted."""
     least: int = 2
+    """Places of a part at the least; at a single one on a CPU rounding depends on the number of threads."""
 
     @classmethod
     def of(cls, rows: Sequence[Sized]) -> Self:

@@ -34,17 +34,8 @@ class StreamTrial(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StreamFitting:
-    """Learn from streams of one dimension and length as one batch.
+    """Learn from streams of one dimension and length as one batch; those of a split, side by side, share draws.
 
-    Parameters
-    ----------
-    method
-        What learns.
-    trials
-        The streams, those of a split side by side: they share what is drawn.
-
-    Notes
-    -----
     The bits of a stream do not depend on its companions. One by itself has one thread, since its sums would be split
     among several, and rounded accordingly.
     """
@@ -61,12 +52,8 @@ class StreamFitting:
         """Learn, and yield all streams where evaluations are due and in the end; `updates` counts observations.
 
         Observations are learnt from a thousand at a time. An evaluation between two thousands learns from the part on
-        the side and forgets it again: it finds what a stream of that length gives, and leaves no trace.
-
-        Raises
-        ------
-        InputError
-            If evaluations count anything but observations.
+        the side and forgets it again: it finds what a stream of that length gives, and leaves no trace. `InputError` if
+        evaluations count anything else.
         """
         if evaluations is not None and evaluations.unit != "observations":
             raise InputError(f"evaluations: a stream has no {evaluations.unit}; count observations")

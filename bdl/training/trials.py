@@ -106,24 +106,16 @@ class View(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Trials:
-    """R trials of one kind, to be trained together.
-
-    Parameters
-    ----------
-    identities
-        One identity a trial; it alone decides the trial's random numbers.
-    rows
-        Training rows of each trial, row numbers of the data set.
-    view
-        Scalings, stacked.
-    hyper
-        Hyper-parameters by name, original units, float64, each (R,).
-    """
+    """R trials of one kind, to be trained together."""
 
     identities: Sequence[Sequence[object]]
+    """One identity a trial; it alone decides the trial's random numbers."""
     rows: Sequence[Rows]
+    """Training rows of each trial, row numbers of the data set."""
     view: View
+    """Scalings, stacked."""
     hyper: Mapping[str, Tensor]
+    """Hyper-parameters by name, original units, float64, each (R,)."""
 
     @classmethod
     def make(
