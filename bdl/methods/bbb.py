@@ -81,8 +81,7 @@ class BayesByBackprop(SampledDescent):
     def gradients(self, state: BbbState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Params:
         if self.degrees is None and isinstance(problem.prior, PrecisionPrior):
             return elbo_gradients(state.params, batch, hyper, noise["z"], problem)
-        grads: Params = torch.func.grad(self._negative_elbo)(state.params, batch, hyper, noise["z"], problem)
-        return grads
+        return torch.func.grad(self._negative_elbo)(state.params, batch, hyper, noise["z"], problem)
 
     def posterior(self, state: BbbState) -> DiagonalGaussian | StudentT | Scaled:
         q, dim = self._latent(state.params), state.source.shape[1]

@@ -1,9 +1,8 @@
 """The contract of posterior families, the verbs that they share, and the divergence between any two Gaussian ones.
 
 A family is a NamedTuple of tensors that describes ONE distribution over D parameters. Being a NamedTuple it
-passes in and out of `torch.func.vmap`, which is how thousands of posteriors are handled at once. A family of this
-package is a subclass of its fields and of `Family` or `GaussianFamily`. It defines the verbs that differ; what they
-return is documented by the contract, `Posterior` and `Gaussian`.
+passes in and out of `torch.func.vmap`, which is how thousands of posteriors are handled at once. A family is a subclass
+of its fields and of `Posterior` or `Gaussian`, which document the verbs; it defines those that differ.
 """
 
 from math import log, pi
@@ -16,24 +15,35 @@ from bdl.errors import InputError
 
 
 class Posterior(Protocol):
-    """A distribution over the flat parameter vector theta, of D entries."""
+    """A distribution over the flat parameter vector theta, of D entries.
+
+    By default it has a field `loc`, its mean, independent parameters, and one normal a parameter in a sample.
+    """
+
+    loc: Tensor
+    version: ClassVar[int] = 1
+    """Version of what it computes; `bdl.versions` says when it goes up."""
 
     @property
     def dim(self) -> int:
         """Number of parameters, D."""
+        return self.loc.shape[-1]
 
     @property
     def noise_dim(self) -> int:
         """Number of standard-normal values that one sample consumes."""
+        return self.dim
 
     def mean(self) -> Tensor:
         """Return the mean, shape (D,)."""
+        return self.loc
 
     def variance(self) -> Tensor:
         """Return the marginal variances, shape (D,)."""
 
     def covariance(self) -> Tensor:
         """Return the dense covariance, shape (D, D)."""
+        return self.variance().diag_embed()
 
     def log_prob(self, theta: Tensor) -> Tensor:
         """Return the log-density in nats at `theta`, shape (..., D) -> (...); `InputError` if there is no density."""
@@ -49,11 +59,23 @@ class Posterior(Protocol):
 
         `InputError` if shapes disagree, or a value is not one of those that the class documents.
         """
+        self._validate()
+        return self
+
+    def _validate(self) -> None:
+        """Raise `InputError` if shapes or values are not valid."""
 
 
 @runtime_checkable
 class Gaussian(Posterior, Protocol):
     """A Gaussian posterior N(mean, S): the verbs that density, entropy and KL divergences are built from."""
+
+    def log_prob(self, theta: Tensor) -> Tensor:
+        squared = self.whiten(theta - self.mean()).square().sum(-1)
+        return -0.5 * (squared + self.log_det() + self.dim * log(2 * pi))
+
+    def entropy(self) -> Tensor:
+        return 0.5 * (self.dim * (1 + log(2 * pi)) + self.log_det())
 
     def log_det(self) -> Tensor:
         """Return the log-determinant of S, a scalar."""
@@ -82,48 +104,7 @@ def linearised(posterior: Posterior) -> bool:
     return bool(getattr(posterior, "linearised", False))
 
 
-class Family:
-    """Verbs of a family with a field `loc`, its mean, and with one normal a parameter in a sample."""
-
-    loc: Tensor
-    version: ClassVar[int] = 1
-    """Version of what it computes; `bdl.versions` says when it goes up."""
-
-    @property
-    def dim(self) -> int:
-        return self.loc.shape[-1]
-
-    @property
-    def noise_dim(self: Posterior) -> int:
-        return self.dim
-
-    def mean(self) -> Tensor:
-        return self.loc
-
-    def covariance(self: Posterior) -> Tensor:
-        return self.variance().diag_embed()
-
-    def check(self) -> Self:
-        self._validate()
-        return self
-
-    def _validate(self) -> None:
-        """Raise `InputError` if shapes or values are not valid."""
-        raise NotImplementedError
-
-
-class GaussianFamily(Family):
-    """Verbs of a Gaussian that follow from its `whiten` and `log_det`."""
-
-    def log_prob(self: Gaussian, theta: Tensor) -> Tensor:
-        squared = self.whiten(theta - self.mean()).square().sum(-1)
-        return -0.5 * (squared + self.log_det() + self.dim * log(2 * pi))
-
-    def entropy(self: Gaussian) -> Tensor:
-        return 0.5 * (self.dim * (1 + log(2 * pi)) + self.log_det())
-
-
-class NoDensity(Family):
+class NoDensity(Posterior):
     """A family without a density in closed form: `log_prob` and `entropy` raise `InputError`."""
 
     _reason: ClassVar[str]
@@ -162,8 +143,7 @@ def check_finite(name: str, tensor: Tensor, advice: str = "leave out what diverg
 def inverse_tril(root: Tensor) -> Tensor:
     """Invert a lower triangular matrix, (D, D)."""
     eye = torch.eye(len(root), dtype=root.dtype, device=root.device)
-    inverse: Tensor = torch.linalg.solve_triangular(root, eye, upper=False)
-    return inverse
+    return torch.linalg.solve_triangular(root, eye, upper=False)
 
 
 def check_index(name: str, tensor: Tensor, count: int, meaning: str) -> None:

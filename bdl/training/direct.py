@@ -21,21 +21,17 @@ from bdl.posteriors.predictive import ask, is_predictive, is_stored_whole
 from bdl.rng import trial_keys
 from bdl.runtime import one_thread
 from bdl.training.checkpoint import Checkpoint
-from bdl.training.fitting import EvaluationSchedule, Progress, Snapshot, TrainingState, silent
+from bdl.training.fitting import EvaluationSchedule, Fitting, Progress, Snapshot, TrainingState, silent
 from bdl.training.trials import Pool, Trials, fitted_scaling
 
 
 class TrainingData(NamedTuple):
     """Rows as the model of a trial sees them, float64."""
 
-    x: Tensor
-    """Inputs, (n, d)."""
-    y: Tensor
-    """Targets, (n,)."""
-    y_unit: float
-    """Unit of `y` in original target units."""
-    y_origin: float
-    """Where `y` is zero, original target units."""
+    x: Tensor  # Inputs, (n, d)
+    y: Tensor  # Targets, (n,)
+    y_unit: float  # Unit of `y` in original target units
+    y_origin: float  # Where `y` is zero, original target units
 
     @classmethod
     def of(cls, dataset: Dataset, training: Rows, rows: Rows | None = None) -> "TrainingData":
@@ -58,7 +54,7 @@ class TrainingData(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class DirectFitting:
+class DirectFitting(Fitting):
     """Fit every trial, one after the other, by a method that yields its posteriors.
 
     Each trial's seed is made of its identity. `asked` are the rows that each trial is going to predict: where a method
@@ -102,11 +98,6 @@ class DirectFitting:
                     yield self._snapshot(index, updates, posterior, last=later is None)
             if key not in made:
                 raise InputError(f"method {type(self.method).__name__} showed no posterior: let fits yield one")
-
-    def posterior(self, snapshot: Snapshot, position: int) -> Posterior:
-        """Return the posterior of the trial at a position of the snapshot's `index`."""
-        posterior: Posterior = tree_map(lambda leaf: leaf[position], snapshot.state)
-        return posterior
 
     def _shown(self, index: int, rows: Rows, values: Mapping[str, float]) -> Iterator[tuple[int, Posterior]]:
         """Yield the updates made and the posterior, as often as the method does."""

@@ -17,13 +17,21 @@ from bdl.errors import InputError
 from bdl.methods.base import MinibatchMethod
 from bdl.methods.counters import StepCounters
 from bdl.models.problem import Hyper, Problem
-from bdl.posteriors.base import Posterior
 from bdl.posteriors.tensors import as_type
 from bdl.rng import trial_keys
 from bdl.runtime import keep_freed_memory, one_thread
 from bdl.training.batches import minibatches
 from bdl.training.checkpoint import Checkpoint
-from bdl.training.fitting import EvaluationSchedule, Progress, Snapshot, TrainingState, finite, initial_state, silent
+from bdl.training.fitting import (
+    EvaluationSchedule,
+    Fitting,
+    Progress,
+    Snapshot,
+    TrainingState,
+    finite,
+    initial_state,
+    silent,
+)
 from bdl.training.programs import (
     Halves,
     Normals,
@@ -52,7 +60,7 @@ parameters it takes 0.02 s so, and 0.5 s otherwise, twice as long as a gradient 
 
 
 @dataclass(frozen=True, eq=False)
-class MinibatchFitting:
+class MinibatchFitting(Fitting):
     """Train every trial; to the last bit, a trial's result depends on its slot batch, and not on its companions.
 
     A diverged trial has non-finite numbers in its state, and leaves the others alone. `compile` uses `torch.compile`;
@@ -96,10 +104,6 @@ class MinibatchFitting:
         """Whether an update of one trial goes through so many numbers that several threads pay."""
         count = self.method.batches_per_step * self.problem.dim
         return max(count, 2 * pairs(self.method.step_noise(self.problem))) > NUMBERS["cpu"]
-
-    def posterior(self, snapshot: Snapshot, position: int) -> Posterior:
-        """Return the posterior of the trial at a position of the snapshot's `index`."""
-        return self.method.posterior(tree_map(lambda leaf: leaf[position], snapshot.state))
 
 
 class Together:

@@ -14,7 +14,6 @@ from bdl.methods.base import ExternalMethod, Method, MinibatchMethod
 from bdl.metrics.predictions import VALUES_AT_ONCE, Draws, Predictions, predict
 from bdl.metrics.targets import Examples
 from bdl.models.problem import Hyper, Problem
-from bdl.posteriors.base import Posterior
 from bdl.posteriors.tensors import as_type
 from bdl.rng import trial_keys
 from bdl.training.direct import DirectFitting
@@ -59,11 +58,6 @@ class Program:
         assert self.schedule is not None, "minibatches need a schedule"
         return MinibatchFitting(*shared, self.method, self.schedule, trials, compile, slot_batch)
 
-    def posterior(self, state: Any) -> Posterior:
-        """Return the posterior of one trial's state; that of a direct fit is its state."""
-        posterior: Posterior = self.method.posterior(state) if isinstance(self.method, MinibatchMethod) else state
-        return posterior
-
     def predict(self, trials: Trials, end: Snapshot, index: Sequence[int], rows: Rows) -> Predictions:
         """Predict rows of the data set, (n,), that some trials share: stacked over these, on the device of the pool.
 
@@ -83,9 +77,10 @@ class Program:
 
         def one(state: Any, buffers: Mapping[str, Tensor], view: View, hyper: Hyper, key: Tensor) -> Predictions:
             rows, draws = Examples(view.inputs(x), y, view.y_unit, view.y_origin), Draws(self.samples, key)
-            return predict(problem, self.posterior(state), rows, hyper, buffers, draws, lambda: view.inputs(seen))
+            return predict(
+                problem, self.method.posterior(state), rows, hyper, buffers, draws, lambda: view.inputs(seen)
+            )
 
         values = self.samples * max(len(rows) * problem.widest, problem.dim)
         chunk = max(1, VALUES_AT_ONCE // max(1, values))
-        predictions: Predictions = torch.func.vmap(one, chunk_size=chunk)(states, statistics, scale, chosen.hyper, keys)
-        return predictions
+        return torch.func.vmap(one, chunk_size=chunk)(states, statistics, scale, chosen.hyper, keys)

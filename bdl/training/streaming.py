@@ -8,16 +8,14 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map
 
 from bdl.data import Stream, draw
 from bdl.errors import InputError
 from bdl.methods.base import StreamMethod
 from bdl.methods.counters import StepCounters
-from bdl.posteriors.base import Posterior
 from bdl.runtime import one_thread
 from bdl.training.checkpoint import Checkpoint
-from bdl.training.fitting import EvaluationSchedule, Progress, Snapshot, TrainingState, silent
+from bdl.training.fitting import EvaluationSchedule, Fitting, Progress, Snapshot, TrainingState, silent
 
 _DRAWN, _LEARNT = 100, 1000
 """Observations that are drawn, and that are learnt from, at a time; the second is a multiple of the first."""
@@ -28,12 +26,11 @@ class StreamTrial(NamedTuple):
 
     stream: Stream
     split: int
-    seed: int
-    """Of the method's initial normals, and of libraries with random numbers of their own."""
+    seed: int  # Of the method's initial normals, and of libraries with random numbers of their own
 
 
 @dataclass(frozen=True, eq=False)
-class StreamFitting:
+class StreamFitting(Fitting):
     """Learn from streams of one dimension and length as one batch; those of a split, side by side, share draws.
 
     The bits of a stream do not depend on its companions. One by itself has one thread, since its sums would be split
@@ -76,10 +73,6 @@ class StreamFitting:
             if checkpoint and checkpoint.due:
                 current.save(checkpoint, 0)
         yield self._snapshot(current, last=True)
-
-    def posterior(self, snapshot: Snapshot, position: int) -> Posterior:
-        """Return the estimate of the stream at a position of the snapshot's `index`."""
-        return self.method.posterior(tree_map(lambda leaf: leaf[position] if leaf.ndim else leaf, snapshot.state))
 
     def _update(self, current: TrainingState, observations: Tensor) -> TrainingState:
         state = self.method.update_block(current.state, observations)

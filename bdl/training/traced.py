@@ -122,10 +122,8 @@ class Repeated:
 class _Trace(NamedTuple):
     """What makes the operations of one kind of call."""
 
-    run: Callable[..., Sequence[Tensor]]
-    """From tensors to tensors."""
-    returned: Any
-    """What the function returns, less its tensors."""
+    run: Callable[..., Sequence[Tensor]]  # From tensors to tensors
+    returned: Any  # What the function returns, less its tensors
 
     def __call__(self, leaves: Sequence[Tensor]) -> Any:
         with torch.no_grad():
