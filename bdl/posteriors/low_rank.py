@@ -18,14 +18,6 @@ class _LowRank(NamedTuple("Fields", [("loc", Tensor), ("factors", Tensor), ("dia
         """Number of columns of the factors."""
         return self.factors.shape[-1]
 
-    def _cholesky(self) -> Tensor:
-        """Return the Cholesky factor that the verbs need.
-
-        Unlike `cholesky`, `cholesky_ex` does not raise: under vmap a diverged posterior (NaN) then stays
-        alone with its NaN instead of ending the whole batch.
-        """
-        raise NotImplementedError
-
     def _validate(self) -> None:
         check_vector("loc", self.loc)
         if self.factors.ndim != 2 or len(self.factors) != self.dim:
@@ -90,6 +82,7 @@ class FactorAnalysis(_LowRank):
         return other.whiten(self.factors.mT).square().sum() + self.diag @ other.precision_diagonal()
 
     def _cholesky(self) -> Tensor:
+        # unlike `cholesky` it does not raise: under vmap a diverged posterior stays alone with its NaN
         return torch.linalg.cholesky_ex(_plus_identity(self.factors.mT @ (self.factors / self.diag.unsqueeze(-1)))).L
 
 

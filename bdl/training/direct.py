@@ -94,7 +94,7 @@ class DirectFitting(Fitting):
                 if later is None:
                     made[key] = posterior
                     progress(counted)
-                if later is None or (evaluations and evaluations.due(_counters(updates))):
+                if later is None or (evaluations and evaluations.due(StepCounters(updates))):
                     yield self._snapshot(index, updates, posterior, last=later is None)
             if key not in made:
                 raise InputError(f"method {type(self.method).__name__} showed no posterior: let fits yield one")
@@ -132,8 +132,4 @@ class DirectFitting(Fitting):
     def _snapshot(self, index: int, updates: int, posterior: Posterior, last: bool) -> Snapshot:
         state = tree_map(lambda leaf: leaf.unsqueeze(0).to(self.pool.device), posterior)
         fitted = TrainingState.start(state, self.problem, 1, self.pool)._replace(updates=updates)
-        return fitted.snapshot(_counters(updates), [index], last=last)
-
-
-def _counters(updates: int) -> StepCounters:
-    return StepCounters(updates, 0, True, 0.0)
+        return fitted.snapshot(StepCounters(updates), [index], last=last)

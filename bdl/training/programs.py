@@ -124,12 +124,8 @@ class Programs:
         return self._made[()]
 
 
-@lru_cache(maxsize=64)
-def programs(
-    method: MinibatchMethod, problem: Problem, augment: Augment | None, augment_noise: int, compile: bool
-) -> Programs:
-    """Return the programs of a kind of fit, made once; arguments as for `Programs`."""
-    return Programs(method, problem, augment, augment_noise, compile)
+programs = lru_cache(maxsize=64)(Programs)
+"""Returns the programs of a kind of fit, made once."""
 
 
 @lru_cache(maxsize=4)

@@ -102,5 +102,4 @@ class StreamFitting(Fitting):
         }
 
     def _snapshot(self, current: TrainingState, last: bool = False) -> Snapshot:
-        counters = StepCounters(current.updates, 0, True, 0.0)
-        return current.snapshot(counters, range(len(self.trials)), last=last)
+        return current.snapshot(StepCounters(current.updates), range(len(self.trials)), last=last)
