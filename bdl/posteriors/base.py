@@ -1,12 +1,13 @@
 """The contract of posterior families, the verbs that they share, and the divergence between any two Gaussian ones.
 
 A family is a NamedTuple of tensors that describes ONE distribution over D parameters. Being a NamedTuple it
-passes in and out of `torch.func.vmap`, which is how thousands of posteriors are handled at once. A family is a subclass
-of its fields and of `Posterior` or `Gaussian`, which document the verbs; it defines those that differ.
+passes in and out of `torch.func.vmap`, which is how thousands of posteriors are handled at once. A family of this
+package is a subclass of its fields and of `Posterior` or `Gaussian`, which document the verbs; it defines those that
+differ.
 """
 
 from math import log, pi
-from typing import ClassVar, NoReturn, Protocol, Self, runtime_checkable
+from typing import ClassVar, NoReturn, Self
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from torch import Tensor
 from bdl.errors import InputError
 
 
-class Posterior(Protocol):
+class Posterior:
     """A distribution over the flat parameter vector theta, of D entries.
 
     By default it has a field `loc`, its mean, independent parameters, and one normal a parameter in a sample.
@@ -40,6 +41,7 @@ class Posterior(Protocol):
 
     def variance(self) -> Tensor:
         """Return the marginal variances, shape (D,)."""
+        raise NotImplementedError
 
     def covariance(self) -> Tensor:
         """Return the dense covariance, shape (D, D)."""
@@ -47,12 +49,15 @@ class Posterior(Protocol):
 
     def log_prob(self, theta: Tensor) -> Tensor:
         """Return the log-density in nats at `theta`, shape (..., D) -> (...); `InputError` if there is no density."""
+        raise NotImplementedError
 
     def entropy(self) -> Tensor:
         """Return the differential entropy in nats, a scalar; `InputError` if there is no density."""
+        raise NotImplementedError
 
     def sample(self, noise: Tensor) -> Tensor:
         """Map standard-normal `noise`, shape (..., noise_dim), to samples, shape (..., D)."""
+        raise NotImplementedError
 
     def check(self) -> Self:
         """Return the posterior itself; not for use under vmap.
@@ -64,10 +69,10 @@ class Posterior(Protocol):
 
     def _validate(self) -> None:
         """Raise `InputError` if shapes or values are not valid."""
+        raise NotImplementedError
 
 
-@runtime_checkable
-class Gaussian(Posterior, Protocol):
+class Gaussian(Posterior):
     """A Gaussian posterior N(mean, S): the verbs that density, entropy and KL divergences are built from."""
 
     def log_prob(self, theta: Tensor) -> Tensor:
@@ -79,6 +84,7 @@ class Gaussian(Posterior, Protocol):
 
     def log_det(self) -> Tensor:
         """Return the log-determinant of S, a scalar."""
+        raise NotImplementedError
 
     def whiten(self, delta: Tensor) -> Tensor:
         """Find the shortest noise with ``sample(noise) == mean + delta``, (..., D) -> (..., noise_dim).
@@ -86,12 +92,15 @@ class Gaussian(Posterior, Protocol):
         Its squared norm is the Mahalanobis form delta^T S^{-1} delta: a sum of squares, so nothing cancels and it is
         never negative.
         """
+        raise NotImplementedError
 
     def precision_diagonal(self) -> Tensor:
         """Return the diagonal of S^{-1}, shape (D,)."""
+        raise NotImplementedError
 
     def trace_solve(self, other: "Gaussian") -> Tensor:
         """Return tr(S_other^{-1} S), a scalar."""
+        raise NotImplementedError
 
 
 def multimodal(posterior: Posterior) -> bool:

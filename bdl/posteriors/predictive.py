@@ -6,7 +6,7 @@ at the test rows is stored, with the numbers of these rows.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -61,8 +61,12 @@ class Answer:
         raise NotImplementedError
 
 
-Predictive = Callable[[Tensor], Answer]
-"""A function of inputs as the model sees them, float64, (n, d), that answers for each row."""
+class Predictive(Protocol):
+    """A function of inputs as the model sees them, float64, (n, d)."""
+
+    def __call__(self, x: Tensor) -> Answer:
+        """Answer for each row."""
+        ...
 
 
 class _MeanVarianceFields(NamedTuple):

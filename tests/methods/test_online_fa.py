@@ -11,7 +11,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from bdl.data.teachers import factor_model, observations
-from bdl.errors import InputError
 from bdl.methods import online_fa
 from bdl.methods.batch_fa import exact_fa
 from bdl.methods.online_em import OnlineEm
@@ -172,13 +171,6 @@ def test_inverse_of_a_singular_matrix_spoils_only_its_own():
     for found in (online_fa.inverse(batch), torch.func.vmap(online_fa.inverse)(batch)):
         torch.testing.assert_close(found[0], torch.linalg.inv(good))
         assert not found[1:].isfinite().all(dim=(-2, -1)).any()
-
-
-@pytest.mark.parametrize("latent_dim", [-1, 0, 6, 7])
-def test_impossible_number_of_factors(latent_dim):
-    with pytest.raises(InputError, match=f"latent_dim {latent_dim} does not suit 6 dimensions: give one of 1 to 5$"):
-        OnlineEm(latent_dim).check_dim(6)
-    OnlineEm(5).check_dim(6)
 
 
 def test_sga_is_plain_ascent_of_the_log_density_at_the_new_mean():
