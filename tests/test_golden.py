@@ -80,10 +80,10 @@ def one_case(tmp_path):
 def test_moved_digits_say_which_case_and_what_to_do(one_case):
     folder = one_case()
     kept = book.read(folder, "rate")
-    kept["linear"]["digits"]["factors"][0] += 1e-6
+    kept["constant"]["digits"]["factors"][0] += 1e-6
     (folder / "rate.json").write_text(json.dumps(kept))
     assert golden.check(folder, kinds=["rate"]) == [
-        "golden digits moved: linear; if that is meant, run `python scripts/golden.py --bump linear`, "
+        "golden digits moved: constant; if that is meant, run `python scripts/golden.py --bump constant`, "
         "else restore what was computed"
     ]
     assert golden.check(folder, ["engine"], ["rate"])  # is part of every case
