@@ -68,8 +68,8 @@ UNUSUAL = {
     ("training.schedule={name: decay, power: 0.6}", "training.sampling=with_replacement"): (
         "training: 120 epochs, batches of 10, rate decay (power=0.6), sampling=with_replacement"
     ),
-    ("training.schedule={c: {name: ramp}, F: {name: constant}}",): (
-        "training: 120 epochs, batches of 10, c ramp (centre=2.0)"
+    ("training.schedule={c: {name: exponential, base: 0.9}, F: {name: constant}}",): (
+        "training: 120 epochs, batches of 10, c exponential (base=0.9)"
     ),
     ("prior.bias_precision=2",): "prior: gaussian (bias_precision=2.0)",
     ("record={unit: epochs, every: 5}",): "looked at every 5 epochs",

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from bdl.errors import InputError
-from bdl.models.base import BufferedModel, LayeredModel, Layers, Layout, Model, RecomputingModel
+from bdl.models.base import BufferedModel, LayeredModel, Layers, Layout, Model
 from bdl.models.likelihoods import Likelihood
 from bdl.models.priors import GaussianPrior, PrecisionPrior, Prior
 
@@ -20,14 +20,10 @@ Buffers = Mapping[str, Tensor]
 class Batch(NamedTuple):
     """A minibatch of one trial, standardised by the trial's own training rows."""
 
-    x: Tensor
-    """Inputs, (M, d_in)."""
-    y: Tensor
-    """Targets, (M,)."""
-    n: Tensor
-    """Size N of the whole training set, a scalar."""
-    y_unit: Tensor
-    """Original target units per standardised unit (the training targets' standard deviation), a scalar."""
+    x: Tensor  # Inputs, (M, d_in)
+    y: Tensor  # Targets, (M,)
+    n: Tensor  # Size N of the whole training set, a scalar
+    y_unit: Tensor  # Original target units per standardised unit (the training targets' standard deviation), a scalar
 
 
 @dataclass(frozen=True)
@@ -135,8 +131,7 @@ class Problem:
 
     def recomputed(self, theta: Tensor, x: Tensor) -> dict[str, Tensor]:
         """Return these statistics, for `predict`: (D,), training inputs (n, d_in)."""
-        assert isinstance(self.model, RecomputingModel), "asked only where `recomputes`"
-        return self.model.recomputed(theta, x, self.d_out)
+        return self.model.recomputed(theta, x, self.d_out)  # type: ignore[attr-defined]
 
     def layers(self, theta: Tensor, batch: Batch, hyper: Hyper) -> Layers:
         """Return each layer's inputs, (M, in), and the errors of each example's log-likelihood, (M, out).
@@ -167,8 +162,7 @@ def log_likelihood(theta: Tensor, problem: Problem, batch: Batch, hyper: Hyper) 
     def one(theta: Tensor) -> Tensor:
         return problem.log_likelihoods(theta, batch, hyper).sum()
 
-    values: Tensor = vmap(one, chunk_size=max(1, CHUNK // (len(batch.y) * problem.widest)))(theta)
-    return values
+    return vmap(one, chunk_size=max(1, CHUNK // (len(batch.y) * problem.widest)))(theta)
 
 
 def log_joint(theta: Tensor, problem: Problem, batch: Batch, hyper: Hyper) -> Tensor:

@@ -212,7 +212,7 @@ def _finite(starts: Sequence[tuple[Cell, dict[str, float]]]) -> list[bool]:
     x, y = pool.x[where], pool.y[where]
 
     def likelihood(state: Any, view: View, values: Hyper) -> Tensor:
-        posterior = shared.posterior(state)
+        posterior = shared.method.posterior(state)
         if shared.problem.buffers() and multimodal(posterior):
             raise InputError(f"entries.{cell.entry}: {SHARED_STATISTICS}")
         batch = view.batch(x, y)

@@ -132,7 +132,7 @@ def _evaluation(
     """Return what a trial is scored by on the rows of its fold."""
     training = trials.rows[i]
     return Evaluation(
-        posterior=program.posterior(tree_map(lambda leaf: leaf[i], end.state)),
+        posterior=program.method.posterior(tree_map(lambda leaf: leaf[i], end.state)),
         problem=program.problem,
         hyper={name: float(value[i]) for name, value in trials.hyper.items()},
         test=partial(_examples, program, training, rows),

@@ -19,7 +19,7 @@ from bdl.models import LIKELIHOODS, MODELS, PRIORS
 from bdl.models.base import BufferedModel, LayeredModel
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Mlp
-from bdl.models.priors import ExpectedPrior, PrecisionPrior, ScaledPrior
+from bdl.models.priors import HorseshoePrior, PrecisionPrior
 from bdl.models.problem import Batch, Problem
 from bdl.posteriors import FAMILIES, kl_divergence
 from bdl.posteriors.base import Gaussian as GaussianFamily
@@ -109,9 +109,8 @@ def prior(settings: Settings) -> Case:
         found["sample"] = own.sample(problems.wave(size, phase=1.0), hyper, layout)
         if isinstance(own, PrecisionPrior):
             found["precision"] = own.precision(hyper, layout)
-        if isinstance(own, ExpectedPrior):
+        if isinstance(own, HorseshoePrior):
             found["expected"] = own.expected_log_prob(phi, problems.wave(size, phase=2.0).exp(), hyper, layout)
-        if isinstance(own, ScaledPrior):
             found["source"] = own.source(layout)
         return found
 
