@@ -118,18 +118,11 @@ class Judged:
         """Describe the largest Monte-Carlo errors in a line."""
         raise NotImplementedError
 
-    def to_json(self) -> str:
-        """Write as JSON."""
-        return TypeAdapter(type(self)).dump_json(self).decode()
-
     @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read what `to_json` wrote; neither arviz nor a sampler is needed.
-
-        `InputError` if the text is not a certificate.
-        """
+    def read(cls, content: object) -> Self:
+        """Read what an info file has; neither arviz nor a sampler is needed. `InputError` if it is no certificate."""
         try:
-            return TypeAdapter(cls).validate_json(text)
+            return TypeAdapter(cls).validate_python(content)
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])

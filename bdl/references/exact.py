@@ -20,14 +20,12 @@ from bdl.models.linear import check_glm, elbo, expected_log_likelihood, prior_pr
 from bdl.models.mode import LogDensity, laplace
 from bdl.models.problem import Hyper, Problem, log_joint, whole
 from bdl.posteriors import DiagonalGaussian, FullGaussian, kl_divergence
-from bdl.references.base import Truth
+from bdl.references.base import Reference, Truth
 
 
 @dataclass(frozen=True)
-class ConjugateReference:
+class ConjugateReference(Reference):
     """The posterior under known precisions, in closed form."""
-
-    estimates = ()
 
     def check(self, problem: Problem) -> None:
         Conjugate().check(problem)
@@ -38,7 +36,7 @@ class ConjugateReference:
 
 
 @dataclass(frozen=True)
-class BayesianRidgeReference:
+class BayesianRidgeReference(Reference):
     """Precisions by maximising the evidence with scikit-learn's `BayesianRidge`, and the posterior under them.
 
     Its ``lambda_`` is the papers' prior precision alpha, its ``alpha_`` their noise precision beta.
@@ -87,14 +85,12 @@ MOST_POINTS = 2**22
 
 
 @dataclass(frozen=True)
-class GridReference:
+class GridReference(Reference):
     """The posterior of one or two parameters under any likelihood, by sums over a grid.
 
     Its axes are the principal axes of the Laplace approximation. The grid is widened until it holds the density,
     and its step halved until that changes mean and covariance by less than 1e-8 of the covariance.
     """
-
-    estimates = ()
 
     def check(self, problem: Problem) -> None:
         if problem.dim > 2:
@@ -223,14 +219,12 @@ def certify_optimum(problem: Problem, q: FullGaussian, x: Tensor, y: Tensor, hyp
 
 
 @dataclass(frozen=True)
-class ExactGaussianReference:
+class ExactGaussianReference(Reference):
     """The Gaussian of any covariance with the best ELBO, by `ExactGaussian`, if its certificate keeps the limits.
 
     It is not the posterior, but the best that any Gaussian can do: what variational methods with fewer parameters, or
     with noise, are measured against (SLANG paper 2018, Tables 1, 4, 6 and 7).
     """
-
-    estimates = ()
 
     def check(self, problem: Problem) -> None:
         check_glm("reference exact-gaussian", problem)

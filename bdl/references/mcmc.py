@@ -28,28 +28,13 @@ class Regression:
     """Data, likelihood and prior of a linear model.
 
     Inputs are (n, D), targets (n,): 0 or 1 in logistic regression, which it is if `noise_precision` is None, real
-    otherwise; `prior_precision` is that of every parameter, (D,). `InputError` if shapes disagree, a value is not
-    finite, a label is neither 0 nor 1, or a precision is not positive.
+    otherwise; `prior_precision` is that of every parameter, (D,).
     """
 
     x: NDArray[np.float64]
     y: NDArray[np.float64]
     prior_precision: NDArray[np.float64]
     noise_precision: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.x.ndim != 2 or not self.x.size or self.y.shape != (len(self.x),):
-            raise InputError(f"x must be (n, D) and y (n,): they are {self.x.shape} and {self.y.shape}")
-        if self.prior_precision.shape != self.x.shape[1:]:
-            raise InputError(f"prior_precision must be ({self.x.shape[1]},): it is {self.prior_precision.shape}")
-        if not (np.isfinite(self.x).all() and np.isfinite(self.y).all()):
-            raise InputError("x and y must be finite: drop the examples that are not")
-        if self.noise_precision is None and not np.isin(self.y, (0, 1)).all():
-            raise InputError("labels must be 0 or 1: recode y, or give a noise_precision for real targets")
-        given = [] if self.noise_precision is None else [("noise_precision", self.noise_precision)]
-        for name, value in (*(("prior_precision", alpha) for alpha in self.prior_precision), *given):
-            if not 0 < value < np.inf:
-                raise InputError(f"{name} must be positive and finite: it is {value}")
 
 
 @dataclass(frozen=True)
@@ -104,8 +89,6 @@ class Draws(NamedTuple):
     """Whether the trajectory diverged, (C, S)."""
     energy: NDArray[np.float64]
     """Hamiltonian, (C, S), nats."""
-    depth: NDArray[np.int64]
-    """Depth of the trajectory's tree, (C, S)."""
     origin: Origin
 
 
@@ -168,9 +151,8 @@ def _logistic_family() -> Any:
 
 
 def from_tree(tree: Any, origin: Origin) -> Draws:
-    """Convert arviz's `InferenceData` (before 1.0) or `DataTree` (since); pymc and nutpie name the depth apart."""
+    """Convert arviz's `InferenceData` (before 1.0) or `DataTree` (since)."""
     statistics = tree["sample_stats"]
-    depth = "depth" if "depth" in statistics.data_vars else "tree_depth"
 
     def plain(group: Any, name: str) -> Any:
         return group[name].transpose("chain", "draw", ...).to_numpy()
@@ -180,7 +162,6 @@ def from_tree(tree: Any, origin: Origin) -> Draws:
         theta.reshape(*theta.shape[:2], -1).astype(np.float64),
         plain(statistics, "diverging").astype(np.bool_),
         plain(statistics, "energy").astype(np.float64),
-        plain(statistics, depth).astype(np.int64),
         origin,
     )
 

@@ -204,21 +204,21 @@ def test_what_breaks_a_rule_is_kept_and_named_but_no_truth(tmp_path, monkeypatch
     monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path))
     given, reference = (NETWORK, X, Y, HYPER), NetworkMcmc(draws=100, tune=20, chains=4, max_depth=2)
     with pytest.raises(InputError, match=r"^reference refused: rule 1 \(r_hat < 1.01\) .*--uncertified$"):
-        reference.at(AT, TARGETS).fit(*given)
-    recipe = reference.at(AT, TARGETS).recipe(*given)
+        reference.fit(*given, AT, TARGETS)
+    recipe = reference.recipe(*given, AT, TARGETS)
     info = json.loads(files(recipe)[1].read_text())
     assert info["rules"][0] == "1. r_hat < 1.01, every input"
     assert "NOT CERTIFIED, breaks rule 1" in obtain(recipe).certificate.summary()
-    again = replace(reference, uncertified=True).at(AT, TARGETS)
-    assert again.recipe(*given).key == recipe.key
-    truth = again.fit(*given)
+    again = replace(reference, uncertified=True)
+    assert again.recipe(*given, AT, TARGETS).key == recipe.key
+    truth = again.fit(*given, AT, TARGETS)
     assert truth.chains.shape == (4, 100, NETWORK.dim)
     assert not len(truth.mean)
 
 
 def test_the_key_covers_data_rows_model_and_settings():
     def key(problem=NETWORK, x=X, at=AT, hyper=HYPER, **settings) -> str:
-        return NetworkMcmc(**settings).at(at, TARGETS).recipe(problem, x, Y, hyper).key
+        return NetworkMcmc(**settings).recipe(problem, x, Y, hyper, at, TARGETS).key
 
     others = [
         key(Problem(Mlp((3,), "tanh"), Gaussian(), 1)),
