@@ -114,7 +114,6 @@ class NegElboPrinted(NegElbo):
 
 
 def _divergence(name: str, evaluation: Evaluation) -> Tensor:
-    """Return KL(q || prior), nats, for the metric of that name."""
     posterior, variance = gaussian(name, evaluation), _prior_precision(evaluation).reciprocal()
     return kl_divergence(posterior, DiagonalGaussian(torch.zeros_like(variance), variance))
 

@@ -15,6 +15,7 @@ from annotated_types import Ge
 from torch import Tensor
 
 from bdl.metrics import MetricInfo
+from bdl.metrics.distances import jackknife
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import summarise, tensors_of
 from bdl.posteriors import FullGaussian, kl_divergence
@@ -223,19 +224,10 @@ def _score(evaluation: Evaluation, measure: Measure) -> dict[str, float]:
     """Measure the distance to the truth, and how well it is known."""
     ours, groups, drawn = evaluation.functions
     whole = groups.flatten(0, 1)
-    squared = _jackknife(lambda rest: measure(ours, rest), groups)
+    squared = jackknife(lambda rest: measure(ours, rest.flatten(0, 1)), groups)
     if drawn:
         size = len(ours) // BLOCKS
-        squared = squared + _jackknife(
-            lambda rest: measure(rest, whole), torch.stack(torch.split(ours[: BLOCKS * size], size))
-        )
+        blocks = ours[: BLOCKS * size].reshape(BLOCKS, size, -1)
+        squared = squared + jackknife(lambda rest: measure(rest.flatten(0, 1), whole), blocks)
     floor = measure(groups[::2].flatten(0, 1), groups[1::2].flatten(0, 1))
     return {"": float(measure(ours, whole)), "mcse": float(squared.sqrt()), "floor": float(floor)}
-
-
-def _jackknife(distance: Callable[[Tensor], Tensor], groups: Tensor) -> Tensor:
-    """Square of the standard error by leaving out each group, (G, T, n)."""
-    count = len(groups)
-    kept = (torch.arange(count) != left_out for left_out in range(count))
-    found = torch.stack([distance(groups[rest].flatten(0, 1)) for rest in kept])
-    return (count - 1) * found.var(correction=0)

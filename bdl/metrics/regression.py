@@ -111,8 +111,7 @@ class IntervalWidth:
     info: ClassVar = MetricInfo("Interval width", "target units", "none", "predictive", "regression")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        law = Mixture.of(_normals("interval_width", evaluation))
-        low, high = (law.icdf(torch.tensor((1 + side * self.level) / 2, dtype=torch.float64)) for side in (-1, 1))
+        low, high = Mixture.of(_normals("interval_width", evaluation)).interval(self.level)
         return float((high - low).mean())
 
 

@@ -239,7 +239,6 @@ def _hits_and_wrong(rows: _Rows) -> tuple[int, int]:
 
 
 def _by_label(rows: _Rows) -> tuple[Tensor, Tensor]:
-    """Return the probabilities of class 1 of the positive rows, and of the negative ones."""
     positive = rows.labels.bool()
     return rows.probabilities[positive, 1], rows.probabilities[~positive, 1]
 

@@ -34,7 +34,7 @@ class Truth(NamedTuple):
     hyper: Mapping[str, float]
     """Hyper-parameters that the reference estimated; methods may ask for them."""
     chains: Tensor | None = None
-    """Draws that mean and covariance come from, (C, S, D); None where they are exact."""
+    """Draws that mean and covariance come from, (C, S, D) with an even C; None where they are exact."""
     log_density: Callable[[Tensor], Tensor] | None = None
     """Log-density of parameters up to a constant, (m, D) -> (m,), nats; None where the mean and covariance say all."""
 

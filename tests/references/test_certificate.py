@@ -28,7 +28,7 @@ def draws(theta: np.ndarray) -> Draws:
     """Chains with the statistics of a sampler that did nothing wrong."""
     shape = theta.shape[:2]
     energy, origin = np.random.default_rng(99).standard_normal(shape), Origin("none", 1, 0, {"numpy": "2"}, 0.5)
-    return Draws(theta, np.zeros(shape, bool), energy, origin)
+    return Draws(theta, np.zeros(shape, bool), energy, np.full(shape, 3), origin)
 
 
 @pytest.fixture
@@ -182,11 +182,3 @@ def test_failed_samplers_are_refused(good, spoil, message):
     spoil(good)
     with pytest.raises(InputError, match=message):
         certify(good)
-
-
-def test_too_few_draws_are_refused():
-    theta = autoregressive(0.0, 1, length=100)
-    assert certify(draws(theta)).draws == 100
-    for short in (theta[:, :99], theta[:1]):
-        with pytest.raises(InputError, match="needs 2 chains of 100 draws"):
-            certify(draws(short))
