@@ -92,7 +92,7 @@ def joint_kl(f: Tensor, truth: Tensor, noise: Tensor, inputs: int, sets: int) ->
 class FunctionW2:
     """2-Wasserstein distance of the function's marginals, without the noise of targets (`scaled_marginal_w2`)."""
 
-    info: ClassVar = MetricInfo("W2 of functions", "standard deviations of the truth", "lower", "distance")
+    info = MetricInfo("W2 of functions", "standard deviations of the truth", "lower", "distance")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         return _score(evaluation, scaled_marginal_w2)
@@ -102,7 +102,7 @@ class FunctionW2:
 class FunctionMeanError:
     """Error of the function's mean (`mean_error`)."""
 
-    info: ClassVar = MetricInfo("Error of means", "standard deviations of the truth", "lower", "distance")
+    info = MetricInfo("Error of means", "standard deviations of the truth", "lower", "distance")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         return _score(evaluation, mean_error)
@@ -112,7 +112,7 @@ class FunctionMeanError:
 class FunctionSdError:
     """Error of the function's standard deviation (`sd_error`)."""
 
-    info: ClassVar = MetricInfo("Error of deviations", "relative", "lower", "distance")
+    info = MetricInfo("Error of deviations", "relative", "lower", "distance")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         return _score(evaluation, sd_error)
@@ -122,7 +122,7 @@ class FunctionSdError:
 class FunctionSdRatio:
     """Standard deviation of the function over the true one (`sd_ratio`): below 1 is overconfident."""
 
-    info: ClassVar = MetricInfo("Ratio of deviations", "1 is right", "none", "distance")
+    info = MetricInfo("Ratio of deviations", "1 is right", "none", "distance")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         return _score(evaluation, sd_ratio)
@@ -141,7 +141,7 @@ class FunctionSlicedW2:
     slices: Annotated[int, Ge(1)] = 100
 
     version: ClassVar[int] = 2
-    info: ClassVar = MetricInfo("Sliced W2 of functions", "standard deviations of the truth", "lower", "distance")
+    info = MetricInfo("Sliced W2 of functions", "standard deviations of the truth", "lower", "distance")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         order = _order(evaluation)
@@ -164,7 +164,7 @@ class FunctionJointKl:
     sets: Annotated[int, Ge(1)] = 100
 
     version: ClassVar[int] = 2
-    info: ClassVar = MetricInfo("KL of joint predictions", "nats", "lower", "distance", task="regression")
+    info = MetricInfo("KL of joint predictions", "nats", "lower", "distance", task="regression")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         f = evaluation.functions.truth.flatten(0, 1)
@@ -181,7 +181,7 @@ class FunctionJointKl:
 class FunctionTv:
     """Total variation between the predictive probabilities of classes and the true ones, averaged over rows."""
 
-    info: ClassVar = MetricInfo("Total variation", "probability", "lower", "distance", task="classification")
+    info = MetricInfo("Total variation", "probability", "lower", "distance", task="classification")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         return _score(evaluation, _of_probabilities(evaluation, lambda p, q: 0.5 * (p - q).abs().sum(-1).mean()))
@@ -191,7 +191,7 @@ class FunctionTv:
 class FunctionAgreement:
     """Share of the rows for which the most probable class is that of the truth."""
 
-    info: ClassVar = MetricInfo("Agreement", "share of rows", "higher", "distance", task="classification")
+    info = MetricInfo("Agreement", "share of rows", "higher", "distance", task="classification")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
 
