@@ -81,13 +81,6 @@ def test_one_is_chosen_and_the_others_stay():
     assert 1 < fitted.hyper["noise_precision"] < 20  # 4, of 40 rows
 
 
-def test_quantiles_undo_the_distribution_function():
-    found = bdl.Regressor().fit(X, Y).predict_distribution(X)
-    for level in (0.01, 0.5, 0.999):
-        ends = found.icdf(torch.tensor(level, dtype=torch.float64))
-        np.testing.assert_allclose(found.cdf(ends), level, atol=1e-9)
-
-
 @pytest.mark.parametrize(("data", "classes", "score"), [((X, WORDS), ["no", "yes"], 0.9), (None, "abc", 0.95)])
 def test_a_classifier_knows_its_labels(data, classes, score):
     if data is None:
