@@ -25,7 +25,6 @@ from bdl.posteriors import FAMILIES, kl_divergence
 from bdl.posteriors.base import Gaussian as GaussianFamily
 from bdl.posteriors.base import Posterior
 from bdl.references import REFERENCES
-from bdl.references.base import FunctionReference
 from bdl.references.chains import slope
 from bdl.references.function_certificate import grid
 from bdl.training.direct import TrainingData
@@ -219,11 +218,11 @@ def _truth(own: Any, fit: Settings, two: bool) -> Found:
     data = TrainingData.of(dataset, problems.rows(0))
     given = {name: problems.hyper_of(name) for name in problem.hyper}
     hyper = data.hyper(given, problem)
-    if isinstance(own, FunctionReference):
+    if own.of_functions:
         value, gradient = slope(problem, data.x, data.y, hyper)(problems.wave(problem.dim).numpy())
         return {"value": [value], "gradient": gradient, "grid": grid(data.x)}
-    if hasattr(own, "recipe"):
-        regression = own.recipe(problem, data.x, data.y, hyper).regression
+    if recipe := own.recipe(problem, data.x, data.y, hyper):
+        regression = recipe.regression
         noise = [] if regression.noise_precision is None else [regression.noise_precision]
         return {"x": regression.x, "y": regression.y, "precision": regression.prior_precision, "noise": noise}
     truth = own.fit(problem, data.x, data.y, hyper)

@@ -7,7 +7,7 @@ from bdl.errors import InputError
 from bdl.execution.groups import Chosen, FinalGroup, attempt
 from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm
-from bdl.metrics.distances import rel_cov_dist, scaled_w2
+from bdl.metrics.distances import relative, wasserstein2
 from bdl.plan import Cell, fit_hash
 from bdl.plan.planning import check, plan, together
 from bdl.plan.programs import unit, updates_of
@@ -57,7 +57,10 @@ def test_is_the_estimator_fed_with_the_stream(tmp_path):
                     (fa.mean().double(), type(fa)(*(leaf.double() for leaf in fa)).covariance())
                     for fa in (estimator.posterior(state), truth)
                 )
-                for name, distance in (("rel_cov_dist", rel_cov_dist(q[1], p[1])), ("scaled_w2", scaled_w2(*q, *p))):
+                for name, distance in (
+                    ("rel_cov_dist", relative(q[1], p[1])),
+                    ("scaled_w2", wasserstein2(q, p) / len(q[0])),
+                ):
                     found = outcome.row.metrics[name] if seen == 1100 else curve(outcome, name)[seen]
                     assert found == pytest.approx(float(distance), rel=2e-4)
         kept, _ = artefacts.read(tmp_path, artefacts.write(tmp_path, outcome.posterior))
