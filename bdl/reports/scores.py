@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bdl.metrics import info
 from bdl.reports import Cell, drawing
-from bdl.reports.layout import heading, measure, on_training_rows, repeats
+from bdl.reports.layout import heading, measure, on_training_rows, quantity, repeats
 from bdl.reports.paired import PairedDifference
 from bdl.reports.statistics import grouped, named, number, panel_heading, short, words
 
@@ -169,7 +169,7 @@ def _mark(panel: "Axes", marks: Sequence[Row], factor: float, *, zero: bool = Fa
     bar: dict[str, Any] = {"linestyle": "none", "elinewidth": 1.4, "capsize": 2.5, "capthick": 1.4}
     for place, (row, value, error, look) in enumerate(marks):
         if place in beyond:
-            written, left = drawing.brief(value), value < low
+            written, left = quantity(value), value < low
             x, side, text = (0.01, "left", f"← {written}") if left else (0.99, "right", f"{written} →")
             panel.text(x, row, text, transform=across, ha=side, va="center", fontsize=8, color=look["color"])
         else:
