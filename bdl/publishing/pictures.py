@@ -1,7 +1,7 @@
 """What figures show of the posteriors that a store keeps."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -36,19 +36,11 @@ MOST = 1_000_000
 """Parameters of a model whose predictions are made again, which takes as long as its scores do."""
 
 
-class Pictures(NamedTuple):
-    """What figures show of stored posteriors."""
-
-    pairs: Sequence[Gaussians] = ()
-    bands: Sequence[CredibleBand] = ()
-    labelled: Sequence[Labelled] = ()
-    weights: Sequence[LayerWeights] = ()
-
-
-def pictures(cells: Sequence[Cell], store: Store) -> Pictures:
-    """Gather what figures show of the stored posteriors, of data sets all of whose posteriors are stored."""
+def pictures(cells: Sequence[Cell], store: Store) -> dict[str, Any]:
+    """Gather fields of `bdl.reports.figures.Shown` from posteriors, of data sets all of whose posteriors are stored."""
     kept = of_whole_sets(cells, store)
-    return Pictures(posteriors(kept, store), bands(kept, store), labelled(kept, store), layer_weights(kept, store))
+    gather = {"posteriors": posteriors, "bands": bands, "labelled": labelled, "weights": layer_weights}
+    return {name: own(kept, store) for name, own in gather.items()}
 
 
 def of_whole_sets(cells: Sequence[Cell], store: Store) -> list[Cell]:

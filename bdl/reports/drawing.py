@@ -206,8 +206,9 @@ def fit(
         low, high = ordinary(list(largest.values()), factor)
     beyond = {name: value for name, value in largest.items() if not low <= value <= high}
     if beyond and say:
-        text = fill("beyond the axis: " + ", ".join(f"{name} ({quantity(value)})" for name, value in beyond.items()), 36)
-        panel.text(0.02, 0.98, text, transform=panel.transAxes, ha="left", va="top", fontsize=7, color=QUIET)
+        text = ", ".join(f"{name} ({quantity(value)})" for name, value in beyond.items())
+        place: dict[str, Any] = {"transform": panel.transAxes, "ha": "left", "va": "top"}
+        panel.text(0.02, 0.98, fill(f"beyond the axis: {text}", 36), **place, fontsize=7, color=QUIET)
     kept = [value for name, values in finite.items() if name not in beyond for value in values]
     kept = [value for value in kept if value > 0 or not log]
     if not kept:

@@ -32,7 +32,19 @@ UNPRINTED = "–"  # noqa: RUF001
 
 LEFT = frozenset(
     {
-        *("Dataset", "Method", "Metric", "Hyper-parameter", "Verdict", "Told from", "n", "n (failed)", "Fit", "Reason"),
+        *(
+            "Dataset",
+            "Method",
+            "Cell",
+            "Metric",
+            "Hyper-parameter",
+            "Verdict",
+            "Told from",
+            "n",
+            "n (failed)",
+            "Fit",
+            "Reason",
+        ),
         *("Chains x draws", "Certificate"),
     }
 )
