@@ -51,32 +51,22 @@ def is_finite(posterior: Posterior) -> bool:
 
 
 class Log:
-    """Scores at recorded counts, by member, and the seconds of training they took."""
+    """Scores at recorded counts, by member, and the seconds of training they took; of a `text` if that is not empty."""
 
-    def __init__(self) -> None:
-        self.seconds = 0.0
+    def __init__(self, text: str = "") -> None:
+        self.seconds, members = json.loads(text) if text else (0.0, {})
         self._found: dict[int, dict[tuple[str, int, str], float]] = {}
-
-    @classmethod
-    def parse(cls, text: str) -> "Log":
-        """Read what `text` writes; an empty text is an empty log."""
-        log = cls()
-        if text:
-            log.seconds, members = json.loads(text)
-            for member, readings in members.items():
-                log.add(int(member), [Reading(*reading) for reading in readings])
-        return log
+        for member, readings in members.items():
+            self.add(int(member), [Reading(*reading) for reading in readings])
 
     @property
     def text(self) -> str:
         """JSON of all there is."""
-        members = {member: self.readings(member) for member in self._found}
-        return json.dumps([self.seconds, members])
+        return json.dumps([self.seconds, {member: self.readings(member) for member in self._found}])
 
     def add(self, member: int, readings: Iterable[Reading]) -> None:
         """Take scores of a member; one that is there already, from before an interruption, is replaced."""
-        own = self._found.setdefault(member, {})
-        own.update({(reading.axis, reading.at, reading.metric): reading.value for reading in readings})
+        self._found.setdefault(member, {}).update({reading[:3]: reading.value for reading in readings})
 
     def readings(self, member: int) -> tuple[Reading, ...]:
         """List the scores of a member, in the order in which they came."""

@@ -127,7 +127,7 @@ class FinalGroup:
         compile, cost = compiles(cell, "final"), unit(cell, "final")
         work = final_fitting(self.members, self.hyper, compile)
         checkpoint, when = self.checkpoint(), evaluations(cell)
-        log = Log.parse(checkpoint.text if checkpoint else "")
+        log = Log(checkpoint.text if checkpoint else "")
         if checkpoint:  # a fit that is scored after every update would write its scores thousands of times
             checkpoint.write = lambda: log.text
         ends: dict[int, tuple[Posterior, Buffers, Scored, int, int]] = {}
