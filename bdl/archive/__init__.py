@@ -213,14 +213,12 @@ class ResultsFolder:
         return read_frames(self.place)
 
     def _part(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the rows of the data sets and entries that are asked for."""
         for column, names in zip(("dataset", "entry"), self._chosen, strict=True):
             table = table[table[column].isin(names)] if names else table
         return table
 
     @property
     def _rows_of(self) -> Store:
-        """The store, where rows are read from it."""
         if self.store is None:
             raise InputError(f"no results in {self.place}")
         return self.store
@@ -233,7 +231,6 @@ def stored_cells(benchmark: Benchmark, store: Store) -> list[Cell]:
 
 
 def _as_shown(made: Variant, asked: Variant) -> Variant:
-    """Return what rows were made with, but with the title, papers, notes, claims and baseline that the file has now."""
     shown = {name: getattr(asked.benchmark, name) for name in SHOWN}
     benchmark = made.benchmark.model_copy(update=shown).select()  # which leaves out a baseline that it lacks
     return replace(made, benchmark=benchmark, source=asked.source)

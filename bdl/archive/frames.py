@@ -148,7 +148,6 @@ def frame(
 
 
 def _place(cell: Cell) -> dict[str, str]:
-    """Return what the columns before the stage say of a cell."""
     return {**dict(zip(COLUMNS[:2], cell.key, strict=False)), **cell.point.texts}
 
 

@@ -91,12 +91,10 @@ class PublishedFits:
         return self._known.get(name, {}).get(cell.label)
 
     def _current(self, cell: Cell) -> set[str]:
-        """Return the hashes of the published scores of a cell that today's code would give."""
         metrics = [metric for metric in computed(cell) if str(metric) in self._rows.columns]
         return {score_hash(cell, metric) for metric in metrics} if self._scored_as(cell, metrics) else set()
 
     def _scored_as(self, cell: Cell, metrics: Iterable[MetricName]) -> bool:
-        """Return whether the hash of the published scores of a cell is that of these metrics today."""
         scores = [score_hash(cell, metric) for metric in metrics]
         return bool(self._told("score_hashes", cell) == (joint_hash(scores) if scores else None))
 

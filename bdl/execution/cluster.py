@@ -127,7 +127,6 @@ class DaskCrew(WorkerPool):
 
 @contextmanager
 def _gone() -> Iterator[None]:
-    """Describe in one line that the scheduler does not answer any more."""
     try:
         yield
     except ConnectionError:
@@ -198,7 +197,6 @@ def _settings(path: Path) -> dict[str, Any]:
 
 
 def _check(client: "Client", where: str) -> None:
-    """Hold the versions of the workers against those here."""
     here = versions()
     with _gone():
         found: Mapping[str, Mapping[str, str]] = client.run(versions)

@@ -110,7 +110,6 @@ def run_chains(chains: Sequence[JobChain], worker_pool: WorkerPool, report: Repo
 
 
 def _hung(group: Group) -> list[Outcome]:
-    """Make the rows of a group that had to be ended, with the limit that it was over."""
     minutes, own = group.members[0][0].benchmark.limits.minutes, group.allowed
     limits = [] if minutes is None else [(60 * minutes, f"{minutes:g} minutes (limits.minutes)")]
     limits += [] if own is None else [(own, f"{own:g} seconds (method.seconds)")]
@@ -236,7 +235,6 @@ def _stages(batch: Sequence[Cell], store: Store, listener: Listener) -> Iterator
 
 
 def _search_groups(cell: Cell, store: Store) -> list[Group]:
-    """Next round of the splits that have one, a group for each slot batch."""
     search = cell.settings.search
     if search is None:
         return []

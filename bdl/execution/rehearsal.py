@@ -148,7 +148,6 @@ def time_updates(left: Sequence[Left], known: Collection[Measured], seconds: flo
 
 
 def _kind(cell: Cell) -> object:
-    """Return what cells have in common whose updates take equally long."""
     method, training = cell.settings.method.build(), cell.settings.training
     if training is None:
         return method, cell.stream.dim
@@ -156,7 +155,6 @@ def _kind(cell: Cell) -> object:
 
 
 def _stages(kind: Iterable[Left]) -> Iterator[tuple[tuple[Cell, Stage], int]]:
-    """Yield the stages of cells, each with the number of its fits."""
     return (((own.cell, stage), own.fits(stage)) for own in kind for stage in STAGES)
 
 

@@ -87,13 +87,11 @@ def part(variant: Variant) -> list[Cell]:
 
 
 def _is_foreign(entry: Mapping[str, Any]) -> bool:
-    """Return whether a part that only fits need is not of this package."""
     named = {kind: (entry.get(kind) or {}).get("name") for kind in _OURS}  # a prior without a name is ours
     return any(name and name not in _OURS[kind].builtin for kind, name in named.items())
 
 
 def _scored(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an entry that say how it is scored."""
     kept = {name: entry[name] for name in _KEPT if name in entry}
     by_dataset = {
         dataset: {name: value for name, value in changes.items() if name in _KEPT}
@@ -103,7 +101,6 @@ def _scored(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _stand_in(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the method of such an entry."""
     search = entry.get("search") or {}
     names = [*entry.get("hyper", ()), *entry.get("from_reference", ())]
     names += [name for kind in ("space", "grid") for name in search.get(kind, ())]
@@ -111,7 +108,6 @@ def _stand_in(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield every text among JSON values."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -172,7 +172,6 @@ def parameters(cell: Cell) -> dict[str, str]:
 
 
 def _experiment(client: "MlflowClient", name: str, artifact_root: Path) -> str:
-    """Find or make an experiment."""
     found = client.get_experiment_by_name(name)
     if found is None:
         folder = (artifact_root / name).resolve()

@@ -119,7 +119,6 @@ def _digest(
 
 
 def _as_before(digest: str, place: Path) -> bool:
-    """Return whether this was published already, and its files are there."""
     files = [path.name for path in _for_people(place)]
     try:
         with ResultsFolder(place) as here:
@@ -130,7 +129,6 @@ def _as_before(digest: str, place: Path) -> bool:
 
 
 def _for_people(place: Path) -> list[Path]:
-    """List the tables and the figures that there are in a folder."""
     return [*sorted(place.glob("table.*")), *sorted((place / "figures").glob("*.p[nd][gf]"))]
 
 

@@ -61,7 +61,6 @@ def write_page(asked: Variant, results: Path, target: Path | None = None) -> Pat
 
 
 def _filled(found: LoadedResults, seen: Shown, places: Sequence[Path]) -> dict[str, Any]:
-    """Return what the template names: results, and the figures of folders."""
     cells, benchmark = seen.cells, found.benchmark
     pictures = _pictures(places, benchmark.name)
     with ResultsFolder(found.place, found.made) as here:
@@ -107,7 +106,6 @@ def _page(values: Mapping[str, Any]) -> str:
 
 
 def _kind(verdict: str) -> str:
-    """Name the class of a verdict as tables show it."""
     if UNPRINTED in verdict:
         return "no-paper-value"
     return next((word for word in STYLES if word in verdict), "other").replace(" ", "-")
@@ -153,7 +151,6 @@ def _failures(found: Sequence[Failure]) -> Section | None:
 
 
 def _hypers(rows: pd.DataFrame, axes: Sequence[str]) -> Section | None:
-    """Return what hyper-parameters the final fits had: median, least and greatest over the splits."""
     lines = [
         (
             *map(str, key),

@@ -54,12 +54,10 @@ def of_whole_sets(cells: Sequence[Cell], store: Store) -> list[Cell]:
 
 
 def _first(cell: Cell, store: Store) -> tuple[int, str] | None:
-    """Return a cell's first split with a stored posterior, and its artefact; None without one."""
     return next(((split, artefact) for split, _, artefact in store.artefacts(cell.key) if artefact), None)
 
 
 def _evaluations(cell: Cell, store: Store) -> Iterator[tuple[int, Evaluation]]:
-    """Yield the splits of a cell with a stored posterior, each with what scores are made of."""
     for row in store.rows("final", cell.key):
         if row.artefact:
             posterior, buffers = artefacts.read(store.posteriors, row.artefact)
@@ -98,7 +96,6 @@ def layer_weights(cells: Sequence[Cell], store: Store) -> list[LayerWeights]:
 
 
 def _on_arrays(log_density: Callable[[Tensor], Tensor] | None) -> Callable[[Array], Array] | None:
-    """Let a function of tensors take and give arrays."""
     return log_density and (lambda points: log_density(torch.from_numpy(points)).numpy())
 
 

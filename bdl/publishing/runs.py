@@ -173,12 +173,10 @@ def _shared(benchmark: Benchmark | None) -> tuple[Mapping[str, float], list[str]
 
 
 def _by_method(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Call an entry what commands and tables call it."""
     return {"method" if name == "entry" else name: value for name, value in record.items()}
 
 
 def _lone(found: Sequence[Change]) -> Iterator[str]:
-    """Name the cells that one run alone has."""
     for which in ("first", "second"):
         cells = dict.fromkeys(
             " ".join((f"{place.dataset}/{place.entry}", *map(short, place.point.values())))
@@ -202,7 +200,6 @@ def _spec_lines(fields: Mapping[str, tuple[Any, Any]] | None) -> Iterator[str]:
 
 
 def _known(column: str) -> bool:
-    """Return whether a column has a metric, rather than what goes with one."""
     if column.endswith(("_mcse", "_floor")):
         return False
     try:

@@ -56,7 +56,6 @@ def submit(asked: Variant, results: Path, output: Path) -> int:
 def _members(
     here: ResultsFolder, store: Store, made: Mapping[str, Any], cells: Sequence[Cell], again: str
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the predictions of all fits, then what the rows are."""
     bundled = []
     for place, cell in enumerate(cells):
         rows = []
@@ -152,7 +151,6 @@ def _versions(folder: Path, before: str, name: str) -> Iterator[tuple[str, str]]
 
 
 def _says(text: str, made: Mapping[str, Any]) -> bool:
-    """Return whether a file says what a bundle was made with."""
     try:
         content = public(parse_yaml(text, "the file"))
         profile = made["spec"]["profile"]

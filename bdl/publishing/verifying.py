@@ -159,7 +159,6 @@ def _check_list(given: Sequence[T], expected: Sequence[T], name: Callable[[T], s
 
 
 def _verified(bundle: Bundle, place: int, cell: Cell, own: BundledCell, foreign: Container[str]) -> Verified:
-    """Check a cell; errors name the split."""
     with _named(cell.label):
         if own.data != (ours := data_checksum(cell)):
             raise InputError(f"its data are not ours: checksum {short(own.data)}, ours {ours}")
@@ -224,7 +223,6 @@ def _equal(one: float | None, other: float | None) -> bool:
 
 @contextmanager
 def _named(where: str) -> Iterator[None]:
-    """Let errors begin with what they are about."""
     try:
         yield
     except InputError as error:

@@ -222,7 +222,6 @@ def certified(rows: "pd.DataFrame") -> list[str]:
 
 
 def _remarks(ours: Ours, about: MetricInfo, floor: float | None, split: int | None, judged: Judgement) -> Iterator[str]:
-    """Yield what is said of a cell beside the notes of the benchmark."""
     if floor is not None:
         yield SAMPLED_TRUTH
     if split is not None:

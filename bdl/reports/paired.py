@@ -278,7 +278,6 @@ def moved_section(found: Sequence[Moved]) -> Section:
 def _cells(
     first: "pd.DataFrame", second: "pd.DataFrame", axes: Sequence[str]
 ) -> Iterator[tuple[PairedDifference, "pd.DataFrame | None", "pd.DataFrame | None"]]:
-    """Go through the cells of either run, with their rows by split."""
     one, other = (by_split(rows, axes) for rows in (first, second))
     for key in dict.fromkeys((*one, *other)):
         dataset, entry, *point = map(str, key)

@@ -120,7 +120,6 @@ def grid_of(pair: Gaussians) -> Array:
 
 
 def _grid(low: Array, high: Array) -> Array:
-    """Lay a grid between two corners, (2,) each: (n, n, 2)."""
     return np.stack(np.meshgrid(*np.linspace(low, high, RESOLUTION, axis=1)), -1)
 
 

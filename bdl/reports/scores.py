@@ -226,7 +226,6 @@ def swept_figure(
 
 
 def _by_panel(marks: Sequence[Mark], axis: str) -> dict[tuple[str, str], list[Mark]]:
-    """Group marks by data set and the values of the other axes."""
     return grouped(marks, lambda mark: (mark.dataset, named({k: v for k, v in mark.point.items() if k != axis})))
 
 

@@ -214,7 +214,6 @@ class Store:
         ]
 
     def _by_fit(self, what: str, own: Sequence[Any]) -> dict[tuple[int, int, int], dict[str, Any]]:
-        """Read something of each metric, by split, trial and fold."""
         found: dict[tuple[int, int, int], dict[str, Any]] = {}
         query = f"SELECT split, trial, fold, metric, {what} ORDER BY rowid"
         for split, trial, fold, metric, value in self._select(query, own):
@@ -240,7 +239,6 @@ class Store:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """BEGIN and COMMIT, or ROLLBACK if the block raises."""
         with self._explained():
             self._db.execute("BEGIN IMMEDIATE")
             try:
