@@ -10,7 +10,6 @@ from typing import Any, Self
 import torch
 from torch.utils._pytree import tree_leaves
 
-from bdl.methods.base import ExternalMethod
 from bdl.methods.guest import Guest
 from bdl.plan import Cell, outside_files
 from bdl.posteriors.base import Posterior
@@ -36,13 +35,6 @@ def kept(posterior: Posterior) -> dict[str, str]:
     certificate: str | None = getattr(posterior, "certificate", None)
     what = {KEPT: "predictions at the test rows" if isinstance(posterior, Answer) else "a predictive"}
     return what | ({CERTIFICATE: certificate} if certificate else {})
-
-
-def allowed(cell: Cell, fits: int) -> float | None:
-    """Return the seconds that so many fits may take by the limit of their method; None if it has none."""
-    method = cell.settings.method.build()
-    limit = method.limit if isinstance(method, ExternalMethod) else None
-    return None if limit is None else fits * limit
 
 
 def is_finite(posterior: Posterior) -> bool:
@@ -110,22 +102,9 @@ class Stopwatch:
         self._paused += time.perf_counter() - self._since
 
 
-_GRACE = 60.0
-"""Seconds after the alarm in which a group may end by itself, before its process is ended."""
-
-
 def is_full_disk(error: BaseException) -> bool:
     """Return whether an error is that of a full disk, which safetensors tell of in words only."""
     return getattr(error, "errno", None) == errno.ENOSPC or f"(os error {errno.ENOSPC})" in str(error)
-
-
-def hard(limits: Limits, fits: float | None) -> float | None:
-    """Return the seconds after which the process of a group is ended; None for never.
-
-    `fits` are those that its fits may take by limits of their own, if they have any.
-    """
-    most = [seconds for seconds in (limits.minutes and 60 * limits.minutes, fits) if seconds is not None]
-    return min(most) + _GRACE if most else None
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
@@ -43,18 +43,10 @@ class Foreign(ExternalMethod):
         raise InputError("this method is not here")
 
 
-class Readable(NamedTuple):
-    """What a bundle says that it is of."""
+def readable(made: Mapping[str, Any]) -> tuple[Variant, frozenset[str]]:
+    """Read what the rows of a bundle were made with, as `Variant.dump` gave it: the run, and its entries from outside.
 
-    variant: Variant
-    """The run; of an entry with parts from outside it has what its predictions are scored by."""
-    foreign: frozenset[str]
-    """Such entries."""
-
-
-def readable(made: Mapping[str, Any]) -> Readable:
-    """Read what the rows of a bundle were made with, as `Variant.dump` gave it.
-
+    These have what their predictions are scored by.
     `InputError` if it is not that, or data, scores or likelihoods are not of this package, or are files of the user.
     """
     try:
@@ -73,7 +65,7 @@ def readable(made: Mapping[str, Any]) -> Readable:
         text = json.dumps({**made, "spec": {**spec, "title": spec["name"]}})
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError(f"what its rows were made with is damaged ({error!r})") from None
-    return Readable(Variant.parse(text, "the bundle"), foreign)
+    return Variant.parse(text, "the bundle"), foreign
 
 
 def part(variant: Variant) -> list[Cell]:

@@ -17,7 +17,7 @@ from bdl.errors import InputError
 from bdl.execution.scoring import codes, computed, evaluation
 from bdl.plan import Cell, data_checksum, fit_hash, fit_versions
 from bdl.publishing.bundle import RUN, RUNTIME, Bundle, BundledCell, BundledRow, BundledRun, encode, member, write
-from bdl.publishing.foreign import Readable, part, readable
+from bdl.publishing.foreign import part, readable
 from bdl.publishing.provenance import git, provenance
 from bdl.publishing.verifying import needs_predictions, predicted, recomputed
 from bdl.spec import Variant
@@ -124,7 +124,7 @@ def registered(path: Path) -> Registered:
     """
     with Bundle(path) as bundle:
         made = bundle.run().made
-    name, folder = readable(made).variant.benchmark.name, path.resolve().parent
+    name, folder = readable(made)[0].benchmark.name, path.resolve().parent
     try:
         if git(folder, "rev-parse", "--is-shallow-repository") == "true":
             return Registered(None, "this clone is shallow: git fetch --unshallow")
@@ -155,7 +155,7 @@ def _says(text: str, made: Mapping[str, Any]) -> bool:
         content = public(parse_yaml(text, "the file"))
         profile = made["spec"]["profile"]
         if changes := {"paper": {}, **content.pop("profiles", {})}[profile]:
-            content = overlay(content, changes, fields_of(_read(content, "paper").variant.benchmark))
+            content = overlay(content, changes, fields_of(_read(content, "paper")[0].benchmark))
         (own, foreign), (theirs, _) = _read(content, profile), readable(made)
         alike = own.benchmark.model_dump_json() == theirs.benchmark.model_dump_json()
         return alike and all(
@@ -166,7 +166,7 @@ def _says(text: str, made: Mapping[str, Any]) -> bool:
         return False
 
 
-def _read(content: Mapping[str, Any], profile: str) -> Readable:
+def _read(content: Mapping[str, Any], profile: str) -> tuple[Variant, frozenset[str]]:
     return readable({"spec": {**content, "profile": profile}, "overrides": {}, "narrowed_to": None})
 
 
