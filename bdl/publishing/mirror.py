@@ -100,11 +100,10 @@ def mirror(
 
     Notes
     -----
-    A run of the same fingerprint that says the same, by the tag ``bdl.content``, stays. Another is replaced: the new
-    one is completed first, then the old one is deleted (``mlflow gc`` purges it). An update in place could not, since
-    MLflow's parameters never change and its series only grow. A run of another fingerprint stays, as history. A run is
-    FINISHED only when complete and when a fit of it succeeded; what interrupts the writing leaves it FAILED or
-    RUNNING, and the next mirror replaces it. The tag ``bdl.failures`` counts the reasons of failed fits.
+    A run of the same fingerprint that says the same, by the tag ``bdl.content``, stays. Another is replaced, since
+    MLflow's parameters never change and its series only grow: the new one is completed first, then the old one is
+    deleted (``mlflow gc`` purges it). A run of another fingerprint stays, as history. A run is FINISHED only when
+    complete and when a fit of it succeeded. The tag ``bdl.failures`` counts the reasons of failed fits.
     """
     contents = [_content(benchmark, store, cell, tags, artifacts) for cell in cells]
     for path in artifacts:
