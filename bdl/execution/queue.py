@@ -11,6 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from typing import Protocol
 
 from bdl.execution import LostWorker, OverTime, Report, WorkerPool
@@ -229,10 +230,7 @@ def _pending(cell: Cell, store: Store) -> list[int]:
 
 
 def _searched(cell: Cell, store: Store) -> dict[int, list[Row]]:
-    by_split: dict[int, list[Row]] = {}
-    for row in store.rows("search", cell.key):
-        by_split.setdefault(row.split, []).append(row)
-    return by_split
+    return {split: [*own] for split, own in groupby(store.rows("search", cell.key), key=attrgetter("split"))}
 
 
 def _stages(batch: Sequence[Cell], store: Store, listener: Listener) -> Iterator[list[Group]]:

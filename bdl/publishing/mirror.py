@@ -63,17 +63,14 @@ class _Content:
 
     @property
     def name(self) -> str:
-        """Data set, entry and point of a sweep."""
         return "/".join(value for part, value in self.identity.items() if part != "bdl.fit_hash")
 
     @property
     def status(self) -> str:
-        """Status of the run once it is complete."""
         return "FAILED" if self.failed else "FINISHED"
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of all of it, files with their content."""
         files = [(path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in self.artifacts]
         below = [asdict(split) for split in self.splits]
         said = [self.identity, self.failed, self.params, self.measured, dict(self.tags), files, below]

@@ -224,15 +224,9 @@ def mirror_run(found: LoadedResults, store: Store, uri: str, results: Path, arti
         "bdl.processor": origin["machine"]["processor"],
         **{f"version.{name}": found for name, found in origin["packages"].items()},
     }
+    own, root = made.benchmark, results / ARTIFACTS
     runs = mirror(
-        made.benchmark,
-        store,
-        cells,
-        variant=made.name,
-        tracking_uri=uri,
-        artifact_root=results / ARTIFACTS,
-        tags=tags,
-        artifacts=artifacts,
+        own, store, cells, variant=made.name, tracking_uri=uri, artifact_root=root, tags=tags, artifacts=artifacts
     )
     return len(runs)
 

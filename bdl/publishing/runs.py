@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,8 +41,7 @@ DIRECTED = ("lower", "higher")
 """Directions of scores with a better and a worse."""
 
 
-@dataclass(frozen=True)
-class Told:
+class Told(NamedTuple):
     """What a comparison says: lines, tables, and all of it as JSON values."""
 
     lines: Sequence[str]

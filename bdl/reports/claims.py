@@ -122,7 +122,8 @@ def claim_sections(benchmark: "Benchmark", found: Sequence[Judged]) -> list[Sect
         for each in findings:
             own = each.difference
             place, means = (own.dataset, *map(short, own.point.values())), map(quantity, (each.less, each.than))
-            rows.append((*place, *means, _interval(own), each.verdict, f"{own.n}"))
+            mean, interval = numbers(own)
+            rows.append((*place, *means, f"{mean} ({interval})" if interval else mean, each.verdict, f"{own.n}"))
         where = f" at {_place(claim.at)}" if claim.at else ""
         said = f"{benchmark.name}: {claim.text} ({claim.source}): {judged.verdict}"
         title = f"{said}. {measure(claim.metric)}{where}"
@@ -132,8 +133,3 @@ def claim_sections(benchmark: "Benchmark", found: Sequence[Judged]) -> list[Sect
 
 def _place(values: Mapping[str, Any]) -> str:
     return named({path: canonical(value) for path, value in values.items()})
-
-
-def _interval(difference: PairedDifference) -> str:
-    mean, interval = numbers(difference)
-    return f"{mean} ({interval})" if interval else mean

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from re import sub
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bdl.reports import Cell
 from bdl.reports.certainty import Labelled, coverage_drawings, refusal_drawings, selective_drawings
@@ -59,18 +59,14 @@ def save(drawings: Drawings, folder: Path, pdf: bool = True, remark: str = "") -
     paths, suffixes = list[Path](), [suffix for suffix in METADATA if pdf or suffix != "pdf"]
     for name, draw in drawings.items():
         figure = drawn(draw, remark)
-        own = {suffix: folder / f"{file_name(name)}.{suffix}" for suffix in suffixes}
+        fit = sub(r"[^\w.=,+-]+", "_", name)  # a data set may be called by its path
+        own = {suffix: folder / f"{fit}.{suffix}" for suffix in suffixes}
         with context(["default", STYLE]):
             for suffix, path in own.items():
                 figure.savefig(path, dpi=200, metadata=METADATA[suffix])
         reduce_colours(own["png"])
         paths += own.values()
     return paths
-
-
-def file_name(name: str) -> str:
-    """Make a name fit for a file: a data set may be called by its path."""
-    return sub(r"[^\w.=,+-]+", "_", name)
 
 
 def reduce_colours(png: Path) -> None:
@@ -133,8 +129,7 @@ class Shown:
     """What stands below the title of every figure."""
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """One kind of figure."""
 
     needs: str

@@ -16,7 +16,7 @@ from PIL import Image
 
 from bdl.reports import compare
 from bdl.reports.drawing import FAR, STYLE, fit, grid, label_logs, ordinary, styles
-from bdl.reports.figures import KINDS, Shown, draw_figures, drawings_of, drawn, file_name, heading_of, save
+from bdl.reports.figures import KINDS, Shown, draw_figures, drawings_of, drawn, heading_of, save
 
 from .conftest import make_benchmark, make_trials, texts
 
@@ -80,7 +80,6 @@ def test_a_path_in_a_name_makes_no_folder(tmp_path):
     (png,) = save({"b-posterior-sub/wave.py:wave-vifa": Figure}, tmp_path, pdf=False)
     assert png == tmp_path / "b-posterior-sub_wave.py_wave-vifa.png"
     assert png.exists()
-    assert file_name("uci-regression-rmse_standardised") == "uci-regression-rmse_standardised"
 
 
 def test_pictures_have_256_colours_near_the_drawn_ones(tmp_path):
