@@ -158,10 +158,8 @@ def _dask(address: str) -> "Iterator[Client]":
     except (OSError, TimeoutError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"no Dask scheduler answers at {address} ({reason})") from None
-    try:
+    with client:
         yield client
-    finally:
-        client.close()
 
 
 @contextmanager

@@ -6,9 +6,8 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bdl.errors import InputError
 from bdl.plan import Cell
@@ -37,8 +36,7 @@ _LONGEST = 5000
 """Characters of a tag or a parameter that MLflow takes."""
 
 
-@dataclass(frozen=True)
-class _Split:
+class _Split(NamedTuple):
     """What a run of one split says, below that of its cell."""
 
     number: int
@@ -47,8 +45,7 @@ class _Split:
     measured: list[Measurement]
 
 
-@dataclass(frozen=True)
-class _Content:
+class _Content(NamedTuple):
     """What a run says; `identity` is on it from the start, the rest follows."""
 
     identity: dict[str, str]
@@ -72,7 +69,7 @@ class _Content:
     @property
     def digest(self) -> str:
         files = [(path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in self.artifacts]
-        below = [asdict(split) for split in self.splits]
+        below = [split._asdict() for split in self.splits]
         said = [self.identity, self.failed, self.params, self.measured, dict(self.tags), files, below]
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 

@@ -102,9 +102,9 @@ def _on_arrays(log_density: Callable[[Tensor], Tensor] | None) -> Callable[[Arra
 def bands(cells: Sequence[Cell], store: Store) -> list[CredibleBand]:
     """Evaluate the stored posterior of each cell's first successful split, if its model is one function of one input.
 
-    Of two classes it is the probability of the second.
-    As many samples are drawn as the entry is scored with, other ones than those of its scores; a posterior that has no
-    more vectors gives each of them once. The draws of a sampled reference come first, as the entry `TRUTH`.
+    Of two classes it is the probability of the second. As many samples are drawn as the entry is scored with, but other
+    ones; a posterior with fewer vectors gives each of them once. The draws of a sampled reference come first, as the
+    entry `TRUTH`.
     """
     found: list[CredibleBand] = []
     for cell in cells:

@@ -69,11 +69,6 @@ class Run(NamedTuple):
     benchmark: Benchmark | None
 
     @property
-    def axes(self) -> list[str]:
-        """Paths of the axes of its sweep."""
-        return axes_of(self.rows)
-
-    @property
     def metrics(self) -> list[str]:
         """Metrics that the rows have."""
         if self.benchmark:
@@ -101,15 +96,16 @@ def compare_runs(first: Run, second: Run, datasets: Sequence[str] = (), methods:
         names = keep(kind, wanted, dict.fromkeys((*first.rows[column], *second.rows[column])))
         first, second = (run._replace(rows=run.rows[run.rows[column].isin(names)]) for run in (first, second))
     metrics = [name for name in first.metrics if name in second.metrics]
-    if not metrics or first.axes != second.axes:
+    axes = axes_of(first.rows)
+    if not metrics or axes != axes_of(second.rows):
         what = "the same sweep" if metrics else "a score in common"
         raise InputError(f"{first.place} and {second.place} do not have {what}: there is nothing to pair")
     known = second.benchmark or first.benchmark
     if known is None and second.place.name in dict(list_benchmarks()):  # that which the folder is called by
         known = narrowed(load_benchmark(second.place.name), second.rows)
     shared, lines = _shared(known)
-    found = changes(first.rows, second.rows, metrics, first.axes, shared)
-    hypers = moved(first.rows, second.rows, first.axes)
+    found = changes(first.rows, second.rows, metrics, axes, shared)
+    hypers = moved(first.rows, second.rows, axes)
     fields = differences(first.benchmark, second.benchmark) if first.benchmark and second.benchmark else None
     both = [change for change in found if not change.only]
     other = [change for change in both if not change.same]

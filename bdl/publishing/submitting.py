@@ -1,6 +1,4 @@
-"""Making a bundle of a finished run, and whether its spec was in the repository before: pre-registration, as git knows
-it.
-"""
+"""Making a bundle of a finished run, and whether its spec was in the repository before, as git knows."""
 
 import json
 import re
@@ -19,7 +17,7 @@ from bdl.plan import Cell, data_checksum, fit_hash, fit_versions
 from bdl.publishing.bundle import RUN, RUNTIME, Bundle, BundledCell, BundledRow, BundledRun, encode, member, write
 from bdl.publishing.foreign import part, readable
 from bdl.publishing.provenance import git, provenance
-from bdl.publishing.verifying import needs_predictions, predicted, recomputed
+from bdl.publishing.verifying import is_predicted, predicted, recomputed
 from bdl.spec import Variant
 from bdl.spec.loading import fields_of
 from bdl.spec.values import overlay, parse_yaml
@@ -64,7 +62,7 @@ def _members(
                 continue
             kept = codes(cell, row.metrics)
             values = {name: value for name, value in row.metrics.items() if name in kept or name == RUNTIME}
-            if row.status == "ok" and needs_predictions(cell):
+            if is_predicted(cell, row.status):
                 posterior, buffers, _ = here.posterior(cell, row.split)
                 given = predicted(evaluation(cell, row.split, posterior, buffers, row.hyper))
                 values |= recomputed(cell, row.split, given, row.hyper)[0]

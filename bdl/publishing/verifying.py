@@ -71,9 +71,9 @@ def predicted(evaluated: Evaluation) -> Given:
     return Given(Outputs(samples, _numbers(rows)), mean)
 
 
-def needs_predictions(cell: Cell) -> bool:
-    """Return whether any score of a cell is one of predictions."""
-    return any(metric.info.kind == "predictive" for metric in computed(cell))
+def is_predicted(cell: Cell, status: str) -> bool:
+    """Return whether a fit succeeded, and any score of its cell is one of predictions."""
+    return status == "ok" and any(metric.info.kind == "predictive" for metric in computed(cell))
 
 
 def recomputed(cell: Cell, split: int, given: Given, hyper: Setting) -> tuple[dict[str, float | None], set[MetricName]]:
@@ -140,7 +140,7 @@ def verify(path: Path) -> list[Verified]:
             member(place, row.split)
             for place, (cell, own) in enumerate(pairs)
             for row in own.rows
-            if _is_predicted(cell, row)
+            if is_predicted(cell, row.status)
         ]
         if odd := sorted(bundle.members - {RUN, *files}):
             raise InputError(f"{odd[0]} belongs to no row")
@@ -186,7 +186,7 @@ def _check_row(bundle: Bundle, cell: Cell, row: BundledRow, name: str) -> set[st
     _check_hyper(cell.settings, row.hyper)
     values: Mapping[str, float | None] = {}
     others: Collection[str] = computed(cell)
-    if _is_predicted(cell, row):
+    if is_predicted(cell, row.status):
         values, others = recomputed(cell, row.split, decode(bundle.content(name)), row.hyper)
     for score in dict.fromkeys((*values, *others, RUNTIME, *row.scores)):
         if score not in row.scores:
@@ -209,10 +209,6 @@ def _check_hyper(entry: Entry, hyper: Mapping[str, float]) -> None:
         value = hyper.get(name, nan)
         if not (low <= value <= high or _equal(value, low) or _equal(value, high)):
             raise InputError(f"{name} is {value:g}, and from {low:g} to {high:g} in the spec")
-
-
-def _is_predicted(cell: Cell, row: BundledRow) -> bool:
-    return row.status == "ok" and needs_predictions(cell)
 
 
 def _equal(one: float | None, other: float | None) -> bool:

@@ -107,19 +107,14 @@ def data_uri(png: io.BytesIO) -> str:
 
 @dataclass(frozen=True)
 class Shown:
-    """What figures show: a benchmark and what is known of it."""
+    """What figures show: a benchmark and what is known of it, as functions of `bdl.reports` return it."""
 
     benchmark: "Benchmark"
     cells: Sequence[Cell] = ()
-    """As `bdl.reports.compare` returns them."""
     differences: Sequence[PairedDifference] = ()
-    """As `bdl.reports.paired.paired_differences` returns them."""
     curves: Sequence[Curve] = ()
-    """As `bdl.reports.curves.curves` returns them."""
     boxes: Sequence[Box] = ()
-    """As `bdl.reports.distributions.boxes` returns them."""
     truths: Sequence[RankedTruth] = ()
-    """As `bdl.reports.distributions.truth_ranks` returns them."""
     posteriors: Sequence[Gaussians] = ()
     bands: Sequence[CredibleBand] = ()
     labelled: Sequence[Labelled] = ()

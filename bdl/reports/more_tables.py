@@ -1,6 +1,4 @@
-"""What stands below tables of metrics: references, ensembles as good as a method, numbers elsewhere, searches on a
-bound.
-"""
+"""What stands below tables: references, ensembles as good as a method, numbers elsewhere, searches on a bound."""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise

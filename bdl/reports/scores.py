@@ -11,7 +11,7 @@ from bdl.metrics import info
 from bdl.reports import Cell, drawing
 from bdl.reports.layout import heading, measure, on_training_rows, quantity, repeats
 from bdl.reports.paired import PairedDifference
-from bdl.reports.statistics import grouped, named, number, panel_heading, short, words
+from bdl.reports.statistics import WORDS, grouped, named, number, panel_heading, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -216,7 +216,7 @@ def swept_figure(
         panel.set_xticks(list(places.values()), [short(text) for text in places])
         panel.minorticks_off()
         panel.margins(x=0.08)
-        panel.set_xlabel(words(axis))
+        panel.set_xlabel(WORDS.get(axis, axis.rpartition(".")[2].replace("_", " ")))
         level = [*own, *below.get(place, ())]
         if alike:
             level = [mark for mark in (*marks, *seen) if mark.dataset == place[0]]
