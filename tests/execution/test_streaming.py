@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.execution.groups import Chosen, FinalGroup, attempt
+from bdl.execution.groups import Chosen, FinalGroup
 from bdl.methods.online_em import OnlineEm
 from bdl.methods.online_px_em import OnlinePxEm
 from bdl.metrics.distances import relative, wasserstein2
@@ -125,17 +125,6 @@ def test_a_batch_of_data_sets_gives_the_rows_of_each_alone(tmp_path):
     for ours, theirs in zip(among, alone, strict=True):
         for name in ("rel_cov_dist", "scaled_w2"):
             assert ours.metrics[name] == pytest.approx(theirs.row.metrics[name], rel=1e-4)
-
-
-def test_the_death_of_a_batch_is_a_failed_row_of_every_stream(monkeypatch):
-    cells = cells_of({"fa_100_10": 200, "fa_100_1000": 200}, (0, 1))
-    batch = group([(cell, split) for split in (0, 1) for cell in cells])
-    monkeypatch.setattr(OnlinePxEm, "update_block", lambda *arguments: 1 / 0)
-    rows = [outcome.row for outcome in attempt(batch, silent)]
-    assert [(row.dataset, row.split, row.status) for row in rows] == [
-        (cell.dataset, split, "failed") for cell, split in batch.members
-    ]
-    assert rows[0].reason == "ZeroDivisionError: division by zero"
 
 
 def test_an_estimate_that_is_not_finite_is_a_failed_trial():
