@@ -110,6 +110,20 @@ class BufferedModel(Model, Protocol):
         ...
 
 
+@runtime_checkable
+class RecomputingModel(Model, Protocol):
+    """A model whose predictions may need statistics of the training rows under the parameters themselves."""
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether they do."""
+        ...
+
+    def recomputed(self, theta: Tensor, x: Tensor, d_out: int) -> dict[str, Tensor]:
+        """Return the statistics by name, from parameters and training inputs, (n, d_in)."""
+        ...
+
+
 @dataclass(frozen=True)
 class Layout:
     """What a prior, or a method, may ask about each parameter; computed when it is asked for."""

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from bdl.errors import InputError
-from bdl.models.base import BufferedModel, LayeredModel, Layers, Layout, Model
+from bdl.models.base import BufferedModel, LayeredModel, Layers, Layout, Model, RecomputingModel
 from bdl.models.likelihoods import Likelihood
 from bdl.models.priors import GaussianPrior, PrecisionPrior, Prior
 
@@ -131,7 +131,8 @@ class Problem:
 
     def recomputed(self, theta: Tensor, x: Tensor) -> dict[str, Tensor]:
         """Return these statistics, for `predict`: (D,), training inputs (n, d_in)."""
-        return self.model.recomputed(theta, x, self.d_out)  # type: ignore[attr-defined]
+        assert isinstance(self.model, RecomputingModel), "asked only where `recomputes`"
+        return self.model.recomputed(theta, x, self.d_out)
 
     def layers(self, theta: Tensor, batch: Batch, hyper: Hyper) -> Layers:
         """Return each layer's inputs, (M, in), and the errors of each example's log-likelihood, (M, out).

@@ -6,7 +6,6 @@ import torch
 from bdl.errors import InputError
 from bdl.execution.groups import Chosen, FinalGroup
 from bdl.methods.online_em import OnlineEm
-from bdl.methods.online_px_em import OnlinePxEm
 from bdl.metrics.distances import relative, wasserstein2
 from bdl.plan import Cell, fit_hash
 from bdl.plan.planning import check, plan, together
