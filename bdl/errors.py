@@ -14,30 +14,16 @@ class InputError(Exception):
         return " ".join(super().__str__().splitlines())
 
 
-def short(text: str) -> str:
-    """Shorten what a message repeats of the input to 80 characters, from its middle."""
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 20]} ... {text[-15:]}"
-
-
-_SHOWN = 80
+def short(value: object) -> str:
+    """Write what a message repeats of the input, shortened to 80 characters from its middle."""
+    text = str(value)
+    return text if len(text) <= 80 else f"{text[:60]} ... {text[-15:]}"
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
-    """Build the error for a name that is not registered, with the nearest names.
+    """Build the error, for the caller to raise, for a name of a kind such as ``"method"`` that is not among the known.
 
-    Parameters
-    ----------
-    kind
-        What was looked up, for example ``"method"``.
-    name
-        The name that was given.
-    known
-        The names that exist.
-
-    Returns
-    -------
-    InputError
-        For the caller to raise.
+    It has the nearest names.
     """
     names, name = sorted(known), short(name)
     near = get_close_matches(name, names, n=3, cutoff=0.4)

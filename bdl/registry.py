@@ -10,7 +10,7 @@ import sys
 import traceback
 from abc import ABCMeta
 from collections.abc import Mapping
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from importlib import resources
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 
+@dataclass(eq=False)
 class Registry:
     """Components of one kind, by name.
 
@@ -35,8 +36,8 @@ class Registry:
         Singular noun for messages: ``"method"``, ``"dataset"``, ``"model"``, ``"metric"``.
     builtin
         Name to ``"module:attribute"``.
-    contracts
-        Protocols, ``"module:attribute"``; every component follows one of them, if there are any.
+    contract
+        Protocol that every component follows, ``"module:attribute"``; empty for none.
     bases
         Base classes, ``"module:attribute"``; every component is derived from one of them, if there are any.
 
@@ -45,13 +46,10 @@ class Registry:
     Entry points of the group ``bdl.<kind>s`` join the built-in names; a built-in name cannot be replaced.
     """
 
-    def __init__(
-        self, kind: str, builtin: dict[str, str], contracts: tuple[str, ...] = (), bases: tuple[str, ...] = ()
-    ) -> None:
-        self.kind = kind
-        self.builtin = builtin
-        self.contracts = contracts
-        self.bases = bases
+    kind: str
+    builtin: dict[str, str]
+    contract: str = ""
+    bases: tuple[str, ...] = ()
 
     @cached_property
     def targets(self) -> dict[str, str]:
@@ -64,17 +62,9 @@ class Registry:
         return list(self.targets)
 
     def get(self, name: str) -> Any:
-        """Import the component called `name`.
+        """Import a component: a registered name, or ``module:attribute``, or ``path/to/file.py:attribute``.
 
-        Parameters
-        ----------
-        name
-            A registered name, or ``module:attribute``, or ``path/to/file.py:attribute``.
-
-        Raises
-        ------
-        InputError
-            If there is no such component.
+        `InputError` if there is no such component.
         """
         target = name if ":" in name else self.targets.get(name)
         if target is None:
@@ -89,10 +79,7 @@ class Registry:
     def adapter(self, name: str) -> "TypeAdapter[Any]":
         """Return what checks the settings of a component against the annotations of its dataclass.
 
-        Raises
-        ------
-        InputError
-            If there is no such component, it is not a dataclass, or lacks a part of its contract.
+        `InputError` if there is no such component, it is not a dataclass, or lacks a part of its contract.
         """
         component = self.get(name)
         if not (isinstance(component, type) and is_dataclass(component)):
@@ -104,17 +91,8 @@ class Registry:
     def build(self, name: str, settings: Mapping[str, Any]) -> Any:
         """Make a component: an instance of a registered dataclass, or else what is registered.
 
-        Parameters
-        ----------
-        name
-            As in `get`.
-        settings
-            Settings as JSON values, a list for a tuple.
-
-        Raises
-        ------
-        InputError
-            If there is no such component, or the settings are not what it takes.
+        The name is as in `get`, and settings are JSON values, a list for a tuple. `InputError` if there is no such
+        component, or the settings are not what it takes.
         """
         component = self.get(name)
         if not isinstance(component, type):
@@ -135,15 +113,15 @@ class Registry:
             raise InputError(f"{self.kind} '{name}': {place}: {problem['msg']}") from None
 
     def lacking(self, component: type) -> str | None:
-        """Describe what a dataclass lacks of the contract that it is nearest to; None if it follows one."""
-        if not self.bases:
-            return _lacking(self.kind, self.contracts, component)
+        """Describe what a dataclass lacks of the contract; None if it follows it."""
+        if self.contract:
+            return _lacking(self.kind, self.contract, component)
         for base in self.bases:
             module, _, name = base.partition(":")
             if issubclass(component, getattr(_load(self.kind, module), name)):
                 missing = sorted(cast(ABCMeta, component).__abstractmethods__)
                 return f"{', '.join(missing)}; see {base}" if missing else None
-        return f"a base class: derive it from {' or '.join(self.bases)}"
+        return f"a base class: derive it from {' or '.join(self.bases)}" if self.bases else None
 
 
 class Label(str):
@@ -188,38 +166,25 @@ def _adapter(component: type) -> "TypeAdapter[Any]":
 
 @lru_cache(maxsize=512)
 def _made(component: type, settings: str) -> Any:
-    """Make a component from its settings as JSON text."""
     # Through JSON, strict means strict about 1.0 and true for 1, and still takes a list for a tuple.
     return _adapter(component).validate_json(settings, strict=True)
 
 
 @lru_cache(maxsize=512)
-def _lacking(kind: str, contracts: tuple[str, ...], component: type) -> str | None:
-    known = {*dir(component), *vars(component).get("__dataclass_fields__", ())}
-    known -= getattr(component, "__abstractmethods__", frozenset())
-    gaps = [(sorted(_members(kind, contract) - known), contract) for contract in contracts]
-    missing, contract = min(gaps, key=lambda gap: len(gap[0]), default=([], ""))
-    return f"{', '.join(missing)}; see {contract}" if missing else None
-
-
-def _members(kind: str, contract: str) -> set[str]:
+def _lacking(kind: str, contract: str, component: type) -> str | None:
     module, _, protocol = contract.partition(":")
-    return {name for name in vars(getattr(_load(kind, module), protocol)) if not name.startswith("_")}
+    wanted = {name for name in vars(getattr(_load(kind, module), protocol)) if not name.startswith("_")}
+    known = {*dir(component), *vars(component).get("__dataclass_fields__", ())}
+    missing = sorted(wanted - known | wanted & getattr(component, "__abstractmethods__", frozenset()))
+    return f"{', '.join(missing)}; see {contract}" if missing else None
 
 
 def outside_file(component: object) -> tuple[str, str] | None:
     """Return the name of the file of a component that lives outside the package, and the digest of its content.
 
-    Parameters
-    ----------
-    component
-        A class or function, or an instance of a class; or the name of a module that is imported.
-
-    Returns
-    -------
-    tuple of str
-        The file's name without its folder, and SHA-256 (hex) of the bytes that were imported; None for a component of
-        the package itself, and where there is no file.
+    The component is a class or function, an instance of a class, or the name of a module that is imported. The name is
+    without the folder, and the digest the SHA-256 (hex) of the bytes that were imported. None for a component of the
+    package itself, and where there is no file.
     """
     name = component if isinstance(component, str) else getattr(component, "__module__", type(component).__module__)
     module = sys.modules.get(name)
@@ -268,10 +233,8 @@ def _load_file(kind: str, path: Path) -> Any:
     module.__file__ = str(path)
     setattr(module, _DIGEST, digest)
     sys.modules[name] = module  # dataclasses look for it there
-    try:
-        exec(
-            compile(content, str(path), "exec", dont_inherit=True), vars(module)
-        )  # what was hashed, rather than a cache of bytecode
+    try:  # what was hashed, rather than a cache of bytecode
+        exec(compile(content, str(path), "exec", dont_inherit=True), vars(module))
     except Exception as error:
         del sys.modules[name]
         raise InputError(f"{kind}: {path} cannot be imported: {type(error).__name__}: {error}") from error

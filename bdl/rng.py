@@ -16,20 +16,11 @@ _PARITY = 0x1BD11BDA
 
 
 def trial_keys(identities: Iterable[Sequence[object]], stream: str) -> Tensor:
-    """Hash trial identities into generator keys.
+    """Hash R trial identities into generator keys, int32, (R, 2), on the CPU.
 
-    Parameters
-    ----------
-    identities
-        One sequence a trial, such as (seed, benchmark, dataset, entry, split, trial, fold); no part holds the
-        unit separator, a control character that joins them.
-    stream
-        What the numbers are for; different streams of one trial are independent.
-
-    Returns
-    -------
-    Tensor
-        Keys, int32, shape (R, 2), on the CPU.
+    An identity is a sequence such as (seed, benchmark, dataset, entry, split, trial, fold); no part holds the unit
+    separator, a control character that joins them. `stream` says what the numbers are for; different streams of one
+    trial are independent.
     """
     words = []
     for identity in identities:
@@ -57,41 +48,19 @@ def threefry(key: tuple[Tensor, Tensor], counter: tuple[Tensor, Tensor]) -> tupl
 
 
 def random_bits(keys: Tensor, step: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Draw 2 x n random 32-bit words a trial.
+    """Draw 2 x n random 32-bit words for each of R trials: two int32 tensors (R, n).
 
-    Parameters
-    ----------
-    keys
-        int32, (R, 2).
-    step
-        First counter word, an int32 scalar.
-    n
-        Number of counters.
-
-    Returns
-    -------
-    tuple of Tensor
-        Two int32 tensors of shape (R, n).
+    `keys` are int32, (R, 2), and `step` is the first word of the n counters, an int32 scalar.
     """
     index = torch.arange(n, dtype=torch.int32, device=keys.device).unsqueeze(0)
     return threefry((keys[:, 0:1], keys[:, 1:2]), (step + torch.zeros_like(index), index))
 
 
 def random_normals(keys: Tensor, step: Tensor, n: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
-    """Draw 2 x n standard normals a trial by Box-Muller; arguments as in `random_bits`.
+    """Draw 2 x n standard normals a trial by Box-Muller: the cosine and the sine halves, (R, n) each.
 
-    Parameters
-    ----------
-    keys, step, n
-        As in `random_bits`.
-    dtype
-        ``float32`` uses 24 bits of each word, ``float64`` all 32.
-
-    Returns
-    -------
-    tuple of Tensor
-        Two tensors of shape (R, n): the cosine and the sine halves. They are not concatenated,
-        because a compiler would then compute everything twice.
+    `keys`, `step` and `n` are as in `random_bits`; ``float32`` uses 24 bits of each word, ``float64`` all 32. The
+    halves are not concatenated, because a compiler would then compute everything twice.
     """
     radius, angle = _polar(*random_bits(keys, step, n), dtype)
     return radius * angle.cos(), radius * angle.sin()
@@ -100,22 +69,10 @@ def random_normals(keys: Tensor, step: Tensor, n: int, dtype: torch.dtype = torc
 def normal_slice(
     keys: Tensor, step: Tensor, n: int, start: int, stop: int, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """Return a part of the flat stream of 2 x n normals, both halves of `random_normals` side by side.
+    """Return a part of both halves of `random_normals` side by side, from `start` to `stop` of 2 n: (R, stop - start).
 
     Nothing outside of the part is drawn, so that a long stream never has to be in memory. `n` may exceed what one
     counter word holds; the rest is added to `step`.
-
-    Parameters
-    ----------
-    keys, step, n, dtype
-        As in `random_normals`.
-    start, stop
-        Bounds of the part, 0 <= start <= stop <= 2 n.
-
-    Returns
-    -------
-    Tensor
-        Shape (R, stop - start): ``torch.cat(random_normals(keys, step, n, dtype), 1)[:, start:stop]``.
     """
     middle = min(max(n, start), stop)
     parts = []

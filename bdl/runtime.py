@@ -45,18 +45,13 @@ def keep_freed_memory() -> bool:
     """Let the C library's allocator keep what is freed, for the rest of the process.
 
     An update frees and takes the same few megabytes every millisecond. By default glibc gives them back to the system
-    each time, and half of the time of an update goes into page faults.
-
-    Returns
-    -------
-    bool
-        False where the C library is not glibc; nothing is changed then.
+    each time, and half of the time of an update goes into page faults. Return False where the C library is not glibc;
+    nothing is changed then.
     """
     return _mallopt({_MMAP_THRESHOLD: _LARGEST_MMAP_THRESHOLD, _TRIM_THRESHOLD: _KEPT})
 
 
 def _mallopt(options: dict[int, int]) -> bool:
-    """Set options of glibc's allocator; return whether it took them all."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, TypeError, AttributeError):
@@ -112,11 +107,8 @@ class OverLimit(TimeoutError):
 def in_time(seconds: float | None, error: TimeoutError) -> Iterator[None]:
     """Hold a block to its time; None for as long as it takes. Blocks may stand in each other.
 
-    Raises
-    ------
-    TimeoutError
-        The one given, when the time is over, between two steps of Python; only in the main thread, where alarms are
-        heard.
+    The error is raised when the time is over, between two steps of Python; only in the main thread, where alarms are
+    heard.
     """
     if seconds is None or threading.current_thread() is not threading.main_thread():
         yield

@@ -30,7 +30,7 @@ from bdl.metrics.distances import wasserstein2
 from bdl.plan.planning import cells_of
 from bdl.plan.truths import recipe
 from bdl.references.certificate import certify, monte_carlo_errors
-from bdl.references.chains import Chains, ChainSettings, Start, Vector, run, slope, starts
+from bdl.references.chains import ChainSettings, Vector, run, slope, starts
 from bdl.references.function_certificate import agreement, certify_functions, functions, grid
 from bdl.references.mcmc import Draws, Origin, Regression, Sampler, Settings, sample
 from bdl.references.nuts import LinearRecipe, NetworkRecipe
@@ -101,22 +101,20 @@ def expected(count: int) -> float:
 class Sampled(NamedTuple):
     """Chains of one sampler on the posterior of a network."""
 
-    chains: Chains
+    chains: Draws
     seconds: float
     energy: bool
     """Whether the chains have an energy, which rule 8 needs."""
 
 
-def by_nutpie(asked: NetworkRecipe, begin: list[tuple[Start, Vector]]) -> Sampled:
+def by_nutpie(asked: NetworkRecipe, begin: list[Vector]) -> Sampled:
     """Sample as references are sampled."""
     start = process_time()
     chains = run(slope(asked.problem, asked.x, asked.y, asked.hyper), begin, asked.settings)
     return Sampled(chains, process_time() - start, energy=True)
 
 
-def by_jax(
-    asked: NetworkRecipe, begin: list[tuple[Start, Vector]], chain: Callable[..., Any], name: str, *, energy: bool
-) -> Sampled:
+def by_jax(asked: NetworkRecipe, begin: list[Vector], chain: Callable[..., Any], name: str, *, energy: bool) -> Sampled:
     """Sample by a program of JAX: a log density, a start (D,) and a key to draws, divergences, energies and steps."""
     import jax
 
@@ -126,13 +124,11 @@ def by_jax(
         target = density(train, {name: float(value) for name, value in asked.hyper.items()}, 0)
         program = jax.jit(lambda at, key: chain(target.log_joint, at, key, asked.settings))
         done = [
-            [np.asarray(part) for part in program(point, jax.random.key(number))]
-            for number, (_, point) in enumerate(begin)
+            [np.asarray(part) for part in program(point, jax.random.key(number))] for number, point in enumerate(begin)
         ]
     theta, diverging, energies, steps = (np.stack(part) for part in zip(*done, strict=True))
     origin = Origin(name, 0, asked.settings.tune, {}, 0.0)
-    chains = Chains(theta, tuple(kind for kind, _ in begin), diverging, energies, steps, origin)
-    return Sampled(chains, process_time() - start, energy)
+    return Sampled(Draws(theta, diverging, energies, steps, origin), process_time() - start, energy)
 
 
 def nuts_of_numpyro(log_density: Callable[..., Any], at: Any, key: Any, settings: ChainSettings) -> tuple[Any, ...]:
@@ -245,7 +241,7 @@ def distance(dim: int) -> dict[str, Any]:
     first, second = (factor @ factor.T / dim for factor in factors)
     zero = torch.zeros(dim, dtype=torch.float64)
     start = perf_counter()
-    wasserstein2(zero, first, zero, second)
+    wasserstein2((zero, first), (zero, second))
     seconds, peak = perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"2-Wasserstein at D = {dim}: {seconds:.2f} s; largest memory of the process so far {peak:.1f} GB")
     return {"dim": dim, "seconds": round(seconds, 2), "peak_gb": round(peak, 2)}

@@ -105,7 +105,7 @@ def handed_in(folder: Path, published: Sequence[Run]) -> Iterator[Run]:
         verify(path)
         with Bundle(path) as bundle:
             run = bundle.run()
-        variant = readable(run.made).variant
+        variant, _ = readable(run.made)
         name, stem = variant.benchmark.name, f"submissions-{path.stem}"
         found = LoadedResults(path, variant, _rows(run), pd.DataFrame(), "", False)
         own = folder / f"{name}.yaml"

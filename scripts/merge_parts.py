@@ -29,7 +29,6 @@ from bdl.archive.posteriors import Contents, read_posteriors, write_posteriors
 from bdl.archive.reuse import ORIGIN
 from bdl.errors import InputError
 from bdl.publishing.outcome import gathered, tables
-from bdl.publishing.pictures import Pictures
 from bdl.publishing.provenance import write_provenance
 from bdl.reports.figures import draw_figures
 from bdl.spec import load_variant
@@ -128,7 +127,7 @@ def write(merged: Run, folder: Path) -> None:
         found = load(here)
     for format, name in (("markdown", "table.md"), ("json", "table.json")):
         (folder / name).write_text(str(tables(found, format)), encoding="utf-8")
-    draw_figures(gathered(found, Pictures()), folder / "figures")
+    draw_figures(gathered(found, {}), folder / "figures")
 
 
 def _cells(table: pd.DataFrame) -> "pd.Series[str]":

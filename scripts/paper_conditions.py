@@ -28,7 +28,7 @@ from peers import slang_release
 
 from bdl.archive.frames import folder
 from bdl.data import load_stream
-from bdl.metrics.distances import rel_cov_dist, rel_mean_dist, scaled_w2
+from bdl.metrics.distances import relative, wasserstein2
 from bdl.plan import Cell
 from bdl.plan.planning import cells_of, together
 from bdl.plan.programs import final_fitting
@@ -72,8 +72,8 @@ def row(moments: Array, known: Truth) -> list[float]:
 def distances(mean: Array, cov: Array, reference: Truth) -> list[float]:
     """Distances of means and covariances, and the 2-Wasserstein distance per parameter."""
     ours, known = (torch.from_numpy(mean), torch.from_numpy(cov)), (reference.mean[: len(mean)], reference.covariance)
-    relative = rel_mean_dist(ours[0], known[0]), rel_cov_dist(ours[1], known[1])
-    return [*map(float, relative), float(scaled_w2(*ours, *known))]
+    pairs = zip(ours, known, strict=True)
+    return [*(float(relative(*pair)) for pair in pairs), float(wasserstein2(ours, known)) / len(mean)]
 
 
 def shortened(chains: torch.Tensor) -> Truth:

@@ -2,18 +2,15 @@
 
 import pytest
 
-from bdl.cli.describe import _entry, describe
-from bdl.data import DATASETS
+from bdl.cli.describe import REGISTRIES, _entry, describe
 from bdl.errors import InputError
 from bdl.methods import METHODS
 from bdl.metrics import METRICS
 from bdl.models import LIKELIHOODS, MODELS, PRIORS
-from bdl.references import REFERENCES
 from bdl.registry import shipped
 from bdl.spec import load_benchmark
 from bdl.training.schedule import RATES
 
-REGISTRIES = DATASETS, MODELS, LIKELIHOODS, PRIORS, METHODS, REFERENCES, RATES, METRICS
 NAMES = [*shipped(), *(name for registry in REGISTRIES for name in registry.names())]
 
 
@@ -71,8 +68,8 @@ UNUSUAL = {
     ("training.schedule={name: decay, power: 0.6}", "training.sampling=with_replacement"): (
         "training: 120 epochs, batches of 10, rate decay (power=0.6), sampling=with_replacement"
     ),
-    ("training.schedule={c: {name: ramp}, F: {name: constant}}",): (
-        "training: 120 epochs, batches of 10, c ramp (centre=2.0)"
+    ("training.schedule={c: {name: exponential, base: 0.9}, F: {name: constant}}",): (
+        "training: 120 epochs, batches of 10, c exponential (base=0.9)"
     ),
     ("prior.bias_precision=2",): "prior: gaussian (bias_precision=2.0)",
     ("record={unit: epochs, every: 5}",): "looked at every 5 epochs",
@@ -102,27 +99,6 @@ def test_what_is_not_usual_of_an_entry_is_told(changes):
                 "  bias=True: Whether there is a bias.",
                 "linear (rate)",
                 "A straight fall over the whole fit, from 1 to 0.",
-            ],
-        ),
-        (
-            "vifa",
-            [
-                "vifa (method)",
-                "VIFA: variational inference with a factor-analysis posterior "
-                "(Brownlie 2022, ch. 5; VIFA paper 2023, Alg. 1).",
-                "hyper-parameters, fixed or searched:",
-                "  learning_rate: size of a step, which the schedule of the training may change",
-                "settings:",
-                "  initial_scale=0.0: Standard deviation of the initial c, which is normal with mean 0; null for the "
-                "model's own start.",
-                "  latent_dim=1: Rank K of the factors.",
-                "  gradients_per_update=4: Minibatch gradients averaged per update, L.",
-                "  max_grad_norm=10.0: Each of the three gradients (c; F; gamma) is clipped separately to this "
-                "Frobenius norm.",
-                '  optimizer=adam: "adam" or "sgd".',
-                "  lr_factors=(1.0, 1.0, 1.0): Learning rates of c, F and gamma as multiples of the hyper-parameter "
-                "learning_rate.",
-                "  initial_std=1.0: Start of every psi^1/2. F starts with columns of norm 1.",
             ],
         ),
         ("runtime", ["runtime (metric)", "Runtime, minutes per split; a duration, shown as paper / ours"]),

@@ -70,7 +70,7 @@ def test_a_dry_run_without_the_data_says_what_to_fetch(run, tmp_path, monkeypatc
     assert code == 0
     assert out.splitlines() == [
         "1 cell, final fits: 2",
-        "not on this machine, and needed to estimate how long it takes: yacht (44 of 44 files)",
+        "not on this machine, and needed to estimate how long it takes: yacht (43 of 43 files)",
         "download it with: bdl-bench data fetch yacht (run without --dry-run does so by itself)",
     ]
     assert contents(tmp_path) == before

@@ -264,7 +264,7 @@ for format in ("rich", "json"):
 
 
 def test_a_locale_that_knows_ascii_alone():
-    """Tables have plain characters in the place of others; what machines read is UTF-8 all the same."""
+    """Tables have ? in the place of other characters; what machines read is UTF-8 all the same."""
     published = Path(__file__).parents[1] / "results"
     words = ["table", "uci-regression", "--results", str(published)]
     env = os.environ | {"PYTHONIOENCODING": "ascii"}
@@ -272,7 +272,7 @@ def test_a_locale_that_knows_ascii_alone():
     assert (done.returncode, done.stderr) == (0, b"")
     table, json = done.stdout[: (start := done.stdout.index(b"\n[\n") + 1)], done.stdout[start:]
     assert json == (published / "uci-regression/table.json").read_bytes()
-    assert b"Mean +- SE" in table
+    assert b"Mean ? SE" in table
     assert table.isascii()
 
 
@@ -305,14 +305,6 @@ COMPLETIONS = {
     "run uci": ["uci-contenders", "uci-gap", "uci-linear-posterior", "uci-linear-selection", "uci-regression"],
     "describe mc-d": ["mc-dropout"],
     "list met": ["methods", "metrics"],
-    "run uci-regression --method vifa": ["vifa-lr", "vifa-nn"],
-    "run uci-regression --profile quick --dataset ": ["diabetes"],
-    "report online-fa --dataset fa_1000_10_": ["fa_1000_10_columns"],
-    "run noisy-data-efficiency --dataset t": ["tanh"],
-    "run benchmarks/slang-toy.yaml --method slang": ["slang-1", "slang-5"],
-    "run uci-regresion --method v": [],
-    "run README.md --method v": [],
-    "run --method v": [],
 }
 
 
@@ -321,7 +313,6 @@ def test_shells_complete_names(words, invoke, monkeypatch):
     monkeypatch.setenv("_BDL_BENCH_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_WORDS", f"bdl-bench {words}")
     monkeypatch.setenv("COMP_CWORD", str(words.count(" ") + 1))
-    monkeypatch.setattr(sys.modules["__main__"], "__package__", None, raising=False)  # else the program is pytest
     code, out, error = invoke()
     assert (code, out.split(), error) == (0, COMPLETIONS[words], "")
 

@@ -80,10 +80,10 @@ def one_case(tmp_path):
 def test_moved_digits_say_which_case_and_what_to_do(one_case):
     folder = one_case()
     kept = book.read(folder, "rate")
-    kept["warmup"]["digits"]["factors"][0] += 1e-6
+    kept["constant"]["digits"]["factors"][0] += 1e-6
     (folder / "rate.json").write_text(json.dumps(kept))
     assert golden.check(folder, kinds=["rate"]) == [
-        "golden digits moved: warmup; if that is meant, run `python scripts/golden.py --bump warmup`, "
+        "golden digits moved: constant; if that is meant, run `python scripts/golden.py --bump constant`, "
         "else restore what was computed"
     ]
     assert golden.check(folder, ["engine"], ["rate"])  # is part of every case
@@ -102,10 +102,10 @@ def test_digits_of_another_version_are_stale_and_recorded(one_case):
 def test_missing_and_unused_cases_are_told_and_recorded(one_case):
     folder = one_case()
     kept = book.read(folder, "rate")
-    kept["gone"] = {**kept.pop("ramp"), "settings": {"name": "gone"}}
+    kept["gone"] = {**kept.pop("linear"), "settings": {"name": "gone"}}
     (folder / "rate.json").write_text(json.dumps(kept))
     missing, unused = golden.check(folder, kinds=["rate"])
-    assert missing == "ramp has no golden digits: run `python scripts/golden.py --record`"
+    assert missing == "linear has no golden digits: run `python scripts/golden.py --record`"
     assert unused.startswith("gone has golden digits, and nothing uses it")
     book.record(folder, "rate")
     assert golden.check(folder, kinds=["rate"]) == []
@@ -193,8 +193,8 @@ def test_a_raised_version_is_written_and_stored_again_beside_what_is_new_and_wha
     stored = {kind: book.read(copy / "tests/golden", kind) for kind in kinds}
     edit(
         copy / "bdl/training/schedule.py",
-        '"warmup": "bdl',
-        '"again": "bdl.training.schedule:Warmup",\n        "warmup": "bdl',
+        '"linear": "bdl',
+        '"again": "bdl.training.schedule:Linear",\n        "linear": "bdl',
     )
     edit(copy / "bdl/methods/base.py", "parameters of the model; lower it", "parameters: lower it")
     slang = copy / "bdl/methods/slang.py"

@@ -60,7 +60,7 @@ def test_refusals(own, name, settings, message):
 
 
 def test_a_contract_is_asked_for(own):
-    asking = Registry("thing", own.builtin, contracts=("bdl.training.schedule:Rate",))
+    asking = Registry("thing", own.builtin, contract="bdl.training.schedule:Rate")
     with pytest.raises(InputError, match=r"thing 'own' lacks factor; see bdl\.training\.schedule:Rate"):
         asking.build("own", {"size": 3})
 

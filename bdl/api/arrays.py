@@ -18,7 +18,6 @@ from bdl.errors import InputError
 from bdl.execution.details import is_finite
 from bdl.methods.base import MinibatchMethod
 from bdl.models.base import Model
-from bdl.models.likelihoods import Likelihood
 from bdl.models.modules import GivenModule
 from bdl.models.problem import Problem
 from bdl.plan import Cell
@@ -138,8 +137,8 @@ def fit(
         "model": network if isinstance(model, nn.Module) else _component(model),
         "hyper": given | dict.fromkeys(wanted, 1.0),
     }
-    if training is None and isinstance(built := _built(MethodComponent, method), MinibatchMethod):
-        training = automatic.training_for(len(x), built.batches_per_step)
+    if training is None and isinstance(made := built(MethodComponent, method), MinibatchMethod):
+        training = automatic.training_for(len(x), made.batches_per_step)
     entry["training"] = training
     with _plain_words():
         spec = _spec(entry, samples, seed)
@@ -159,20 +158,14 @@ def fit(
 def hyper_names(method: Component, likelihood: Component, prior: Component = "gaussian") -> tuple[str, ...]:
     """Name the hyper-parameters of components; none where a component is wrong, which `fit` tells."""
     given = ((MethodComponent, method), (PriorComponent, prior), (LikelihoodComponent, likelihood))
-    built = [_built(kind, own) for kind, own in given]
-    if any(own is None for own in built):
+    made = [built(kind, own) for kind, own in given]
+    if any(own is None for own in made):
         return ()
-    return tuple(name for own in built for name in getattr(own, "hyper", ()))  # what learns from a stream has none
+    return tuple(name for own in made for name in getattr(own, "hyper", ()))  # what learns from a stream has none
 
 
-def likelihood_of(given: Component) -> Likelihood | None:
-    """Return the likelihood; None where it is wrong, which `fit` tells."""
-    found: Likelihood | None = _built(LikelihoodComponent, given)
-    return found
-
-
-def _built(kind: type[MethodComponent | PriorComponent | LikelihoodComponent], given: Component) -> Any:
-    """Build a component; None where it is wrong."""
+def built(kind: type[MethodComponent | PriorComponent | LikelihoodComponent], given: Component) -> Any:
+    """Build a component; None where it is wrong, which `fit` tells."""
     try:
         return kind.model_validate(_component(given)).build()
     except (InputError, TypeError, ValueError):  # a ValidationError is a ValueError
@@ -180,7 +173,6 @@ def _built(kind: type[MethodComponent | PriorComponent | LikelihoodComponent], g
 
 
 def _component(given: Component) -> dict[str, Any]:
-    """Write a component as a benchmark file does."""
     return {"name": given} if isinstance(given, str) else dict(given)
 
 
@@ -211,7 +203,6 @@ def _network(model: Component | nn.Module, data: Dataset) -> Model | None:
 
 
 def _spec(entry: Mapping[str, Any], samples: int, seed: int) -> Benchmark:
-    """Check an entry as that of a benchmark file is checked."""
     content = {
         "name": _NAME,
         "title": _NAME,

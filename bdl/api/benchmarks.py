@@ -264,9 +264,7 @@ def results(
     with ResultsFolder(place) as here:
         if here.has_rows:
             return Results(place, load(here))
-    asked = asked_for(str(name_or_path), profile, set, datasets, methods, splits)
-    found = load_results(asked, Path(results))
-    return Results(found.place, found)
+    return benchmark(name_or_path, profile, set).results(datasets, methods, splits, results=results)
 
 
 @checked

@@ -14,9 +14,10 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from torch import nn
 from torch.distributions import Distribution
 
-from bdl.api.arrays import Component, fit, hyper_names, likelihood_of
+from bdl.api.arrays import Component, built, fit, hyper_names
 from bdl.data.conversion import check_aligned, inputs, targets
 from bdl.errors import InputError
+from bdl.spec.components import LikelihoodComponent
 from bdl.spec.fields import checked
 
 Array = NDArray[np.float64]
@@ -117,7 +118,7 @@ class Regressor(RegressorMixin, _Estimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, **unknown: Any) -> Self:
         """Fit the posterior; `InputError` as `bdl.fit` raises it, and for wrong arrays scikit-learn's words in it."""
         _refuse(unknown)
-        found = likelihood_of(self.likelihood)
+        found = built(LikelihoodComponent, self.likelihood)
         if found is not None and not found.fits(0):
             raise WrongArray(f"likelihood: {self.likelihood!r} describes labels: use bdl.Classifier")
         with _refusing("X, y"):
@@ -187,7 +188,7 @@ class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
         """Fit the posterior to labels, which may be texts; errors as in `Regressor.fit`."""
         _refuse(unknown)
         free = isinstance(self.likelihood, str) and self.likelihood == "auto"
-        found = None if free else likelihood_of(self.likelihood)
+        found = None if free else built(LikelihoodComponent, self.likelihood)
         if found is not None and found.fits(0):
             raise WrongArray(f"likelihood: {self.likelihood!r} describes numbers: use bdl.Regressor")
         with _refusing("X, y"):
@@ -235,7 +236,6 @@ def _refusing(what: str) -> Iterator[None]:
 
 
 def _refuse(unknown: Mapping[str, Any]) -> None:
-    """Refuse what scikit-learn's tools may hand to `fit`."""
     if "sample_weight" in unknown:
         raise WrongType("sample_weight: the methods count every row once: leave it out, or repeat rows")
     if unknown:

@@ -27,6 +27,7 @@ from bdl.plan import Cell
 from bdl.posteriors import Empirical, Posterior
 from bdl.posteriors.predictive import is_predictive
 from bdl.posteriors.tensors import as_type
+from bdl.references.mcmc import optional
 from bdl.spec.fields import checked
 
 Array = NDArray[np.float64]
@@ -95,10 +96,7 @@ class Fitted:
         InputError
             If the method left no distribution of parameters, or arviz is missing (``pip install 'bdl-bench[mcmc]'``).
         """
-        try:
-            import arviz
-        except ModuleNotFoundError as error:
-            raise InputError(f"to_inferencedata needs arviz ({error}): pip install 'bdl-bench[mcmc]'") from None
+        arviz = optional("arviz", "to_inferencedata")
         theta = drawn(self, draws, seed)
         seen = self.evaluation.trained
         f = self.evaluation.outputs(seen, self.draws._replace(samples=len(theta)), Empirical(theta))
@@ -185,8 +183,7 @@ class Fitted:
         found = self.predict_distribution(x)
         if not isinstance(found, Mixture):
             raise InputError("labels have no intervals: use predict_distribution(x).probs")
-        ends = [found.icdf(torch.tensor((1 + sign * level) / 2, dtype=torch.float64)) for sign in (-1, 1)]
-        return torch.stack(ends, -1).numpy()
+        return torch.stack(found.interval(level), -1).numpy()
 
     @checked
     def save(self, path: str | Path) -> None:

@@ -98,8 +98,7 @@ def lines(found: Estimate, asked: Variant, place: Path) -> list[str]:
     searched, final = found.count("search"), found.count("final")
     there = found.done("search"), found.done("final")
     done = f"; done already and left out: {there[0]:,} and {there[1]:,}" if any(there) else ""
-    cells = counted(len(found.left), "cell")
-    told = [f"{cells}, fits: {searched:,} of the search and {final:,} final{done}"]
+    told = [f"{counted(len(found.left), 'cell')}, fits: {searched:,} of the search and {final:,} final{done}"]
     if not final:
         return [*told, "everything is done: there is nothing left to train"]
     told += [

@@ -113,7 +113,7 @@ class Display:
         )
         self._task = self._bar.add_task("", total=None)
         self._live = Live(self._render(), console=console, refresh_per_second=4, transient=True)
-        self._total, self._done, self._said = 0, 0, time.monotonic()
+        self._said = time.monotonic()
 
     def __enter__(self) -> Self:
         if self._drawn:
@@ -125,7 +125,6 @@ class Display:
 
     def begin(self, work: int) -> None:
         """Start; so much work is to be done, in the units of `advance`."""
-        self._total = work
         self._bar.update(self._task, total=max(work, 1))
         finals = [row for stages in self._rows.values() for row in stages["final"]]
         if len(finals) < sum(len(cell.splits) for cell in self._rows):
@@ -139,14 +138,13 @@ class Display:
 
     def advance(self, work: int) -> None:
         """Count work that is done."""
-        self._done += work
-        self._bar.update(self._task, completed=self._done)
+        self._bar.advance(self._task, work)
         now = time.monotonic()
         if not self._drawn and now - self._said > _PLAIN_EVERY:
             self._said = now
-            left = self._bar.tasks[self._task].time_remaining
-            eta = "" if left is None else f", about {left:.0f} s left"
-            self._console.print(f"{min(self._done / max(self._total, 1), 1):4.0%} done{eta}")
+            (task,) = self._bar.tasks
+            eta = "" if task.time_remaining is None else f", about {task.time_remaining:.0f} s left"
+            self._console.print(f"{task.percentage:3.0f}% done{eta}")
 
     def stored(self, cell: Cell, rows: Sequence[Row]) -> None:
         """Take note of rows that are safe in the store."""

@@ -152,21 +152,18 @@ class ResultsFolder:
             return self._part(self._frames.rows)
         return self._part(frame(cells_of(self.made.benchmark), self._rows_of, STAGES, details))
 
-    @property
-    def problems(self) -> pd.DataFrame:
-        """Rows of fits that failed, or of which a score could not be computed, folds of the search as well."""
+    def failures(self) -> list[Failure]:
+        """Return what failed, folds of the search as well, in the order of the cells."""
+        cells = cells_of(self.made.benchmark)
         if self.published:
             rows = self._part(self._frames.rows)
-            return rows[(rows.status != "ok") | rows.reason.notna()]
-        return self._part(frame(cells_of(self.made.benchmark), self._rows_of, STAGES, ["traceback"], problems=True))
-
-    def failures(self) -> list[Failure]:
-        """Return what failed, in the order of the cells."""
-        failed = self.problems
-        failed = failed[failed.reason.notna()]
-        labels = {cell.key: cell.label for cell in cells_of(self.made.benchmark)}
-        cells = [labels.get(key, "/".join(key[:2])) for key in cell_keys(failed)]
-        columns = failed.reindex(columns=["stage", "split", "reason", "traceback"]).assign(cell=cells)
+            rows = rows[(rows.status != "ok") | rows.reason.notna()]
+        else:
+            rows = self._part(frame(cells, self._rows_of, STAGES, ["traceback"], problems=True))
+        labels = {cell.key: cell.label for cell in cells}
+        columns = rows.reindex(columns=["stage", "split", "reason", "traceback"])
+        columns["cell"] = [labels.get(key, "/".join(key[:2])) for key in cell_keys(rows)]
+        columns["reason"] = columns.reason.fillna("no reason was kept")
         found = []
         for (cell, stage, reason), own in columns.groupby(["cell", "stage", "reason"], sort=False):
             trace = next((text for text in own.traceback if isinstance(text, str)), "")
@@ -216,14 +213,12 @@ class ResultsFolder:
         return read_frames(self.place)
 
     def _part(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the rows of the data sets and entries that are asked for."""
         for column, names in zip(("dataset", "entry"), self._chosen, strict=True):
             table = table[table[column].isin(names)] if names else table
         return table
 
     @property
     def _rows_of(self) -> Store:
-        """The store, where rows are read from it."""
         if self.store is None:
             raise InputError(f"no results in {self.place}")
         return self.store
@@ -236,7 +231,6 @@ def stored_cells(benchmark: Benchmark, store: Store) -> list[Cell]:
 
 
 def _as_shown(made: Variant, asked: Variant) -> Variant:
-    """Return what rows were made with, but with the title, papers, notes, claims and baseline that the file has now."""
     shown = {name: getattr(asked.benchmark, name) for name in SHOWN}
     benchmark = made.benchmark.model_copy(update=shown).select()  # which leaves out a baseline that it lacks
     return replace(made, benchmark=benchmark, source=asked.source)

@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 from bdl.errors import InputError
 from bdl.plan import Cell
 from bdl.spec import Point, Variant
-from bdl.store import HYPER, STAGES, CellKey, Stage
+from bdl.store import STAGES, CellKey, Stage
 from bdl.store.artefacts import mended
 from bdl.store.store import Store
 
@@ -137,11 +137,8 @@ def frame(
     apart = _APART.difference(details)
     parts = (
         {
-            **{name: [text] * len(own.split) for name, text in {**_place(cell), "stage": stage}.items()},
-            **{name: getattr(own, name) for name in COLUMNS[3:]},
-            **{HYPER + name: values for name, values in own.hyper.items()},
-            **own.metrics,
-            **{name: values for name, values in own.details.items() if name not in apart},
+            **{name: [text] * len(own["split"]) for name, text in {**_place(cell), "stage": stage}.items()},
+            **{name: values for name, values in own.items() if name not in apart},
         }
         for cell in cells
         for stage in stages
@@ -151,7 +148,6 @@ def frame(
 
 
 def _place(cell: Cell) -> dict[str, str]:
-    """Return what the columns before the stage say of a cell."""
     return {**dict(zip(COLUMNS[:2], cell.key, strict=False)), **cell.point.texts}
 
 

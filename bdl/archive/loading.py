@@ -145,7 +145,6 @@ def check_overwrite(asked: Variant, cells: Sequence[Cell], results: Path) -> Non
 
 
 def _others(place: Path, source: str, results: Path) -> str:
-    """Name other published results of the same benchmark, if there are any."""
     for path in siblings(place):
         with ResultsFolder(path) as other:
             if other.published and other.spec:

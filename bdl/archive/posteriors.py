@@ -13,12 +13,9 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-import torch
-
 from bdl.archive.frames import replacing
 from bdl.errors import InputError
 from bdl.plan import Cell
-from bdl.posteriors.tensors import as_type
 from bdl.store import artefacts
 from bdl.store.artefacts import Damaged
 from bdl.store.store import Store
@@ -27,9 +24,8 @@ POSTERIORS = "posteriors.zip"
 LIMIT = 10 * 10**6
 """Bytes of the file; larger ones are not written."""
 
-_TIMES = 4
-"""How much larger the artefacts may be, that are read to see whether they fit: half of them may be zeros, and float32
-halves what is float64."""
+_TIMES = 2
+"""How much larger the artefacts may be, that are read to see whether they fit: half of them may be zeros."""
 _INDEX = "index.json"
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
 """Time of all members: equal posteriors give equal bytes."""
@@ -59,7 +55,7 @@ def stored_posteriors(cells: Sequence[Cell], store: Store) -> Contents:
 
 
 def write_posteriors(contents: Contents, folder: Path) -> dict[str, str] | None:
-    """Write what travels, all or nothing; float64 is rounded to float32 where the file would be too large otherwise.
+    """Write what travels, all or nothing.
 
     A family that is not of this package's does not travel: reading it would run code that came with the file. Returned
     is what `read_posteriors` finds in the provenance; None, and no file, if nothing travels.
@@ -69,12 +65,10 @@ def write_posteriors(contents: Contents, folder: Path) -> dict[str, str] | None:
         label: {split: content for split, content in splits.items() if _ours(artefacts.family(content))}
         for label, splits in contents.items()
     }
-    for numbers in ("as stored", "float32") if any(own.values()) else ():
-        packed = _packed(own if numbers == "as stored" else _rounded(own))
-        if len(packed) <= LIMIT:
-            with replacing(path) as new:
-                new.write_bytes(packed)
-            return {"sha256": sha256(packed).hexdigest(), "numbers": numbers}
+    if any(own.values()) and len(packed := _packed(own)) <= LIMIT:
+        with replacing(path) as new:
+            new.write_bytes(packed)
+        return {"sha256": sha256(packed).hexdigest()}
     path.unlink(missing_ok=True)
     return None
 
@@ -116,15 +110,6 @@ def _packed(contents: Contents) -> bytes:
         for name, content in {_INDEX: json.dumps(index, indent=1).encode(), **named}.items():
             file.writestr(ZipInfo(name, _LONG_AGO), content, ZIP_DEFLATED, compresslevel=9)
     return buffer.getvalue()
-
-
-def _rounded(contents: Contents) -> Contents:
-    """Round artefacts to float32."""
-
-    def rounded(content: bytes) -> bytes:
-        return artefacts.encode(*as_type(artefacts.decode(content), torch.float32))
-
-    return {label: {split: rounded(content) for split, content in own.items()} for label, own in contents.items()}
 
 
 def _ours(family: str) -> bool:

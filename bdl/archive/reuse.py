@@ -91,14 +91,15 @@ class PublishedFits:
         return self._known.get(name, {}).get(cell.label)
 
     def _current(self, cell: Cell) -> set[str]:
-        """Return the hashes of the published scores of a cell that today's code would give."""
         metrics = [metric for metric in computed(cell) if str(metric) in self._rows.columns]
         return {score_hash(cell, metric) for metric in metrics} if self._scored_as(cell, metrics) else set()
 
     def _scored_as(self, cell: Cell, metrics: Iterable[MetricName]) -> bool:
-        """Return whether the hash of the published scores of a cell is that of these metrics today."""
         scores = [score_hash(cell, metric) for metric in metrics]
         return bool(self._told("score_hashes", cell) == (joint_hash(scores) if scores else None))
+
+
+Source = StoredFits | PublishedFits
 
 
 def published_fits(place: Path, siblings: Iterable[Path]) -> list[PublishedFits]:
@@ -118,7 +119,7 @@ def stored_fits(folders: Iterable[Path]) -> Iterator[StoredFits]:
                 yield StoredFits(other.store)
 
 
-def copy_fits(cells: Sequence[Cell], store: Store, sources: Iterable[StoredFits | PublishedFits]) -> int:
+def copy_fits(cells: Sequence[Cell], store: Store, sources: Iterable[Source]) -> int:
     """Copy fits of the plan, which the store has claimed, from sources; return how many final ones.
 
     A split of which the store holds anything stays as it is. What cannot be read is left where it is, and made here.
@@ -134,9 +135,7 @@ def copy_fits(cells: Sequence[Cell], store: Store, sources: Iterable[StoredFits 
     return count
 
 
-def reusable(
-    cells: Sequence[Cell], store: Store, sources: Iterable[StoredFits | PublishedFits]
-) -> dict[CellKey, set[int]]:
+def reusable(cells: Sequence[Cell], store: Store, sources: Iterable[Source]) -> dict[CellKey, set[int]]:
     """Return the splits of each cell that `copy_fits` would copy."""
     found: dict[CellKey, set[int]] = {cell.key: set() for cell in cells}
     for _, cell, splits in _wanted(cells, store, sources):
@@ -144,9 +143,7 @@ def reusable(
     return found
 
 
-def _wanted(
-    cells: Sequence[Cell], store: Store, sources: Iterable[StoredFits | PublishedFits]
-) -> Iterator[tuple[StoredFits | PublishedFits, Cell, set[int]]]:
+def _wanted(cells: Sequence[Cell], store: Store, sources: Iterable[Source]) -> Iterator[tuple[Source, Cell, set[int]]]:
     """Yield the splits of the plan that each source has of each cell, and of which the store holds nothing."""
     for source in sources:
         for cell in cells:

@@ -13,4 +13,4 @@ def main() -> None:
     keep_pages()
     from bdl.cli.commands import app
 
-    sys.exit(terminal.ended(lambda: app(standalone_mode=False)))
+    sys.exit(terminal.ended(lambda: app(prog_name="bdl-bench", standalone_mode=False)))

@@ -29,7 +29,6 @@ console = terminal.console()
 
 
 def _described(begun: str) -> list[str]:
-    """Complete the name of a benchmark or of a method."""
     from bdl.methods import METHODS
 
     return [name for name in [*shipped(), *METHODS.names()] if name.startswith(begun)]

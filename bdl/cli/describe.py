@@ -2,9 +2,8 @@
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
-from functools import partial
 from typing import Any
 
 from bdl.data import DATASETS, about
@@ -21,16 +20,14 @@ from bdl.spec.sections import Record, Training
 from bdl.spec.values import leaves
 from bdl.training.schedule import RATES
 
-_COMPONENTS = {"model": MODELS, "likelihood": LIKELIHOODS, "prior": PRIORS, "reference": REFERENCES, "rate": RATES}
-
+REGISTRIES = (DATASETS, MODELS, LIKELIHOODS, PRIORS, RATES, METHODS, REFERENCES, METRICS)
+"""Of everything that a benchmark file names."""
 _DIRECTIONS = {
     "lower": "lower is better",
     "higher": "higher is better",
     "none": "neither lower nor higher is better",
     "ratio": "a duration, shown as paper / ours",
 }
-
-
 _HYPER = {
     "learning_rate": "size of a step, which the schedule of the training may change",
     "prior_precision": "1 / variance of every parameter under the prior",
@@ -47,23 +44,11 @@ _HYPER = {
 
 
 def describe(name: str) -> str:
-    """Describe a benchmark or a registered component.
+    """Describe a benchmark or a component as lines of text, of which the first says the name and the kind.
 
-    Parameters
-    ----------
-    name
-        A name that ``bdl-bench list`` shows, the path of a benchmark file, or that of a component,
-        ``path/to/file.py:Class`` or ``module:Class``.
-
-    Returns
-    -------
-    str
-        Lines of text; the first says the name and the kind. A name of two kinds is described as both.
-
-    Raises
-    ------
-    InputError
-        If nothing has that name, or what it leads to is no component.
+    The name is one that ``bdl-bench list`` shows, the path of a benchmark file, or that of a component,
+    ``path/to/file.py:Class`` or ``module:Class``; one of two kinds is described as both. `InputError` if nothing has
+    that name, or what it leads to is no component.
     """
     if name.endswith(".py"):
         raise InputError(f"{name} is a file: say which class or function of it, as {name}:NAME")
@@ -71,30 +56,23 @@ def describe(name: str) -> str:
         return "\n".join(_given(name))
     if "/" in name or name.endswith((".yaml", ".yml")):
         return "\n".join([f"{name} (benchmark)", *_benchmark(name)])
-    kinds: dict[str, tuple[Iterable[str], Callable[[str], list[str]]]] = {
-        "benchmark": (shipped(), _benchmark),
-        "data set": (DATASETS.names(), _dataset),
-        **{kind: (registry.names(), lines) for kind, (registry, lines) in _kinds().items()},
-    }
-    found = [[f"{name} ({kind})", *lines(name)] for kind, (names, lines) in kinds.items() if name in names]
+    found = [f"{name} (benchmark)", *_benchmark(name)] if name in shipped() else []
+    for registry in REGISTRIES:
+        if name in registry.targets:
+            kind = "data set" if registry is DATASETS else registry.kind
+            found += [f"{name} ({kind})", *_component(registry, name)]
     if not found:
-        raise unknown("name", name, {known for names, _ in kinds.values() for known in names})
-    return "\n".join(line for section in found for line in section)
-
-
-def _kinds() -> dict[str, tuple[Registry, Callable[[str], list[str]]]]:
-    """Return the registries whose components have settings, and what describes one."""
-    components = {kind: (registry, partial(_component, registry)) for kind, registry in _COMPONENTS.items()}
-    return {"method": (METHODS, _method), "metric": (METRICS, _metric), **components}
+        raise unknown("name", name, {*shipped(), *(known for registry in REGISTRIES for known in registry.targets)})
+    return "\n".join(found)
 
 
 def _given(path: str) -> list[str]:
     """Describe what a benchmark file may name by its path, as the kind whose contract it follows."""
     component = Registry("component", {}).get(path)
     if isinstance(component, type) and is_dataclass(component):
-        for kind, (registry, lines) in _kinds().items():
+        for registry in REGISTRIES[1:]:  # any function or class may make a data set
             if registry.lacking(component) is None:
-                return [f"{path} ({kind})", *lines(path)]
+                return [f"{path} ({registry.kind})", *_component(registry, path)]
     if not callable(component) or (isinstance(component, type) and "__call__" not in dir(component)):
         raise InputError(f"{path} is no component: it follows no contract of docs/extending.md")
     return [f"{path} (data set)", _paragraph(component), *_settings(component)]
@@ -112,9 +90,8 @@ def _benchmark(name: str) -> list[str]:
         f"profiles: {', '.join(list_profiles(name))}",
     ]
     preparation = benchmark.preparation
-    if unusual := preparation.model_dump(
-        mode="json", exclude_defaults=True, exclude=set() if preparation.rows else {"rows"}
-    ):
+    exclude = set() if preparation.rows else {"rows"}
+    if unusual := preparation.model_dump(mode="json", exclude_defaults=True, exclude=exclude):
         lines.append(f"preparation: {_assigned(unusual)}")
     lines += [f"sweep: {path} in {', '.join(map(canonical, values))}" for path, values in benchmark.sweep.items()]
     lines += _record(benchmark.record)
@@ -174,23 +151,19 @@ def _assigned(values: Mapping[str, object]) -> str:
     return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
-def _method(name: str) -> list[str]:
-    """A method has a file of its own, whose docstring says more than that of its settings."""
-    method = METHODS.get(name)
-    return [_paragraph(inspect.getmodule(method)) or _paragraph(method), *_hyper(method), *_settings(method)]
-
-
 def _component(registry: Registry, name: str) -> list[str]:
-    return [_paragraph(registry.get(name)), *_hyper(registry.get(name)), *_settings(registry.get(name))]
-
-
-def _dataset(name: str) -> list[str]:
-    component = DATASETS.get(name)
-    return [*map(plain, about(name)), *(_settings(component) if isinstance(component, type) else [])]
+    component = registry.get(name)
+    if registry is DATASETS:
+        return [*map(plain, about(name)), *(_settings(component) if isinstance(component, type) else [])]
+    if registry is METRICS:
+        info = component.info
+        return [f"{info.label}, {info.unit}; {_DIRECTIONS[info.direction]}", *_settings(component)]
+    # a method has a file of its own, whose docstring says more than that of its settings
+    told = (registry is METHODS and _paragraph(inspect.getmodule(component))) or _paragraph(component)
+    return [told, *_hyper(component), *_settings(component)]
 
 
 def _hyper(component: Any) -> list[str]:
-    """Return the hyper-parameters of a component, under its default settings."""
     bare = object.__new__(component) if isinstance(component, type) else component
     limits = {side: getattr(bare, f"hyper_{side}", {}) for side in ("above", "below")}
     lines = []
@@ -235,13 +208,7 @@ def _default(field: Field[Any]) -> object:
     return field.default
 
 
-def _metric(name: str) -> list[str]:
-    score = METRICS.get(name)
-    return [f"{score.info.label}, {score.info.unit}; {_DIRECTIONS[score.info.direction]}", *_settings(score)]
-
-
 def _paragraph(documented: object) -> str:
-    """First paragraph of a docstring, on one line."""
     return plain(" ".join((inspect.getdoc(documented) or "").split("\n\n")[0].split()))
 
 

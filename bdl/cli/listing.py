@@ -22,7 +22,6 @@ KINDS = ("benchmarks", "datasets", "models", "likelihoods", "priors", "rates", "
 
 
 def _kinds(begun: str) -> list[str]:
-    """Complete a kind."""
     return [kind for kind in KINDS if kind.startswith(begun)]
 
 
@@ -32,17 +31,11 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List benchmarks, data sets, models, likelihoods, priors, learning rates, methods, references and metrics."""
-    from bdl.data import DATASETS
-    from bdl.methods import METHODS
-    from bdl.metrics import METRICS
-    from bdl.models import LIKELIHOODS, MODELS, PRIORS
-    from bdl.references import REFERENCES
+    from bdl.cli.describe import REGISTRIES
     from bdl.spec import list_benchmarks
-    from bdl.training.schedule import RATES
 
-    registries = (DATASETS, MODELS, LIKELIHOODS, PRIORS, RATES, METHODS, REFERENCES, METRICS)
     titles = dict(list_benchmarks())
-    names = {"benchmarks": [*titles], **{own: kinds.names() for own, kinds in zip(KINDS[1:], registries, strict=True)}}
+    names = {"benchmarks": [*titles], **{f"{registry.kind}s": registry.names() for registry in REGISTRIES}}
     if kind is not None and kind not in names:
         raise unknown("kind", kind, KINDS)
     if as_json:
@@ -125,8 +118,8 @@ def fetch(names: Names = None) -> None:
         if told := _own(name):
             _say(name, told, chosen)
             continue
-        count = fetch(name)
-        _say(name, f"{count.downloaded} downloaded, {count.present} here already", chosen)
+        present, downloaded = fetch(name)
+        _say(name, f"{downloaded} downloaded, {present} here already", chosen)
 
 
 @data_app.command()
@@ -151,7 +144,6 @@ def verify(names: Names = None) -> None:
 
 
 def _aligned(lines: list[tuple[str, str, str]]) -> list[str]:
-    """Write lines in three columns."""
     first, second = (max((len(line[column]) for line in lines), default=0) for column in (0, 1))
     return [f"{one:<{first}}  {other:<{second}}  {last}" for one, other, last in lines]
 

@@ -1,7 +1,7 @@
 """Options that several commands take: which benchmark, which part of it, and where its results are."""
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -33,60 +33,19 @@ def count(given: str | int) -> int:
     if given == "auto":
         return AUTO
     if not str(given).isdecimal() or len(str(given)) > _DIGITS or int(given) == AUTO:
-        raise InputError(f"--jobs {short(str(given))}: give 1, a larger number, or auto")
+        raise InputError(f"--jobs {short(given)}: give 1, a larger number, or auto")
     return int(given)
 
 
 def _benchmarks(begun: str) -> list[str]:
-    """Complete the name of a benchmark."""
     return [name for name in shipped() if name.startswith(begun)]
-
-
-def _entries(context: typer.Context, begun: str) -> list[str]:
-    """Complete an entry of the benchmark that is named before."""
-    return [name for name in _field(context, "entries") if name.startswith(begun)]
-
-
-def _datasets(context: typer.Context, begun: str) -> list[str]:
-    """Complete a data set of the benchmark that is named before."""
-    return [name for name in map(_label, _field(context, "datasets")) if name.startswith(begun)]
-
-
-def _field(context: typer.Context, name: str) -> Iterable[Any]:
-    """Read a field of a benchmark file under its profile, unchecked, since a shell waits; empty if that cannot be."""
-    import yaml
-
-    benchmark = context.params.get("name") or next(iter(context.args), "")  # not assigned before an option's value
-    profile = context.params.get("profile")
-    try:
-        content = yaml.safe_load(shipped().get(benchmark, Path(benchmark)).read_text(encoding="utf-8"))
-        changes = (content.get("profiles") or {}).get(profile, {})
-        return list(content[name] if name == "entries" else changes.get(name, content[name]))
-    except (OSError, ValueError, TypeError, AttributeError, KeyError, yaml.YAMLError):
-        return []
-
-
-def _label(dataset: Any) -> str:
-    if isinstance(dataset, str) and ":" not in dataset:
-        return dataset
-    if isinstance(dataset, dict) and "label" in dataset:
-        return str(dataset["label"])
-    from bdl.spec import DatasetName  # which takes longer
-
-    return str(DatasetName.read(dataset))
 
 
 Name = Annotated[str, typer.Argument(help="Name of a benchmark, or path of a YAML file.", autocompletion=_benchmarks)]
 Profile = Annotated[str, typer.Option(help="Profile of the benchmark file.")]
 Set = Annotated[list[str], typer.Option("--set", help="Override a field: path.to.field=value.")]
-Datasets = Annotated[
-    list[str],
-    typer.Option("--dataset", help="Only this data set, or those like 'u*' (repeatable).", autocompletion=_datasets),
-]
-Methods = Annotated[
-    list[str],
-    typer.Option("--method", help="Only this method, or those like 'vifa*' (repeatable).", autocompletion=_entries),
-]
+Datasets = Annotated[list[str], typer.Option("--dataset", help="Only this data set, or those like 'u*' (repeatable).")]
+Methods = Annotated[list[str], typer.Option("--method", help="Only this method, or those like 'vifa*' (repeatable).")]
 Splits = Annotated[str | None, typer.Option("--splits", help="How many splits, or which: 5, or 0,3,5-7.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Write it as JSON, for programs.")]
 Uncertified = Annotated[

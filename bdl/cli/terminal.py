@@ -1,6 +1,5 @@
 """How a command ends: with an exit code that says why, and at most one line on stderr."""
 
-import codecs
 import errno
 import io
 import json
@@ -26,19 +25,6 @@ _PATHS = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EA
 """What is wrong with a path that was given, rather than with the program."""
 _LONGEST = 1500
 """Characters of a message."""
-
-
-_PLAIN = {
-    "±": "+-",
-    "–": "-",  # noqa: RUF001
-    "─": "-",
-    "━": "-",
-    "│": "|",
-    "↓": "v",
-    "↑": "^",
-    **{mark: f"^{number}" for number, mark in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
-}
-"""What stands for characters of tables in an encoding that lacks them."""
 
 
 class _Patient(io.TextIOWrapper):
@@ -70,10 +56,9 @@ class _Patient(io.TextIOWrapper):
 def prepare() -> None:
     """Make standard output and error fit to be written to.
 
-    One that is closed is nowhere, a character that its encoding lacks has a plain one in its place, and one that is
-    closed by its reader ends nothing.
+    One that is closed is nowhere, a character that its encoding lacks is a question mark, and one that is closed by
+    its reader ends nothing.
     """
-    codecs.register_error("bdl", _plain)
     for name in ("stdout", "stderr"):
         stream: TextIO | None = getattr(sys, name)
         if stream is None:
@@ -81,14 +66,8 @@ def prepare() -> None:
         elif type(stream) is io.TextIOWrapper:
             stream.flush()
             encoding, lines = stream.encoding, stream.line_buffering
-            patient = _Patient(stream.detach(), encoding=encoding, errors="bdl", line_buffering=lines)
+            patient = _Patient(stream.detach(), encoding=encoding, errors="replace", line_buffering=lines)
             setattr(sys, name, patient)
-
-
-def _plain(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    return "".join(_PLAIN.get(char, "?") for char in error.object[error.start : error.end]), error.end
 
 
 def console() -> Console:
@@ -149,7 +128,6 @@ def ended(command: Callable[[], int | None]) -> int:
 
 
 def _check_words() -> None:
-    """Refuse words of the command that are not text."""
     for word in sys.argv[1:]:
         try:
             word.encode()
@@ -172,11 +150,7 @@ def _mended(error: Exception, message: str) -> str:
     given, options = getattr(error, "option_name", None), [name for own in context.command.params for name in own.opts]
     if given and (near := get_close_matches(given, options, n=2, cutoff=0.6)):
         return f"no such option: {given}; did you mean {' or '.join(near)}?"
-    words: list[str] = []
-    while context.parent is not None:
-        words.insert(0, context.info_name)
-        context = context.parent
-    return f"{message}; see: {' '.join(['bdl-bench', *words, '--help'])}"
+    return f"{message}; see: {context.command_path} --help"
 
 
 def _internal(error: Exception) -> int:

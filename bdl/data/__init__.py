@@ -1,6 +1,6 @@
 """Data sets with checksums, published splits, and scaling fitted on training rows only."""
 
-from bdl.data.catalogue import DATASETS, FetchCount, SplitScheme, about, fetch, load, load_stream, prepare, status
+from bdl.data.catalogue import DATASETS, SplitScheme, about, fetch, load, load_stream, prepare, status
 from bdl.data.dataset import Dataset, Standardise, Task
 from bdl.data.files import RemoteFile
 from bdl.data.splits import Scaling, Split, folds, half_split, leading_split, recipe_split
@@ -9,7 +9,6 @@ from bdl.data.streams import Stream, draw
 __all__ = [
     "DATASETS",
     "Dataset",
-    "FetchCount",
     "RemoteFile",
     "Scaling",
     "Split",

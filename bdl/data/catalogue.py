@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from inspect import getdoc
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -64,13 +64,6 @@ and those that gap splits need as well in ``gap_files``.
 """
 
 
-class FetchCount(NamedTuple):
-    """What `fetch` did: files that were already right, and files downloaded."""
-
-    present: int
-    downloaded: int
-
-
 def load(name: str) -> Dataset:
     """Load a table by its name in `DATASETS`, ``module:attribute`` or ``path/to/file.py:attribute``, or a `Label`.
 
@@ -111,16 +104,17 @@ def status(name: str, *, gaps: bool = True) -> list[tuple[str, State]]:
     return [(file.path, file.state()) for file in _files(name, gaps)]
 
 
-def fetch(name: str) -> FetchCount:
+def fetch(name: str) -> tuple[int, int]:
     """Download the files of a data set that are missing or corrupt, split files included.
 
-    `InputError` if the name is unknown or a file cannot be had; files downloaded before that stay.
+    Return how many were already right, and how many were downloaded. `InputError` if the name is unknown or a file
+    cannot be had; files downloaded before that stay.
     """
     files = _files(name)
     wanted = [file for file in files if file.state() != "ok"]
     for file in wanted:
         file.download()
-    return FetchCount(present=len(files) - len(wanted), downloaded=len(wanted))
+    return len(files) - len(wanted), len(wanted)
 
 
 def _files(name: str, gaps: bool = True) -> list[RemoteFile]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bdl.errors import InputError
+from bdl.errors import InputError, short
 
 Array = NDArray[np.float64]
 Inputs = NDArray[np.float64] | NDArray[np.uint8]
@@ -54,12 +54,6 @@ def numbers(given: Any, what: str) -> Array:
     return _finite(_plain(given, what), what, ())
 
 
-def short(value: Any) -> str:
-    """Return a value as one short line, for messages."""
-    text = " ".join(str(value).split())
-    return text if len(text) <= 40 else f"{text[:40]}..."
-
-
 def columns_of(given: Any) -> tuple[str, ...]:
     """Return the names of the columns of a frame, and none for what is no frame."""
     frame = _pandas(given)
@@ -99,7 +93,6 @@ def check_aligned(X: Any, y: Any) -> None:
 
 
 def _plain(given: Any, what: str) -> NDArray[Any]:
-    """Return an array of numbers of some type."""
     frame = _pandas(given)
     if frame is not None and frame.ndim == 2:
         called = columns_of(frame)

@@ -17,10 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import ClassVar, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from bdl.data.conversion import Inputs
+from bdl.data.conversion import Array, Inputs
 from bdl.data.dataset import Dataset, Task
 from bdl.data.splits import Split
 from bdl.errors import InputError
@@ -165,9 +162,6 @@ def _reason(error: OSError) -> str:
     return error.strerror or type(error).__name__
 
 
-Array = NDArray[np.float64]
-
-
 @dataclass(frozen=True)
 class FileSet(ABC):
     """What is known of a data set before its files are read; calling it loads the data set.
@@ -200,17 +194,7 @@ class FileSet(ABC):
     def __call__(self) -> Dataset:
         """Load the data set; its splits are read when they are asked for.
 
-        `InputError` if a file cannot be had or is corrupt, or the content is not what is said here.
+        `InputError` if a file cannot be had or is corrupt.
         """
         x, y = self.table()
-        dataset = Dataset(self.name, x, y, self.task, splits=self.splits, published=self.split)
-        self.expect("(rows, inputs)", (len(x), dataset.d), (self.n, self.d))
-        return dataset
-
-    def expect(self, what: str, found: object, expected: object) -> None:
-        """Refuse content that is not what is said here."""
-        if found != expected:
-            raise InputError(
-                f"dataset '{self.name}': files have {what} = {found}, expected {expected}; "
-                f"bring {type(self).__module__} and the files into line"
-            )
+        return Dataset(self.name, x, y, self.task, splits=self.splits, published=self.split)

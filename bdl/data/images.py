@@ -1,6 +1,5 @@
 """Images: digits of MNIST and USPS; pictures in files, told apart by their pixels, and as features of a network."""
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
-from bdl.data.files import Array, FileSet, RemoteFile, data_directory, kept
+from bdl.data.conversion import Array
+from bdl.data.files import FileSet, RemoteFile, data_directory, kept
 from bdl.data.splits import Split, half_split, leading_split
 from bdl.errors import InputError
+from bdl.runtime import available_cores
 
 Images = NDArray[np.uint8]
 
@@ -55,7 +56,7 @@ def same_pictures(images: Images) -> NDArray[np.int64]:
 
 def _decode_all(name: str, files: Sequence[Path], images: Images) -> None:
     """Fill `images` by as many threads as there are cores; decoders work outside of the interpreter's lock."""
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None) as pool:
+    with ThreadPoolExecutor(available_cores()) as pool:
         work: Callable[[int], str | None] = partial(_decode_into, images, files)
         done = _shown(pool.map(work, range(len(files))), f"decoding {name}", len(files))
         failures = [(file, reason) for file, reason in zip(files, done, strict=True) if reason]
@@ -110,7 +111,6 @@ def features(name: str, images: Images, network: Network) -> tuple[NDArray[np.fl
 
 
 def _computed(name: str, images: Images, network: Network) -> NDArray[np.float32]:
-    """Pass all pictures through the network."""
     import torch
 
     from bdl.models.efficientnet import efficientnet_lite0

@@ -56,7 +56,6 @@ def logistic_draw(seed: int) -> tuple[Array, Array, Array]:
 
 
 def _normals(seed: int, rows: int) -> tuple[Array, Array, Array]:
-    """Draw inputs, parameters, and a standard normal for each row."""
     generator = torch.Generator().manual_seed(seed)
     drawn = (torch.randn(*shape, generator=generator) for shape in ((rows, 2), (2,), (rows,)))
     x, theta, noise = (part.double().numpy() for part in drawn)

@@ -116,10 +116,8 @@ def folds(n: int, k: int) -> list[tuple[Rows, Rows]]:
     """Cut `n` positions into `k` contiguous folds, without shuffling: pairs of training and validation positions.
 
     The first ``n % k`` folds have one position more, as in scikit-learn's ``KFold(k)``. Positions are into the training
-    rows, and no row numbers of the data set. `InputError` if `k` is below 2 or above `n`.
+    rows, and no row numbers of the data set; `k` is at least 2, and at most `n`.
     """
-    if not 2 <= k <= n:
-        raise InputError(f"cannot cut {n} rows into {k} folds; choose between 2 folds and as many as rows")
     positions = np.arange(n, dtype=np.int64)
     return [(np.delete(positions, fold), fold) for fold in np.array_split(positions, k)]
 
@@ -155,14 +153,9 @@ class Scaling(NamedTuple):
 
     @classmethod
     def fit_many(cls, x: Array, y: Array, row_sets: Iterable[Rows]) -> Self:
-        """Fit on R sets of rows, of any sizes, and stack the results.
-
-        `InputError` if there is no set, or one is empty.
-        """
+        """Fit on R sets of rows, of any sizes, and stack the results; errors as in `fit`."""
         # One `fit` for each set: the same bits alone and stacked, and no (R, n, d) array in memory.
         fits = [cls.fit(x, y, rows) for rows in row_sets]
-        if not fits:
-            raise InputError("cannot fit scalings on no sets of rows; give at least one")
         return cls(*(np.stack(values) for values in zip(*fits, strict=True)))
 
     def only(self, inputs: bool, targets: bool) -> Self:

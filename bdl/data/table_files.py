@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 
-from bdl.data.conversion import short
-from bdl.errors import InputError
+from bdl.errors import InputError, short
 
 if TYPE_CHECKING:
     from bdl.data.local import Csv

@@ -12,16 +12,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bdl.data.conversion import check_once, short
+from bdl.data.conversion import Array, check_once
 from bdl.data.dataset import Dataset, Task
 from bdl.data.splits import Rows, group_split, part_split
 from bdl.data.table_files import first_line, is_plain, kind_of, settings_for
-from bdl.errors import InputError, unknown
+from bdl.errors import InputError, short, unknown
 
 if TYPE_CHECKING:
     from bdl.data.local import Table
 
-Array = NDArray[np.float64]
 Frame = pd.DataFrame
 Column = pd.Series
 
@@ -249,7 +248,6 @@ def _parts(name: str, how: "Table", column: Column) -> tuple[Rows, int | None]:
 
 
 def _moments(name: str, column: Column) -> NDArray[np.float64]:
-    """Return times as numbers."""
     if pd.api.types.is_numeric_dtype(column):
         return np.asarray(column, dtype=np.float64)
     try:

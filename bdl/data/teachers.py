@@ -19,7 +19,6 @@ from torch import Tensor
 
 from bdl.data.dataset import Dataset, Task
 from bdl.data.splits import Split
-from bdl.errors import InputError
 from bdl.models.networks import Linear, Mlp
 from bdl.posteriors import FactorAnalysis
 
@@ -174,7 +173,7 @@ class PriorDraws:
 def factor_model(
     seed: int, dim: int, latent_dim: int, spectrum: tuple[float, float], scaling: Literal["rows", "columns"] = "rows"
 ) -> FactorAnalysis:
-    """Draw a model N(c, F F^T + diag(psi)), float32; `InputError` if the sizes or the range are impossible.
+    """Draw a model N(c, F F^T + diag(psi)), float32, with K = `latent_dim` below D = `dim`.
 
     c is standard normal, V has the leading eigenvectors of M M^T with a standard-normal D x D matrix M, the s^2 are
     uniform on `spectrum`, and psi is uniform on (0, max s^2). PyTorch's generator draws c, M, s^2 and psi in this
@@ -183,16 +182,11 @@ def factor_model(
     ``"rows"`` is F = diag(s) V with D values s, as the published code has it; ``"columns"`` is F = V diag(s) with K
     values, as the thesis's argument about conditioning suggests.
     """
-    if not 1 <= latent_dim < dim:
-        raise InputError(f"latent_dim {latent_dim} does not suit {dim} dimensions: give one of 1 to {dim - 1}")
-    low, high = spectrum
-    if not 0 < low <= high:
-        raise InputError(f"the spectrum [{low:g}, {high:g}] is no range of variances: give 0 < low <= high")
     generator = torch.Generator().manual_seed(seed)
     loc = torch.randn(dim, generator=generator)
     square = torch.randn(dim, dim, generator=generator)
     leading = torch.linalg.eigh(square @ square.T).eigenvectors.flip(1)[:, :latent_dim]
-    variances = torch.empty(dim if scaling == "rows" else latent_dim).uniform_(low, high, generator=generator)
+    variances = torch.empty(dim if scaling == "rows" else latent_dim).uniform_(*spectrum, generator=generator)
     factors = (variances.sqrt() * leading.T).T if scaling == "rows" else variances.sqrt() * leading
     diag = torch.empty(dim).uniform_(0, float(variances.max()), generator=generator)
     return FactorAnalysis(loc, factors.contiguous(), diag)

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from bdl.data.conversion import Array
 from bdl.data.dataset import Dataset
-from bdl.data.files import Array, FileSet, RemoteFile
+from bdl.data.files import FileSet, RemoteFile
 from bdl.data.splits import Rows, Split, half_split, held_out, leading_split
 
 UCI_URL = (
@@ -44,7 +45,7 @@ class UciSet(FileSet):
     def files(self) -> list[RemoteFile]:
         numbers = range(self.splits)
         parts = [f"index_{part}_{i}.txt" for i in numbers for part in _PARTS]
-        tables = ["data.txt", "index_features.txt", "index_target.txt", "n_splits.txt"]
+        tables = ["data.txt", "index_features.txt", "index_target.txt"]
         return [self._file(file) for file in tables + parts]
 
     @property
@@ -56,10 +57,9 @@ class UciSet(FileSet):
         return replace(super().__call__(), gap=self.gap)
 
     def table(self) -> tuple[Array, Array]:
-        """Read the inputs and the target, and check the number of splits."""
+        """Read the inputs and the target."""
         table = np.loadtxt(self._file("data.txt").read().splitlines(), dtype=np.float64)
-        (target,), (splits,) = self._integers("index_target.txt"), self._integers("n_splits.txt")
-        self.expect("splits", int(splits), self.splits)
+        (target,) = self._integers("index_target.txt")
         x = np.ascontiguousarray(table[:, self._integers("index_features.txt")])
         return x, np.ascontiguousarray(table[:, target])
 

@@ -147,7 +147,6 @@ def _begin(pids: Any, counts: Any, devices: Sequence[str]) -> None:
 
 
 def _claim(pids: Any) -> int:
-    """Take the first place whose holder is gone."""
     held = pids.get_lock().acquire(timeout=_PATIENCE)
     try:
         place = next((place for place, pid in enumerate(pids.get_obj()) if not pid or not _lives(pid)), 0)

@@ -127,7 +127,6 @@ class DaskCrew(WorkerPool):
 
 @contextmanager
 def _gone() -> Iterator[None]:
-    """Describe in one line that the scheduler does not answer any more."""
     try:
         yield
     except ConnectionError:
@@ -159,10 +158,8 @@ def _dask(address: str) -> "Iterator[Client]":
     except (OSError, TimeoutError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"no Dask scheduler answers at {address} ({reason})") from None
-    try:
+    with client:
         yield client
-    finally:
-        client.close()
 
 
 @contextmanager
@@ -198,7 +195,6 @@ def _settings(path: Path) -> dict[str, Any]:
 
 
 def _check(client: "Client", where: str) -> None:
-    """Hold the versions of the workers against those here."""
     here = versions()
     with _gone():
         found: Mapping[str, Mapping[str, str]] = client.run(versions)

@@ -10,7 +10,6 @@ from typing import Any, Self
 import torch
 from torch.utils._pytree import tree_leaves
 
-from bdl.methods.base import ExternalMethod
 from bdl.methods.guest import Guest
 from bdl.plan import Cell, outside_files
 from bdl.posteriors.base import Posterior
@@ -38,45 +37,28 @@ def kept(posterior: Posterior) -> dict[str, str]:
     return what | ({CERTIFICATE: certificate} if certificate else {})
 
 
-def allowed(cell: Cell, fits: int) -> float | None:
-    """Return the seconds that so many fits may take by the limit of their method; None if it has none."""
-    method = cell.settings.method.build()
-    limit = method.limit if isinstance(method, ExternalMethod) else None
-    return None if limit is None else fits * limit
-
-
 def is_finite(posterior: Posterior) -> bool:
     """Return whether all numbers of a posterior are."""
     return all(bool(torch.isfinite(leaf).all()) for leaf in tree_leaves(posterior))
 
 
 class Log:
-    """Scores at recorded counts, by member, and the seconds of training they took."""
+    """Scores at recorded counts, by member, and the seconds of training they took; of a `text` if that is not empty."""
 
-    def __init__(self) -> None:
-        self.seconds = 0.0
+    def __init__(self, text: str = "") -> None:
+        self.seconds, members = json.loads(text) if text else (0.0, {})
         self._found: dict[int, dict[tuple[str, int, str], float]] = {}
-
-    @classmethod
-    def parse(cls, text: str) -> "Log":
-        """Read what `text` writes; an empty text is an empty log."""
-        log = cls()
-        if text:
-            log.seconds, members = json.loads(text)
-            for member, readings in members.items():
-                log.add(int(member), [Reading(*reading) for reading in readings])
-        return log
+        for member, readings in members.items():
+            self.add(int(member), [Reading(*reading) for reading in readings])
 
     @property
     def text(self) -> str:
         """JSON of all there is."""
-        members = {member: self.readings(member) for member in self._found}
-        return json.dumps([self.seconds, members])
+        return json.dumps([self.seconds, {member: self.readings(member) for member in self._found}])
 
     def add(self, member: int, readings: Iterable[Reading]) -> None:
         """Take scores of a member; one that is there already, from before an interruption, is replaced."""
-        own = self._found.setdefault(member, {})
-        own.update({(reading.axis, reading.at, reading.metric): reading.value for reading in readings})
+        self._found.setdefault(member, {}).update({reading[:3]: reading.value for reading in readings})
 
     def readings(self, member: int) -> tuple[Reading, ...]:
         """List the scores of a member, in the order in which they came."""
@@ -120,22 +102,9 @@ class Stopwatch:
         self._paused += time.perf_counter() - self._since
 
 
-_GRACE = 60.0
-"""Seconds after the alarm in which a group may end by itself, before its process is ended."""
-
-
 def is_full_disk(error: BaseException) -> bool:
     """Return whether an error is that of a full disk, which safetensors tell of in words only."""
     return getattr(error, "errno", None) == errno.ENOSPC or f"(os error {errno.ENOSPC})" in str(error)
-
-
-def hard(limits: Limits, fits: float | None) -> float | None:
-    """Return the seconds after which the process of a group is ended; None for never.
-
-    `fits` are those that its fits may take by limits of their own, if they have any.
-    """
-    most = [seconds for seconds in (limits.minutes and 60 * limits.minutes, fits) if seconds is not None]
-    return min(most) + _GRACE if most else None
 
 
 @contextmanager

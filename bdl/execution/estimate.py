@@ -7,7 +7,7 @@ carries it over to other numbers of updates and to groups of other sizes.
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from bdl import runtime
 from bdl.plan import Cell
@@ -17,9 +17,7 @@ from bdl.store import STAGES, CellKey, Stage
 from bdl.store.store import Store
 from bdl.training.programs import COMPILATION
 
-Basis = Literal[
-    "the same cells", "the same cells in other or published runs", "timed updates", "other cells", "nothing"
-]
+Basis = Literal["the same cells", "the same cells in other or published runs", "timed updates", "nothing"]
 """What the time of a stage of a cell rests on; it is unknown if that is nothing."""
 
 
@@ -128,50 +126,34 @@ def estimate(left: Sequence[Left], jobs: int, measured: Iterable[Measured]) -> E
     return Estimate(tuple(left), max(total / at_once, longest), memory(plan, jobs), disk, basis, jobs)
 
 
-def _rates(cells: Mapping[CellKey, Cell], measured: Iterable[Measured]) -> dict[tuple[object, ...], float]:
-    """Compute how far rough seconds are off: for a stage of a cell by basis, for an entry, and for all minibatches."""
-    entries = {cell.entry: cell for cell in cells.values()}
+def _rates(cells: Mapping[CellKey, Cell], measured: Iterable[Measured]) -> dict[tuple[Basis, CellKey, Stage], float]:
+    """Compute how far rough seconds are off, for a stage of a cell by what was measured."""
     alike: Counter[Measured] = Counter()
     lasted: dict[Measured, float] = {}
     for one in measured:  # thousands of fits, of a few kinds
         kind = one._replace(seconds=0.0)
         alike[kind] += 1
         lasted[kind] = lasted.get(kind, 0.0) + one.seconds
-    sums: dict[tuple[object, ...], list[float]] = {}
+    sums: dict[tuple[Basis, CellKey, Stage], list[float]] = {}
     for kind, count in alike.items():
         cell = cells.get(kind.cell)
-        updates = kind.updates or (updates_of(cell, kind.stage) if cell else 0)
-        like = cell or entries.get(kind.cell[1])
-        if like is None or like.device != kind.device or not (updates or cell):
-            continue
-        rough = count * rough_seconds(like, updates, kind.width, kind.compiled)
-        for key in ((kind.basis, kind.cell, kind.stage), (like.entry,), (_learns(like),)):
-            pair = sums.setdefault(key, [0.0, 0.0])
+        if cell and cell.device == kind.device:
+            rough = rough_seconds(cell, kind.updates or updates_of(cell, kind.stage), kind.width, kind.compiled)
+            pair = sums.setdefault((kind.basis, kind.cell, kind.stage), [0.0, 0.0])
             pair[0] += lasted[kind]
-            pair[1] += rough
+            pair[1] += count * rough
     return {key: seconds / rough for key, (seconds, rough) in sums.items()}
 
 
-def _learns(cell: Cell) -> str:
-    """Return what the updates of a cell are, which can be compared with those of others."""
-    return "a stream" if cell.settings.streams else "minibatches" if cell.settings.training else cell.entry
-
-
-def _stage_seconds(own: Left, stage: Stage, rates: Mapping[tuple[object, ...], float]) -> tuple[float, Basis]:
+def _stage_seconds(own: Left, stage: Stage, rates: Mapping[tuple[Basis, CellKey, Stage], float]) -> tuple[float, Basis]:
     """Estimate the time of what is left of a stage, in one process, and say what that rests on."""
     cell = own.cell
     per_fit = rough_seconds(cell, updates_of(cell, stage), width(cell, stage), compiles(cell, stage))
-    scores = own.fits(stage) * scoring_seconds(cell, stage)
-    ways: tuple[tuple[tuple[object, ...], Basis], ...] = (
-        (("the same cells", cell.key, stage), "the same cells"),
-        (("the same cells in other or published runs", cell.key, stage), "the same cells in other or published runs"),
-        (("timed updates", cell.key, "final"), "timed updates"),
-        ((cell.entry,), "other cells"),
-        ((_learns(cell),), "other cells"),
-    )
-    for key, basis in ways:
-        if key in rates:
+    for basis in get_args(Basis):
+        rate = rates.get((basis, cell.key, "final" if basis == "timed updates" else stage))
+        if rate is not None:
             # rows of the search have their scores in their seconds
-            untimed = 0.0 if stage == "search" and basis != "timed updates" else scores
-            return own.trained(stage) * per_fit * rates[key] + untimed, basis
+            untimed = stage == "final" or basis == "timed updates"
+            scores = own.fits(stage) * scoring_seconds(cell, stage) if untimed else 0.0
+            return own.trained(stage) * per_fit * rate + scores, basis
     return 0.0, "nothing"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bdl.execution import Report
-from bdl.execution.details import Log, Stopwatch, allowed, details_of, is_full_disk, kept, limited
+from bdl.execution.details import Log, Stopwatch, details_of, is_full_disk, kept, limited
 from bdl.execution.scoring import Buffers, Scored, codes, computed, evaluation, scores
 from bdl.plan import Cell, fit_hash
 from bdl.plan.programs import Member, compiles, evaluations, final_fitting, program, slot_batch, slot_rows, unit, width
@@ -57,12 +57,6 @@ class SearchGroup:
     def members(self) -> tuple[Member, ...]:
         """Cells and splits whose final rows the group decides."""
         return tuple((self.cell, split) for split in self.scores)
-
-    @property
-    def allowed(self) -> float | None:
-        """Seconds that its fits may take by the limit of their method; None if it has none."""
-        search = self.cell.settings.search
-        return allowed(self.cell, len(self.scores) * search.trials * search.folds if search else 0)
 
     def run(self, report: Report) -> list[Outcome]:
         """Do the work; one row a fold."""
@@ -116,18 +110,13 @@ class FinalGroup:
     folder: Path | None = None
     """Where to keep checkpoints; None for nowhere."""
 
-    @property
-    def allowed(self) -> float | None:
-        """Seconds that its fits may take by the limit of their method; None if it has none."""
-        return allowed(self.chosen[0].cell, len(self.chosen))
-
     def run(self, report: Report) -> list[Outcome]:
         """Do the work; one row a member."""
         cell, count = self.chosen[0].cell, len(self.chosen)
         compile, cost = compiles(cell, "final"), unit(cell, "final")
         work = final_fitting(self.members, self.hyper, compile)
         checkpoint, when = self.checkpoint(), evaluations(cell)
-        log = Log.parse(checkpoint.text if checkpoint else "")
+        log = Log(checkpoint.text if checkpoint else "")
         if checkpoint:  # a fit that is scored after every update would write its scores thousands of times
             checkpoint.write = lambda: log.text
         ends: dict[int, tuple[Posterior, Buffers, Scored, int, int]] = {}

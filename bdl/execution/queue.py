@@ -11,13 +11,14 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from typing import Protocol
 
 from bdl.execution import LostWorker, OverTime, Report, WorkerPool
-from bdl.execution.details import hard
 from bdl.execution.estimate import left_of
 from bdl.execution.groups import Chosen, Group, SearchGroup, attempt, failed, failed_row, final_groups
 from bdl.execution.scoring import beyond, rescore
+from bdl.methods.base import ExternalMethod
 from bdl.plan import Cell, fit_hash, outside_files
 from bdl.plan.planning import together
 from bdl.plan.programs import fits, remaining_work, slot_batch
@@ -25,6 +26,9 @@ from bdl.search.crossval import FoldScore, best_setting
 from bdl.store import STAGES, Outcome, Row, Stage, artefacts
 from bdl.store.artefacts import Unusable
 from bdl.store.store import Store
+
+_GRACE = 60.0
+"""Seconds after the alarm in which a group may end by itself, before its process is ended."""
 
 
 class Listener(Protocol):
@@ -85,8 +89,8 @@ def run_chains(chains: Sequence[JobChain], worker_pool: WorkerPool, report: Repo
         while len(running) < worker_pool.size and (chain := next((own for own in chains if own.advance()), None)):
             group = chain.ready.popleft()
             chain.running += 1
-            limits = group.members[0][0].benchmark.limits
-            running[worker_pool.submit(attempt, group, report, hard(limits, group.allowed))] = chain, group
+            limit = _limit(group)
+            running[worker_pool.submit(attempt, group, report, limit and limit[0] + _GRACE)] = chain, group
         if not running:
             return
         done, _ = wait(running, timeout=poll, return_when=FIRST_COMPLETED)
@@ -103,18 +107,23 @@ def run_chains(chains: Sequence[JobChain], worker_pool: WorkerPool, report: Repo
                     continue
                 outcomes = failed(group, f"{error}, twice", {})
             except OverTime:
-                outcomes = _hung(group)
+                limit = _limit(group)
+                outcomes = failed(group, f"over the limit of {limit and limit[1]}, and hung", {})
             chain.keep(outcomes)
             if checkpoint := group.checkpoint():
                 checkpoint.remove()
 
 
-def _hung(group: Group) -> list[Outcome]:
-    """Make the rows of a group that had to be ended, with the limit that it was over."""
-    minutes, own = group.members[0][0].benchmark.limits.minutes, group.allowed
-    limits = [] if minutes is None else [(60 * minutes, f"{minutes:g} minutes (limits.minutes)")]
-    limits += [] if own is None else [(own, f"{own:g} seconds (method.seconds)")]
-    return failed(group, f"over the limit of {min(limits)[1]}, and hung", {})
+def _limit(group: Group) -> tuple[float, str] | None:
+    """Return the least of the limits on a group, in seconds and in words; None without any."""
+    cell, _ = group.members[0]
+    minutes, method, search = cell.benchmark.limits.minutes, cell.settings.method.build(), cell.settings.search
+    found = [] if minutes is None else [(60 * minutes, f"{minutes:g} minutes (limits.minutes)")]
+    if isinstance(method, ExternalMethod) and method.limit is not None:
+        each = search.trials * search.folds if search and isinstance(group, SearchGroup) else 1
+        own = each * len(group.members) * method.limit
+        found.append((own, f"{own:g} seconds (method.seconds)"))
+    return min(found, default=None)
 
 
 def prepare(cells: Sequence[Cell], store: Store) -> list[str]:
@@ -221,10 +230,7 @@ def _pending(cell: Cell, store: Store) -> list[int]:
 
 
 def _searched(cell: Cell, store: Store) -> dict[int, list[Row]]:
-    by_split: dict[int, list[Row]] = {}
-    for row in store.rows("search", cell.key):
-        by_split.setdefault(row.split, []).append(row)
-    return by_split
+    return {split: [*own] for split, own in groupby(store.rows("search", cell.key), key=attrgetter("split"))}
 
 
 def _stages(batch: Sequence[Cell], store: Store, listener: Listener) -> Iterator[list[Group]]:
@@ -236,7 +242,6 @@ def _stages(batch: Sequence[Cell], store: Store, listener: Listener) -> Iterator
 
 
 def _search_groups(cell: Cell, store: Store) -> list[Group]:
-    """Next round of the splits that have one, a group for each slot batch."""
     search = cell.settings.search
     if search is None:
         return []

@@ -37,10 +37,9 @@ _SAMPLES = 2
 def rehearse(cells: Iterable[Cell]) -> None:
     """Call each method and score once, in cells that have a component from outside the package.
 
-    The method makes one update on the first split (one without minibatches is fitted to a few rows), and the scores are
-    those of what it has made by then. Equal components are called for one cell alone. Guests are not called: they may
-    hang, and what goes wrong in one is told by its rows. `InputError` if one raises, with the file and the line where
-    it does.
+    The method makes one update on the first split (one without minibatches is fitted to a few rows), which is scored.
+    Equal components are called for one cell alone. Guests, which may hang, are not called: their rows tell what goes
+    wrong. `InputError` if one raises, with the file and the line where it does.
     """
     called = set[object]()
     for cell in cells:
@@ -148,7 +147,6 @@ def time_updates(left: Sequence[Left], known: Collection[Measured], seconds: flo
 
 
 def _kind(cell: Cell) -> object:
-    """Return what cells have in common whose updates take equally long."""
     method, training = cell.settings.method.build(), cell.settings.training
     if training is None:
         return method, cell.stream.dim
@@ -156,7 +154,6 @@ def _kind(cell: Cell) -> object:
 
 
 def _stages(kind: Iterable[Left]) -> Iterator[tuple[tuple[Cell, Stage], int]]:
-    """Yield the stages of cells, each with the number of its fits."""
     return (((own.cell, stage), own.fits(stage)) for own in kind for stage in STAGES)
 
 

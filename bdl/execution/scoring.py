@@ -160,7 +160,6 @@ def beyond(cell: Cell, store: Store) -> list[str]:
 
 
 def _stale(cell: Cell, store: Store) -> Iterator[tuple[Row, list[MetricName]]]:
-    """Yield the final rows that succeeded and whose scores are not today's, each with those scores."""
     current = {metric: score_hash(cell, metric) for metric in computed(cell)}
     for row in store.rows("final", cell.key):
         wanted = [

@@ -74,9 +74,7 @@ class Density(NamedTuple):
             if self.network.bias:
                 values = values + theta[place : place + n_out]
                 place += n_out
-            if number < len(shapes) - 1 and self.network.activation == "gelu":
-                values = jax.nn.gelu(values, approximate=False)
-            elif number < len(shapes) - 1 and self.network.activation:
+            if number < len(shapes) - 1 and self.network.activation:
                 values = getattr(jax.nn, self.network.activation)(values)
         return values
 

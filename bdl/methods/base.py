@@ -63,6 +63,10 @@ class Method(ABC):
     def check(self, problem: Problem) -> None:  # noqa: B027  # most methods fit any problem
         """Raise `InputError` if the settings do not fit the problem."""
 
+    def posterior(self, state: Any) -> Posterior:
+        """Return the posterior of one fit's state, over the flat parameter vector; by default it is the state."""
+        return state
+
 
 @dataclass(frozen=True)
 class MinibatchMethod(Method):
@@ -122,8 +126,7 @@ class MinibatchMethod(Method):
         return ()
 
     @abstractmethod
-    def posterior(self, state: Any) -> Posterior:
-        """Return the approximate posterior over the flat parameter vector."""
+    def posterior(self, state: Any) -> Posterior: ...
 
     def rates(self, hyper: Hyper) -> dict[str, Tensor]:
         """Return the learning rate of each group."""
@@ -200,8 +203,7 @@ class StreamMethod(Method):
         """Learn from consecutive observations, (..., B, D)."""
 
     @abstractmethod
-    def posterior(self, state: Any) -> Posterior:
-        """Return the estimate of one stream."""
+    def posterior(self, state: Any) -> Posterior: ...
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from torch.nn.functional import softplus
 from bdl.errors import InputError
 from bdl.methods.base import Noise, Shapes
 from bdl.methods.optim import OptimState, Params, SampledDescent, sample_gradients
-from bdl.models.priors import ExpectedPrior, PrecisionPrior, ScaledPrior
+from bdl.models.priors import HorseshoePrior, PrecisionPrior
 from bdl.models.problem import Batch, Hyper, Problem
 from bdl.posteriors import DiagonalGaussian, Scaled, StudentT
 
@@ -62,16 +62,16 @@ class BayesByBackprop(SampledDescent):
 
     def check(self, problem: Problem) -> None:
         name = type(problem.prior).__name__
-        if isinstance(problem.prior, ScaledPrior):
+        if isinstance(problem.prior, HorseshoePrior):
             if self.degrees is not None:
                 raise InputError(f"degrees: under {name}, whose scales are latent, bbb needs a Gaussian; leave it out")
         elif problem.latent_dim != problem.dim:
-            raise InputError(f"bbb does not know the latent variables of {name}: give the prior a `source` of scales")
+            raise InputError(f"bbb does not know the latent variables of {name}: use the prior 'horseshoe'")
 
     def init(self, problem: Problem, noise: Noise) -> BbbState:
         theta, prior = noise["theta"], problem.prior
         mu = torch.cat([self.start(problem, theta), theta.new_zeros(problem.latent_dim - problem.dim)])
-        source = prior.source(problem.layout).to(theta) if isinstance(prior, ScaledPrior) else theta.new_zeros(0, 1)
+        source = prior.source(problem.layout).to(theta) if isinstance(prior, HorseshoePrior) else theta.new_zeros(0, 1)
         params = {"mu": mu, "rho": torch.full_like(mu, self.initial_rho)}
         return BbbState(params, self._optimizer.init(params), source)
 
@@ -81,8 +81,7 @@ class BayesByBackprop(SampledDescent):
     def gradients(self, state: BbbState, batch: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Params:
         if self.degrees is None and isinstance(problem.prior, PrecisionPrior):
             return elbo_gradients(state.params, batch, hyper, noise["z"], problem)
-        grads: Params = torch.func.grad(self._negative_elbo)(state.params, batch, hyper, noise["z"], problem)
-        return grads
+        return torch.func.grad(self._negative_elbo)(state.params, batch, hyper, noise["z"], problem)
 
     def posterior(self, state: BbbState) -> DiagonalGaussian | StudentT | Scaled:
         q, dim = self._latent(state.params), state.source.shape[1]
@@ -105,7 +104,7 @@ class BayesByBackprop(SampledDescent):
         q, prior = self._latent(params), problem.prior
         phi = q.sample(z)
         fit = torch.func.vmap(lambda one: problem.log_likelihood(problem.push(one, hyper), batch, hyper))(phi)
-        if isinstance(prior, ExpectedPrior) and isinstance(q, DiagonalGaussian):
+        if isinstance(prior, HorseshoePrior) and isinstance(q, DiagonalGaussian):
             return -fit.mean() - q.entropy() - prior.expected_log_prob(q.loc, q.var, hyper, problem.layout)
         return (q.log_prob(phi) - problem.log_prior(phi, hyper) - fit).mean()
 

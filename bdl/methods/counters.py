@@ -7,9 +7,9 @@ class StepCounters(NamedTuple):
     """What has been done, the update in question included."""
 
     updates: int  # Updates made; the observations seen, for a stream
-    epochs: int  # Whole passes over the rows whose updates are all made
-    ended: bool  # Whether this update is the last of an epoch
-    per_epoch: float
+    epochs: int = 0  # Whole passes over the rows whose updates are all made
+    ended: bool = True  # Whether this update is the last of an epoch
+    per_epoch: float = 0.0
     """Updates of an epoch; not a whole number where an update takes minibatches of two epochs. 0 without epochs."""
     total: int = 0  # Updates of the whole fit; 0 where nothing counts them
 

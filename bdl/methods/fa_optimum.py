@@ -153,5 +153,4 @@ def lowest(
             best = descend(cost, best.x, _OPTIONS, bounds=bounds)
     if not (slope := np.abs(best.jac).max()) <= _FLAT:
         raise InputError(f"fa-elbo has not converged (a derivative is {slope:.1g}): scale the inputs, or raise alpha")
-    point: NDArray[np.float64] = best.x
-    return point
+    return best.x

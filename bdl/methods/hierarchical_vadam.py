@@ -1,23 +1,24 @@
 """VOGN and Vadam with prior scales that are learnt: automatic relevance determination, and the horseshoe.
 
 Given precisions alpha_i the prior is Gaussian, theta_i ~ N(0, 1 / alpha_i), so that an update is one of `Vadam` under
-the precisions' posterior means. Theirs are in closed form given the weights' q: after each epoch, with the groups g of
-n_g weights and E_g = sum over g of (mu_i^2 + var_i), coordinate ascent on the ELBO sets
+the precisions' posterior means. Theirs are in closed form given the weights' q: after each epoch, with E_i = mu_i^2 +
+var_i, coordinate ascent on the ELBO sets
 
-    ard         alpha_g = n_g / E_g, the means of Gamma posteriors under a flat prior of log alpha_g;
-    horseshoe   alpha_i = l_g t with theta_i ~ N(0, lambda_g^2 tau^2), lambda_g ~ C+(0, 1), tau ~ C+(0, kappa): of the
-                inverse Gammas of lambda_g^2, tau^2 and of their auxiliaries (Makalic and Schmidt 2016) the means are
-                    l_g = (n_g + 1) / (2 a_g + t E_g),          a_g = 1 / (1 + l_g)
-                    t   = (D + 1) / (2 b + sum_g l_g E_g),      b   = 1 / (1 / kappa^2 + t).
+    ard         alpha_i = 1 / E_i, the means of Gamma posteriors under a flat prior of log alpha_i;
+    horseshoe   alpha_i = l_i t with theta_i ~ N(0, lambda_i^2 tau^2), lambda_i ~ C+(0, 1), tau ~ C+(0, kappa): of the
+                inverse Gammas of lambda_i^2, tau^2 and of their auxiliaries (Makalic and Schmidt 2016) the means are
+                    l_i = 2 / (2 a_i + t E_i),                  a_i = 1 / (1 + l_i)
+                    t   = (D + 1) / (2 b + sum_i l_i E_i),      b   = 1 / (1 / kappa^2 + t).
 
 Mata (2018, chapter 5) differentiates through the scales of a noisy optimiser and reports that it does not work. Here
 scales need no gradients, but they need variances that can be trusted: Vadam's curvature, the square of a mean gradient,
-is too small by the size of the minibatch, its variances are nearly the prior's, and E_g then says that every weight may
+is too small by the size of the minibatch, its variances are nearly the prior's, and E_i then says that every weight may
 be as large as its scale, which stays. VOGN has the squares of single gradients, and its scales do shrink.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import torch
 from annotated_types import Ge, Gt
@@ -37,7 +38,7 @@ class ScaledState(NamedTuple):
 
     weights: MomentsState
     alpha: Tensor  # Prior precisions, (D,); 0 before the first update, which takes the hyper-parameter
-    local: Tensor  # l of each group, (G,)
+    local: Tensor  # l of each weight, (D,)
     whole: Tensor  # t, a scalar
 
 
@@ -49,9 +50,6 @@ class HierarchicalVadam(StartedMethod):
     ----------
     scales
         ``"ard"`` or ``"horseshoe"``.
-    shared
-        Weights that share a scale: each its own (``"weights"``), those that leave a unit, or those that enter it; then
-        biases share one.
     optimizer
         Which of the `Vadam` family moves the weights.
     samples
@@ -61,10 +59,11 @@ class HierarchicalVadam(StartedMethod):
     """
 
     scales: Literal["ard", "horseshoe"] = "horseshoe"
-    shared: Literal["weights", "leaving", "entering"] = "weights"
     optimizer: Literal["vadam", "vprop-root", "vogn"] = "vogn"
     samples: Annotated[int, Ge(1)] = 1
     global_scale: Annotated[float, Gt(0)] = 1.0
+
+    retired: ClassVar[Mapping[str, Any]] = {"shared": "weights"}
 
     @property
     def _inner(self) -> Vadam:
@@ -74,13 +73,11 @@ class HierarchicalVadam(StartedMethod):
     def check(self, problem: Problem) -> None:
         if problem.prior != GaussianPrior():
             raise InputError("hierarchical-vadam learns the precisions of its prior: leave the prior out")
-        if self.shared != "weights":
-            _ = problem.layout.n_layers  # refuses a model that is not dense throughout
 
     def init(self, problem: Problem, noise: Noise) -> ScaledState:
-        inner, (_, groups) = self._inner.init(problem, noise), self._index(problem)
+        inner = self._inner.init(problem, noise)
         ones = torch.ones_like(inner.mu)
-        return ScaledState(inner, 0 * ones, ones[:1].repeat(groups), ones[0])
+        return ScaledState(inner, 0 * ones, ones, ones[0])
 
     def step_noise(self, problem: Problem) -> Shapes:
         return self._inner.step_noise(problem)
@@ -95,26 +92,13 @@ class HierarchicalVadam(StartedMethod):
 
     def learn(self, state: ScaledState, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> ScaledState:
         """Set the means of the scales' posteriors; formulas in the module docstring."""
-        index = self._index(problem)[0].to(state.alpha.device)
-        q = self._inner.posterior(state.weights)
-        zeros = torch.zeros_like(state.local)
-        n = zeros.index_add(0, index, torch.ones_like(q.loc))
-        E = zeros.index_add(0, index, q.loc.square() + q.var)
+        q, local, whole = self._inner.posterior(state.weights), state.local, state.whole
+        E = q.loc.square() + q.var
         if self.scales == "ard":
-            return state._replace(alpha=(n / E)[index])
-        local, whole = state.local, state.whole
-        local = (n + 1) / (2 / (1 + local) + whole * E)
-        whole = (len(index) + 1) / (2 / (self.global_scale**-2 + whole) + (local * E).sum())
-        return ScaledState(state.weights, (local * whole)[index], local, whole)
+            return state._replace(alpha=1 / E)
+        local = 2 / (2 / (1 + local) + whole * E)
+        whole = (len(E) + 1) / (2 / (self.global_scale**-2 + whole) + (local * E).sum())
+        return ScaledState(state.weights, local * whole, local, whole)
 
     def posterior(self, state: ScaledState) -> DiagonalGaussian:
         return self._inner.posterior(state.weights)
-
-    def _index(self, problem: Problem) -> tuple[Tensor, int]:
-        """Number the group of each parameter, (D,), and count the groups."""
-        layout = problem.layout
-        if self.shared == "weights":
-            return torch.arange(layout.dim), layout.dim
-        if self.shared == "leaving":
-            return layout.units, layout.n_units + 1
-        return layout.entered, layout.n_entered + 1

@@ -74,8 +74,7 @@ class McDropout(Descent):
 
     def step(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> State:
         state = state._replace(rate=torch.zeros_like(state.rate) + hyper["dropout_rate"])
-        moved: State = super().step(state, batches, hyper, noise, problem)
-        return moved
+        return super().step(state, batches, hyper, noise, problem)
 
     def gradients(self, state: State, batches: Batch, hyper: Hyper, noise: Noise, problem: Problem) -> Params:
         theta, q = state.params["theta"], self.posterior(state)

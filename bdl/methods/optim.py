@@ -172,8 +172,7 @@ def mean_gradient(theta: Tensor, batch: Batch, hyper: Hyper, problem: Problem) -
     def cost(theta: Tensor) -> Tensor:
         return -problem.log_likelihoods(theta, batch, hyper).mean()
 
-    gradient: Tensor = torch.func.grad(cost)(theta)
-    return gradient
+    return torch.func.grad(cost)(theta)
 
 
 def sample_gradients(theta: Tensor, batch: Batch, hyper: Hyper, problem: Problem) -> Tensor:
@@ -182,8 +181,7 @@ def sample_gradients(theta: Tensor, batch: Batch, hyper: Hyper, problem: Problem
     def cost(theta: Tensor) -> Tensor:
         return -problem.log_likelihood(theta, batch, hyper)
 
-    gradients: Tensor = torch.func.vmap(torch.func.grad(cost))(theta)
-    return gradients
+    return torch.func.vmap(torch.func.grad(cost))(theta)
 
 
 def batch_gradients(theta: Tensor, batches: Batch, hyper: Hyper, problem: Problem) -> Tensor:
@@ -193,5 +191,4 @@ def batch_gradients(theta: Tensor, batches: Batch, hyper: Hyper, problem: Proble
     def cost(theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
         return -problem.log_likelihood(theta, batches._replace(x=x, y=y), hyper)
 
-    gradients: Tensor = torch.func.vmap(torch.func.grad(cost))(theta, batches.x, batches.y)
-    return gradients
+    return torch.func.vmap(torch.func.grad(cost))(theta, batches.x, batches.y)

@@ -157,8 +157,7 @@ def _eigenvectors(matrix: Tensor) -> Tensor:
 
     LAPACK refuses what is not finite, which would end a whole batch of models because of one: it gets zeros.
     """
-    vectors: Tensor = torch.linalg.eigh(torch.where(matrix.isfinite().all(), matrix, 0.0)).eigenvectors
-    return vectors
+    return torch.linalg.eigh(torch.where(matrix.isfinite().all(), matrix, 0.0)).eigenvectors
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from bdl.errors import InputError, unknown
 from bdl.registry import Label, Registry
@@ -69,7 +69,7 @@ METRICS = Registry(
         "function_agreement": "bdl.metrics.functions:FunctionAgreement",
         "runtime": "bdl.metrics:Runtime",
     },
-    contracts=("bdl.metrics:Score",),
+    contract="bdl.metrics:Score",
 )
 """Scores by name."""
 
@@ -132,7 +132,7 @@ class Score(Protocol):
 class Runtime:
     """Wall time of a split, search included, in minutes; a share where splits are fitted together."""
 
-    info: ClassVar = MetricInfo("Runtime", "minutes per split", "ratio", "time")
+    info = MetricInfo("Runtime", "minutes per split", "ratio", "time")
 
     def __call__(self, evaluation: "Evaluation") -> float:
         """Raise `InputError`: a fit that is over cannot be timed."""

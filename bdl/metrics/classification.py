@@ -7,7 +7,7 @@ hypergeometric, so that scores which are ratios of such numbers have finite sums
 
 import math
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -33,7 +33,7 @@ class Error:
 
     at: At = "samples"
 
-    info: ClassVar = MetricInfo("Error", "fraction of test points", "lower", "predictive", "classification")
+    info = MetricInfo("Error", "fraction of test points", "lower", "predictive", "classification")
 
     def __call__(self, evaluation: Evaluation) -> float:
         return float((1 - _hits(evaluation.at(self.at))).mean())
@@ -43,7 +43,7 @@ class Error:
 class ErrorPercent(Error):
     """`Error` in percent, as papers print it (SLANG paper 2018, Table 3)."""
 
-    info: ClassVar = MetricInfo("Test error", "%", "lower", "predictive", "classification")
+    info = MetricInfo("Test error", "%", "lower", "predictive", "classification")
 
     def __call__(self, evaluation: Evaluation) -> float:
         return 100 * super().__call__(evaluation)
@@ -63,7 +63,7 @@ class Ece:
         Number of bins.
     """
 
-    info: ClassVar = MetricInfo("ECE", "probability", "lower", "predictive", "classification")
+    info = MetricInfo("ECE", "probability", "lower", "predictive", "classification")
 
     bins: Annotated[int, Ge(1)] = 15
 
@@ -81,7 +81,7 @@ class Brier:
     For two classes it is twice the mean of (p_1 - y)^2.
     """
 
-    info: ClassVar = MetricInfo("Brier score", "squared probability", "lower", "predictive", "classification")
+    info = MetricInfo("Brier score", "squared probability", "lower", "predictive", "classification")
 
     def __call__(self, evaluation: Evaluation) -> float:
         return float(_differences(evaluation).square().sum(-1).mean())
@@ -95,7 +95,7 @@ class Rps:
     it is half of the Brier score.
     """
 
-    info: ClassVar = MetricInfo("RPS", "squared probability", "lower", "predictive", "classification")
+    info = MetricInfo("RPS", "squared probability", "lower", "predictive", "classification")
 
     def __call__(self, evaluation: Evaluation) -> float:
         return float(_differences(evaluation).cumsum(-1).square().sum(-1).mean())
@@ -108,9 +108,7 @@ class Entropy:
     It does not look at labels: read it beside the error. Of two fits that err equally, the lower is the more certain.
     """
 
-    info: ClassVar = MetricInfo(
-        "Predictive entropy", "nats per test point", "lower", "predictive", "classification", margin=0.02
-    )
+    info = MetricInfo("Predictive entropy", "nats per test point", "lower", "predictive", "classification", margin=0.02)
 
     def __call__(self, evaluation: Evaluation) -> float:
         probabilities = evaluation.predictions.probabilities
@@ -155,7 +153,7 @@ class _OfTraining:
 class TrainingErrorPercent(_OfTraining):
     """`ErrorPercent` of training rows."""
 
-    info: ClassVar = MetricInfo("Training error", "%", "lower", "predictive", "classification")
+    info = MetricInfo("Training error", "%", "lower", "predictive", "classification")
 
     def __call__(self, evaluation: Evaluation) -> float:
         return ErrorPercent()(self.seen(evaluation))
@@ -165,9 +163,7 @@ class TrainingErrorPercent(_OfTraining):
 class TrainingNll(_OfTraining):
     """`Nll` of training rows."""
 
-    info: ClassVar = MetricInfo(
-        "Training NLL", "nats per training point", "lower", "predictive", "classification", margin=0.02
-    )
+    info = MetricInfo("Training NLL", "nats per training point", "lower", "predictive", "classification", margin=0.02)
 
     def __call__(self, evaluation: Evaluation) -> float:
         return Nll()(self.seen(evaluation))

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from annotated_types import Ge
@@ -66,7 +66,7 @@ class NegElbo:
         Draws from q, where they are needed.
     """
 
-    info: ClassVar = MetricInfo("Negative ELBO", "nats per training point", "lower", "posterior", margin=0.02)
+    info = MetricInfo("Negative ELBO", "nats per training point", "lower", "posterior", margin=0.02)
 
     samples: Annotated[int, Ge(2)] = 100
 
@@ -88,7 +88,7 @@ class PriorKl:
     It is exact and summed over all parameters; q and prior have to be Gaussian.
     """
 
-    info: ClassVar = MetricInfo("Divergence from the prior", "nats per training point", "none", "posterior")
+    info = MetricInfo("Divergence from the prior", "nats per training point", "none", "posterior")
 
     def __call__(self, evaluation: Evaluation) -> float:
         return float(_divergence("prior_kl", evaluation)) / len(evaluation.trained.y)
@@ -103,9 +103,7 @@ class NegElboPrinted(NegElbo):
     low. They are too high, by about 1e-4 nats per training point, by the bound that stands for the expectation there.
     """
 
-    info: ClassVar = MetricInfo(
-        "Negative ELBO as printed", "nats per training point", "lower", "posterior", margin=0.02
-    )
+    info = MetricInfo("Negative ELBO as printed", "nats per training point", "lower", "posterior", margin=0.02)
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         found = super().__call__(evaluation)
@@ -114,7 +112,6 @@ class NegElboPrinted(NegElbo):
 
 
 def _divergence(name: str, evaluation: Evaluation) -> Tensor:
-    """Return KL(q || prior), nats, for the metric of that name."""
     posterior, variance = gaussian(name, evaluation), _prior_precision(evaluation).reciprocal()
     return kl_divergence(posterior, DiagonalGaussian(torch.zeros_like(variance), variance))
 
@@ -143,7 +140,7 @@ class NllByQuadrature:
     For logistic regression and a Gaussian q, E_q is exact, by quadrature. Unlike `Nll`, it draws nothing.
     """
 
-    info: ClassVar = MetricInfo("Test NLL", "nats per test point", "lower", "predictive", "classification", margin=0.02)
+    info = MetricInfo("Test NLL", "nats per test point", "lower", "predictive", "classification", margin=0.02)
 
     def __call__(self, evaluation: Evaluation) -> float:
         _check("test_nll", evaluation)
@@ -157,7 +154,7 @@ class NllPrinted:
     E_q sigmoid(f) is `probability_of_one`, cut off at the precision of float64 from both ends.
     """
 
-    info: ClassVar = MetricInfo(
+    info = MetricInfo(
         "Test NLL as printed", "nats per test point", "lower", "predictive", "classification", margin=0.02
     )
 

@@ -15,6 +15,7 @@ from annotated_types import Ge
 from torch import Tensor
 
 from bdl.metrics import MetricInfo
+from bdl.metrics.distances import jackknife
 from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import summarise, tensors_of
 from bdl.posteriors import FullGaussian, kl_divergence
@@ -91,7 +92,7 @@ def joint_kl(f: Tensor, truth: Tensor, noise: Tensor, inputs: int, sets: int) ->
 class FunctionW2:
     """2-Wasserstein distance of the function's marginals, without the noise of targets (`scaled_marginal_w2`)."""
 
-    info: ClassVar = MetricInfo("W2 of functions", "standard deviations of the truth", "lower", "distance")
+    info = MetricInfo("W2 of functions", "standard deviations of the truth", "lower", "distance")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         return _score(evaluation, scaled_marginal_w2)
@@ -101,7 +102,7 @@ class FunctionW2:
 class FunctionMeanError:
     """Error of the function's mean (`mean_error`)."""
 
-    info: ClassVar = MetricInfo("Error of means", "standard deviations of the truth", "lower", "distance")
+    info = MetricInfo("Error of means", "standard deviations of the truth", "lower", "distance")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         return _score(evaluation, mean_error)
@@ -111,7 +112,7 @@ class FunctionMeanError:
 class FunctionSdError:
     """Error of the function's standard deviation (`sd_error`)."""
 
-    info: ClassVar = MetricInfo("Error of deviations", "relative", "lower", "distance")
+    info = MetricInfo("Error of deviations", "relative", "lower", "distance")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         return _score(evaluation, sd_error)
@@ -121,7 +122,7 @@ class FunctionSdError:
 class FunctionSdRatio:
     """Standard deviation of the function over the true one (`sd_ratio`): below 1 is overconfident."""
 
-    info: ClassVar = MetricInfo("Ratio of deviations", "1 is right", "none", "distance")
+    info = MetricInfo("Ratio of deviations", "1 is right", "none", "distance")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         return _score(evaluation, sd_ratio)
@@ -140,7 +141,7 @@ class FunctionSlicedW2:
     slices: Annotated[int, Ge(1)] = 100
 
     version: ClassVar[int] = 2
-    info: ClassVar = MetricInfo("Sliced W2 of functions", "standard deviations of the truth", "lower", "distance")
+    info = MetricInfo("Sliced W2 of functions", "standard deviations of the truth", "lower", "distance")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         order = _order(evaluation)
@@ -163,7 +164,7 @@ class FunctionJointKl:
     sets: Annotated[int, Ge(1)] = 100
 
     version: ClassVar[int] = 2
-    info: ClassVar = MetricInfo("KL of joint predictions", "nats", "lower", "distance", task="regression")
+    info = MetricInfo("KL of joint predictions", "nats", "lower", "distance", task="regression")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         f = evaluation.functions.truth.flatten(0, 1)
@@ -180,7 +181,7 @@ class FunctionJointKl:
 class FunctionTv:
     """Total variation between the predictive probabilities of classes and the true ones, averaged over rows."""
 
-    info: ClassVar = MetricInfo("Total variation", "probability", "lower", "distance", task="classification")
+    info = MetricInfo("Total variation", "probability", "lower", "distance", task="classification")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         return _score(evaluation, _of_probabilities(evaluation, lambda p, q: 0.5 * (p - q).abs().sum(-1).mean()))
@@ -190,7 +191,7 @@ class FunctionTv:
 class FunctionAgreement:
     """Share of the rows for which the most probable class is that of the truth."""
 
-    info: ClassVar = MetricInfo("Agreement", "share of rows", "higher", "distance", task="classification")
+    info = MetricInfo("Agreement", "share of rows", "higher", "distance", task="classification")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
 
@@ -223,19 +224,10 @@ def _score(evaluation: Evaluation, measure: Measure) -> dict[str, float]:
     """Measure the distance to the truth, and how well it is known."""
     ours, groups, drawn = evaluation.functions
     whole = groups.flatten(0, 1)
-    squared = _jackknife(lambda rest: measure(ours, rest), groups)
+    squared = jackknife(lambda rest: measure(ours, rest.flatten(0, 1)), groups)
     if drawn:
         size = len(ours) // BLOCKS
-        squared = squared + _jackknife(
-            lambda rest: measure(rest, whole), torch.stack(torch.split(ours[: BLOCKS * size], size))
-        )
+        blocks = ours[: BLOCKS * size].reshape(BLOCKS, size, -1)
+        squared = squared + jackknife(lambda rest: measure(rest.flatten(0, 1), whole), blocks)
     floor = measure(groups[::2].flatten(0, 1), groups[1::2].flatten(0, 1))
     return {"": float(measure(ours, whole)), "mcse": float(squared.sqrt()), "floor": float(floor)}
-
-
-def _jackknife(distance: Callable[[Tensor], Tensor], groups: Tensor) -> Tensor:
-    """Square of the standard error by leaving out each group, (G, T, n)."""
-    count = len(groups)
-    kept = (torch.arange(count) != left_out for left_out in range(count))
-    found = torch.stack([distance(groups[rest].flatten(0, 1)) for rest in kept])
-    return (count - 1) * found.var(correction=0)

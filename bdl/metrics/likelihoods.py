@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 from annotated_types import Ge
@@ -31,7 +31,7 @@ class Nmll:
 
     at: At = "samples"
 
-    info: ClassVar = MetricInfo("NMLL", "nats per test point", "lower", "predictive", "regression", margin=0.05)
+    info = MetricInfo("NMLL", "nats per test point", "lower", "predictive", "regression", margin=0.05)
 
     def __call__(self, evaluation: Evaluation) -> float:
         return -float(evaluation.at(self.at).predictions.log_likelihood.mean())
@@ -46,7 +46,7 @@ class JointNll:
     log(S) / n more.
     """
 
-    info: ClassVar = MetricInfo("Joint NLL", "nats per test point", "lower", "predictive", "regression", margin=0.05)
+    info = MetricInfo("Joint NLL", "nats per test point", "lower", "predictive", "regression", margin=0.05)
 
     def __call__(self, evaluation: Evaluation) -> float:
         joint = evaluation.predictions.sample_log_likelihood
@@ -57,7 +57,7 @@ class JointNll:
 class Nll(Nmll):
     """Negative log-likelihood of labels, nats per test point: the mean of -log of the label's mean probability."""
 
-    info: ClassVar = MetricInfo("NLL", "nats per test point", "lower", "predictive", "classification", margin=0.02)
+    info = MetricInfo("NLL", "nats per test point", "lower", "predictive", "classification", margin=0.02)
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class DyadicNll:
     rows: Annotated[int, Ge(1)] = 10
     batches: Annotated[int, Ge(1)] = 1000
 
-    info: ClassVar = MetricInfo("Dyadic joint NLL", "nats per row", "lower", "predictive", margin=0.05)
+    info = MetricInfo("Dyadic joint NLL", "nats per row", "lower", "predictive", margin=0.05)
 
     def __call__(self, evaluation: Evaluation) -> float:
         rows = evaluation.tested
@@ -141,7 +141,7 @@ class CalibratedNll:
 
     halvings: Annotated[int, Ge(1)] = 5
 
-    info: ClassVar = MetricInfo("Calibrated NLL", "nats per test point", "lower", "predictive", margin=0.02)
+    info = MetricInfo("Calibrated NLL", "nats per test point", "lower", "predictive", margin=0.02)
 
     def __call__(self, evaluation: Evaluation) -> dict[str, float]:
         rows = evaluation.tested

@@ -7,7 +7,7 @@ what `bdl.metrics.distances.noise_floor` says.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import torch
 from annotated_types import Ge, Gt
@@ -26,43 +26,44 @@ Measure = Callable[[Moments, Moments], Tensor]
 
 @dataclass(frozen=True)
 class RelMeanDist:
-    """Relative distance of the means (`bdl.metrics.distances.rel_mean_dist`)."""
+    """Relative distance of the means (`bdl.metrics.distances.relative`)."""
 
-    info: ClassVar = MetricInfo("Distance of means", "relative to the reference's norm", "lower", "distance")
+    info = MetricInfo("Distance of means", "relative to the reference's norm", "lower", "distance")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        return _distance(evaluation, lambda ours, reference: distances.rel_mean_dist(ours[0], reference[0]))
+        return _distance(evaluation, lambda ours, reference: distances.relative(ours[0], reference[0]))
 
 
 @dataclass(frozen=True)
 class RelCovDist:
-    """Relative distance of the covariances (`bdl.metrics.distances.rel_cov_dist`)."""
+    """Relative distance of the covariances (`bdl.metrics.distances.relative`)."""
 
-    info: ClassVar = MetricInfo("Distance of covariances", "relative to the reference's norm", "lower", "distance")
+    info = MetricInfo("Distance of covariances", "relative to the reference's norm", "lower", "distance")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        return _distance(evaluation, _on_shared(lambda ours, reference: distances.rel_cov_dist(ours[1], reference[1])))
+        return _distance(evaluation, _on_shared(lambda ours, reference: distances.relative(ours[1], reference[1])))
 
 
 @dataclass(frozen=True)
 class ScaledW2:
-    """2-Wasserstein distance over the number of parameters (`bdl.metrics.distances.scaled_w2`)."""
+    """2-Wasserstein distance (`bdl.metrics.distances.wasserstein2`) over D (VIFA paper 2023, Table 4)."""
 
-    info: ClassVar = MetricInfo("2-Wasserstein", "per parameter", "lower", "distance")
+    info = MetricInfo("2-Wasserstein", "per parameter", "lower", "distance")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        return _distance(evaluation, _on_shared(lambda ours, reference: distances.scaled_w2(*ours, *reference)))
+        measure = _on_shared(lambda ours, reference: distances.wasserstein2(ours, reference) / len(ours[0]))
+        return _distance(evaluation, measure)
 
 
 @dataclass(frozen=True)
 class SymKl:
     """Average of both Kullback-Leibler divergences of a Gaussian posterior and of the truth's moments."""
 
-    info: ClassVar = MetricInfo("Symmetric KL", "nats", "lower", "distance")
+    info = MetricInfo("Symmetric KL", "nats", "lower", "distance")
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
         gaussian("sym_kl", evaluation)
-        return _distance(evaluation, _on_shared(lambda ours, reference: distances.sym_kl(*ours, *reference)))
+        return _distance(evaluation, _on_shared(distances.sym_kl))
 
 
 def _distance(evaluation: Evaluation, measure: Measure) -> dict[str, float]:
@@ -72,7 +73,7 @@ def _distance(evaluation: Evaluation, measure: Measure) -> dict[str, float]:
         raise InputError("the truth is known as functions only: measure their distance, by function_w2")
     found = {"": float(measure(ours, (truth.mean, truth.covariance)))}
     if truth.chains is not None:
-        error = distances.monte_carlo_se(lambda *reference: measure(ours, reference), truth.chains)
+        error = distances.monte_carlo_se(lambda reference: measure(ours, reference), truth.chains)
         found |= {"mcse": float(error), "floor": float(distances.noise_floor(measure, truth.chains))}
     return found
 
@@ -91,7 +92,7 @@ def _on_shared(measure: Measure) -> Measure:
 class BiasMean:
     """Posterior mean of the one bias of the model, in the unit of its outputs."""
 
-    info: ClassVar = MetricInfo("Mean of the bias", "output units", "none", "posterior")
+    info = MetricInfo("Mean of the bias", "output units", "none", "posterior")
 
     def __call__(self, evaluation: Evaluation) -> float:
         return float(evaluation.precise.mean()[_bias("bias_mean", evaluation)])
@@ -101,14 +102,13 @@ class BiasMean:
 class BiasVariance:
     """Posterior variance of the one bias of the model, in the unit of its outputs squared."""
 
-    info: ClassVar = MetricInfo("Variance of the bias", "output units squared", "none", "posterior")
+    info = MetricInfo("Variance of the bias", "output units squared", "none", "posterior")
 
     def __call__(self, evaluation: Evaluation) -> float:
         return float(evaluation.precise.variance()[_bias("bias_variance", evaluation)])
 
 
 def _bias(name: str, evaluation: Evaluation) -> int:
-    """Position of the bias."""
     places = evaluation.model.layout.biases.nonzero().flatten().tolist()
     if len(places) != 1:
         raise InputError(f"{name}: the model has {len(places)} biases, not one: leave the metric out")
@@ -142,7 +142,7 @@ class _Counted:
 class WeightsBelow(_Counted):
     """Weights whose posterior mean is below a limit in size; the thesis prints "# w < limit" and means this."""
 
-    info: ClassVar = MetricInfo("Weights below", "weights", "none", "posterior")
+    info = MetricInfo("Weights below", "weights", "none", "posterior")
 
     def __call__(self, evaluation: Evaluation) -> float:
         return float((self.sizes("weights_below", evaluation) < self.limit).sum())
@@ -152,7 +152,7 @@ class WeightsBelow(_Counted):
 class WeightsFrom(_Counted):
     """Weights whose posterior mean is a limit or more in size."""
 
-    info: ClassVar = MetricInfo("Weights from", "weights", "none", "posterior")
+    info = MetricInfo("Weights from", "weights", "none", "posterior")
 
     def __call__(self, evaluation: Evaluation) -> float:
         return float((self.sizes("weights_from", evaluation) >= self.limit).sum())
@@ -180,7 +180,7 @@ class TruthRank:
         Independent draws from the posterior.
     """
 
-    info: ClassVar = MetricInfo("Rank of the truth", "draws below it", "none", "posterior")
+    info = MetricInfo("Rank of the truth", "draws below it", "none", "posterior")
 
     of: Literal["parameter", "function"] = "parameter"
     index: Annotated[int, Ge(0)] = 0

@@ -46,8 +46,6 @@ class Predictions(NamedTuple):
     """Predictive mean, (n,); (0,) for labels."""
     probabilities: Tensor
     """(1/S) sum_s p(class c | theta_s), (n, C)."""
-    votes: Tensor
-    """Share of the samples whose most probable class it is, (n, C)."""
     squares: Tensor
     """(1/S) sum_s p(class c | theta_s)^2, (n, C)."""
 
@@ -168,13 +166,11 @@ def _sums(target: Distribution, y: Tensor, problem: Problem) -> Predictions:
     densities = target.log_prob(y.double())
     if problem.likelihood.fits(0):
         none = torch.zeros_like(y, dtype=torch.float64).unsqueeze(-1)[:, :0]
-        return Predictions(densities.logsumexp(0), densities.sum(1), target.mean.sum(0), none, none, none)
+        return Predictions(densities.logsumexp(0), densities.sum(1), target.mean.sum(0), none, none)
     labels = target.enumerate_support(expand=False)
     probabilities = target.log_prob(labels).exp().movedim(0, -1)
-    classes = torch.arange(probabilities.shape[-1], device=y.device)
-    votes = (probabilities.argmax(-1, keepdim=True) == classes).double()
     none = torch.zeros_like(y, dtype=torch.float64)[:0]
-    sums = (part.sum(0) for part in (probabilities, votes, probabilities.square()))
+    sums = probabilities.sum(0), probabilities.square().sum(0)
     return Predictions(densities.logsumexp(0), densities.sum(1), none, *sums)
 
 
@@ -196,6 +192,5 @@ def _together(first: Predictions, second: Predictions) -> Predictions:
 
 
 def _averages(sums: Predictions, count: int) -> Predictions:
-    """Divide by the number of samples."""
     marginal, joint, *others = sums
     return Predictions(marginal - log(count), joint, *(part / count for part in others))

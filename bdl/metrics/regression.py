@@ -1,7 +1,7 @@
 """Scores of targets that are numbers: errors, CRPS, calibration and width of intervals, spread of samples."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import torch
 from annotated_types import Gt, Lt
@@ -30,7 +30,7 @@ class Rmse:
     standardised: bool = False
     at: At = "samples"
 
-    info: ClassVar = MetricInfo("RMSE", "target units", "lower", "predictive", "regression")
+    info = MetricInfo("RMSE", "target units", "lower", "predictive", "regression")
 
     def __call__(self, evaluation: Evaluation) -> float:
         errors = evaluation.at(self.at).predictions.mean - evaluation.tested.y
@@ -50,7 +50,7 @@ class MseAtMean:
 
     rows: Literal["test", "training"] = "test"
 
-    info: ClassVar = MetricInfo("MSE at the mean", "target units squared", "lower", "predictive", "regression")
+    info = MetricInfo("MSE at the mean", "target units squared", "lower", "predictive", "regression")
 
     def __call__(self, evaluation: Evaluation) -> float:
         examples = evaluation.tested if self.rows == "test" else evaluation.trained
@@ -69,7 +69,7 @@ class Crps:
     normals (`bdl.metrics.targets.crps`). Of a point prediction it is the absolute error.
     """
 
-    info: ClassVar = MetricInfo("CRPS", "target units", "lower", "predictive", "regression")
+    info = MetricInfo("CRPS", "target units", "lower", "predictive", "regression")
 
     def __call__(self, evaluation: Evaluation) -> float:
         return float(crps(_normals("crps", evaluation), evaluation.tested.y).mean())
@@ -87,7 +87,7 @@ class Coverage:
 
     level: Level = 0.9
 
-    info: ClassVar = MetricInfo("Coverage", "fraction of test points", "none", "predictive", "regression", margin=0.02)
+    info = MetricInfo("Coverage", "fraction of test points", "none", "predictive", "regression", margin=0.02)
 
     def __call__(self, evaluation: Evaluation) -> float:
         inside = (2 * _transforms("coverage", evaluation) - 1).abs() <= self.level
@@ -108,11 +108,10 @@ class IntervalWidth:
 
     level: Level = 0.9
 
-    info: ClassVar = MetricInfo("Interval width", "target units", "none", "predictive", "regression")
+    info = MetricInfo("Interval width", "target units", "none", "predictive", "regression")
 
     def __call__(self, evaluation: Evaluation) -> float:
-        law = Mixture.of(_normals("interval_width", evaluation))
-        low, high = (law.icdf(torch.tensor((1 + side * self.level) / 2, dtype=torch.float64)) for side in (-1, 1))
+        low, high = Mixture.of(_normals("interval_width", evaluation)).interval(self.level)
         return float((high - low).mean())
 
 
@@ -125,7 +124,7 @@ class PitDistance:
     Balabdaoui and Raftery 2007). With n rows, a calibrated prediction has about 0.3 / sqrt(n).
     """
 
-    info: ClassVar = MetricInfo("PIT distance", "probability", "lower", "predictive", "regression")
+    info = MetricInfo("PIT distance", "probability", "lower", "predictive", "regression")
 
     def __call__(self, evaluation: Evaluation) -> float:
         found = _transforms("pit_distance", evaluation).sort().values
@@ -167,7 +166,7 @@ class Spread:
     low: float = 0.0
     high: float = 1.0
 
-    info: ClassVar = MetricInfo("Spread of samples", "target units or probability", "none", "predictive")
+    info = MetricInfo("Spread of samples", "target units or probability", "none", "predictive")
 
     def __call__(self, evaluation: Evaluation) -> float:
         rows, problem = evaluation.tested, evaluation.model

@@ -119,9 +119,7 @@ class _Selective:
 class Accuracy(_Selective):
     """Fraction of the kept rows whose most probable class is the label; the first class wins a tie."""
 
-    info: ClassVar = MetricInfo(
-        "Accuracy", "fraction of kept points", "higher", "predictive", "classification", margin=0.02
-    )
+    info = MetricInfo("Accuracy", "fraction of kept points", "higher", "predictive", "classification", margin=0.02)
 
     def __call__(self, evaluation: Evaluation) -> float:
         sure, tied, drawn = self.rows(evaluation)
@@ -133,7 +131,7 @@ class Accuracy(_Selective):
 class Precision(_Selective):
     """Of the kept rows that are called positive (class 1), the share that are; 0 if none is."""
 
-    info: ClassVar = MetricInfo(
+    info = MetricInfo(
         "Precision", "fraction of called positives", "higher", "predictive", "classification", margin=0.02
     )
 
@@ -145,9 +143,7 @@ class Precision(_Selective):
 class Recall(_Selective):
     """Of the kept rows that are positive (class 1), the share that are called so; 0 if none is."""
 
-    info: ClassVar = MetricInfo(
-        "Recall", "fraction of positives", "higher", "predictive", "classification", margin=0.02
-    )
+    info = MetricInfo("Recall", "fraction of positives", "higher", "predictive", "classification", margin=0.02)
 
     def __call__(self, evaluation: Evaluation) -> float:
         return _share_of_hits(self.positives(evaluation), lambda rows: rows.labels)
@@ -157,7 +153,7 @@ class Recall(_Selective):
 class F1(_Selective):
     """Harmonic mean of precision and recall on the kept rows; 0 if none is or is called positive."""
 
-    info: ClassVar = MetricInfo("F1", "fraction", "higher", "predictive", "classification", margin=0.02)
+    info = MetricInfo("F1", "fraction", "higher", "predictive", "classification", margin=0.02)
 
     def __call__(self, evaluation: Evaluation) -> float:
         sure, tied, drawn = self.positives(evaluation)
@@ -174,7 +170,7 @@ class F1(_Selective):
 class Auroc(_Selective):
     """Share of the pairs of a kept positive and a negative row that are ranked so, ties half; 0.5 without a pair."""
 
-    info: ClassVar = MetricInfo("AUROC", "probability", "higher", "predictive", "classification", margin=0.02)
+    info = MetricInfo("AUROC", "probability", "higher", "predictive", "classification", margin=0.02)
 
     def __call__(self, evaluation: Evaluation) -> float:
         sure, tied, drawn = self.positives(evaluation)
@@ -208,7 +204,7 @@ class Aurc:
     version: ClassVar[int] = 2
     """Of 2: averages over the order of rows that are equally certain."""
 
-    info: ClassVar = MetricInfo("AURC", "fraction of kept points", "lower", "predictive", "classification")
+    info = MetricInfo("AURC", "fraction of kept points", "lower", "predictive", "classification")
 
     def __call__(self, evaluation: Evaluation) -> float:
         return float(risks(evaluation, self.by).mean())
@@ -218,7 +214,7 @@ class Aurc:
 class Disagreement:
     """Mean over rows of the disagreement of the samples, sum_c Var_s p(c | theta_s): 0 for a point estimate."""
 
-    info: ClassVar = MetricInfo("Model disagreement", "squared probability", "none", "predictive", "classification")
+    info = MetricInfo("Model disagreement", "squared probability", "none", "predictive", "classification")
 
     def __call__(self, evaluation: Evaluation) -> float:
         return float(uncertainties(evaluation, "disagreement").mean())
@@ -239,7 +235,6 @@ def _hits_and_wrong(rows: _Rows) -> tuple[int, int]:
 
 
 def _by_label(rows: _Rows) -> tuple[Tensor, Tensor]:
-    """Return the probabilities of class 1 of the positive rows, and of the negative ones."""
     positive = rows.labels.bool()
     return rows.probabilities[positive, 1], rows.probabilities[~positive, 1]
 

@@ -86,6 +86,11 @@ class Mixture(MixtureSameFamily):
         weights = torch.ones(members.batch_shape, dtype=torch.float64)
         return cls(Categorical(probs=weights), members, validate_args=False)
 
+    def interval(self, level: float) -> tuple[Tensor, Tensor]:
+        """Return the ends of the central intervals of a probability, (n,) each; errors as in `icdf`."""
+        low, high = (torch.tensor((1 + side * level) / 2, dtype=torch.float64) for side in (-1, 1))
+        return self.icdf(low), self.icdf(high)
+
     def icdf(self, value: Tensor) -> Tensor:
         """Return quantiles by bisection, the least and the greatest of the components' being on either side.
 

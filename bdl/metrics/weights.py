@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from annotated_types import Ge
@@ -14,7 +14,7 @@ from bdl.metrics.evaluation import Evaluation
 from bdl.metrics.predictions import Draws, sampled, tensors_of, vectors
 from bdl.metrics.targets import Examples
 from bdl.models.priors import PrecisionPrior
-from bdl.models.problem import Hyper, Problem, log_joint, whole
+from bdl.models.problem import log_joint, whole
 from bdl.posteriors import Weighted
 from bdl.posteriors.base import Gaussian
 from bdl.references.mcmc import optional
@@ -35,7 +35,7 @@ class Ess:
     As many draws from the posterior itself would tell its mean about as well. It is blind to what the proposal misses.
     """
 
-    info: ClassVar = MetricInfo("Effective sample size", "draws", "higher", "posterior")
+    info = MetricInfo("Effective sample size", "draws", "higher", "posterior")
 
     def __call__(self, evaluation: Evaluation) -> float:
         posterior = evaluation.posterior
@@ -54,17 +54,16 @@ class LogEvidence:
     and exact where q is the posterior (Chib 1995).
     """
 
-    info: ClassVar = MetricInfo("Log evidence", "nats", "none", "posterior", margin=1.0)
+    info = MetricInfo("Log evidence", "nats", "none", "posterior", margin=1.0)
 
     def __call__(self, evaluation: Evaluation) -> Mapping[str, float]:
-        posterior, model, rows = evaluation.precise, evaluation.model, evaluation.trained
-        stretch = _stretch(rows)
+        posterior, stretch = evaluation.precise, _stretch(evaluation.trained)
         if isinstance(posterior, Weighted):
             error = (1 / posterior.effective_size() - 1 / len(posterior.draws)).clamp(min=0).sqrt()
             return {"": float(posterior.log_evidence() - stretch), "mcse": float(error)}
         if not isinstance(posterior, Gaussian):
             raise InputError(f"log_evidence: {type(posterior).__name__} is neither weighted nor Gaussian: leave it out")
-        joint = _log_joint("log_evidence", posterior.mean().unsqueeze(0), model, rows, tensors_of(evaluation.hyper))
+        joint = _log_joint("log_evidence", posterior.mean().unsqueeze(0), evaluation)
         return {"": float(joint - posterior.log_prob(posterior.mean()) - stretch)}
 
 
@@ -80,16 +79,14 @@ class NegLogJoint:
         Draws; of a set of at most so many vectors each counts as often as the others.
     """
 
-    info: ClassVar = MetricInfo(
-        "Negative log joint density", "nats per training point", "lower", "posterior", margin=0.02
-    )
+    info = MetricInfo("Negative log joint density", "nats per training point", "lower", "posterior", margin=0.02)
 
     samples: Annotated[int, Ge(1)] = 100
 
     def __call__(self, evaluation: Evaluation) -> float:
         rows = evaluation.trained
         theta = torch.cat(list(vectors(evaluation.precise, Draws(self.samples, evaluation.key.to(_CPU), _STEP))))
-        joint = _log_joint("neg_log_joint", theta, evaluation.model, rows, tensors_of(evaluation.hyper))
+        joint = _log_joint("neg_log_joint", theta, evaluation)
         return float(_stretch(rows) - joint.mean()) / len(rows.y)
 
 
@@ -108,15 +105,14 @@ class KHat:
         Draws from q.
     """
 
-    info: ClassVar = MetricInfo("Pareto k of the importance ratios", "shape", "lower", "posterior", margin=0.1)
+    info = MetricInfo("Pareto k of the importance ratios", "shape", "lower", "posterior", margin=0.1)
 
     samples: Annotated[int, Ge(100)] = 2000
 
     def __call__(self, evaluation: Evaluation) -> float:
         theta = torch.cat(list(sampled(evaluation.precise, Draws(self.samples, evaluation.key.to(_CPU), _STEP))))
         log_density = evaluation.precise.log_prob(theta)
-        joint = _log_joint("k_hat", theta, evaluation.model, evaluation.trained, tensors_of(evaluation.hyper))
-        log_ratios = joint - log_density
+        log_ratios = _log_joint("k_hat", theta, evaluation) - log_density
         stats = optional("arviz_stats.base", "k_hat").array_stats
         if log_ratios.max() - log_ratios.min() <= _ROUNDING * log_density.abs().max():
             return 0.0
@@ -130,10 +126,11 @@ def _stretch(rows: Examples) -> Tensor:
     return len(rows.y) * rows.scale[0].log()
 
 
-def _log_joint(metric: str, theta: Tensor, model: Problem, rows: Examples, hyper: Hyper) -> Tensor:
+def _log_joint(metric: str, theta: Tensor, evaluation: Evaluation) -> Tensor:
     """Evaluate log p(D, theta) at parameter vectors, (m, D) -> (m,), of targets in the unit of the model's outputs."""
+    model, rows = evaluation.model, evaluation.trained
     if not isinstance(model.prior, PrecisionPrior):
         raise InputError(f"{metric}: prior {type(model.prior).__name__} has no precision: leave the metric out")
     unit, _ = rows.scale
     data = whole(rows.x.double(), (rows.y - rows.y_origin) / unit)._replace(y_unit=unit)
-    return log_joint(theta, model, data, hyper)
+    return log_joint(theta, model, data, tensors_of(evaluation.hyper))

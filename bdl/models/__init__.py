@@ -10,7 +10,7 @@ MODELS = Registry(
         "unit": "bdl.models.networks:Unit",
         "module": "bdl.models.modules:Module",
     },
-    contracts=("bdl.models.base:Model",),
+    contract="bdl.models.base:Model",
 )
 
 LIKELIHOODS = Registry(
@@ -20,7 +20,7 @@ LIKELIHOODS = Registry(
         "bernoulli": "bdl.models.likelihoods:Bernoulli",
         "categorical": "bdl.models.likelihoods:Categorical",
     },
-    contracts=("bdl.models.likelihoods:Likelihood",),
+    contract="bdl.models.likelihoods:Likelihood",
 )
 
 PRIORS = Registry(
@@ -31,5 +31,5 @@ PRIORS = Registry(
         "spike-slab": "bdl.models.priors:SpikeSlabPrior",
         "horseshoe": "bdl.models.priors:HorseshoePrior",
     },
-    contracts=("bdl.models.priors:Prior",),
+    contract="bdl.models.priors:Prior",
 )

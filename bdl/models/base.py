@@ -36,19 +36,15 @@ class NoModel:
     """The place of a model in an entry whose method brings its own; without parameters."""
 
     def dim(self, d_in: int, d_out: int) -> int:
-        """Count no parameters."""
         return 0
 
     def bias_mask(self, d_in: int, d_out: int) -> Tensor:
-        """Mark no biases."""
         return torch.zeros(0, dtype=torch.bool)
 
     def initial(self, noise: Tensor, d_in: int, d_out: int) -> Tensor:
-        """Return no parameters."""
         return noise
 
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> NoReturn:
-        """Raise `InputError`."""
         raise InputError("the entry names no model: give it one, such as {name: mlp, hidden: [50]}")
 
 
@@ -66,7 +62,23 @@ class LayeredModel(Model, Protocol):
 
     def widths(self, d_in: int, d_out: int) -> tuple[int, ...]:
         """Count the inputs, the units of each hidden layer and the outputs."""
-        ...
+        return (d_in, d_out)
+
+    def dim(self, d_in: int, d_out: int) -> int:
+        return sum(n_out * (n_in + self.bias) for n_in, n_out in pairwise(self.widths(d_in, d_out)))
+
+    def bias_mask(self, d_in: int, d_out: int) -> Tensor:
+        layers = pairwise(self.widths(d_in, d_out))
+        return torch.cat([torch.arange(n_out * (n_in + self.bias)) >= n_out * n_in for n_in, n_out in layers])
+
+    def initial(self, noise: Tensor, d_in: int, d_out: int) -> Tensor:
+        """Start at weights noise / sqrt(inputs of their layer) and biases of 0: (D,) -> (D,)."""
+        factors = [
+            factor
+            for n_in, n_out in pairwise(self.widths(d_in, d_out))
+            for factor in (torch.full((n_out * n_in,), n_in**-0.5), torch.zeros(n_out * self.bias))
+        ]
+        return noise * torch.cat(factors).to(noise)
 
     def backpropagate(self, theta: Tensor, x: Tensor, d_out: int, error: Callable[[Tensor], Tensor]) -> Layers:
         """Return each layer's inputs (M, in) and errors (M, out), from the first layer on.

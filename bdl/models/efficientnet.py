@@ -48,8 +48,7 @@ class EfficientNetLite0(nn.Module):
     def maps(self, x: Tensor) -> Tensor:
         """Return what enters the last stage: images in [0, 1], (M, channels, H, W), to (M, 192, H / 32, W / 32)."""
         x = (255 * x - 127) / 128  # as the weights were trained
-        maps: Tensor = self._blocks[:-1](F.relu6(self._bn0(self._conv_stem(x))))
-        return maps
+        return self._blocks[:-1](F.relu6(self._bn0(self._conv_stem(x))))
 
     def features(self, x: Tensor) -> Tensor:
         """Average the last map over its places: images in [0, 1], (M, channels, H, W), to (M, 1280)."""
@@ -58,8 +57,7 @@ class EfficientNetLite0(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map images in [0, 1], (M, channels, H, W), to outputs, (M, outputs)."""
-        outputs: Tensor = self._fc(self.features(x))
-        return outputs
+        return self._fc(self.features(x))
 
 
 def efficientnet_lite0(
@@ -103,8 +101,7 @@ class LastStage(nn.Module):
     def forward(self, maps: Tensor) -> Tensor:
         """Map what enters the last stage, (M, 192, h, w), to outputs, (M, outputs)."""
         x = F.relu6(self.norm(self.convolution(self.block(maps))))
-        outputs: Tensor = self.layer(x.mean((-2, -1)))
-        return outputs
+        return self.layer(x.mean((-2, -1)))
 
 
 def last_stage(

@@ -153,8 +153,7 @@ def gradient_matrix(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper)
         alone = batch._replace(x=x.unsqueeze(0), y=y.unsqueeze(0))
         return problem.log_likelihoods(theta, alone, hyper).squeeze(0)
 
-    rows: Tensor = torch.func.vmap(torch.func.grad(one), (None, 0, 0))(theta, batch.x, batch.y)
-    return rows
+    return torch.func.vmap(torch.func.grad(one), (None, 0, 0))(theta, batch.x, batch.y)
 
 
 def example_gradients(problem: Problem, theta: Tensor, batch: Batch, hyper: Hyper) -> ExampleGradients:
@@ -211,8 +210,7 @@ def _errors(problem: Problem, f: Tensor, batch: Batch, hyper: Hyper) -> Tensor:
         y = batch.y.expand(f.shape).flatten()
         return problem.likelihood.log_prob(f.reshape(-1, 1), y, hyper, batch.y_unit).sum()
 
-    errors: Tensor = torch.func.grad(value)(f)
-    return errors
+    return torch.func.grad(value)(f)
 
 
 def _shared(inputs: Tensor, errors: Tensor, weights: Tensor) -> DenseGradients:

@@ -127,12 +127,9 @@ def expected_log_likelihood(
 class Elbo(NamedTuple):
     """ELBO(q) = E_q[log p(D | theta)] - KL(q || prior), and expectations under q that its derivatives are made of."""
 
-    value: Tensor
-    """Nats, a scalar."""
-    slope: Tensor
-    """E_q[d log p(D, theta) / d theta], (D,): the derivative by the mean of q."""
-    curvature: Tensor
-    """H = -E_q[d^2 log p(D, theta) / d theta^2], (D, D): that by the covariance S is (S^{-1} - H) / 2."""
+    value: Tensor  # Nats, a scalar
+    slope: Tensor  # E_q[d log p(D, theta) / d theta], (D,): the derivative by the mean of q
+    curvature: Tensor  # H = -E_q[d^2 log p(D, theta) / d theta^2], (D, D): that by the covariance S is (S^{-1} - H) / 2
 
 
 def elbo(problem: Problem, q: Gaussian, x: Tensor, y: Tensor, hyper: Hyper, finer: int = 1) -> Elbo:
@@ -166,14 +163,10 @@ _GRID = 25
 class Spectrum(NamedTuple):
     """What the evidence needs of the rows."""
 
-    values: Array
-    """Singular values of the design matrix, (k,)."""
-    along: Array
-    """Targets along its left singular vectors, (k,)."""
-    beyond: float
-    """Squared length of what is left of the targets."""
-    rows: int
-    """Number of rows, n."""
+    values: Array  # Singular values of the design matrix, (k,)
+    along: Array  # Targets along its left singular vectors, (k,)
+    beyond: float  # Squared length of what is left of the targets
+    rows: int  # Number of rows, n
 
     @classmethod
     def of(cls, design: Array, y: Array) -> "Spectrum":

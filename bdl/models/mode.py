@@ -31,12 +31,9 @@ CHUNK = 64
 class Slopes(NamedTuple):
     """A log-density at a point."""
 
-    value: Tensor
-    """Nats, a scalar."""
-    slope: Tensor
-    """Its gradient, (D,)."""
-    curvature: Tensor
-    """Minus its Hessian, (D, D)."""
+    value: Tensor  # Nats, a scalar
+    slope: Tensor  # Its gradient, (D,)
+    curvature: Tensor  # Minus its Hessian, (D, D)
 
 
 def laplace(
@@ -142,8 +139,7 @@ def gauss_newton(problem: Problem, theta: Tensor, x: Tensor, hyper: Hyper) -> Te
 
     def rows(x: Tensor, root: Tensor) -> Tensor:
         pull = torch.func.vjp(lambda at: problem.predict(at, x.unsqueeze(0), {}).squeeze(0), theta)[1]
-        found: Tensor = torch.func.vmap(pull)(root.mT)[0]
-        return found
+        return torch.func.vmap(pull)(root.mT)[0]
 
     total, size = theta.new_zeros(len(theta), len(theta)), max(1, _CHUNK // (len(theta) * problem.d_out))
     for part, root in zip(torch.split(x, size), torch.split(_roots(problem, theta, x, hyper), size), strict=True):
@@ -172,8 +168,7 @@ def kronecker(problem: Problem, theta: Tensor, x: Tensor, hyper: Hyper) -> Tenso
         outer = errors.mT @ errors
         blocks += [torch.kron(outer, inputs.mT @ inputs / len(x)), outer]
     biases = sum(map(len, blocks)) == len(theta)
-    joined: Tensor = torch.block_diag(*blocks if biases else blocks[::2])  # type: ignore[no-untyped-call]
-    return joined
+    return torch.block_diag(*blocks if biases else blocks[::2])  # type: ignore[no-untyped-call]
 
 
 def _roots(problem: Problem, theta: Tensor, x: Tensor, hyper: Hyper) -> Tensor:

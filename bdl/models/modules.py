@@ -83,8 +83,7 @@ class Module:
 
     def __call__(self, theta: Tensor, x: Tensor, d_out: int) -> Tensor:
         skeleton = self._skeleton(x.shape[-1], d_out)
-        outputs: Tensor = functional_call(skeleton.training, skeleton.tensors(theta), (self._rows(x),))
-        return outputs
+        return functional_call(skeleton.training, skeleton.tensors(theta), (self._rows(x),))
 
     def buffers(self, d_in: int, d_out: int) -> dict[str, Tensor]:
         """Return the running means and variances of batch normalisations before training; none that are recomputed."""
@@ -96,8 +95,7 @@ class Module:
         skeleton = self._skeleton(x.shape[-1], d_out)
         statistics = {name: buffers[name].to(theta.dtype) for name in skeleton.statistics}
         tensors = skeleton.tensors(theta) | statistics
-        outputs: Tensor = functional_call(skeleton.evaluation, tensors, (self._rows(x),))
-        return outputs
+        return functional_call(skeleton.evaluation, tensors, (self._rows(x),))
 
     def track(self, theta: Tensor, x: Tensor, d_out: int, buffers: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Average the minibatch's statistics into the running ones as `torch.nn.BatchNorm1d` does.

@@ -70,27 +70,6 @@ class PrecisionPrior(Prior, Protocol):
         ...
 
 
-@runtime_checkable
-class ExpectedPrior(Prior, Protocol):
-    """A prior whose log-density has a known mean under independent Gaussian latent variables."""
-
-    def expected_log_prob(self, mu: Tensor, var: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
-        """Mean of `log_prob` under N(mu, diag(var)), both (P,): a scalar, nats."""
-        ...
-
-
-@runtime_checkable
-class ScaledPrior(Prior, Protocol):
-    """A prior of parameters that are Gaussian given their scales: theta_i = phi_i exp(sum_j ell_source[j, i]).
-
-    The latent variables phi are D values, and after them the logarithms ell of K scales.
-    """
-
-    def source(self, layout: Layout) -> Tensor:
-        """Number the scales of each parameter, 0 to K - 1; K stands for none. Integers, (J, D)."""
-        ...
-
-
 class _OfParameters:
     """What priors share whose latent variables are the parameters."""
 
@@ -197,7 +176,8 @@ def _normal_log_prob(theta: Tensor, scale: Tensor) -> Tensor:
 class HorseshoePrior:
     """A scale for each layer and each unit; kappa is the hyper-parameter ``global_scale``.
 
-    Biases have no scales: they are N(0, 1).
+    The latent variables phi are D values, and after them the logarithms ell of K scales: theta_i = phi_i
+    exp(sum_j ell_source[j, i]). Biases have no scales: they are N(0, 1).
 
     Parameters
     ----------
@@ -214,7 +194,7 @@ class HorseshoePrior:
         return layout.dim + 2 * (layout.n_layers + self._n_units(layout))
 
     def source(self, layout: Layout) -> Tensor:
-        """Number the four scales of each weight, those of layers before those of units, all a before all b: (4, D)."""
+        """Number the scales of each weight, layers before units, all a before all b; K for none: integers, (4, D)."""
         n = layout.n_layers + self._n_units(layout)
         units = layout.units if self.units == "leaving" else layout.entered
         pair = torch.stack([layout.layers, layout.n_layers + units])
@@ -229,6 +209,7 @@ class HorseshoePrior:
         return self.expected_log_prob(phi, torch.zeros_like(phi), hyper, layout)
 
     def expected_log_prob(self, mu: Tensor, var: Tensor, hyper: Mapping[str, Tensor], layout: Layout) -> Tensor:
+        """Return the mean of `log_prob` under N(mu, diag(var)), both (P,): a scalar, nats."""
         sign, kappa = self._signs_and_scales(mu, hyper, layout)
         w, m = mu[..., : layout.dim], mu[..., layout.dim :]
         v, s2 = var[..., : layout.dim], var[..., layout.dim :]

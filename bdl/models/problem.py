@@ -20,14 +20,10 @@ Buffers = Mapping[str, Tensor]
 class Batch(NamedTuple):
     """A minibatch of one trial, standardised by the trial's own training rows."""
 
-    x: Tensor
-    """Inputs, (M, d_in)."""
-    y: Tensor
-    """Targets, (M,)."""
-    n: Tensor
-    """Size N of the whole training set, a scalar."""
-    y_unit: Tensor
-    """Original target units per standardised unit (the training targets' standard deviation), a scalar."""
+    x: Tensor  # Inputs, (M, d_in)
+    y: Tensor  # Targets, (M,)
+    n: Tensor  # Size N of the whole training set, a scalar
+    y_unit: Tensor  # Original target units per standardised unit (the training targets' standard deviation), a scalar
 
 
 @dataclass(frozen=True)
@@ -167,8 +163,7 @@ def log_likelihood(theta: Tensor, problem: Problem, batch: Batch, hyper: Hyper) 
     def one(theta: Tensor) -> Tensor:
         return problem.log_likelihoods(theta, batch, hyper).sum()
 
-    values: Tensor = vmap(one, chunk_size=max(1, CHUNK // (len(batch.y) * problem.widest)))(theta)
-    return values
+    return vmap(one, chunk_size=max(1, CHUNK // (len(batch.y) * problem.widest)))(theta)
 
 
 def log_joint(theta: Tensor, problem: Problem, batch: Batch, hyper: Hyper) -> Tensor:

@@ -102,8 +102,7 @@ class _ResNet18(nn.Module):
         x = self.maxpool(torch.relu(self.bn1(self.conv1(x))))
         for number in range(1, 5):
             x = getattr(self, f"layer{number}")(x)
-        outputs: Tensor = self.fc(x.mean((-2, -1)))
-        return outputs
+        return self.fc(x.mean((-2, -1)))
 
 
 def resnet18(

@@ -19,38 +19,19 @@ FACTORIES = Registry("module", {})
 
 @dataclass(frozen=True, eq=False)
 class Skeleton:
-    """A network in four states, its parameters taken out.
+    """A network in four states, its parameters taken out."""
 
-    Parameters
-    ----------
-    training, tracking, averaging, evaluation
-        Batch normalisation by the minibatch; the same, writing running statistics; the same, writing those of the
-        minibatch alone; by running statistics.
-    shapes
-        Shape of each parameter by name, in their order.
-    statistics
-        Running statistics before training, by name.
-    constants
-        Other buffers by name.
-    centre, spread
-        Mean and standard deviation of each parameter at the start, (D,).
-    biases
-        Mask of the biases, bool, (D,).
-    widest
-        Values that the widest layer puts out for one row.
-    """
-
-    training: nn.Module
-    tracking: nn.Module
-    averaging: nn.Module
-    evaluation: nn.Module
-    shapes: Mapping[str, torch.Size]
-    statistics: Mapping[str, Tensor]
-    constants: Mapping[str, Tensor]
-    centre: Tensor
-    spread: Tensor
-    biases: Tensor
-    widest: int
+    training: nn.Module  # Batch normalisation by the minibatch
+    tracking: nn.Module  # The same, writing running statistics
+    averaging: nn.Module  # The same, writing those of the minibatch alone
+    evaluation: nn.Module  # Batch normalisation by running statistics
+    shapes: Mapping[str, torch.Size]  # Shape of each parameter by name, in their order
+    statistics: Mapping[str, Tensor]  # Running statistics before training, by name
+    constants: Mapping[str, Tensor]  # Other buffers by name
+    centre: Tensor  # Mean of each parameter at the start, (D,)
+    spread: Tensor  # Its standard deviation, (D,)
+    biases: Tensor  # Mask of the biases, bool, (D,)
+    widest: int  # Values that the widest layer puts out for one row
 
     @property
     def sizes(self) -> list[int]:
@@ -69,8 +50,7 @@ def factory_of(name: str) -> Callable[..., Any]:
     """Import a function that makes modules: ``module:function`` or ``path/to/file.py:function``."""
     if ":" not in name and name not in FACTORIES.targets:
         raise InputError(f"factory '{name}': give module:function or path/to/file.py:function")
-    factory: Callable[..., Any] = FACTORIES.get(name)
-    return factory
+    return FACTORIES.get(name)
 
 
 def make_network(

@@ -85,7 +85,8 @@ def most_jobs(plan: Sequence[Counted]) -> int:
 def group_memory(cell: Cell, splits: int) -> int:
     """Estimate the bytes of the largest group of a cell, of its data, and of the rows that are published."""
     rows = splits * sum(fits(cell, stage) for stage in STAGES)
-    return _data(cell) + _most(cell, splits) * _fit_memory(cell) + rows * ROW_BYTES
+    data = 0 if cell.settings.streams else 2 * (cell.data.x.nbytes + cell.data.y.nbytes)  # one on the device
+    return data + _most(cell, splits) * _fit_memory(cell) + rows * ROW_BYTES
 
 
 def least_seconds(cell: Cell, splits: int) -> float:
@@ -101,12 +102,10 @@ def least_seconds(cell: Cell, splits: int) -> float:
 
 
 def _most(cell: Cell, splits: int) -> int:
-    """Count the fits of the largest group."""
     return splits if cell.settings.streams else max(width(cell, stage) for stage in STAGES)
 
 
 def _fit_memory(cell: Cell) -> int:
-    """Estimate the bytes that a fit takes while it trains."""
     plan = schedule(cell)
     if plan is None:
         method = cell.settings.method.build()
@@ -151,11 +150,6 @@ def _bound(method: Any, target: Problem | int) -> int:
 
 def _dim(cell: Cell) -> int:
     return cell.stream.dim if cell.settings.streams else cell.problem.dim
-
-
-def _data(cell: Cell) -> int:
-    """Count the bytes of a data set and of its copy on the device."""
-    return 0 if cell.settings.streams else 2 * (cell.data.x.nbytes + cell.data.y.nbytes)
 
 
 def check(cells: Iterable[Cell]) -> None:
@@ -218,7 +212,7 @@ def _finite(starts: Sequence[tuple[Cell, dict[str, float]]]) -> list[bool]:
     x, y = pool.x[where], pool.y[where]
 
     def likelihood(state: Any, view: View, values: Hyper) -> Tensor:
-        posterior = shared.posterior(state)
+        posterior = shared.method.posterior(state)
         if shared.problem.buffers() and multimodal(posterior):
             raise InputError(f"entries.{cell.entry}: {SHARED_STATISTICS}")
         batch = view.batch(x, y)

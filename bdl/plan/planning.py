@@ -2,9 +2,10 @@
 
 import operator
 import re
+import sys
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import cast
 
 import torch
@@ -31,25 +32,18 @@ def check(cell: Cell) -> None:
         method.check(cell.problem)
     if cell.settings.reference is not None:
         cell.settings.reference.build().check(cell.problem)
-    if cell.settings.direct:
-        if cell.problem.buffers():
-            raise InputError(
-                f"entries.{cell.entry}: method '{cell.settings.method.name}' gathers no running statistics; "
-                "use batch_norm: recompute"
-            )
-    else:
-        _check_warmup(cell)
-    _check_rows(cell, sizes)
-
-
-def _check_warmup(cell: Cell) -> None:
-    """Refuse a warm-up that lasts as long as the training."""
-    warmup = cast(MinibatchMethod, cell.settings.method.build()).idle_epochs
+    if cell.settings.direct and cell.problem.buffers():
+        raise InputError(
+            f"entries.{cell.entry}: method '{cell.settings.method.name}' gathers no running statistics; "
+            "use batch_norm: recompute"
+        )
+    warmup = method.idle_epochs if isinstance(method, MinibatchMethod) else 0
     if cell.settings.training and cell.settings.training.epochs <= warmup:
         raise InputError(
             f"entries.{cell.entry}.training.epochs: {cell.settings.training.epochs} epochs leave nothing after a "
             f"warm-up of {warmup}; raise epochs or lower warmup_epochs"
         )
+    _check_rows(cell, sizes)
 
 
 def _check_rows(cell: Cell, sizes: Sequence[int]) -> None:
@@ -164,11 +158,11 @@ def plan(
     check_sizes(first_of(benchmark, splits, device), jobs)
     if benchmark.splits > _MOST:  # though few of them are asked for
         raise InputError(f"splits: {benchmark.splits:,} are more than can be listed: say {_MOST:,} at most")
-    cells = []
-    for cell in _each(benchmark):
-        limit = cell.benchmark.preparation.splits.get(cell.dataset)  # where it has fewer splits than others
-        if own := tuple(split for split in splits if limit is None or split < limit):
-            cells.append(replace(cell, splits=own, device=device, compile=compile))
+    cells = [
+        replace(cell, splits=tuple(own), device=device, compile=compile)
+        for cell in _each(benchmark)
+        if (own := _there(cell, splits))
+    ]
     if not cells:
         numbers = ", ".join(f"{split}" for split in splits)
         raise InputError(f"no data set that is chosen has a split {numbers}: choose a smaller number")
@@ -187,12 +181,13 @@ def first_of(benchmark: Benchmark, splits: Sequence[int], device: str = "cpu") -
 
     However many splits a benchmark has, they are not listed.
     """
-    found = []
-    for cell in _each(benchmark):
-        limit = cell.benchmark.preparation.splits.get(cell.dataset)
-        count = len(splits) if limit is None else sum(split < limit for split in islice(splits, limit))
-        found.append((replace(cell, splits=(splits[0],), device=device), count))
-    return [(cell, count) for cell, count in found if count]
+    counted = [(cell, len(_there(cell, splits))) for cell in _each(benchmark)]
+    return [(replace(cell, splits=(splits[0],), device=device), count) for cell, count in counted if count]
+
+
+def _there(cell: Cell, splits: Sequence[int]) -> Sequence[int]:
+    """Select those of some splits, in ascending order, that the data set has where it has fewer than others."""
+    return splits[: bisect_left(splits, cell.benchmark.preparation.splits.get(cell.dataset, sys.maxsize))]
 
 
 def _each(benchmark: Benchmark) -> Iterator[Cell]:

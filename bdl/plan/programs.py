@@ -184,24 +184,21 @@ def fits(cell: Cell, stage: Stage) -> int:
     return search.trials * search.folds if search else 0
 
 
-def minibatches(cell: Cell, stage: Stage) -> int:
-    """Count the minibatches of one fit in a stage; the observations of a stream, or 1 of a guest."""
+def updates_of(cell: Cell, stage: Stage) -> int:
+    """Count the updates of one fit in a stage; the observations of a stream, or 1 of a guest."""
     if cell.settings.streams:
         return cell.stream.length
     if cell.settings.limited:
         return 1
     search = cell.settings.search
     rows = len(cell.data.split(0).train)  # whichever splits run
-    if stage == "search" and search:
-        rows = search.training_rows(rows)
-    return updates(cell, rows) * batches_per_step(cell)
+    return updates(cell, search.training_rows(rows) if stage == "search" and search else rows)
 
 
 def unit(cell: Cell, stage: Stage) -> int:
     """Return the work of a model-minibatch, in the unit that progress is told in: about a nanosecond."""
-    return max(
-        1, round(1e9 * rough_seconds(cell, 1, width(cell, stage), compiles(cell, stage)) / batches_per_step(cell))
-    )
+    seconds = rough_seconds(cell, 1, width(cell, stage), compiles(cell, stage))
+    return max(1, round(1e9 * seconds / batches_per_step(cell)))
 
 
 def rough_seconds(cell: Cell, updates: float, width: int, compiled: bool) -> float:
@@ -217,7 +214,8 @@ def rough_seconds(cell: Cell, updates: float, width: int, compiled: bool) -> flo
 def remaining_work(cell: Cell, search_fits: int, final_fits: int) -> int:
     """Work of so many fits of each stage, in the units that progress is told in."""
     counts: dict[Stage, int] = {"search": search_fits, "final": final_fits}
-    return sum(count * minibatches(cell, stage) * unit(cell, stage) for stage, count in counts.items() if count)
+    work = (count * updates_of(cell, stage) * unit(cell, stage) for stage, count in counts.items() if count)
+    return sum(work) * batches_per_step(cell)
 
 
 def compiles(cell: Cell, stage: Stage) -> bool:
@@ -235,7 +233,7 @@ def compiles(cell: Cell, stage: Stage) -> bool:
     if cell.device == "cpu" and isinstance(model, Module) and model.shape is not None:
         return False
     per_step, at_once = batches_per_step(cell), width(cell, stage)
-    total = fits(cell, stage) * minibatches(cell, stage) * splits_of(cell) // (at_once * per_step)
+    total = fits(cell, stage) * updates_of(cell, stage) * splits_of(cell) // at_once
     return worthwhile(total, at_once * per_step, cell.problem.dim)
 
 
@@ -246,11 +244,6 @@ _DRAWN, _PREDICTED = 2e-8, 1e-9
 def width(cell: Cell, stage: Stage) -> int:
     """Count the fits that train side by side in a stage: those of a slot batch, whichever of them run."""
     return 1 if cell.settings.direct else side_by_side(cell, stage) * fits_of_split(cell, stage)
-
-
-def updates_of(cell: Cell, stage: Stage) -> int:
-    """Count the updates of one fit in a stage; the observations of a stream."""
-    return minibatches(cell, stage) // batches_per_step(cell)
 
 
 def scoring_seconds(cell: Cell, stage: Stage) -> float:

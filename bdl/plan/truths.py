@@ -6,22 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torch import Tensor
-
 from bdl.errors import InputError
-from bdl.models.problem import Problem
 from bdl.plan import Cell
-from bdl.references.base import (
-    CertifiedReference,
-    FunctionReference,
-    Recipe,
-    SampledReference,
-    Truth,
-    files,
-    read,
-    state,
-    write,
-)
+from bdl.references.base import Recipe, Truth, files, read, state, write
 from bdl.references.certificate import Certificate, Judged
 from bdl.references.function_certificate import FunctionCertificate
 from bdl.runtime import one_thread
@@ -39,30 +26,28 @@ def truth(cell: Cell, split: int) -> Truth | None:
         return Truth(model.mean().double(), model.covariance().double(), {})
     if cell.settings.reference is None:
         return None
-    data = training_data(cell, split)
-    found: Truth = _reference(cell, split).fit(*_given(cell, data))
-    return found._replace(hyper=cell.problem.likelihood.to_original_units(found.hyper, data.y_unit))
+    found: Truth = cell.settings.reference.build().fit(*_given(cell, split))
+    unit = training_data(cell, split).y_unit
+    return found._replace(hyper=cell.problem.likelihood.to_original_units(found.hyper, unit))
 
 
 def recipe(cell: Cell, split: int) -> Recipe | None:
     """Describe what the reference of a split samples; None if it does not sample, or there is none."""
-    reference = _reference(cell, split) if cell.settings.reference else None
-    if not isinstance(reference, SampledReference):
+    if cell.settings.reference is None:
         return None
-    return reference.recipe(*_given(cell, training_data(cell, split)))
+    found: Recipe | None = cell.settings.reference.build().recipe(*_given(cell, split))
+    return found
 
 
 def known_as_functions(cell: Cell) -> bool:
     """Return whether the reference knows functions only, since parameters mean nothing by themselves."""
-    return cell.settings.reference is not None and isinstance(cell.settings.reference.build(), FunctionReference)
+    return cell.settings.reference is not None and cell.settings.reference.build().of_functions
 
 
 def evidence(cell: Cell, split: int) -> list[str]:
     """Describe by which numbers the reference of a split is known to be right, one a line; none where it tells none."""
-    reference = cell.settings.reference.build() if cell.settings.reference else None
-    if not isinstance(reference, CertifiedReference):
-        return []
-    return reference.evidence(*_given(cell, training_data(cell, split)))
+    found: list[str] = cell.settings.reference.build().evidence(*_given(cell, split)) if cell.settings.reference else []
+    return found
 
 
 def training_data(cell: Cell, split: int) -> TrainingData:
@@ -70,19 +55,17 @@ def training_data(cell: Cell, split: int) -> TrainingData:
     return TrainingData.of(cell.data, cell.data.split(split).train)
 
 
-def _given(cell: Cell, data: TrainingData) -> tuple[Problem, Tensor, Tensor, dict[str, Tensor]]:
-    """Return what a reference is the posterior of: problem, inputs, targets and hyper-parameters."""
-    return cell.problem, data.x, data.y, data.hyper(cell.settings.hyper, cell.problem)
+def _given(cell: Cell, split: int) -> tuple[Any, ...]:
+    """Return what the reference is the posterior of: problem, training data, hyper-parameters; test rows if it asks.
 
-
-def _reference(cell: Cell, split: int) -> Any:
-    """Build the reference; tell it the test rows if they matter, the training rows where there are none."""
-    assert cell.settings.reference is not None, "cells that have one"
-    reference, rows = cell.settings.reference.build(), cell.data.split(split)
-    if not isinstance(reference, FunctionReference):
-        return reference
+    The training rows stand for them where there are none.
+    """
+    data, rows = training_data(cell, split), cell.data.split(split)
+    given = cell.problem, data.x, data.y, data.hyper(cell.settings.hyper, cell.problem)
+    if not known_as_functions(cell):
+        return given
     judged = TrainingData.of(cell.data, rows.train, rows.test if len(rows.test) else rows.train)
-    return reference.at(judged.x, judged.y)
+    return *given, judged.x, judged.y
 
 
 class Reference(NamedTuple):
@@ -187,7 +170,7 @@ def published_info(folder: Path) -> list[tuple[str, int, Judged]]:
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise InputError(f"{path} tells of no reference ({type(error).__name__}): publish the run again") from None
         kind = FunctionCertificate if "agreement" in content else Certificate
-        found.append((dataset, int(split or 0), kind.from_json(json.dumps(content))))
+        found.append((dataset, int(split or 0), kind.read(content)))
     return sorted(found, key=lambda own: own[:2])
 
 

@@ -2,12 +2,12 @@
 
 A family is a NamedTuple of tensors that describes ONE distribution over D parameters. Being a NamedTuple it
 passes in and out of `torch.func.vmap`, which is how thousands of posteriors are handled at once. A family of this
-package is a subclass of its fields and of `Family` or `GaussianFamily`. It defines the verbs that differ; what they
-return is documented by the contract, `Posterior` and `Gaussian`.
+package is a subclass of its fields and of `Posterior` or `Gaussian`, which document the verbs; it defines those that
+differ.
 """
 
 from math import log, pi
-from typing import ClassVar, NoReturn, Protocol, Self, runtime_checkable
+from typing import ClassVar, NoReturn, Self
 
 import torch
 from torch import Tensor
@@ -15,48 +15,76 @@ from torch import Tensor
 from bdl.errors import InputError
 
 
-class Posterior(Protocol):
-    """A distribution over the flat parameter vector theta, of D entries."""
+class Posterior:
+    """A distribution over the flat parameter vector theta, of D entries.
+
+    By default it has a field `loc`, its mean, independent parameters, and one normal a parameter in a sample.
+    """
+
+    loc: Tensor
+    version: ClassVar[int] = 1
+    """Version of what it computes; `bdl.versions` says when it goes up."""
 
     @property
     def dim(self) -> int:
         """Number of parameters, D."""
+        return self.loc.shape[-1]
 
     @property
     def noise_dim(self) -> int:
         """Number of standard-normal values that one sample consumes."""
+        return self.dim
 
     def mean(self) -> Tensor:
         """Return the mean, shape (D,)."""
+        return self.loc
 
     def variance(self) -> Tensor:
         """Return the marginal variances, shape (D,)."""
+        raise NotImplementedError
 
     def covariance(self) -> Tensor:
         """Return the dense covariance, shape (D, D)."""
+        return self.variance().diag_embed()
 
     def log_prob(self, theta: Tensor) -> Tensor:
         """Return the log-density in nats at `theta`, shape (..., D) -> (...); `InputError` if there is no density."""
+        raise NotImplementedError
 
     def entropy(self) -> Tensor:
         """Return the differential entropy in nats, a scalar; `InputError` if there is no density."""
+        raise NotImplementedError
 
     def sample(self, noise: Tensor) -> Tensor:
         """Map standard-normal `noise`, shape (..., noise_dim), to samples, shape (..., D)."""
+        raise NotImplementedError
 
     def check(self) -> Self:
         """Return the posterior itself; not for use under vmap.
 
         `InputError` if shapes disagree, or a value is not one of those that the class documents.
         """
+        self._validate()
+        return self
+
+    def _validate(self) -> None:
+        """Raise `InputError` if shapes or values are not valid."""
+        raise NotImplementedError
 
 
-@runtime_checkable
-class Gaussian(Posterior, Protocol):
+class Gaussian(Posterior):
     """A Gaussian posterior N(mean, S): the verbs that density, entropy and KL divergences are built from."""
+
+    def log_prob(self, theta: Tensor) -> Tensor:
+        squared = self.whiten(theta - self.mean()).square().sum(-1)
+        return -0.5 * (squared + self.log_det() + self.dim * log(2 * pi))
+
+    def entropy(self) -> Tensor:
+        return 0.5 * (self.dim * (1 + log(2 * pi)) + self.log_det())
 
     def log_det(self) -> Tensor:
         """Return the log-determinant of S, a scalar."""
+        raise NotImplementedError
 
     def whiten(self, delta: Tensor) -> Tensor:
         """Find the shortest noise with ``sample(noise) == mean + delta``, (..., D) -> (..., noise_dim).
@@ -64,12 +92,15 @@ class Gaussian(Posterior, Protocol):
         Its squared norm is the Mahalanobis form delta^T S^{-1} delta: a sum of squares, so nothing cancels and it is
         never negative.
         """
+        raise NotImplementedError
 
     def precision_diagonal(self) -> Tensor:
         """Return the diagonal of S^{-1}, shape (D,)."""
+        raise NotImplementedError
 
     def trace_solve(self, other: "Gaussian") -> Tensor:
         """Return tr(S_other^{-1} S), a scalar."""
+        raise NotImplementedError
 
 
 def multimodal(posterior: Posterior) -> bool:
@@ -82,48 +113,7 @@ def linearised(posterior: Posterior) -> bool:
     return bool(getattr(posterior, "linearised", False))
 
 
-class Family:
-    """Verbs of a family with a field `loc`, its mean, and with one normal a parameter in a sample."""
-
-    loc: Tensor
-    version: ClassVar[int] = 1
-    """Version of what it computes; `bdl.versions` says when it goes up."""
-
-    @property
-    def dim(self) -> int:
-        return self.loc.shape[-1]
-
-    @property
-    def noise_dim(self: Posterior) -> int:
-        return self.dim
-
-    def mean(self) -> Tensor:
-        return self.loc
-
-    def covariance(self: Posterior) -> Tensor:
-        return self.variance().diag_embed()
-
-    def check(self) -> Self:
-        self._validate()
-        return self
-
-    def _validate(self) -> None:
-        """Raise `InputError` if shapes or values are not valid."""
-        raise NotImplementedError
-
-
-class GaussianFamily(Family):
-    """Verbs of a Gaussian that follow from its `whiten` and `log_det`."""
-
-    def log_prob(self: Gaussian, theta: Tensor) -> Tensor:
-        squared = self.whiten(theta - self.mean()).square().sum(-1)
-        return -0.5 * (squared + self.log_det() + self.dim * log(2 * pi))
-
-    def entropy(self: Gaussian) -> Tensor:
-        return 0.5 * (self.dim * (1 + log(2 * pi)) + self.log_det())
-
-
-class NoDensity(Family):
+class NoDensity(Posterior):
     """A family without a density in closed form: `log_prob` and `entropy` raise `InputError`."""
 
     _reason: ClassVar[str]
@@ -162,8 +152,7 @@ def check_finite(name: str, tensor: Tensor, advice: str = "leave out what diverg
 def inverse_tril(root: Tensor) -> Tensor:
     """Invert a lower triangular matrix, (D, D)."""
     eye = torch.eye(len(root), dtype=root.dtype, device=root.device)
-    inverse: Tensor = torch.linalg.solve_triangular(root, eye, upper=False)
-    return inverse
+    return torch.linalg.solve_triangular(root, eye, upper=False)
 
 
 def check_index(name: str, tensor: Tensor, count: int, meaning: str) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.posteriors.base import Family, NoDensity, check_finite, check_index, check_shape, check_vector
+from bdl.posteriors.base import NoDensity, Posterior, check_finite, check_index, check_shape, check_vector
 
 
 class Point(NamedTuple("Fields", [("loc", Tensor)]), NoDensity):
@@ -126,7 +126,7 @@ class Weighted(NamedTuple("Fields", [("draws", Tensor), ("log_weights", Tensor)]
         check_finite("log_weights", self.log_weights, "leave out draws without a density")
 
 
-class Dropout(NamedTuple("Fields", [("loc", Tensor), ("source", Tensor), ("rate", Tensor)]), Family):
+class Dropout(NamedTuple("Fields", [("loc", Tensor), ("source", Tensor), ("rate", Tensor)]), Posterior):
     """theta_i = loc_i m_u, where u is the unit that weight i leaves and m_u is 0 or 1 / (1 - rate_u).
 
     Each of the U units is dropped, m_u = 0, with probability rate_u, independently (Gal and Ghahramani 2016, with the

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.posteriors.base import Gaussian, GaussianFamily, NoDensity, check_shape, check_tril, check_vector, inverse_tril
+from bdl.posteriors.base import Gaussian, NoDensity, check_shape, check_tril, check_vector, inverse_tril
 
 
-class _Factored(GaussianFamily):
+class _Factored(Gaussian):
     """Verbs of N(loc, L L^T) with a field `scale_tril`, L."""
 
     loc: Tensor
@@ -90,7 +90,7 @@ class Traced(
         check_shape("path", self.path, len(self.path), self.dim)
 
 
-class FullPrecision(NamedTuple("Fields", [("loc", Tensor), ("precision_tril", Tensor)]), GaussianFamily):
+class FullPrecision(NamedTuple("Fields", [("loc", Tensor), ("precision_tril", Tensor)]), Gaussian):
     """N(loc, P^{-1}), (D,), with P = R R^T and a lower triangular R with a positive diagonal, (D, D)."""
 
     def variance(self) -> Tensor:

@@ -6,19 +6,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from bdl.posteriors.base import (
-    Family,
-    Gaussian,
-    GaussianFamily,
-    NoDensity,
-    check_index,
-    check_positive,
-    check_shape,
-    check_vector,
-)
+from bdl.posteriors.base import Gaussian, NoDensity, Posterior, check_index, check_positive, check_shape, check_vector
 
 
-class DiagonalGaussian(NamedTuple("Fields", [("loc", Tensor), ("var", Tensor)]), GaussianFamily):
+class DiagonalGaussian(NamedTuple("Fields", [("loc", Tensor), ("var", Tensor)]), Gaussian):
     """N(loc, diag(var)): independent parameters, with positive variances, (D,)."""
 
     def variance(self) -> Tensor:
@@ -45,7 +36,7 @@ class DiagonalGaussian(NamedTuple("Fields", [("loc", Tensor), ("var", Tensor)]),
         check_positive("var", self.var)
 
 
-class StudentT(NamedTuple("Fields", [("loc", Tensor), ("scale", Tensor), ("degrees", Tensor)]), Family):
+class StudentT(NamedTuple("Fields", [("loc", Tensor), ("scale", Tensor), ("degrees", Tensor)]), Posterior):
     """theta_i = loc_i + scale_i t_i with t_i of Student's t distribution, independently.
 
     Location and positive scales are (D,), the degrees of freedom nu a scalar. Variances scale^2 nu / (nu - 2) are

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.posteriors.base import Gaussian, GaussianFamily, check_shape, check_tril, check_vector, inverse_tril
+from bdl.posteriors.base import Gaussian, check_shape, check_tril, check_vector, inverse_tril
 from bdl.posteriors.independent import DiagonalGaussian
 
 
@@ -37,7 +37,7 @@ def from_blocks(blocks: Sequence[Tensor], widths: Sequence[int]) -> Tensor:
 
 
 class KroneckerGaussian(
-    NamedTuple("Fields", [("loc", Tensor), ("inner", Tensor), ("outer", Tensor), ("widths", Tensor)]), GaussianFamily
+    NamedTuple("Fields", [("loc", Tensor), ("inner", Tensor), ("outer", Tensor), ("widths", Tensor)]), Gaussian
 ):
     """Independent layers, each matrix normal: W = M + S Z A^T with Z standard normal, (out, in).
 

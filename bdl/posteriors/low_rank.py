@@ -7,32 +7,16 @@ import torch
 from torch import Tensor
 
 from bdl.errors import InputError
-from bdl.posteriors.base import (
-    Family,
-    Gaussian,
-    GaussianFamily,
-    check_positive,
-    check_shape,
-    check_vector,
-    inverse_tril,
-)
+from bdl.posteriors.base import Gaussian, Posterior, check_positive, check_shape, check_vector, inverse_tril
 
 
-class _LowRank(NamedTuple("Fields", [("loc", Tensor), ("factors", Tensor), ("diag", Tensor)]), GaussianFamily):
+class _LowRank(NamedTuple("Fields", [("loc", Tensor), ("factors", Tensor), ("diag", Tensor)]), Gaussian):
     _rank_name: ClassVar[str]
 
     @property
     def rank(self) -> int:
         """Number of columns of the factors."""
         return self.factors.shape[-1]
-
-    def _cholesky(self) -> Tensor:
-        """Return the Cholesky factor that the verbs need.
-
-        Unlike `cholesky`, `cholesky_ex` does not raise: under vmap a diverged posterior (NaN) then stays
-        alone with its NaN instead of ending the whole batch.
-        """
-        raise NotImplementedError
 
     def _validate(self) -> None:
         check_vector("loc", self.loc)
@@ -98,10 +82,8 @@ class FactorAnalysis(_LowRank):
         return other.whiten(self.factors.mT).square().sum() + self.diag @ other.precision_diagonal()
 
     def _cholesky(self) -> Tensor:
-        factor: Tensor = torch.linalg.cholesky_ex(
-            _plus_identity(self.factors.mT @ (self.factors / self.diag.unsqueeze(-1)))
-        ).L
-        return factor
+        # unlike `cholesky` it does not raise: under vmap a diverged posterior stays alone with its NaN
+        return torch.linalg.cholesky_ex(_plus_identity(self.factors.mT @ (self.factors / self.diag.unsqueeze(-1)))).L
 
 
 class LowRankPrecision(_LowRank):
@@ -169,8 +151,7 @@ class LowRankPrecision(_LowRank):
         """Return R^{-T} (I + R)^{-1}, shape (L, L)."""
         root = self._cholesky()
         inner = inverse_tril(_plus_identity(root))
-        core: Tensor = torch.linalg.solve_triangular(root.mT, inner, upper=True)
-        return core
+        return torch.linalg.solve_triangular(root.mT, inner, upper=True)
 
     def _scaled(self) -> Tensor:
         """Return W, shape (D, L)."""
@@ -178,20 +159,18 @@ class LowRankPrecision(_LowRank):
 
     def _cholesky(self) -> Tensor:
         scaled = self._scaled()
-        factor: Tensor = torch.linalg.cholesky_ex(_plus_identity(scaled.mT @ scaled)).L
-        return factor
+        return torch.linalg.cholesky_ex(_plus_identity(scaled.mT @ scaled)).L
 
     def _leverage_root(self) -> Tensor:
         """Return W R^{-T}, shape (D, L): the covariance is d^{-1/2} (I - its square) d^{-1/2}."""
-        root: Tensor = torch.linalg.solve_triangular(self._cholesky().mT, self._scaled(), upper=True, left=False)
-        return root
+        return torch.linalg.solve_triangular(self._cholesky().mT, self._scaled(), upper=True, left=False)
 
 
 def _plus_identity(matrix: Tensor) -> Tensor:
     return matrix + torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
 
 
-class Mixture(NamedTuple("Fields", [("locs", Tensor), ("factors", Tensor), ("diags", Tensor)]), Family):
+class Mixture(NamedTuple("Fields", [("locs", Tensor), ("factors", Tensor), ("diags", Tensor)]), Posterior):
     """(1/C) sum_c N(loc_c, F_c F_c^T + diag(psi_c)); its entropy has no closed form.
 
     Fields are those of C `FactorAnalysis`, stacked. The noise of a sample is (u, h, z), of 1 + K + D values: it is that

@@ -46,11 +46,11 @@ class Answer:
                 "return a NamedTuple of tensors with a __call__"
             )
         chosen: Self = self.mapped(lambda value: value[:, torch.tensor(wanted, dtype=torch.int64)])
-        return chosen._replace(rows=rows)  # type: ignore[no-any-return]
+        return chosen._replace(rows=rows)
 
     def mapped(self, change: Callable[[Tensor], Tensor]) -> Self:
         """Apply a function to the fields."""
-        return self._replace(**{name: change(value) for name, value in self.tensors.items()})  # type: ignore[no-any-return]
+        return self._replace(**{name: change(value) for name, value in self.tensors.items()})
 
     def checked(self, n: int, d_out: int, classes: int) -> Self:
         """Return the answer as float64 tensors with both leading axes, (S, n, ...), if it is one for n rows.
@@ -175,11 +175,10 @@ def check_fit(found: Any, dim: int) -> "Posterior | Predictive":
     if any(not bool(torch.isfinite(leaf).all()) for leaf in tree_leaves(found) if isinstance(leaf, Tensor)):
         raise InputError(f"{kind} has values that are not finite")
     if is_predictive(found):
-        return found  # type: ignore[no-any-return]
+        return found
     if found.dim != dim:
         raise InputError(f"the posterior is over {found.dim} parameters, and the model has {dim}")
-    checked: Posterior = found.check() if hasattr(found, "check") else found
-    return checked
+    return found.check() if hasattr(found, "check") else found
 
 
 def _shaped(name: str, value: Any, shapes: tuple[tuple[int | None, ...], ...]) -> Tensor:

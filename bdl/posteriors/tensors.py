@@ -62,8 +62,7 @@ def from_tensors(family: str, tensors: Mapping[str, Tensor]) -> Posterior:
     wanted = getattr(kind, "_fields", ())
     if set(wanted) != set(tensors):
         raise InputError(f"posterior '{family}' has the fields {', '.join(wanted)}, not {', '.join(sorted(tensors))}")
-    posterior: Posterior = kind(**tensors)
-    return posterior
+    return kind(**tensors)
 
 
 def as_type(tree: Tree, dtype: torch.dtype, device: torch.device | None = None) -> Tree:
@@ -72,5 +71,4 @@ def as_type(tree: Tree, dtype: torch.dtype, device: torch.device | None = None) 
     def convert(leaf: Tensor) -> Tensor:
         return leaf.to(device=device, dtype=dtype if leaf.is_floating_point() else None)
 
-    converted: Tree = tree_map(convert, tree)
-    return converted
+    return tree_map(convert, tree)

@@ -169,7 +169,6 @@ class Bundle:
             raise InputError(f"{RUN} is damaged: {explain(error)}") from None
 
     def _listed(self) -> dict[str, str]:
-        """Read the manifest: names and digests of the other files."""
         try:
             found = json.loads(self._read(MANIFEST))
             form, sums = found["format"], {str(name): str(digest) for name, digest in found["members"].items()}

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
@@ -43,18 +43,10 @@ class Foreign(ExternalMethod):
         raise InputError("this method is not here")
 
 
-class Readable(NamedTuple):
-    """What a bundle says that it is of."""
+def readable(made: Mapping[str, Any]) -> tuple[Variant, frozenset[str]]:
+    """Read what the rows of a bundle were made with, as `Variant.dump` gave it: the run, and its entries from outside.
 
-    variant: Variant
-    """The run; of an entry with parts from outside it has what its predictions are scored by."""
-    foreign: frozenset[str]
-    """Such entries."""
-
-
-def readable(made: Mapping[str, Any]) -> Readable:
-    """Read what the rows of a bundle were made with, as `Variant.dump` gave it.
-
+    These have what their predictions are scored by.
     `InputError` if it is not that, or data, scores or likelihoods are not of this package, or are files of the user.
     """
     try:
@@ -73,7 +65,7 @@ def readable(made: Mapping[str, Any]) -> Readable:
         text = json.dumps({**made, "spec": {**spec, "title": spec["name"]}})
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError(f"what its rows were made with is damaged ({error!r})") from None
-    return Readable(Variant.parse(text, "the bundle"), foreign)
+    return Variant.parse(text, "the bundle"), foreign
 
 
 def part(variant: Variant) -> list[Cell]:
@@ -87,13 +79,11 @@ def part(variant: Variant) -> list[Cell]:
 
 
 def _is_foreign(entry: Mapping[str, Any]) -> bool:
-    """Return whether a part that only fits need is not of this package."""
     named = {kind: (entry.get(kind) or {}).get("name") for kind in _OURS}  # a prior without a name is ours
     return any(name and name not in _OURS[kind].builtin for kind, name in named.items())
 
 
 def _scored(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an entry that say how it is scored."""
     kept = {name: entry[name] for name in _KEPT if name in entry}
     by_dataset = {
         dataset: {name: value for name, value in changes.items() if name in _KEPT}
@@ -103,7 +93,6 @@ def _scored(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _stand_in(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the method of such an entry."""
     search = entry.get("search") or {}
     names = [*entry.get("hyper", ()), *entry.get("from_reference", ())]
     names += [name for kind in ("space", "grid") for name in search.get(kind, ())]
@@ -111,7 +100,6 @@ def _stand_in(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield every text among JSON values."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

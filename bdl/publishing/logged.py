@@ -72,11 +72,10 @@ def measurements(
 ) -> list[Measurement]:
     """List every number of a cell, none of which is NaN or infinite, as name, value and step.
 
-    For each metric these are its mean over the finite values under the metric's own name, ``_median`` and, from two
-    values on, ``_se`` = sd / sqrt(n) with n - 1 degrees of freedom; for each axis of recorded counts (`readings`, each
-    with its split) the series ``<name>_by_<axis>``, the mean over the splits at each place; ``trials``;
-    ``trials_failed``, which failed or lack a finite value. What methods are compared by comes first, which MLflow's
-    comparison begins with.
+    For each metric its mean over the finite values under its own name, ``_median`` and, from two values on, ``_se`` =
+    sd / sqrt(n) with n - 1 degrees of freedom; for each axis of recorded counts (`readings`, each with its split) the
+    series ``<name>_by_<axis>`` of means over the splits; ``trials``; ``trials_failed``, which failed or lack a finite
+    value. MLflow compares by what comes first.
     """
     scores = [{name: value for name, value, _ in of_split(row, metrics)} for row in rows]
     found: list[Measurement] = []

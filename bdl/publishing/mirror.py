@@ -6,9 +6,8 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bdl.errors import InputError
 from bdl.plan import Cell
@@ -37,8 +36,7 @@ _LONGEST = 5000
 """Characters of a tag or a parameter that MLflow takes."""
 
 
-@dataclass(frozen=True)
-class _Split:
+class _Split(NamedTuple):
     """What a run of one split says, below that of its cell."""
 
     number: int
@@ -47,8 +45,7 @@ class _Split:
     measured: list[Measurement]
 
 
-@dataclass(frozen=True)
-class _Content:
+class _Content(NamedTuple):
     """What a run says; `identity` is on it from the start, the rest follows."""
 
     identity: dict[str, str]
@@ -63,19 +60,16 @@ class _Content:
 
     @property
     def name(self) -> str:
-        """Data set, entry and point of a sweep."""
         return "/".join(value for part, value in self.identity.items() if part != "bdl.fit_hash")
 
     @property
     def status(self) -> str:
-        """Status of the run once it is complete."""
         return "FAILED" if self.failed else "FINISHED"
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of all of it, files with their content."""
         files = [(path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in self.artifacts]
-        below = [asdict(split) for split in self.splits]
+        below = [split._asdict() for split in self.splits]
         said = [self.identity, self.failed, self.params, self.measured, dict(self.tags), files, below]
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
@@ -100,11 +94,10 @@ def mirror(
 
     Notes
     -----
-    A run of the same fingerprint that says the same, by the tag ``bdl.content``, stays. Another is replaced: the new
-    one is completed first, then the old one is deleted (``mlflow gc`` purges it). An update in place could not, since
-    MLflow's parameters never change and its series only grow. A run of another fingerprint stays, as history. A run is
-    FINISHED only when complete and when a fit of it succeeded; what interrupts the writing leaves it FAILED or
-    RUNNING, and the next mirror replaces it. The tag ``bdl.failures`` counts the reasons of failed fits.
+    A run of the same fingerprint that says the same, by the tag ``bdl.content``, stays. Another is replaced, since
+    MLflow's parameters never change and its series only grow: the new one is completed first, then the old one is
+    deleted (``mlflow gc`` purges it). A run of another fingerprint stays, as history. A run is FINISHED only when
+    complete and when a fit of it succeeded. The tag ``bdl.failures`` counts the reasons of failed fits.
     """
     contents = [_content(benchmark, store, cell, tags, artifacts) for cell in cells]
     for path in artifacts:
@@ -172,7 +165,6 @@ def parameters(cell: Cell) -> dict[str, str]:
 
 
 def _experiment(client: "MlflowClient", name: str, artifact_root: Path) -> str:
-    """Find or make an experiment."""
     found = client.get_experiment_by_name(name)
     if found is None:
         folder = (artifact_root / name).resolve()

@@ -16,7 +16,7 @@ from bdl.archive.posteriors import is_published, stored_posteriors, write_poster
 from bdl.errors import InputError, unknown
 from bdl.plan import Cell
 from bdl.plan.truths import publish_info, published_info, sampled
-from bdl.publishing.pictures import Pictures, of_whole_sets, pictures
+from bdl.publishing.pictures import of_whole_sets, pictures
 from bdl.publishing.provenance import overlaps, provenance, recorded_overlaps, write_provenance
 from bdl.reports import Cell as TableCell
 from bdl.reports import compare, refusals
@@ -119,7 +119,6 @@ def _digest(
 
 
 def _as_before(digest: str, place: Path) -> bool:
-    """Return whether this was published already, and its files are there."""
     files = [path.name for path in _for_people(place)]
     try:
         with ResultsFolder(place) as here:
@@ -130,7 +129,6 @@ def _as_before(digest: str, place: Path) -> bool:
 
 
 def _for_people(place: Path) -> list[Path]:
-    """List the tables and the figures that there are in a folder."""
     return [*sorted(place.glob("table.*")), *sorted((place / "figures").glob("*.p[nd][gf]"))]
 
 
@@ -188,22 +186,21 @@ def shown_again(found: LoadedResults, asked: Variant, results: Path) -> Shown:
     return gathered(found, kept)
 
 
-def stored_pictures(found: LoadedResults, asked: Variant) -> Pictures:
+def stored_pictures(found: LoadedResults, asked: Variant) -> Mapping[str, Any]:
     """Gather what figures show of posteriors, if the store of the rows is there and is of them."""
     with ResultsFolder(found.place, asked, latest=True) as here:
         # an interrupted run may have begun it for other rows than the published ones
         if here.store is None or differences(here.made.benchmark, found.benchmark):
-            return Pictures()
+            return {}
         return pictures(here.cells, here.store)
 
 
-def gathered(found: LoadedResults, kept: Pictures, cells: Sequence[TableCell] | None = None) -> Shown:
-    """Gather what the figures of results show, of what has rows; `cells` are as `compared` gives them."""
+def gathered(found: LoadedResults, kept: Mapping[str, Any], cells: Sequence[TableCell] | None = None) -> Shown:
+    """Gather what figures show of what has rows; `kept` and `cells` are as `pictures` and `compared` give them."""
     present = narrowed(found.benchmark, found.rows)
     pairs = paired_differences(present, found.rows, recorded_overlaps(found.place, present) if present.baseline else {})
-    points = curves(present, found.points)
-    content = (pairs, points, boxes(present, found.rows), truth_ranks(present, found.rows), *kept)
-    return Shown(present, compared(found) if cells is None else cells, *content, remark=found.remark)
+    own = curves(present, found.points), boxes(present, found.rows), truth_ranks(present, found.rows)
+    return Shown(present, compared(found) if cells is None else cells, pairs, *own, **kept, remark=found.remark)
 
 
 def mirror_run(found: LoadedResults, store: Store, uri: str, results: Path, artifacts: Sequence[Path]) -> int:
@@ -227,15 +224,9 @@ def mirror_run(found: LoadedResults, store: Store, uri: str, results: Path, arti
         "bdl.processor": origin["machine"]["processor"],
         **{f"version.{name}": found for name, found in origin["packages"].items()},
     }
+    own, root = made.benchmark, results / ARTIFACTS
     runs = mirror(
-        made.benchmark,
-        store,
-        cells,
-        variant=made.name,
-        tracking_uri=uri,
-        artifact_root=results / ARTIFACTS,
-        tags=tags,
-        artifacts=artifacts,
+        own, store, cells, variant=made.name, tracking_uri=uri, artifact_root=root, tags=tags, artifacts=artifacts
     )
     return len(runs)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from bdl.archive import ResultsFolder
+from bdl.archive import Failure, ResultsFolder
 from bdl.archive.frames import folder
 from bdl.archive.loading import LoadedResults, load_results
 from bdl.errors import InputError
@@ -61,11 +61,10 @@ def write_page(asked: Variant, results: Path, target: Path | None = None) -> Pat
 
 
 def _filled(found: LoadedResults, seen: Shown, places: Sequence[Path]) -> dict[str, Any]:
-    """Return what the template names: results, and the figures of folders."""
     cells, benchmark = seen.cells, found.benchmark
     pictures = _pictures(places, benchmark.name)
     with ResultsFolder(found.place, found.made) as here:
-        failed, origin = _failures(here.problems), here.provenance
+        failed, origin = _failures(here.failures()), here.provenance
     compared = seen.benchmark, seen.differences
     pairs = any(difference.n for difference in seen.differences)
     return {
@@ -107,7 +106,6 @@ def _page(values: Mapping[str, Any]) -> str:
 
 
 def _kind(verdict: str) -> str:
-    """Name the class of a verdict as tables show it."""
     if UNPRINTED in verdict:
         return "no-paper-value"
     return next((word for word in STYLES if word in verdict), "other").replace(" ", "-")
@@ -146,22 +144,13 @@ def _pictures(places: Sequence[Path], benchmark: str) -> dict[str, list[Path]]:
     return {kind.heading: groups[kind.heading] for kind in KINDS if kind.heading in groups}
 
 
-def _failures(rows: pd.DataFrame) -> Section | None:
-    """List what failed and why, final fits one by one and those of the search counted."""
-    failed = rows[rows["status"] != "ok"].assign(reason=lambda table: table["reason"].fillna("no reason was kept"))
-    final = failed["stage"] == "final"
-    lines: list[tuple[str, ...]] = [
-        (row["dataset"], row["entry"], f"final, split {row['split']}", "1", row["reason"])
-        for row in failed[final].to_dict("records")
-    ]
-    searched = Counter(zip(*(failed[~final][name] for name in ("dataset", "entry", "reason")), strict=True))
-    lines += [(where, entry, "search", f"{count}", why) for (where, entry, why), count in searched.items()]
-    columns = ["Dataset", "Method", "Fit", "Count", "Reason"]
-    return Section.of("Failed fits", columns, lines) if lines else None
+def _failures(found: Sequence[Failure]) -> Section | None:
+    lines = [(own.cell, own.stage, listed({*own.splits}), f"{own.fits}", own.reason) for own in found]
+    title = "Fits that failed, or of which a score could not be computed"
+    return Section.of(title, ["Cell", "Fit", "Splits", "Count", "Reason"], lines) if lines else None
 
 
 def _hypers(rows: pd.DataFrame, axes: Sequence[str]) -> Section | None:
-    """Return what hyper-parameters the final fits had: median, least and greatest over the splits."""
     lines = [
         (
             *map(str, key),

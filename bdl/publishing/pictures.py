@@ -1,7 +1,7 @@
 """What figures show of the posteriors that a store keeps."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -36,19 +36,11 @@ MOST = 1_000_000
 """Parameters of a model whose predictions are made again, which takes as long as its scores do."""
 
 
-class Pictures(NamedTuple):
-    """What figures show of stored posteriors."""
-
-    pairs: Sequence[Gaussians] = ()
-    bands: Sequence[CredibleBand] = ()
-    labelled: Sequence[Labelled] = ()
-    weights: Sequence[LayerWeights] = ()
-
-
-def pictures(cells: Sequence[Cell], store: Store) -> Pictures:
-    """Gather what figures show of the stored posteriors, of data sets all of whose posteriors are stored."""
+def pictures(cells: Sequence[Cell], store: Store) -> dict[str, Any]:
+    """Gather fields of `bdl.reports.figures.Shown` from posteriors, of data sets all of whose posteriors are stored."""
     kept = of_whole_sets(cells, store)
-    return Pictures(posteriors(kept, store), bands(kept, store), labelled(kept, store), layer_weights(kept, store))
+    gather = {"posteriors": posteriors, "bands": bands, "labelled": labelled, "weights": layer_weights}
+    return {name: own(kept, store) for name, own in gather.items()}
 
 
 def of_whole_sets(cells: Sequence[Cell], store: Store) -> list[Cell]:
@@ -62,12 +54,10 @@ def of_whole_sets(cells: Sequence[Cell], store: Store) -> list[Cell]:
 
 
 def _first(cell: Cell, store: Store) -> tuple[int, str] | None:
-    """Return a cell's first split with a stored posterior, and its artefact; None without one."""
     return next(((split, artefact) for split, _, artefact in store.artefacts(cell.key) if artefact), None)
 
 
 def _evaluations(cell: Cell, store: Store) -> Iterator[tuple[int, Evaluation]]:
-    """Yield the splits of a cell with a stored posterior, each with what scores are made of."""
     for row in store.rows("final", cell.key):
         if row.artefact:
             posterior, buffers = artefacts.read(store.posteriors, row.artefact)
@@ -106,16 +96,15 @@ def layer_weights(cells: Sequence[Cell], store: Store) -> list[LayerWeights]:
 
 
 def _on_arrays(log_density: Callable[[Tensor], Tensor] | None) -> Callable[[Array], Array] | None:
-    """Let a function of tensors take and give arrays."""
     return log_density and (lambda points: log_density(torch.from_numpy(points)).numpy())
 
 
 def bands(cells: Sequence[Cell], store: Store) -> list[CredibleBand]:
     """Evaluate the stored posterior of each cell's first successful split, if its model is one function of one input.
 
-    Of two classes it is the probability of the second.
-    As many samples are drawn as the entry is scored with, other ones than those of its scores; a posterior that has no
-    more vectors gives each of them once. The draws of a sampled reference come first, as the entry `TRUTH`.
+    Of two classes it is the probability of the second. As many samples are drawn as the entry is scored with, but other
+    ones; a posterior with fewer vectors gives each of them once. The draws of a sampled reference come first, as the
+    entry `TRUTH`.
     """
     found: list[CredibleBand] = []
     for cell in cells:

@@ -21,7 +21,7 @@ from bdl.execution.scoring import computed
 from bdl.plan import Cell, joint_hash
 from bdl.plan.planning import cells_of
 from bdl.spec import Benchmark, Variant
-from bdl.store import STAGES, Row
+from bdl.store import STAGES, Row, Stage
 from bdl.store.store import Store
 
 _PACKAGES = ("bdl-bench", "torch", "numpy", "scipy", "scikit-learn", "pandas", "optuna", "pydantic", "mlflow")
@@ -58,12 +58,7 @@ def provenance(made: Variant, cells: Sequence[Cell], store: Store, wall_seconds:
             "linear_algebra": _linear_algebra(),
             "threads": torch.get_num_threads(),
         },
-        "compiled": {
-            cell.label: [
-                stage for stage in STAGES if any(row.details.get("compiled") for row in store.rows(stage, cell.key))
-            ]
-            for cell in cells
-        },
+        "compiled": {cell.label: _compiled(cell, store) for cell in cells},
         "taken_from": _imported_from(cells, store),
         **made.dump(),
     }
@@ -92,6 +87,10 @@ def _imported_from(cells: Sequence[Cell], store: Store) -> list[dict[str, Any]]:
         }
         for origin, own in found.items()
     ]
+
+
+def _compiled(cell: Cell, store: Store) -> list[Stage]:
+    return [stage for stage in STAGES if any(row.details.get("compiled") for row in store.rows(stage, cell.key))]
 
 
 def _minutes(rows: Iterable[Row]) -> float:

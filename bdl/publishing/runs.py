@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,8 +41,7 @@ DIRECTED = ("lower", "higher")
 """Directions of scores with a better and a worse."""
 
 
-@dataclass(frozen=True)
-class Told:
+class Told(NamedTuple):
     """What a comparison says: lines, tables, and all of it as JSON values."""
 
     lines: Sequence[str]
@@ -69,11 +67,6 @@ class Run(NamedTuple):
     place: Path
     rows: pd.DataFrame
     benchmark: Benchmark | None
-
-    @property
-    def axes(self) -> list[str]:
-        """Paths of the axes of its sweep."""
-        return axes_of(self.rows)
 
     @property
     def metrics(self) -> list[str]:
@@ -103,15 +96,16 @@ def compare_runs(first: Run, second: Run, datasets: Sequence[str] = (), methods:
         names = keep(kind, wanted, dict.fromkeys((*first.rows[column], *second.rows[column])))
         first, second = (run._replace(rows=run.rows[run.rows[column].isin(names)]) for run in (first, second))
     metrics = [name for name in first.metrics if name in second.metrics]
-    if not metrics or first.axes != second.axes:
+    axes = axes_of(first.rows)
+    if not metrics or axes != axes_of(second.rows):
         what = "the same sweep" if metrics else "a score in common"
         raise InputError(f"{first.place} and {second.place} do not have {what}: there is nothing to pair")
     known = second.benchmark or first.benchmark
     if known is None and second.place.name in dict(list_benchmarks()):  # that which the folder is called by
         known = narrowed(load_benchmark(second.place.name), second.rows)
     shared, lines = _shared(known)
-    found = changes(first.rows, second.rows, metrics, first.axes, shared)
-    hypers = moved(first.rows, second.rows, first.axes)
+    found = changes(first.rows, second.rows, metrics, axes, shared)
+    hypers = moved(first.rows, second.rows, axes)
     fields = differences(first.benchmark, second.benchmark) if first.benchmark and second.benchmark else None
     both = [change for change in found if not change.only]
     other = [change for change in both if not change.same]
@@ -173,12 +167,10 @@ def _shared(benchmark: Benchmark | None) -> tuple[Mapping[str, float], list[str]
 
 
 def _by_method(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Call an entry what commands and tables call it."""
     return {"method" if name == "entry" else name: value for name, value in record.items()}
 
 
 def _lone(found: Sequence[Change]) -> Iterator[str]:
-    """Name the cells that one run alone has."""
     for which in ("first", "second"):
         cells = dict.fromkeys(
             " ".join((f"{place.dataset}/{place.entry}", *map(short, place.point.values())))
@@ -202,7 +194,6 @@ def _spec_lines(fields: Mapping[str, tuple[Any, Any]] | None) -> Iterator[str]:
 
 
 def _known(column: str) -> bool:
-    """Return whether a column has a metric, rather than what goes with one."""
     if column.endswith(("_mcse", "_floor")):
         return False
     try:

@@ -1,6 +1,4 @@
-"""Making a bundle of a finished run, and whether its spec was in the repository before: pre-registration, as git knows
-it.
-"""
+"""Making a bundle of a finished run, and whether its spec was in the repository before, as git knows."""
 
 import json
 import re
@@ -17,11 +15,10 @@ from bdl.errors import InputError
 from bdl.execution.scoring import codes, computed, evaluation
 from bdl.plan import Cell, data_checksum, fit_hash, fit_versions
 from bdl.publishing.bundle import RUN, RUNTIME, Bundle, BundledCell, BundledRow, BundledRun, encode, member, write
-from bdl.publishing.foreign import Readable, part, readable
+from bdl.publishing.foreign import part, readable
 from bdl.publishing.provenance import git, provenance
-from bdl.publishing.verifying import needs_predictions, predicted, recomputed
+from bdl.publishing.verifying import is_predicted, predicted, recomputed
 from bdl.spec import Variant
-from bdl.spec.loading import fields_of
 from bdl.spec.values import overlay, parse_yaml
 from bdl.store.artefacts import mended
 from bdl.store.store import Store
@@ -56,7 +53,6 @@ def submit(asked: Variant, results: Path, output: Path) -> int:
 def _members(
     here: ResultsFolder, store: Store, made: Mapping[str, Any], cells: Sequence[Cell], again: str
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the predictions of all fits, then what the rows are."""
     bundled = []
     for place, cell in enumerate(cells):
         rows = []
@@ -65,7 +61,7 @@ def _members(
                 continue
             kept = codes(cell, row.metrics)
             values = {name: value for name, value in row.metrics.items() if name in kept or name == RUNTIME}
-            if row.status == "ok" and needs_predictions(cell):
+            if is_predicted(cell, row.status):
                 posterior, buffers, _ = here.posterior(cell, row.split)
                 given = predicted(evaluation(cell, row.split, posterior, buffers, row.hyper))
                 values |= recomputed(cell, row.split, given, row.hyper)[0]
@@ -125,7 +121,7 @@ def registered(path: Path) -> Registered:
     """
     with Bundle(path) as bundle:
         made = bundle.run().made
-    name, folder = readable(made).variant.benchmark.name, path.resolve().parent
+    name, folder = readable(made)[0].benchmark.name, path.resolve().parent
     try:
         if git(folder, "rev-parse", "--is-shallow-repository") == "true":
             return Registered(None, "this clone is shallow: git fetch --unshallow")
@@ -152,12 +148,11 @@ def _versions(folder: Path, before: str, name: str) -> Iterator[tuple[str, str]]
 
 
 def _says(text: str, made: Mapping[str, Any]) -> bool:
-    """Return whether a file says what a bundle was made with."""
     try:
         content = public(parse_yaml(text, "the file"))
         profile = made["spec"]["profile"]
         if changes := {"paper": {}, **content.pop("profiles", {})}[profile]:
-            content = overlay(content, changes, fields_of(_read(content, "paper").variant.benchmark))
+            content = overlay(content, changes)
         (own, foreign), (theirs, _) = _read(content, profile), readable(made)
         alike = own.benchmark.model_dump_json() == theirs.benchmark.model_dump_json()
         return alike and all(
@@ -168,7 +163,7 @@ def _says(text: str, made: Mapping[str, Any]) -> bool:
         return False
 
 
-def _read(content: Mapping[str, Any], profile: str) -> Readable:
+def _read(content: Mapping[str, Any], profile: str) -> tuple[Variant, frozenset[str]]:
     return readable({"spec": {**content, "profile": profile}, "overrides": {}, "narrowed_to": None})
 
 

@@ -71,9 +71,9 @@ def predicted(evaluated: Evaluation) -> Given:
     return Given(Outputs(samples, _numbers(rows)), mean)
 
 
-def needs_predictions(cell: Cell) -> bool:
-    """Return whether any score of a cell is one of predictions."""
-    return any(metric.info.kind == "predictive" for metric in computed(cell))
+def is_predicted(cell: Cell, status: str) -> bool:
+    """Return whether a fit succeeded, and any score of its cell is one of predictions."""
+    return status == "ok" and any(metric.info.kind == "predictive" for metric in computed(cell))
 
 
 def recomputed(cell: Cell, split: int, given: Given, hyper: Setting) -> tuple[dict[str, float | None], set[MetricName]]:
@@ -140,7 +140,7 @@ def verify(path: Path) -> list[Verified]:
             member(place, row.split)
             for place, (cell, own) in enumerate(pairs)
             for row in own.rows
-            if _is_predicted(cell, row)
+            if is_predicted(cell, row.status)
         ]
         if odd := sorted(bundle.members - {RUN, *files}):
             raise InputError(f"{odd[0]} belongs to no row")
@@ -159,7 +159,6 @@ def _check_list(given: Sequence[T], expected: Sequence[T], name: Callable[[T], s
 
 
 def _verified(bundle: Bundle, place: int, cell: Cell, own: BundledCell, foreign: Container[str]) -> Verified:
-    """Check a cell; errors name the split."""
     with _named(cell.label):
         if own.data != (ours := data_checksum(cell)):
             raise InputError(f"its data are not ours: checksum {short(own.data)}, ours {ours}")
@@ -187,7 +186,7 @@ def _check_row(bundle: Bundle, cell: Cell, row: BundledRow, name: str) -> set[st
     _check_hyper(cell.settings, row.hyper)
     values: Mapping[str, float | None] = {}
     others: Collection[str] = computed(cell)
-    if _is_predicted(cell, row):
+    if is_predicted(cell, row.status):
         values, others = recomputed(cell, row.split, decode(bundle.content(name)), row.hyper)
     for score in dict.fromkeys((*values, *others, RUNTIME, *row.scores)):
         if score not in row.scores:
@@ -212,10 +211,6 @@ def _check_hyper(entry: Entry, hyper: Mapping[str, float]) -> None:
             raise InputError(f"{name} is {value:g}, and from {low:g} to {high:g} in the spec")
 
 
-def _is_predicted(cell: Cell, row: BundledRow) -> bool:
-    return row.status == "ok" and needs_predictions(cell)
-
-
 def _equal(one: float | None, other: float | None) -> bool:
     if one is None or other is None:
         return one is other
@@ -224,7 +219,6 @@ def _equal(one: float | None, other: float | None) -> bool:
 
 @contextmanager
 def _named(where: str) -> Iterator[None]:
-    """Let errors begin with what they are about."""
     try:
         yield
     except InputError as error:

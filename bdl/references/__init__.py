@@ -12,5 +12,5 @@ REFERENCES = Registry(
         "grid": "bdl.references.exact:GridReference",
         "exact-gaussian": "bdl.references.exact:ExactGaussianReference",
     },
-    contracts=("bdl.references.base:Reference",),
+    bases=("bdl.references.base:Reference",),
 )

@@ -6,11 +6,13 @@ and ``<key>.json``, with what was sampled, the rules, the certificate, and diges
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import IO, Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import IO, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,57 +34,34 @@ class Truth(NamedTuple):
     hyper: Mapping[str, float]
     """Hyper-parameters that the reference estimated; methods may ask for them."""
     chains: Tensor | None = None
-    """Draws that mean and covariance come from, (C, S, D); None where they are exact."""
+    """Draws that mean and covariance come from, (C, S, D) with an even C; None where they are exact."""
     log_density: Callable[[Tensor], Tensor] | None = None
     """Log-density of parameters up to a constant, (m, D) -> (m,), nats; None where the mean and covariance say all."""
 
 
-class Reference(Protocol):
+class Reference(ABC):
     """Finds the truth; a frozen dataclass whose fields are its YAML settings."""
 
-    @property
-    def estimates(self) -> tuple[str, ...]:
-        """Names of the hyper-parameters that it estimates; the others are given to it."""
-        ...
+    estimates: ClassVar[tuple[str, ...]] = ()
+    """Names of the hyper-parameters that it estimates; the others are given to it."""
+    of_functions: ClassVar[bool] = False
+    """Whether it knows functions only: `fit` and `recipe` are then given the test rows, inputs and targets, as well."""
 
+    @abstractmethod
     def check(self, problem: Problem) -> None:
         """Raise `InputError` if it cannot know the posterior of such a problem."""
-        ...
 
+    @abstractmethod
     def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
         """Find the posterior for training data as the model sees them, float64, (n, d) and (n,)."""
-        ...
 
-
-@runtime_checkable
-class SampledReference(Protocol):
-    """A reference that samples, which takes minutes, and keeps its draws."""
-
-    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
-        """Find the posterior, as a `Reference` does."""
-        ...
-
-    def recipe(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> "Recipe":
-        """Describe what `fit` would sample, for the same arguments."""
-        ...
-
-
-@runtime_checkable
-class CertifiedReference(Reference, Protocol):
-    """A reference that is computed when it is needed, and judged by numbers."""
+    def recipe(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> "Recipe | None":
+        """Describe what `fit` would sample, for the same arguments; None if it samples nothing."""
+        return None
 
     def evidence(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> list[str]:
         """Describe by which numbers the result of `fit`, for the same arguments, is known to be right: one a line."""
-        ...
-
-
-@runtime_checkable
-class FunctionReference(Reference, Protocol):
-    """A reference that samples functions, and has to know where they will be compared."""
-
-    def at(self, test_x: Tensor, test_y: Tensor) -> SampledReference:
-        """Return the reference that is judged at test rows as the model sees them, (m, d) and (m,)."""
-        ...
+        return []
 
 
 class Recipe(Protocol):
@@ -150,7 +129,7 @@ def write(recipe: Recipe) -> Judged:
         **recipe.about(),
         "rules": [str(rule) for rule in certificate.rules],
         "draws_sha256": _draws_digest(theta),
-        "certificate": json.loads(certificate.to_json()),
+        "certificate": asdict(certificate),
     }
     content["sha256"] = _digest(content)
     _replace(place, lambda file: np.save(file, theta))
@@ -163,14 +142,14 @@ def read(recipe: Recipe) -> Made:
     """Read and verify the draws of a recipe; `InputError` if a file is missing, truncated or edited."""
     place, info = files(recipe)
     stamps = tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in (place, info))
-    return _read(place, info, stamps, recipe.certificate.from_json)
+    return _read(place, info, stamps, recipe.certificate.read)
 
 
 @lru_cache(maxsize=2)  # the replicates of a benchmark ask for the same draws, up to hundreds of megabytes
-def _read(place: Path, info: Path, stamps: tuple[int, ...], parse: Callable[[str], Judged]) -> Made:
+def _read(place: Path, info: Path, stamps: tuple[int, ...], parse: Callable[[object], Judged]) -> Made:
     try:
         content = json.loads(info.read_text("utf-8"))
-        certificate = parse(json.dumps(content["certificate"]))
+        certificate = parse(content["certificate"])
         theta = np.load(place, allow_pickle=False)
         if content.pop("sha256") != _digest(content) or _draws_digest(theta) != content["draws_sha256"]:
             raise ValueError("a checksum differs")

@@ -59,16 +59,22 @@ class Failure(NamedTuple):
         return f"rule {number} ({statistic} {relation} {limit:g}) fails at {of} {self.position}: {self.value:.4g}"
 
 
+@dataclass(frozen=True, kw_only=True)
 class Judged:
-    """A frozen dataclass of statistics, each a tuple with one value for every coordinate, input or chain."""
+    """What is known of the quality of draws: statistics, one value for every coordinate, input or chain."""
 
     rules: ClassVar[tuple[Rule, ...]]
     """What its statistics have to keep."""
     advice: ClassVar[str]
     """What to do where they do not."""
+
     r_hat: tuple[float, ...]
     bulk_ess: tuple[float, ...]
     tail_ess: tuple[float, ...]
+    e_fmi: tuple[float, ...]
+    divergences: tuple[float, ...]
+    mean_error: tuple[float, ...]
+    sd_error: tuple[float, ...]
     chains: int
     draws: int
     origin: Origin
@@ -118,18 +124,11 @@ class Judged:
         """Describe the largest Monte-Carlo errors in a line."""
         raise NotImplementedError
 
-    def to_json(self) -> str:
-        """Write as JSON."""
-        return TypeAdapter(type(self)).dump_json(self).decode()
-
     @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read what `to_json` wrote; neither arviz nor a sampler is needed.
-
-        `InputError` if the text is not a certificate.
-        """
+    def read(cls, content: object) -> Self:
+        """Read what an info file has; neither arviz nor a sampler is needed. `InputError` if it is no certificate."""
         try:
-            return TypeAdapter(cls).validate_json(text)
+            return TypeAdapter(cls).validate_python(content)
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
@@ -161,7 +160,7 @@ class Errors(NamedTuple):
     """Of the entries of the covariance, (D, D)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Certificate(Judged):
     """What is known of the quality of a sampled reference.
 
@@ -169,17 +168,7 @@ class Certificate(Judged):
     of the symmetric covariance, row i holds the i + 1 entries up to the diagonal, to three digits.
     """
 
-    r_hat: tuple[float, ...]
-    bulk_ess: tuple[float, ...]
-    tail_ess: tuple[float, ...]
-    divergences: tuple[int, ...]
-    e_fmi: tuple[float, ...]
-    mean_error: tuple[float, ...]
-    sd_error: tuple[float, ...]
     covariance_error: tuple[tuple[float, ...], ...]
-    chains: int
-    draws: int
-    origin: Origin
 
     rules: ClassVar = RULES
     advice: ClassVar = "raise draws or tune, or check the model"
@@ -193,28 +182,46 @@ class Certificate(Judged):
 def certify(draws: Draws) -> Certificate:
     """Judge draws, whether good or bad: every statistic of the rules, and Monte-Carlo errors.
 
-    `InputError` if there are fewer than two chains or `FEWEST_DRAWS` draws, or a value is not finite, or a coordinate
-    or an energy never moves; or if arviz is not installed.
+    `InputError` if a value is not finite, or a coordinate or an energy never moves; or if arviz is not installed.
     """
-    _check(draws)
-    stats = optional("arviz_stats.base").array_stats
-    theta, axes = draws.theta, {"chain_axis": 0, "draw_axis": 1}
-    errors = monte_carlo_errors(theta)
+    for name, values in (("coordinate", draws.theta), ("energy", draws.energy[..., None])):
+        for problem, bad in (
+            ("is not finite", ~np.isfinite(values).all((0, 1))),
+            ("never moves", np.ptp(values, axis=(0, 1)) == 0),
+        ):
+            if bad.any():
+                raise InputError(f"{name} {bad.argmax()} {problem}: the sampler failed, check the model")
+    errors = monte_carlo_errors(draws.theta)
     return Certificate(
-        r_hat=_floats(stats.rhat(theta, method="rank", **axes)),
-        bulk_ess=_floats(stats.ess(theta, method="bulk", **axes)),
-        tail_ess=_floats(stats.ess(theta, method="tail", prob=(0.05, 0.95), **axes)),
+        **statistics(draws.theta, draws, 17),
         divergences=tuple(draws.diverging.sum(1).tolist()),
-        e_fmi=_floats(stats.bfmi(draws.energy, **axes)),
-        mean_error=_floats(errors.mean),
-        sd_error=_floats(errors.sd),
-        covariance_error=tuple(
-            tuple(float(f"{value:.3g}") for value in row[: i + 1]) for i, row in enumerate(errors.covariance)
-        ),
-        chains=theta.shape[0],
-        draws=theta.shape[1],
-        origin=replace(draws.origin, versions=draws.origin.versions | {"arviz-stats": version("arviz-stats")}),
+        mean_error=rounded(errors.mean, 17),
+        sd_error=rounded(errors.sd, 17),
+        covariance_error=tuple(rounded(row[: i + 1], 3) for i, row in enumerate(errors.covariance)),
     )
+
+
+def statistics(f: FloatArray, draws: Draws, digits: int) -> dict[str, Any]:
+    """Compute what every certificate says of functions of draws, (C, S, m), to so many digits.
+
+    `InputError` if arviz is not installed.
+    """
+    stats, axes = optional("arviz_stats.base").array_stats, {"chain_axis": 0, "draw_axis": 1}
+    versions = draws.origin.versions | {"arviz-stats": version("arviz-stats")}
+    return {
+        "r_hat": rounded(stats.rhat(f, method="rank", **axes), digits),
+        "bulk_ess": rounded(stats.ess(f, method="bulk", **axes), digits),
+        "tail_ess": rounded(stats.ess(f, method="tail", prob=(0.05, 0.95), **axes), digits),
+        "e_fmi": rounded(stats.bfmi(draws.energy, **axes), digits),
+        "chains": f.shape[0],
+        "draws": f.shape[1],
+        "origin": replace(draws.origin, versions=versions),
+    }
+
+
+def rounded(values: Any, digits: int) -> tuple[float, ...]:
+    """Round to so many digits; 17 are all that a number has."""
+    return tuple(float(f"{value:.{digits}g}") for value in np.asarray(values, dtype=np.float64))
 
 
 def monte_carlo_errors(theta: FloatArray) -> Errors:
@@ -245,20 +252,3 @@ def check_length(chains: int, draws: int) -> None:
             f"{chains} chains of {draws} draws cannot be certified: "
             f"give an even number of chains, of {FEWEST_DRAWS} draws or more"
         )
-
-
-def _check(draws: Draws) -> None:
-    chains, length, _ = draws.theta.shape
-    if chains < 2 or length < FEWEST_DRAWS:
-        raise InputError(f"a certificate needs 2 chains of {FEWEST_DRAWS} draws: there are {chains} of {length}")
-    for name, values in (("coordinate", draws.theta), ("energy", draws.energy[..., None])):
-        for problem, bad in (
-            ("is not finite", ~np.isfinite(values).all((0, 1))),
-            ("never moves", np.ptp(values, axis=(0, 1)) == 0),
-        ):
-            if bad.any():
-                raise InputError(f"{name} {bad.argmax()} {problem}: the sampler failed, check the model")
-
-
-def _floats(values: Any) -> tuple[float, ...]:
-    return tuple(np.asarray(values, dtype=np.float64).tolist())

@@ -5,13 +5,11 @@ start at modes, as the members of a deep ensemble, and half at draws of the prio
 """
 
 import math
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import version
 from time import perf_counter
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -22,7 +20,7 @@ from torch import Tensor
 from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.networks import Mlp
 from bdl.models.problem import Hyper, Problem, log_joint, whole
-from bdl.references.mcmc import Origin, optional
+from bdl.references.mcmc import Draws, by_nutpie, from_tree, optional, origin
 from bdl.runtime import one_thread
 
 Vector = NDArray[np.float64]
@@ -41,67 +39,51 @@ def slope(problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Slope:
     Networks of one hidden layer have a compiled one, many times as fast as automatic differentiation, which serves
     every other model.
     """
-    if _has_loops(problem):
+    if has_loops(problem):
         noise = float(hyper["noise_precision"]) if isinstance(problem.likelihood, Gaussian) else 0.0
         prior = problem.prior_precision(hyper).expand(problem.dim).numpy().copy()
         given = np.ascontiguousarray(x.numpy().T), y.numpy(), prior, noise, _tanh(problem)
         loops = _loops()
         return lambda theta: loops(theta, *given)
     batch = whole(x, y)
-    return _by_torch(lambda theta: log_joint(theta.unsqueeze(0), problem, batch, hyper).squeeze(0))
+
+    def by_torch(theta: Vector) -> tuple[float, Vector]:
+        at = torch.tensor(theta, requires_grad=True)
+        value = log_joint(at.unsqueeze(0), problem, batch, hyper).squeeze(0)
+        return float(value.detach()), torch.autograd.grad(value, at)[0].numpy()
+
+    return by_torch
 
 
-def slope_with_precisions(problem: Problem, x: Tensor, y: Tensor, laws: Mapping[str, Law]) -> Slope:
+def slope_with_precisions(problem: Problem, x: Tensor, y: Tensor, prior: Law, noise: Law) -> Slope:
     """Return the log posterior of parameters and of the logarithms of prior and noise precision, (D + 2,).
 
-    The model has the likelihood `gaussian` and one prior precision for all parameters; training data are as the model
-    sees them, float64. The order of the laws, of log ``prior_precision`` and log ``noise_precision`` in the unit of
-    `y`, is that of the two last coordinates.
+    The problem `has_loops`, the likelihood `gaussian`, and one prior precision for all parameters; training data are as
+    the model sees them, float64. The laws are of log ``prior_precision`` and log ``noise_precision`` in the unit of
+    `y`, the two last coordinates.
     """
     dim, rows = problem.dim, len(y)
-    names = tuple(laws)
-    centres, widths = (np.array(part) for part in zip(*laws.values(), strict=True))
-    if not _has_loops(problem):
-        batch = whole(x, y)
-
-        def density(phi: Tensor) -> Tensor:
-            hyper = dict(zip(names, phi[dim:].exp(), strict=True))
-            of_precisions = ((phi[dim:] - torch.from_numpy(centres)) / torch.from_numpy(widths)).square().sum() / 2
-            return log_joint(phi[:dim].unsqueeze(0), problem, batch, hyper).squeeze(0) - of_precisions
-
-        return _by_torch(density)
+    centres, widths = np.array([prior, noise]).T
     ones, across, targets = np.ones(dim), np.ascontiguousarray(x.numpy().T), y.numpy()
     tanh, loops = _tanh(problem), _loops()
-    prior_at, noise_at = names.index("prior_precision"), names.index("noise_precision")
 
     def by_loops(phi: Vector) -> tuple[float, Vector]:
         theta, logs = np.ascontiguousarray(phi[:dim]), phi[dim:]
         if np.abs(logs).max() > _LARGEST:
             return -math.inf, np.zeros_like(phi)
-        alpha, beta = math.exp(logs[prior_at]), math.exp(logs[noise_at])
+        alpha, beta = map(math.exp, logs)
         value, slopes = loops(theta, across, targets, alpha * ones, beta, tanh)
         of_prior = alpha * float(theta @ theta) / 2
         of_noise = -value - of_prior  # beta times half the sum of squared errors
         away = (logs - centres) / widths
-        gradient = np.concatenate([slopes, -away / widths])
-        gradient[dim + prior_at] += dim / 2 - of_prior
-        gradient[dim + noise_at] += rows / 2 - of_noise
-        value += dim * logs[prior_at] / 2 + rows * logs[noise_at] / 2 - float(away @ away) / 2
+        gradient = np.concatenate([slopes, np.array([dim / 2 - of_prior, rows / 2 - of_noise]) - away / widths])
+        value += dim * logs[0] / 2 + rows * logs[1] / 2 - float(away @ away) / 2
         return value, gradient
 
     return by_loops
 
 
-def _by_torch(density: Callable[[Tensor], Tensor]) -> Slope:
-    def differentiated(theta: Vector) -> tuple[float, Vector]:
-        at = torch.tensor(theta, requires_grad=True)
-        value = density(at)
-        return float(value.detach()), torch.autograd.grad(value, at)[0].numpy()
-
-    return differentiated
-
-
-def _has_loops(problem: Problem) -> bool:
+def has_loops(problem: Problem) -> bool:
     """Return whether the compiled log posterior is of this problem."""
     model = problem.model
     return (
@@ -161,7 +143,6 @@ def _loops() -> Any:
     return loops
 
 
-Start = Literal["mode", "prior"]
 CLIMB = 1000
 """Most iterations of L-BFGS towards a mode: a member need not have converged."""
 
@@ -202,30 +183,13 @@ class ChainSettings:
         return np.linspace(0, self.draws - 1, min(self.kept, self.draws)).round().astype(np.int64)
 
 
-class Chains(NamedTuple):
-    """What the sampler gave: C chains of S draws after warm-up."""
-
-    theta: NDArray[np.float64]
-    """Parameters, (C, S, D)."""
-    starts: tuple[Start, ...]
-    """Where each chain began."""
-    diverging: NDArray[np.bool_]
-    """Whether the trajectory diverged, (C, S)."""
-    energy: NDArray[np.float64]
-    """Hamiltonian, (C, S), nats."""
-    steps: NDArray[np.int64]
-    """Steps of the trajectory, (C, S)."""
-    origin: Origin
-
-
-def starts(problem: Problem, hyper: Hyper, slope: Slope, settings: ChainSettings) -> list[tuple[Start, Vector]]:
-    """Find where chains start: modes that random networks lead to, and draws of the prior."""
+def starts(problem: Problem, hyper: Hyper, slope: Slope, settings: ChainSettings) -> list[Vector]:
+    """Find where chains start: modes that random networks lead to, then as many draws of the prior."""
     generator = torch.Generator().manual_seed(settings.seed)
     noise = torch.randn(settings.chains, problem.dim, generator=generator, dtype=torch.float64)
     half = settings.chains // 2
-    modes = [("mode", climb(problem.initial(row).numpy(), slope)) for row in noise[:half]]
-    drawn = problem.prior.sample(noise[half:], hyper, problem.layout)
-    return [*modes, *(("prior", row.numpy()) for row in drawn)]  # type: ignore[list-item]
+    modes = [climb(problem.initial(row).numpy(), slope) for row in noise[:half]]
+    return [*modes, *problem.prior.sample(noise[half:], hyper, problem.layout).numpy()]
 
 
 def climb(start: Vector, slope: Slope) -> Vector:
@@ -240,47 +204,27 @@ def climb(start: Vector, slope: Slope) -> Vector:
     return found
 
 
-def run(slope: Slope, begin: list[tuple[Start, Vector]], settings: ChainSettings) -> Chains:
+def run(slope: Slope, begin: list[Vector], settings: ChainSettings) -> Draws:
     """Sample chains one after the other, on one thread; `InputError` if nutpie is not installed."""
-    began = perf_counter()
+    start = perf_counter()
     with one_thread():
-        done = [_chain(slope, point, settings, settings.seed + number) for number, (_, point) in enumerate(begin)]
-    versions = {name: version(name) for name in ("nutpie", "numba", "numpy", "scipy")}
-    origin = Origin(
-        "nutpie", settings.seed, settings.tune, versions | {"python": sys.version.split()[0]}, perf_counter() - began
-    )
-    theta, diverging, energy, steps = (np.stack(part) for part in zip(*done, strict=True))
-    return Chains(theta, tuple(kind for kind, _ in begin), diverging, energy, steps, origin)
+        trees = [_chain(slope, point, settings, settings.seed + number) for number, point in enumerate(begin)]
+    packages = ("nutpie", "numba", "numpy", "scipy")
+    made = origin("nutpie", settings.seed, settings.tune, packages, perf_counter() - start)
+    parts = zip(*(from_tree(tree, "theta", made)[:-1] for tree in trees), strict=True)
+    theta, diverging, energy, steps = map(np.concatenate, parts)
+    return Draws(theta, diverging, energy, steps, made)
 
 
-def _chain(slope: Slope, start: Vector, settings: ChainSettings, seed: int) -> tuple[Any, ...]:
-    nutpie, name = optional("nutpie"), "theta"
-    from_pyfunc = optional("nutpie.compiled_pyfunc").from_pyfunc
-    model = from_pyfunc(
+def _chain(slope: Slope, start: Vector, settings: ChainSettings, seed: int) -> Any:
+    model = optional("nutpie.compiled_pyfunc").from_pyfunc(
         len(start),
         lambda: slope,
-        lambda *_: lambda theta: {name: theta},
+        lambda *_: lambda theta: {"theta": theta},
         [np.dtype(np.float64)],
         [(len(start),)],
-        [name],
+        ["theta"],
         make_initial_point_fn=lambda _: start,
     )
-    tree = nutpie.sample(
-        model,
-        draws=settings.draws,
-        tune=settings.tune,
-        chains=1,
-        cores=1,
-        seed=seed,
-        target_accept=settings.target_accept,
-        maxdepth=settings.max_depth,
-        save_warmup=False,
-        progress_bar=False,
-    )
-    statistics = tree["sample_stats"]
-    return (
-        tree["posterior"][name].to_numpy()[0].astype(np.float64),
-        statistics["diverging"].to_numpy()[0].astype(np.bool_),
-        statistics["energy"].to_numpy()[0].astype(np.float64),
-        statistics["n_steps"].to_numpy()[0].astype(np.int64),
-    )
+    lengths = settings.draws, settings.tune, settings.target_accept
+    return by_nutpie(model, *lengths, chains=1, cores=1, seed=seed, maxdepth=settings.max_depth)

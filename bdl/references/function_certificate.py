@@ -5,9 +5,8 @@ network's outputs at the test rows, and between and beyond them. R-hat and effec
 Gelman, Simpson, Carpenter & Buerkner (2021), Bayesian Analysis 16(2).
 """
 
-from dataclasses import dataclass, replace
-from importlib.metadata import version
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -15,9 +14,8 @@ from torch import Tensor
 
 from bdl.errors import InputError
 from bdl.models.problem import Hyper, Problem
-from bdl.references.certificate import FEWEST_DRAWS, FloatArray, Judged, Rule, monte_carlo_errors
-from bdl.references.chains import Chains
-from bdl.references.mcmc import Origin, optional
+from bdl.references.certificate import FloatArray, Judged, Rule, monte_carlo_errors, rounded, statistics
+from bdl.references.mcmc import Draws
 
 CHECKS = (
     Rule(1, "r_hat", "<", 1.01, "input"),
@@ -35,32 +33,21 @@ PAIRS, PLACES = 20, (-0.5, 0.5, 1.5)
 _VALUES_AT_ONCE = 2**22
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FunctionCertificate(Judged):
     """What is known of the quality of chains, as functions.
 
     Inputs are the test rows, after them the grid, and after it the logarithm of a precision that is sampled. Errors are
     Monte-Carlo standard errors: of mean and standard deviation of the output, in its standard deviations, and of the
-    log predictive density of a test row, in nats.
+    log predictive density of a test row, in nats. Divergences are shares of the trajectories.
     """
 
-    r_hat: tuple[float, ...]
-    bulk_ess: tuple[float, ...]
-    tail_ess: tuple[float, ...]
-    mean_error: tuple[float, ...]
-    sd_error: tuple[float, ...]
     density_error: tuple[float, ...]
-    divergences: tuple[float, ...]
-    """Share of the trajectories that diverged."""
-    e_fmi: tuple[float, ...]
     agreement: tuple[float, ...]
     """Difference between chains that started at modes and chains that started in the prior, in standard errors: the
     larger one of those of mean and standard deviation."""
-    chains: int
-    draws: int
     gradients: int
     """Evaluations of the log posterior and its gradient after warm-up."""
-    origin: Origin
 
     rules: ClassVar = CHECKS
     advice: ClassVar = "raise draws or tune, or measure against it nevertheless by --uncertified"
@@ -88,43 +75,31 @@ def functions(problem: Problem, theta: FloatArray, x: Tensor) -> FloatArray:
 
 
 def certify_functions(
-    problem: Problem, chains: Chains, x: Tensor, y: Tensor, hyper: Hyper, *, beyond: bool = True
+    problem: Problem, draws: Draws, x: Tensor, y: Tensor, hyper: Hyper, *, beyond: bool = True
 ) -> FunctionCertificate:
-    """Judge chains by the functions that they are, whether good or bad.
+    """Judge chains by the functions that they are, whether good or bad; the first half started at modes.
 
     Test rows are as the model sees them, float64, (m, d) and (m,), hyper-parameters in the unit of `y`. One that each
     draw has its own value of, (C, S, 1), is judged as well, by its logarithm, after the inputs. Functions are judged on
-    the grid between and `beyond` the rows, too. `InputError` if the chains are too short to be judged, one never moves,
-    or arviz is not installed.
+    the grid between and `beyond` the rows, too. `InputError` if a chain never moves, or arviz is not installed.
     """
-    if chains.theta.shape[1] < FEWEST_DRAWS:
-        raise InputError(f"a certificate needs {FEWEST_DRAWS} draws of each chain: there are {chains.theta.shape[1]}")
-    stats = optional("arviz_stats.base").array_stats
-    axes = {"chain_axis": 0, "draw_axis": 1}
-    outputs = functions(problem, chains.theta, torch.cat([x, grid(x)]) if beyond else x)
+    outputs = functions(problem, draws.theta, torch.cat([x, grid(x)]) if beyond else x)
     sampled = [np.log(value.numpy()) for value in hyper.values() if value.ndim]
     f = np.concatenate([outputs.reshape(*outputs.shape[:2], -1), *sampled], axis=2)
     if (stuck := ~(np.ptp(f, axis=1) > 0).all(1)).any():
         raise InputError(f"chain {stuck.argmax()} never moves: the sampler failed, raise tune or check the model")
     errors, sd = monte_carlo_errors(f), f.std((0, 1))
-    of_modes = np.array([start == "mode" for start in chains.starts])
     predictive = problem.likelihood.predictive(torch.from_numpy(outputs[:, :, : len(x)]), hyper)
     densities = predictive.log_prob(y).numpy()
     densities = np.exp(densities - densities.max((0, 1)))
     return FunctionCertificate(
-        r_hat=_floats(stats.rhat(f, method="rank", **axes)),
-        bulk_ess=_floats(stats.ess(f, method="bulk", **axes)),
-        tail_ess=_floats(stats.ess(f, method="tail", prob=(0.05, 0.95), **axes)),
-        mean_error=_floats(errors.mean / sd),
-        sd_error=_floats(errors.sd / sd),
-        density_error=_floats(monte_carlo_errors(densities).mean / densities.mean((0, 1))),
-        divergences=_floats(chains.diverging.mean(1)),
-        e_fmi=_floats(stats.bfmi(chains.energy, **axes)),
-        agreement=_floats(agreement(f[of_modes], f[~of_modes])),
-        chains=f.shape[0],
-        draws=f.shape[1],
-        gradients=int(chains.steps.sum()),
-        origin=replace(chains.origin, versions=chains.origin.versions | {"arviz-stats": version("arviz-stats")}),
+        **statistics(f, draws, 5),
+        divergences=rounded(draws.diverging.mean(1), 5),
+        mean_error=rounded(errors.mean / sd, 5),
+        sd_error=rounded(errors.sd / sd, 5),
+        density_error=rounded(monte_carlo_errors(densities).mean / densities.mean((0, 1)), 5),
+        agreement=rounded(agreement(*np.split(f, 2)), 5),
+        gradients=int(draws.steps.sum()),
     )
 
 
@@ -136,7 +111,3 @@ def agreement(*groups: FloatArray) -> FloatArray:
     by_sd = np.abs(sds[0] - sds[1]) / np.hypot(errors[0].sd, errors[1].sd)
     larger: FloatArray = np.maximum(by_mean, by_sd)
     return larger
-
-
-def _floats(values: Any) -> tuple[float, ...]:
-    return tuple(float(f"{value:.5g}") for value in np.asarray(values, dtype=np.float64))

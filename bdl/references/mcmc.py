@@ -6,6 +6,7 @@ an intercept is a column of ones. It is written with bambi, as in Brownlie (2022
 
 import importlib
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -28,8 +29,7 @@ class Regression:
     """Data, likelihood and prior of a linear model.
 
     Inputs are (n, D), targets (n,): 0 or 1 in logistic regression, which it is if `noise_precision` is None, real
-    otherwise; `prior_precision` is that of every parameter, (D,). `InputError` if shapes disagree, a value is not
-    finite, a label is neither 0 nor 1, or a precision is not positive.
+    otherwise; `prior_precision` is that of every parameter, (D,). `InputError` if a precision is not positive.
     """
 
     x: NDArray[np.float64]
@@ -38,16 +38,8 @@ class Regression:
     noise_precision: float | None = None
 
     def __post_init__(self) -> None:
-        if self.x.ndim != 2 or not self.x.size or self.y.shape != (len(self.x),):
-            raise InputError(f"x must be (n, D) and y (n,): they are {self.x.shape} and {self.y.shape}")
-        if self.prior_precision.shape != self.x.shape[1:]:
-            raise InputError(f"prior_precision must be ({self.x.shape[1]},): it is {self.prior_precision.shape}")
-        if not (np.isfinite(self.x).all() and np.isfinite(self.y).all()):
-            raise InputError("x and y must be finite: drop the examples that are not")
-        if self.noise_precision is None and not np.isin(self.y, (0, 1)).all():
-            raise InputError("labels must be 0 or 1: recode y, or give a noise_precision for real targets")
-        given = [] if self.noise_precision is None else [("noise_precision", self.noise_precision)]
-        for name, value in (*(("prior_precision", alpha) for alpha in self.prior_precision), *given):
+        noise = [] if self.noise_precision is None else [("noise_precision", self.noise_precision)]
+        for name, value in (*(("prior_precision", alpha) for alpha in self.prior_precision), *noise):
             if not 0 < value < np.inf:
                 raise InputError(f"{name} must be positive and finite: it is {value}")
 
@@ -104,8 +96,8 @@ class Draws(NamedTuple):
     """Whether the trajectory diverged, (C, S)."""
     energy: NDArray[np.float64]
     """Hamiltonian, (C, S), nats."""
-    depth: NDArray[np.int64]
-    """Depth of the trajectory's tree, (C, S)."""
+    steps: NDArray[np.int64]
+    """Steps of the trajectory, (C, S)."""
     origin: Origin
 
 
@@ -119,10 +111,14 @@ def sample(regression: Regression, settings: Settings) -> Draws:
     run, packages = {"nutpie": (_nutpie, ["nutpie"]), "pymc": (_pymc, [])}[sampler]
     start = perf_counter()
     tree = run(build(regression), settings)
-    seconds = perf_counter() - start
-    versions = {name: version(name) for name in ("bambi", "pymc", "pytensor", "numpy", *packages)}
-    versions["python"] = sys.version.split()[0]
-    return from_tree(tree, Origin(sampler, settings.seed, settings.tune, versions, seconds))
+    packages += ["bambi", "pymc", "pytensor", "numpy"]
+    return from_tree(tree, TERM, origin(sampler, settings.seed, settings.tune, packages, perf_counter() - start))
+
+
+def origin(sampler: str, seed: int, tune: int, packages: Iterable[str], seconds: float) -> Origin:
+    """Describe where draws come from, with the versions of Python and of some packages."""
+    versions = {name: version(name) for name in packages} | {"python": sys.version.split()[0]}
+    return Origin(sampler, seed, tune, versions, seconds)
 
 
 def build(regression: Regression) -> Any:
@@ -167,20 +163,18 @@ def _logistic_family() -> Any:
     return bambi.Family("bernoulli-logit", likelihood, "identity")
 
 
-def from_tree(tree: Any, origin: Origin) -> Draws:
-    """Convert arviz's `InferenceData` (before 1.0) or `DataTree` (since); pymc and nutpie name the depth apart."""
-    statistics = tree["sample_stats"]
-    depth = "depth" if "depth" in statistics.data_vars else "tree_depth"
+def from_tree(tree: Any, name: str, origin: Origin) -> Draws:
+    """Convert arviz's `InferenceData` (before 1.0) or `DataTree` (since), in which parameters have a name."""
 
-    def plain(group: Any, name: str) -> Any:
-        return group[name].transpose("chain", "draw", ...).to_numpy()
+    def plain(group: str, name: str) -> Any:
+        return tree[group][name].transpose("chain", "draw", ...).to_numpy()
 
-    theta = plain(tree["posterior"], TERM)
+    theta = plain("posterior", name)
     return Draws(
         theta.reshape(*theta.shape[:2], -1).astype(np.float64),
-        plain(statistics, "diverging").astype(np.bool_),
-        plain(statistics, "energy").astype(np.float64),
-        plain(statistics, depth).astype(np.int64),
+        plain("sample_stats", "diverging").astype(np.bool_),
+        plain("sample_stats", "energy").astype(np.float64),
+        plain("sample_stats", "n_steps").astype(np.int64),
         origin,
     )
 
@@ -193,21 +187,17 @@ def optional(name: str, purpose: str = "sampling") -> Any:
         raise InputError(f"{purpose} needs {name} ({error}): pip install 'bdl-bench[mcmc]'") from None
 
 
-def _nutpie(model: Any, settings: Settings) -> Any:
-    nutpie = optional("nutpie")
-    compiled = nutpie.compile_pymc_model(model, var_names=[TERM])
-    # Chains are threads already: BLAS threads beneath them only wait for each other.
+def by_nutpie(model: Any, draws: int, tune: int, target_accept: float, **options: Any) -> Any:
+    """Sample a compiled model on one thread, since chains are threads already; further options are nutpie's."""
+    lengths = {"draws": draws, "tune": tune, "target_accept": target_accept}
     with one_thread():
-        return nutpie.sample(
-            compiled,
-            draws=settings.draws,
-            tune=settings.tune,
-            chains=settings.chains,
-            seed=settings.seed,
-            target_accept=settings.target_accept,
-            save_warmup=False,
-            progress_bar=False,
-        )
+        return optional("nutpie").sample(model, **lengths, **options, save_warmup=False, progress_bar=False)
+
+
+def _nutpie(model: Any, settings: Settings) -> Any:
+    compiled = optional("nutpie").compile_pymc_model(model, var_names=[TERM])
+    lengths = settings.draws, settings.tune, settings.target_accept
+    return by_nutpie(compiled, *lengths, chains=settings.chains, seed=settings.seed)
 
 
 def _pymc(model: Any, settings: Settings) -> Any:

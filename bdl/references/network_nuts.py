@@ -17,7 +17,7 @@ from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
 from bdl.posteriors.predictive import MeanVariance
 from bdl.references.certificate import check_length, told
-from bdl.references.chains import ChainSettings, Law, Start, Vector, climb, run, slope, slope_with_precisions
+from bdl.references.chains import ChainSettings, Law, Vector, climb, has_loops, run, slope, slope_with_precisions
 from bdl.references.function_certificate import CHECKS, certify_functions
 
 LAWS: Mapping[str, Law] = {"prior_precision": (math.log(3), 1.0), "noise_precision": (math.log(10), 2.0)}
@@ -87,10 +87,10 @@ class NetworkNuts(Guest):
     def check(self, problem: Problem) -> None:
         super().check(problem)
         check_length(self.chains, self.draws)
-        model, prior = problem.model, problem.prior
-        if not isinstance(model, Mlp) or model.activation not in _ACTIVATIONS:
+        prior = problem.prior
+        if not has_loops(problem):
             raise InputError(
-                f"NetworkNuts samples dense networks with {' or '.join(_ACTIVATIONS)}: use the model 'mlp'"
+                f"NetworkNuts samples one hidden layer of {' or '.join(_ACTIVATIONS)}: use the model 'mlp'"
             )
         if not isinstance(prior, GaussianPrior) or prior.bias_precision is not None:
             raise InputError("NetworkNuts samples one prior precision: use the prior 'gaussian' without bias_precision")
@@ -98,10 +98,9 @@ class NetworkNuts(Guest):
     def fit(self, train: Train, hyper: Mapping[str, float], seed: int) -> SampledNetworks:
         problem, x, y = train.problem, torch.from_numpy(train.x), torch.from_numpy(train.y)
         settings = ChainSettings(self.draws, self.tune, self.chains, self.kept, seed, max_depth=_DEPTH)
-        begin = _starts(problem, x, y, settings)
-        sampled = run(slope_with_precisions(problem, x, y, LAWS), begin, settings)
+        sampled = run(slope_with_precisions(problem, x, y, *LAWS.values()), _starts(problem, x, y, settings), settings)
         theta, logs = np.split(sampled.theta, [problem.dim], axis=2)
-        precision = np.exp(logs[:, :, list(LAWS).index("noise_precision")])
+        precision = np.exp(logs[:, :, 1])
         noise = {"noise_precision": torch.from_numpy(precision).unsqueeze(-1)}
         certificate = certify_functions(problem, sampled._replace(theta=theta), x, y, noise, beyond=False)
         assert isinstance(problem.model, Mlp), "check has seen to it"
@@ -114,18 +113,18 @@ class NetworkNuts(Guest):
         )
 
 
-def _starts(problem: Problem, x: Tensor, y: Tensor, settings: ChainSettings) -> list[tuple[Start, Vector]]:
-    """Find where chains start: modes for the central precisions, and draws of the whole prior; (D + 2,) each."""
+def _starts(problem: Problem, x: Tensor, y: Tensor, settings: ChainSettings) -> list[Vector]:
+    """Find where chains start: modes for the central precisions, then draws of the whole prior; (D + 2,) each."""
     generator = torch.Generator().manual_seed(settings.seed)
     noise = torch.randn(settings.chains, problem.dim + len(LAWS), generator=generator, dtype=torch.float64)
     centres, widths = (torch.tensor(part, dtype=torch.float64) for part in zip(*LAWS.values(), strict=True))
     density = slope(problem, x, y, dict(zip(LAWS, centres.exp(), strict=True)))
-    found: list[tuple[Start, Vector]] = []
+    found = []
     for number, row in enumerate(noise):
         theta, logs = row[: problem.dim], centres + widths * row[problem.dim :]
         if number < settings.chains // 2:
-            found.append(("mode", np.concatenate([climb(problem.initial(theta).numpy(), density), centres.numpy()])))
+            found.append(np.concatenate([climb(problem.initial(theta).numpy(), density), centres.numpy()]))
         else:
             drawn = problem.prior.sample(theta, dict(zip(LAWS, logs.exp(), strict=True)), problem.layout)
-            found.append(("prior", torch.cat([drawn, logs]).numpy()))
+            found.append(torch.cat([drawn, logs]).numpy())
     return found

@@ -17,7 +17,7 @@ from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.networks import Linear
 from bdl.models.priors import PrecisionPrior
 from bdl.models.problem import Hyper, Problem
-from bdl.references.base import Made, Truth, obtain
+from bdl.references.base import Made, Reference, Truth, obtain
 from bdl.references.certificate import Certificate, Judged, certify, check_length
 from bdl.references.chains import ChainSettings, run, slope, starts
 from bdl.references.function_certificate import FunctionCertificate, certify_functions
@@ -69,10 +69,8 @@ class LinearRecipe:
 
 
 @dataclass(frozen=True)
-class NutsReference(Settings):
+class NutsReference(Reference, Settings):
     """The posterior of a linear model with Gaussian or Bernoulli targets, from draws that passed every rule."""
-
-    estimates = ()
 
     def check(self, problem: Problem) -> None:
         check_length(self.chains, self.draws)
@@ -146,7 +144,7 @@ class NetworkRecipe:
 
 
 @dataclass(frozen=True)
-class NetworkMcmc(ChainSettings):
+class NetworkMcmc(Reference, ChainSettings):
     """The posterior of a network, or of any model whose prior has a precision, known as a function.
 
     Parameters
@@ -157,7 +155,7 @@ class NetworkMcmc(ChainSettings):
 
     uncertified: bool = False
 
-    estimates = ()
+    of_functions = True
 
     def check(self, problem: Problem) -> None:
         check_length(self.chains, self.draws)
@@ -166,34 +164,27 @@ class NetworkMcmc(ChainSettings):
                 "network-mcmc samples models with a gaussian prior and without running statistics: give one"
             )
 
-    def at(self, test_x: Tensor, test_y: Tensor) -> "NetworkTruth":
-        return NetworkTruth(self, test_x, test_y)
+    def recipe(
+        self,
+        problem: Problem,
+        x: Tensor,
+        y: Tensor,
+        hyper: Hyper,
+        test_x: Tensor | None = None,
+        test_y: Tensor | None = None,
+    ) -> NetworkRecipe:
+        """Describe what `fit` would sample; the rows at which functions are judged are by default those that train."""
+        judged = (x, y) if test_x is None or test_y is None else (test_x, test_y)
+        return NetworkRecipe(problem, x, y, *judged, hyper, ChainSettings(*astuple(self)[:-1]))
 
-    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
-        """Find the posterior, judged at the training rows; arguments and errors as in `NetworkTruth.fit`."""
-        return self.at(x, y).fit(problem, x, y, hyper)
-
-
-@dataclass(frozen=True, eq=False)
-class NetworkTruth:
-    """A `NetworkMcmc` with the rows at which its functions are judged."""
-
-    reference: NetworkMcmc
-    test_x: Tensor
-    test_y: Tensor
-
-    def recipe(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> NetworkRecipe:
-        settings = ChainSettings(*astuple(self.reference)[:-1])
-        return NetworkRecipe(problem, x, y, self.test_x, self.test_y, hyper, settings)
-
-    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper) -> Truth:
-        """Take the draws from the cache, or sample, judge and keep them.
+    def fit(self, problem: Problem, x: Tensor, y: Tensor, hyper: Hyper, *judged: Tensor) -> Truth:
+        """Take the draws from the cache, or sample, judge and keep them; arguments as in `recipe`.
 
         `InputError` if a rule is broken and the reference is not to be used uncertified, the cache is corrupt, or the
         extra ``mcmc`` is not installed.
         """
-        found = obtain(self.recipe(problem, x, y, hyper))
-        if not self.reference.uncertified:
+        found = obtain(self.recipe(problem, x, y, hyper, *judged))
+        if not self.uncertified:
             found.certificate.admit()
         chains = torch.from_numpy(found.theta)
         nothing = torch.zeros(0, dtype=torch.float64)

@@ -113,10 +113,8 @@ def compare(benchmark: "Benchmark", rows: "pd.DataFrame", *, protocol: bool = Tr
 
     Notes
     -----
-    Failed trials are counted and left out of the statistics. The standard error is sd / sqrt(n) for the mean
-    and the exact bootstrap standard error for the median (`bdl.reports.statistics`); a maximum has none. Where the
-    truth is sampled, its Monte-Carlo error is part of the error of ours and of the printed number. The verdict is that
-    of `bdl.reports.verdicts.judge`.
+    Failed trials are left out of the statistics. Where the truth is sampled, its Monte-Carlo error is part of the error
+    of ours and of the printed number. The verdict is that of `bdl.reports.verdicts.judge`.
 
     A number printed for one split is held against our number of that split. Where all printed numbers of a metric on a
     dataset are of one split, entries without a printed number are shown on that split as well.
@@ -222,7 +220,6 @@ def certified(rows: "pd.DataFrame") -> list[str]:
 
 
 def _remarks(ours: Ours, about: MetricInfo, floor: float | None, split: int | None, judged: Judgement) -> Iterator[str]:
-    """Yield what is said of a cell beside the notes of the benchmark."""
     if floor is not None:
         yield SAMPLED_TRUTH
     if split is not None:

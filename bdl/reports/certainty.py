@@ -229,7 +229,6 @@ def referred(fit: Labelled) -> Array:
 
 
 def _bands(panel: "Axes", benchmark: "Benchmark", x: Array, lines: Sequence[tuple[str, Array]]) -> None:
-    """Draw the mean of each entry's lines, with a band of one standard error where there are several."""
     for entry, look in drawing.styles(benchmark.entries).items():
         own = np.array([line for name, line in lines if name == entry])
         if not len(own):

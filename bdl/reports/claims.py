@@ -65,23 +65,13 @@ class Judged(NamedTuple):
     @property
     def records(self) -> list[dict[str, Any]]:
         """The findings as mappings, for a frame."""
-        return [
-            {
-                "claim": self.claim.text,
-                "source": self.claim.source,
-                "dataset": each.difference.dataset,
-                **each.difference.point,
-                "less": each.less,
-                "than": each.than,
-                "times": self.claim.times,
-                "difference": each.difference.mean,
-                "low": each.difference.low,
-                "high": each.difference.high,
-                "n": each.difference.n,
-                "verdict": each.verdict,
-            }
-            for each in self.findings
-        ]
+        found, said = [], {"claim": self.claim.text, "source": self.claim.source}
+        for each in self.findings:
+            own = each.difference
+            sides = {"less": each.less, "than": each.than, "times": self.claim.times}
+            interval = {"difference": own.mean, "low": own.low, "high": own.high, "n": own.n}
+            found.append({**said, "dataset": own.dataset, **own.point, **sides, **interval, "verdict": each.verdict})
+        return found
 
 
 def judged_claims(benchmark: "Benchmark", rows: "pd.DataFrame", overlap: Mapping[str, float]) -> list[Judged]:
@@ -128,17 +118,12 @@ def claim_sections(benchmark: "Benchmark", found: Sequence[Judged]) -> list[Sect
         ]
         difference = "Difference" if claim.times == 1 else f"Difference from {claim.times:g} times"
         columns = ["Dataset", *findings[0].difference.point, *names, difference, "Verdict", "n"]
-        rows = [
-            (
-                each.difference.dataset,
-                *map(short, each.difference.point.values()),
-                *map(quantity, (each.less, each.than)),
-                _interval(each.difference),
-                each.verdict,
-                f"{each.difference.n}",
-            )
-            for each in findings
-        ]
+        rows = []
+        for each in findings:
+            own = each.difference
+            place, means = (own.dataset, *map(short, own.point.values())), map(quantity, (each.less, each.than))
+            mean, interval = numbers(own)
+            rows.append((*place, *means, f"{mean} ({interval})" if interval else mean, each.verdict, f"{own.n}"))
         where = f" at {_place(claim.at)}" if claim.at else ""
         said = f"{benchmark.name}: {claim.text} ({claim.source}): {judged.verdict}"
         title = f"{said}. {measure(claim.metric)}{where}"
@@ -148,8 +133,3 @@ def claim_sections(benchmark: "Benchmark", found: Sequence[Judged]) -> list[Sect
 
 def _place(values: Mapping[str, Any]) -> str:
     return named({path: canonical(value) for path, value in values.items()})
-
-
-def _interval(difference: PairedDifference) -> str:
-    mean, interval = numbers(difference)
-    return f"{mean} ({interval})" if interval else mean

@@ -92,7 +92,7 @@ def _box(panel: "Axes", values: Array, place: float, look: dict[str, Any], beyon
     """Draw a lying box with whiskers, at a height; what is beyond these are dots."""
     how: dict[str, Any] = {f"{part}props": look for part in ("box", "whisker", "cap", "median")}
     how["flierprops"] = {"marker": ".", **beyond}
-    panel.boxplot(values, positions=[place], vert=False, widths=0.5, manage_ticks=False, **how)
+    panel.boxplot(values, positions=[place], orientation="horizontal", widths=0.5, manage_ticks=False, **how)
 
 
 class LayerWeights(NamedTuple):

@@ -8,6 +8,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
 
 from bdl.metrics import info
+from bdl.reports.layout import quantity
 
 # Matplotlib is imported on use: it is slow to load, and most commands draw nothing.
 if TYPE_CHECKING:
@@ -205,8 +206,9 @@ def fit(
         low, high = ordinary(list(largest.values()), factor)
     beyond = {name: value for name, value in largest.items() if not low <= value <= high}
     if beyond and say:
-        text = fill("beyond the axis: " + ", ".join(f"{name} ({brief(value)})" for name, value in beyond.items()), 36)
-        panel.text(0.02, 0.98, text, transform=panel.transAxes, ha="left", va="top", fontsize=7, color=QUIET)
+        text = ", ".join(f"{name} ({quantity(value)})" for name, value in beyond.items())
+        place: dict[str, Any] = {"transform": panel.transAxes, "ha": "left", "va": "top"}
+        panel.text(0.02, 0.98, fill(f"beyond the axis: {text}", 36), **place, fontsize=7, color=QUIET)
     kept = [value for name, values in finite.items() if name not in beyond for value in values]
     kept = [value for value in kept if value > 0 or not log]
     if not kept:
@@ -242,11 +244,3 @@ def label_logs(axis: Any, span: float) -> None:
 def far(metric: str) -> float:
     """Return the factor from which on a value of a metric is out of all proportion to the others."""
     return LOG_FROM if info(metric).kind == "predictive" else FAR
-
-
-def brief(value: float) -> str:
-    """Write a number with two digits: ``4.2e17``, ``1500``."""
-    mantissa, e, exponent = f"{value:.2g}".partition("e")
-    if e and 0 <= int(exponent) < 5:
-        return f"{float(value):.0f}"
-    return f"{mantissa}e{int(exponent)}" if e else mantissa

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from re import sub
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bdl.reports import Cell
 from bdl.reports.certainty import Labelled, coverage_drawings, refusal_drawings, selective_drawings
@@ -59,18 +59,14 @@ def save(drawings: Drawings, folder: Path, pdf: bool = True, remark: str = "") -
     paths, suffixes = list[Path](), [suffix for suffix in METADATA if pdf or suffix != "pdf"]
     for name, draw in drawings.items():
         figure = drawn(draw, remark)
-        own = {suffix: folder / f"{file_name(name)}.{suffix}" for suffix in suffixes}
+        fit = sub(r"[^\w.=,+-]+", "_", name)  # a data set may be called by its path
+        own = {suffix: folder / f"{fit}.{suffix}" for suffix in suffixes}
         with context(["default", STYLE]):
             for suffix, path in own.items():
                 figure.savefig(path, dpi=200, metadata=METADATA[suffix])
         reduce_colours(own["png"])
         paths += own.values()
     return paths
-
-
-def file_name(name: str) -> str:
-    """Make a name fit for a file: a data set may be called by its path."""
-    return sub(r"[^\w.=,+-]+", "_", name)
 
 
 def reduce_colours(png: Path) -> None:
@@ -111,19 +107,14 @@ def data_uri(png: io.BytesIO) -> str:
 
 @dataclass(frozen=True)
 class Shown:
-    """What figures show: a benchmark and what is known of it."""
+    """What figures show: a benchmark and what is known of it, as functions of `bdl.reports` return it."""
 
     benchmark: "Benchmark"
     cells: Sequence[Cell] = ()
-    """As `bdl.reports.compare` returns them."""
     differences: Sequence[PairedDifference] = ()
-    """As `bdl.reports.paired.paired_differences` returns them."""
     curves: Sequence[Curve] = ()
-    """As `bdl.reports.curves.curves` returns them."""
     boxes: Sequence[Box] = ()
-    """As `bdl.reports.distributions.boxes` returns them."""
     truths: Sequence[RankedTruth] = ()
-    """As `bdl.reports.distributions.truth_ranks` returns them."""
     posteriors: Sequence[Gaussians] = ()
     bands: Sequence[CredibleBand] = ()
     labelled: Sequence[Labelled] = ()
@@ -133,8 +124,7 @@ class Shown:
     """What stands below the title of every figure."""
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """One kind of figure."""
 
     needs: str
@@ -144,11 +134,7 @@ class Kind:
     heading: str
     """Over such figures on a page."""
     files: str
-    """Pattern of those names, for the documents."""
-    where: str
-    """When there is such a figure, for the documents."""
-    what: str
-    """What it shows, for the documents."""
+    """Pattern of those names, as the table of figures in docs/spec.md has it."""
 
     @property
     def part(self) -> str:
@@ -156,51 +142,25 @@ class Kind:
         return next((f"-{word}" for word in self.files.split("-") if not word.startswith("<")), "")
 
 
-# fmt: off
 KINDS = (
-    Kind("cells", score_drawings, "Scores", "<metric>",
-         "always", "means, and printed values"),
-    Kind("cells", score_drawings, "Scores", "<metric>",
-         "a `sweep`", "instead: means along its first axis"),
-    Kind("differences", paired_drawings, "Paired differences", "<metric>-paired",
-         "a `baseline`", "[paired differences](verdicts.md#paired-differences)"),
-    Kind("curves", curve_drawings, "Curves", "<metric>-curve",
-         "a `record`", "[curves](#curves) of means with bands of one standard error"),
-    Kind("boxes", box_drawings, "Repeats", "<metric>-box",
-         "five repeats of one split", "medians and quartiles"),
-    Kind("truths", truth_rank_drawings, "Calibration by simulation", "sbc-<dataset>",
-         "`truth_rank`", "ranks of the truth, with their [envelope](references.md#without-a-truth)"),
-    Kind("cells", cost_drawings, "What scores cost", "<metric>-cost",
-         "`runtime` and a distance, or a `baseline`", "the distance or first predictive score against seconds"),
-    Kind("cells", distance_drawings, "Scores and distances", "<metric>-distance",
-         "a predictive score and a distance", "the first score against the first distance"),
-    Kind("cells", selective_drawings, "The most certain rows", "selective-<score>",
-         "a score with several `kept`", "the score by the share of rows kept"),
-    Kind("cells", coverage_drawings, "Calibration", "calibration",
-         "several levels of `coverage`", "coverage by level"),
-    Kind("posteriors", lambda _, pairs: own_drawings(pairs), "Posteriors and the truth",
-         "posterior-<dataset>-<entry>",
-         "at most three entries with a reference", "means, variances and covariances against the truth"),
-    Kind("posteriors", lambda _, pairs: joint_drawings(pairs), "Posteriors and the truth", "posteriors-<dataset>",
-         "several entries with the same truth", "all of them in one figure"),
-    Kind("posteriors", lambda _, pairs: joint_drawings(pairs), "Posteriors and the truth", "posteriors-<dataset>",
-         "posteriors of two parameters", "instead: densities with contours"),
-    Kind("posteriors", lambda _, pairs: iterate_drawings(pairs), "Iterates over the truth", "iterates-<dataset>",
-         "the same, with `kept` of `sgd-iterates`", "iterates and their mean over the truth"),
-    Kind("bands", band_drawings, "Credible bands", "bands-<dataset>",
-         "a regression, or two classes, on one input",
-         "mean of the function with bands of 1, 2 and 3 standard deviations, or quartiles"),
-    Kind("labelled", refusal_drawings, "Predictions that may be refused", "refusal-<what>",
-         "`aurc`",
-         "`risk`: error by the share of rows kept; `reliability`: accuracy by confidence; `referral`: share of rows "
-         "referred by sensitivity"),
-    Kind("weights", weight_drawings, "Weights", "weights-<dataset>",
-         "`weights_below`", "histograms and quartiles of a layer's posterior means"),
-    Kind("ranks", lambda _, found: rank_drawings(found), "Ranks", "<metric>-ranks",
-         "`bdl-bench compare NAME --figures FOLDER`", "average ranks, with the critical difference"),
+    Kind("cells", score_drawings, "Scores", "<metric>"),
+    Kind("differences", paired_drawings, "Paired differences", "<metric>-paired"),
+    Kind("curves", curve_drawings, "Curves", "<metric>-curve"),
+    Kind("boxes", box_drawings, "Repeats", "<metric>-box"),
+    Kind("truths", truth_rank_drawings, "Calibration by simulation", "sbc-<dataset>"),
+    Kind("cells", cost_drawings, "What scores cost", "<metric>-cost"),
+    Kind("cells", distance_drawings, "Scores and distances", "<metric>-distance"),
+    Kind("cells", selective_drawings, "The most certain rows", "selective-<score>"),
+    Kind("cells", coverage_drawings, "Calibration", "calibration"),
+    Kind("posteriors", lambda _, pairs: own_drawings(pairs), "Posteriors and the truth", "posterior-<dataset>-<entry>"),
+    Kind("posteriors", lambda _, pairs: joint_drawings(pairs), "Posteriors and the truth", "posteriors-<dataset>"),
+    Kind("posteriors", lambda _, pairs: iterate_drawings(pairs), "Iterates over the truth", "iterates-<dataset>"),
+    Kind("bands", band_drawings, "Credible bands", "bands-<dataset>"),
+    Kind("labelled", refusal_drawings, "Predictions that may be refused", "refusal-<what>"),
+    Kind("weights", weight_drawings, "Weights", "weights-<dataset>"),
+    Kind("ranks", lambda _, found: rank_drawings(found), "Ranks", "<metric>-ranks"),
 )
-# fmt: on
-"""All kinds, in the order in which they are drawn and shown; of two with the same files, one function draws both."""
+"""All kinds, in the order in which they are drawn and shown."""
 
 
 def draw_figures(shown: Shown, folder: Path, pdf: bool = True) -> list[Path]:

@@ -32,8 +32,8 @@ UNPRINTED = "–"  # noqa: RUF001
 
 LEFT = frozenset(
     {
-        *("Dataset", "Method", "Metric", "Hyper-parameter", "Verdict", "Told from", "n", "n (failed)", "Fit", "Reason"),
-        *("Chains x draws", "Certificate"),
+        *("Dataset", "Method", "Cell", "Metric", "Hyper-parameter", "Verdict", "Told from", "n", "n (failed)"),
+        *("Fit", "Reason", "Chains x draws", "Certificate"),
     }
 )
 """Columns whose texts keep to the left."""

@@ -1,6 +1,4 @@
-"""What stands below tables of metrics: references, ensembles as good as a method, numbers elsewhere, searches on a
-bound.
-"""
+"""What stands below tables: references, ensembles as good as a method, numbers elsewhere, searches on a bound."""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -85,7 +83,6 @@ def ensemble_sections(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[Sect
 def _lines(
     groups: "Mapping[tuple[Hashable, ...], pd.DataFrame]", ensemble: str, metric: str
 ) -> Iterator[tuple[str, ...]]:
-    """Yield a line for each cell but those of the ensemble."""
     for (dataset, entry, *point), own in groups.items():
         reference = groups.get((dataset, ensemble, *point))
         if entry == ensemble or reference is None or metric not in own:
@@ -147,7 +144,6 @@ def bound_notes(benchmark: "Benchmark", rows: "pd.DataFrame") -> list[Note]:
 
 
 def _bounds(search: "Search", rows: "pd.DataFrame") -> Iterator[str]:
-    """Yield each bound that was chosen, and how often."""
     ends = {name: (space.low, space.high) for name, space in search.space.items()}
     ends |= {name: (min(values), max(values)) for name, values in search.grid.items() if len(values) > 1}
     for name, both in ends.items():

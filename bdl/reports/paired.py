@@ -67,10 +67,9 @@ def paired_differences(
 ) -> list[PairedDifference]:
     """Hold every entry against the baseline, on the splits that both finished; nothing without a baseline.
 
-    `rows` has one row a trial: `dataset`, `entry`, `split`, `status` (``"ok"`` or ``"failed"``), a column a metric, and
-    one an axis of the sweep, where the baseline is the one of the same point. `overlap` maps a data set whose splits
-    share training rows to its test rows per training row. The order is metric, then cell of the benchmark, for
-    predictive metrics with a better and a worse and for the data sets on which the baseline runs.
+    `rows` are as for `bdl.reports.compare`; in a sweep the baseline is the one of the same point. `overlap` maps a data
+    set whose splits share training rows to its test rows per training row. The order is metric, then cell of the
+    benchmark, for predictive metrics with a better and a worse and for the data sets on which the baseline runs.
 
     Notes
     -----
@@ -278,7 +277,6 @@ def moved_section(found: Sequence[Moved]) -> Section:
 def _cells(
     first: "pd.DataFrame", second: "pd.DataFrame", axes: Sequence[str]
 ) -> Iterator[tuple[PairedDifference, "pd.DataFrame | None", "pd.DataFrame | None"]]:
-    """Go through the cells of either run, with their rows by split."""
     one, other = (by_split(rows, axes) for rows in (first, second))
     for key in dict.fromkeys((*one, *other)):
         dataset, entry, *point = map(str, key)

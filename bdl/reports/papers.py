@@ -122,7 +122,6 @@ def _read_table(listed: "PaperTables", rows: list[dict[str, str]]) -> dict[Key, 
 def _chosen(
     listed: "PaperTables", name: str, rows: Iterable[dict[str, str]]
 ) -> Iterator[tuple[dict[str, str], str, Printed]]:
-    """Yield the rows of a method, with each of our metrics that they print and its value."""
     method, _, setting = name.partition(" ")
     for row in rows:
         if row["method"] == method and setting in ("", row["setting"]):

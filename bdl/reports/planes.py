@@ -110,18 +110,14 @@ def true_density(pair: Gaussians, points: Array) -> Array:
     return pair.true_log_density(points.reshape(-1, 2)).reshape(points.shape[:-1])
 
 
-def grid_of(pair: Gaussians) -> Array:
-    """Lay a grid that is wide enough for both posteriors, (n, n, 2)."""
-    both = ((pair.true_mean, pair.true_covariance), (pair.mean, pair.covariance))
-    reach = [(mean, MARGIN * np.sqrt(covariance.diagonal())) for mean, covariance in both]
-    low = np.min([mean - way for mean, way in reach], 0)
-    high = np.max([mean + way for mean, way in reach], 0)
-    return _grid(low, high)
-
-
-def _grid(low: Array, high: Array) -> Array:
-    """Lay a grid between two corners, (2,) each: (n, n, 2)."""
-    return np.stack(np.meshgrid(*np.linspace(low, high, RESOLUTION, axis=1)), -1)
+def grid_of(pair: Gaussians, *drawn: Array) -> Array:
+    """Lay a grid that is wide enough for the truth, and for the approximation or other points, (m, 2): (n, n, 2)."""
+    shown = [(pair.true_mean, pair.true_covariance), (pair.mean, pair.covariance)][: 1 if drawn else 2]
+    reach = [(mean, MARGIN * np.sqrt(covariance.diagonal())) for mean, covariance in shown]
+    ends = np.concatenate([*([mean - way, mean + way] for mean, way in reach), *drawn])
+    low, high = ends.min(0), ends.max(0)
+    room = ROOM * (high - low) if drawn else 0.0
+    return np.stack(np.meshgrid(*np.linspace(low - room, high + room, RESOLUTION, axis=1)), -1)
 
 
 def _root(covariance: Array) -> Array:
@@ -175,7 +171,7 @@ def iterates_figure(pairs: Sequence[Gaussians]) -> "Figure":
     figure, panels = drawing.grid(len(pairs), (2.9, 2.9))
     for panel, pair in zip(panels, pairs, strict=True):
         assert pair.path is not None, "those that keep them are drawn"
-        points = _around(pair, pair.path)
+        points = grid_of(pair, pair.path, np.array([pair.mean, pair.mean if pair.start is None else pair.start]))
         truth = true_density(pair, points)
         levels = [truth.max() - 0.5 * deviations**2 for deviations in DEVIATIONS]
         framed(panel, pair.entry, points)
@@ -189,13 +185,3 @@ def iterates_figure(pairs: Sequence[Gaussians]) -> "Figure":
     handles.insert(0, drawing.handle("truth at 1, 2 and 3 sd", color=drawing.INK, linewidth=0.9))
     lines = pairs[0].dataset, "iterates over the contours of the posterior"
     return drawing.finished(figure, panels, "parameter 2", *lines, handles=handles)
-
-
-def _around(pair: Gaussians, path: Array) -> Array:
-    """Lay a grid over the true posterior and all that is drawn on it, (n, n, 2)."""
-    truth = grid_of(pair._replace(mean=pair.true_mean, covariance=pair.true_covariance))
-    drawn = [truth[0, 0], truth[-1, -1], pair.mean, *([] if pair.start is None else [pair.start])]
-    both = np.concatenate([drawn, path])
-    low, high = both.min(0), both.max(0)
-    room = ROOM * (high - low)
-    return _grid(low - room, high + room)

@@ -113,7 +113,6 @@ def moments_figure(group: Sequence[Gaussians], styles: drawing.Styles) -> "Figur
 
 
 def _series(panel: "Axes", heading: str, truth: Array, ours: dict[str, Array], styles: drawing.Styles) -> None:
-    """Draw a number a parameter: marks side by side, or thin lines if there are too many for that."""
     drawing.dress(panel, heading, "y", bold=False)
     place = np.arange(1, len(truth) + 1)
     panel.stairs(truth, np.arange(len(truth) + 1) + 0.5, baseline=None, label="truth", **BROAD)
@@ -222,7 +221,6 @@ def bands_figure(bands: Sequence[CredibleBand], *, by_quartiles: bool = False) -
 
 
 def _limits(bands: Sequence[CredibleBand], by_quartiles: bool) -> tuple[float, float]:
-    """Return the least and the greatest value that the panels show."""
     if by_quartiles:
         shown = np.concatenate([bands[0].targets, bands[0].new[1]])
         free = drawing.FREE * float(np.ptp(shown))

@@ -115,7 +115,6 @@ def _table(cells: Sequence[Cell], numbers: Mapping[str, int]) -> str:
 
 
 def _caption(cells: Sequence[Cell]) -> str:
-    """Describe what the table shows beside its metric."""
     text = r". Mean $\pm$ standard error; the best is bold, with all whose 95\,\% intervals overlap its own."
     if info(cells[0].metric).direction == "none":
         text = r". Mean $\pm$ standard error."
@@ -128,7 +127,6 @@ def _caption(cells: Sequence[Cell]) -> str:
 def _lines(
     method: str, row: Sequence[Cell | None], bold: Sequence[Cell], common: set[str], numbers: Mapping[str, int]
 ) -> list[list[Sized]]:
-    """Write the lines of a method: ours, and what is printed if anything is."""
     own = shared_notes(cell for cell in row if cell)
     name = marked(method, own - common, numbers)
     first: list[Sized] = [(escape(name), len(name))]
@@ -158,7 +156,6 @@ def _body(lines: Sequence[Sequence[Sized]]) -> list[str]:
 
 
 def _width(lines: Sequence[Sequence[Sized]], across: int) -> float:
-    """Return the width of a table of so many columns beside that of the methods, in points."""
     letters = max(line[0][1] for line in lines)
     letters += sum(max(own for line in lines for _, own in line[1 + place :: across]) for place in range(across))
     return letters * LETTER + across * GAP

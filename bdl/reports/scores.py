@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bdl.metrics import info
 from bdl.reports import Cell, drawing
-from bdl.reports.layout import heading, measure, on_training_rows, repeats
+from bdl.reports.layout import heading, measure, on_training_rows, quantity, repeats
 from bdl.reports.paired import PairedDifference
-from bdl.reports.statistics import grouped, named, number, panel_heading, short, words
+from bdl.reports.statistics import WORDS, grouped, named, number, panel_heading, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -169,7 +169,7 @@ def _mark(panel: "Axes", marks: Sequence[Row], factor: float, *, zero: bool = Fa
     bar: dict[str, Any] = {"linestyle": "none", "elinewidth": 1.4, "capsize": 2.5, "capthick": 1.4}
     for place, (row, value, error, look) in enumerate(marks):
         if place in beyond:
-            written, left = drawing.brief(value), value < low
+            written, left = quantity(value), value < low
             x, side, text = (0.01, "left", f"← {written}") if left else (0.99, "right", f"{written} →")
             panel.text(x, row, text, transform=across, ha=side, va="center", fontsize=8, color=look["color"])
         else:
@@ -216,7 +216,7 @@ def swept_figure(
         panel.set_xticks(list(places.values()), [short(text) for text in places])
         panel.minorticks_off()
         panel.margins(x=0.08)
-        panel.set_xlabel(words(axis))
+        panel.set_xlabel(WORDS.get(axis, axis.rpartition(".")[2].replace("_", " ")))
         level = [*own, *below.get(place, ())]
         if alike:
             level = [mark for mark in (*marks, *seen) if mark.dataset == place[0]]
@@ -226,7 +226,6 @@ def swept_figure(
 
 
 def _by_panel(marks: Sequence[Mark], axis: str) -> dict[tuple[str, str], list[Mark]]:
-    """Group marks by data set and the values of the other axes."""
     return grouped(marks, lambda mark: (mark.dataset, named({k: v for k, v in mark.point.items() if k != axis})))
 
 

@@ -210,7 +210,6 @@ def _fill(panel: "Axes", own: Sequence[Price], styles: drawing.Styles, metric: s
 
 
 def _ends(value: float, error: float, log: bool) -> tuple[float, float]:
-    """Return both ends of a bar of one standard error, of the logarithm or of the value."""
     if not log:
         return drawing.ends(value, error)
     factor = math.exp(error / value)

@@ -62,11 +62,6 @@ def number(text: str) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def words(path: str) -> str:
-    """Write an axis in words, with the unit of its numbers if they have one."""
-    return WORDS.get(path, path.rpartition(".")[2].replace("_", " "))
-
-
 def panel_heading(dataset: str, point: str) -> str:
     """Write what a panel is of: a data set, and a point of a sweep if there is one."""
     return "  ".join(part for part in (dataset, point) if part)

@@ -49,7 +49,6 @@ def propose(search: "Search", seed: int, told: Told) -> list[Setting]:
 
 
 def _asked(search: "Search", sampler: BaseSampler, told: Told, n: int) -> list[Setting]:
-    """Make a study, tell it, and ask it n times."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     space: dict[str, BaseDistribution] = {
         name: FloatDistribution(found.low, found.high, log=found.scale == "log") for name, found in search.space.items()

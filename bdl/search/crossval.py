@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from math import inf, isfinite, nan
+from math import isfinite, nan
 from statistics import fmean
 from typing import NamedTuple
 
@@ -91,7 +91,6 @@ def cross_validate(
 
 
 def _parts(split: Split, k: int) -> list[tuple[Rows, Rows]]:
-    """Return training and validation rows of each fold."""
     if k == 1:
         return [(split.train, split.validation)]
     return [(split.train[training], split.train[held]) for training, held in folds(len(split.train), k)]
@@ -112,7 +111,6 @@ def _places(
 
 
 def _sizes(rows: int, k: int) -> list[int]:
-    """Count the training rows of each fold."""
     return [rows] if k == 1 else [len(own) for own, _ in folds(rows, k)]
 
 
@@ -134,7 +132,7 @@ def _evaluation(
     """Return what a trial is scored by on the rows of its fold."""
     training = trials.rows[i]
     return Evaluation(
-        posterior=program.posterior(tree_map(lambda leaf: leaf[i], end.state)),
+        posterior=program.method.posterior(tree_map(lambda leaf: leaf[i], end.state)),
         problem=program.problem,
         hyper={name: float(value[i]) for name, value in trials.hyper.items()},
         test=partial(_examples, program, training, rows),
@@ -182,15 +180,9 @@ def failure(diverged: int, score: float) -> str | None:
 
 def best_setting(scores: Sequence[FoldScore]) -> Setting | None:
     """Choose the setting of one split with the lowest mean score; None if none finished all its folds."""
-    by_trial = _by_trial(scores)
-    means = {trial: mean_score(own) for trial, own in by_trial.items()}
-    best = min(means, key=means.__getitem__, default=None)
-    return None if best is None or means[best] == inf else by_trial[best][0].hyper
-
-
-def mean_score(scores: Sequence[FoldScore]) -> float:
-    """Average the folds of one setting; infinite if one of them failed."""
-    return inf if any(score.reason for score in scores) else fmean(score.score for score in scores)
+    finished = [own for own in _by_trial(scores).values() if not any(score.reason for score in own)]
+    best = min(finished, key=lambda own: fmean(score.score for score in own), default=None)
+    return None if best is None else best[0].hyper
 
 
 def told(scores: Sequence[FoldScore], penalty: float | None) -> list[tuple[Setting, float]]:

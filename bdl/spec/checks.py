@@ -69,9 +69,7 @@ def _entry(entry: Tree, keys: Sequence[str], value: Any) -> dict[str, Any]:
 
 
 def _laid(settings: Any, keys: Sequence[str], value: Any) -> Any:
-    if not _has(settings, keys):
-        return settings
-    return overlay(settings, nested(keys, value), settings)
+    return overlay(settings, nested(keys, value)) if _has(settings, keys) else settings
 
 
 def _has(settings: Any, keys: Sequence[str]) -> bool:

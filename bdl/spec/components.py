@@ -174,7 +174,6 @@ def given(registry: Registry, name: str, settings: dict[str, Any]) -> dict[str, 
 
 
 def _flat(value: Any) -> Iterator[Any]:
-    """Yield what is in lists, and in lists within them."""
     if isinstance(value, list):
         for own in value:
             yield from _flat(own)

@@ -84,7 +84,6 @@ class Search(Settings):
     @model_validator(mode="before")
     @classmethod
     def _count_grid(cls, raw: Any) -> Any:
-        """A grid has as many trials as the product of its sizes."""
         grid = raw.get("grid") if isinstance(raw, Mapping) and raw.get("sampler") == "grid" else None
         if isinstance(grid, Mapping) and all(isinstance(values, Sequence) and values for values in grid.values()):
             return {**raw, "trials": prod(map(len, grid.values()))}
@@ -196,7 +195,7 @@ class Entry(Settings):
             if key not in settings:
                 raise ValueError(unknown_field(key, settings))
         for changes in (applicable(shared, settings), own):
-            settings = overlay(settings, changes, settings)
+            settings = overlay(settings, changes)
         self._on[dataset] = Entry.model_validate(settings)
 
     def dump(self, *, defaults: bool = True) -> dict[str, Any]:

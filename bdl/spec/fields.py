@@ -67,9 +67,6 @@ class Point(Mapping[str, Any]):
     def __hash__(self) -> int:
         return hash(self.text)
 
-    def __repr__(self) -> str:
-        return f"Point({self.text})"
-
 
 Path = tuple[str | int, ...]
 
@@ -113,7 +110,7 @@ def _problems(error: ValidationError, start: Path) -> Iterator[str]:
         text = str(cause) if cause else _PLAIN.get(detail["type"], detail["msg"])
         value = detail["input"]
         shown = not cause and isinstance(value, str | int | float | None) and detail["type"] != "missing"
-        place = ".".join(short(str(part)) for part in path)
+        place = ".".join(short(part) for part in path)
         yield (f"{place}: " if place else "") + text + (f" (got {short(json.dumps(value))})" if shown else "")
 
 
@@ -168,7 +165,7 @@ MOST, LARGEST, SMALLEST = 10**9, 1e100, 1e-100
 def check_size(value: T) -> T:
     """Refuse a number that cannot be meant by a `ValueError`; counts are checked by their type."""
     if isinstance(value, int) and abs(value) > MOST:
-        raise ValueError(f"{short(str(value))} cannot be meant: integers go to {MOST:,}")
+        raise ValueError(f"{short(value)} cannot be meant: integers go to {MOST:,}")
     if isinstance(value, float) and value and not SMALLEST <= abs(value) <= LARGEST:
         raise ValueError(f"{value:g} cannot be meant: numbers go from {SMALLEST:g} to {LARGEST:g} in size")
     return value

@@ -76,7 +76,7 @@ class NamedComponent(Label):
     def check_label(cls, label: Any, name: str) -> None:
         """Raise `ValueError` if a component cannot be called so."""
         if not isinstance(label, str):
-            raise ValueError(f"label: should be text (got {short(str(label))})")
+            raise ValueError(f"label: should be text (got {short(label)})")
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -147,7 +147,6 @@ class MetricName(NamedComponent):
 
 
 def _shown(value: Any) -> str:
-    """Write a setting within a label."""
     if isinstance(value, list):
         return "-".join(map(_shown, value))
     if value is None or isinstance(value, bool):

@@ -1,6 +1,6 @@
 """Benchmarks by name or path, with a profile and overrides applied; what these may change; the schema for editors."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,6 @@ from pydantic import ValidationError
 
 from bdl.errors import InputError, short, unknown
 from bdl.registry import shipped
-from bdl.spec.entry import Entry, Evaluation
 from bdl.spec.fields import Settings, Slug, explain
 from bdl.spec.schema import Benchmark
 from bdl.spec.values import nested, overlay, parse_yaml
@@ -39,38 +38,6 @@ def uncertified_overrides(benchmark: Benchmark) -> list[str]:
     return [f"entries.{name}.reference.uncertified=true" for name in entries]
 
 
-def fields_of(benchmark: Benchmark) -> dict[str, Any]:
-    """Return the tree of everything that can be changed: the fields with defaults filled in."""
-    tree = benchmark.model_dump(mode="json", exclude={"profile"})
-    tree["preparation"]["rows"] = tree["preparation"]["splits"] = dict.fromkeys(benchmark.datasets)
-    tree["sweep"] = None  # replaced as a whole
-    everywhere = {*benchmark.datasets, *benchmark.by_dataset}
-    tree["by_dataset"] = {dataset: {} for dataset in (*benchmark.datasets, *benchmark.by_dataset)}
-    for name, entry in benchmark.entries.items():
-        own = {dataset: _fields(entry.on(dataset)) for dataset in (*benchmark.datasets, *entry.by_dataset)}
-        evaluation = (entry.evaluation or Evaluation()).model_dump(mode="json")
-        several = {"datasets": list(entry.datasets), "by_dataset": own, "evaluation": evaluation}
-        tree["entries"][name] = _fields(entry) | several
-        for dataset in everywhere:
-            tree["by_dataset"][dataset] = _union(tree["by_dataset"][dataset], _fields(entry.on(dataset)))
-    return tree
-
-
-def _fields(entry: Entry) -> dict[str, Any]:
-    return entry.dump() | {"hyper": dict.fromkeys(entry.hyper_names)}
-
-
-def _union(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Join what two entries have; what is a mapping in one of them is one."""
-    joined = {**second, **first}
-    for key in first.keys() & second.keys():
-        mappings = [value for value in (first[key], second[key]) if isinstance(value, Mapping)]
-        if mappings:
-            joined[key] = _union(mappings[0], mappings[-1])
-    joined.pop("name", None)  # of components that may differ
-    return joined
-
-
 class _Profiles(Settings):
     profiles: dict[Slug, dict[str, Any]]
 
@@ -95,16 +62,13 @@ def load_benchmark(name_or_path: str, profile: str = "paper", overrides: Sequenc
     """
     path = _find(name_or_path)
     checked = _checked_once if path in shipped().values() else _checked
-    labels, found = checked(path, _text(path))
+    found = checked(path, _text(path))
     if profile not in found:
         raise unknown("profile", profile, found)
-    content, benchmark = found[profile]
-    if overrides:
-        known = fields_of(benchmark)
-        for text in overrides:
-            content = overlay(content, parse_override(text), known, f"--set {short(text)}")
-        benchmark = _validate(content, profile, " ".join(f"--set {short(text)}" for text in overrides), labels)
-    return benchmark
+    if not overrides:
+        return found[profile]
+    source = " ".join(f"--set {short(text)}" for text in overrides)
+    return _changed(found[profile], map(parse_override, overrides), profile, source, found["paper"].labels)
 
 
 def _find(name_or_path: str) -> Path:
@@ -116,19 +80,29 @@ def _find(name_or_path: str) -> Path:
     return known[name_or_path]
 
 
-def _checked(path: Path, text: str) -> tuple[frozenset[str], dict[str, tuple[dict[str, Any], Benchmark]]]:
-    """Return the labels of a file, and each profile's content and benchmark; the paper's profile is the first."""
+def _checked(path: Path, text: str) -> dict[str, Benchmark]:
+    """Return the benchmark of a file under each profile; the paper's is the first."""
     content = _parsed(path, text)
     profiles = _profiles(content.pop("profiles", {}), path)
-    if "profile" in content:
-        raise InputError(f"{path}: profile is not a field of the file: remove it")
     whole = _validate(content, "paper", str(path))
-    labels, found = whole.labels, {"paper": (content, whole)}
-    for name, changes in profiles.items():  # a mistake in any of them is told, whichever is asked for
-        source = f"{path}, profile {name}"
-        changed = overlay(content, changes, fields_of(whole), source)
-        found[name] = changed, _validate(changed, name, source, labels)
-    return labels, found
+    return {"paper": whole} | {  # a mistake in any of them is told, whichever is asked for
+        name: _changed(whole, [changes], name, f"{path}, profile {name}", whole.labels)
+        for name, changes in profiles.items()
+    }
+
+
+def _changed(
+    benchmark: Benchmark, steps: Iterable[Mapping[str, Any]], profile: str, source: str, labels: frozenset[str]
+) -> Benchmark:
+    """Lay changes over a benchmark, one after the other; they add no entries."""
+    content = benchmark.model_dump(mode="json", exclude={"profile"})
+    for changes in steps:
+        entries = changes.get("entries")
+        for name in entries if isinstance(entries, Mapping) else ():
+            if name not in benchmark.entries:
+                raise InputError(f"{source}: entries: {unknown('entry', name, benchmark.entries)}")
+        content = overlay(content, changes)
+    return _validate(content, profile, source, labels)
 
 
 _checked_once = lru_cache(maxsize=64)(_checked)
@@ -140,7 +114,7 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InputError(f"cannot read benchmark {short(str(path))}: {reason}") from None
+        raise InputError(f"cannot read benchmark {short(path)}: {reason}") from None
 
 
 def _parsed(path: Path, text: str) -> dict[str, Any]:
@@ -160,6 +134,8 @@ def _profiles(content: Any, path: Path) -> dict[str, dict[str, Any]]:
 
 def _validate(content: Mapping[str, Any], profile: str, source: str, labels: frozenset[str] = frozenset()) -> Benchmark:
     """Check a content; it may refer to the `labels` of the file, too."""
+    if "profile" in content:
+        raise InputError(f"{source}: profile is not a field of the file: remove it")
     try:
         return Benchmark.model_validate({**content, "profile": profile}, context={"labels": labels})
     except ValidationError as error:

@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
-from functools import lru_cache, reduce
+from functools import reduce
 from math import isfinite
 from typing import Any
 
@@ -11,7 +10,6 @@ import yaml
 from yaml.constructor import ConstructorError
 
 from bdl.errors import InputError, short
-from bdl.spec.fields import unknown_field
 
 _DEEPEST, _MOST = 50, 200_000
 """Levels, and values when what is anchored is written out; a benchmark has a dozen, and some thousands."""
@@ -34,7 +32,7 @@ class _Loader(yaml.SafeLoader):
             return super().construct_object(node, deep)
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
             what = node.tag.removeprefix(_TAG)
-            raise _wrong(f"{short(str(node.value))!r} is no {what}: correct it, or remove the tag", node) from None
+            raise _wrong(f"{short(node.value)!r} is no {what}: correct it, or remove the tag", node) from None
 
     def construct_integer(self, node: yaml.ScalarNode) -> int:
         """Read an integer of 64 bits; more is an error at its place."""
@@ -88,7 +86,6 @@ def _size(node: yaml.Node, known: dict[yaml.Node, int], depth: int) -> int:
 
 
 def _check_keys(node: yaml.MappingNode) -> None:
-    """Refuse a key that is not text, or comes twice."""
     seen: set[str] = set()
     for key, _ in node.value:
         if key.tag not in (f"{_TAG}str", f"{_TAG}merge"):
@@ -128,7 +125,7 @@ def parse_yaml(text: str, source: str) -> Any:
     its tag says or too large, with line and column, counted from 1; or if it goes too deep.
     """
     try:
-        return deepcopy(_values(text))
+        return yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -139,36 +136,20 @@ def parse_yaml(text: str, source: str) -> Any:
         raise InputError(f"{source}: too many levels, one within another; a benchmark has a dozen") from None
 
 
-@lru_cache(maxsize=256)
-def _values(text: str) -> Any:
-    """Read a document once: to parse it takes far longer than to copy its values."""
-    return yaml.load(text, _Loader)
-
-
 Tree = Mapping[str, Any]
 
 
-def overlay(
-    base: Tree, changes: Tree, known: Any, source: str | None = None, path: tuple[str, ...] = ()
-) -> dict[str, Any]:
-    """Merge changes into settings, deeply; lists and other values are replaced, and so is a component of another name.
+def overlay(base: Tree, changes: Tree) -> dict[str, Any]:
+    """Merge changes into settings, deeply; the schema checks the result.
 
-    `known` has the fields that exist at this place, which `path` leads to; below a value that is not a mapping anything
-    may be set, to be checked by the schema. `InputError` if a key does not exist, with those that do and the source of
-    the changes; without a source, unknown keys are left to the schema as well.
+    Lists and other values are replaced, and so are a component of another name and a sweep.
     """
     merged = dict(base)
     for key, value in changes.items():
-        here = (*path, key)
-        if source is not None and isinstance(known, Mapping) and key not in known:
-            place = f"{'.'.join(path)}: " if path else ""
-            raise InputError(f"{source}: {place}{unknown_field(key, known)}")
-        below = known.get(key) if isinstance(known, Mapping) else None
-        if isinstance(value, Mapping) and isinstance(below, Mapping) and not _renamed(value, below):
-            inner = merged.get(key)
-            merged[key] = overlay(inner if isinstance(inner, Mapping) else {}, value, below, source, here)
-        else:
-            merged[key] = value
+        below = base.get(key)
+        if isinstance(value, Mapping) and isinstance(below, Mapping) and key != "sweep" and not _renamed(value, below):
+            value = overlay(below, value)
+        merged[key] = value
     return merged
 
 

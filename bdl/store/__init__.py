@@ -1,11 +1,7 @@
-"""Where a run keeps its rows, and what they are: what is kept of each trial, row by row and by column."""
+"""Where a run keeps its rows, and what they are: what is kept of each trial."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import chain
-from math import nan
-from sys import intern
 from typing import Any, Literal, NamedTuple
 
 Stage = Literal["search", "final"]
@@ -28,9 +24,6 @@ CellKey = tuple[str, str, str]
 
 AT_A_TIME = 500
 """Rows that are read at a time: few enough that their JSON is gone before the garbage collector looks at it."""
-
-Refused = Mapping[tuple[int, int, int], Mapping[str, str]]
-"""Why scores could not be computed, by split, trial and fold, then by metric."""
 
 
 class Reading(NamedTuple):
@@ -102,42 +95,3 @@ class Outcome(NamedTuple):
     readings: tuple[Reading, ...] = ()
     posterior: bytes | None = None
     """Content of the artefact that the row is to name."""
-
-
-class Columns(NamedTuple):
-    """Some rows of one stage of a cell, a list a column; what a row lacks is NaN there."""
-
-    split: list[int]
-    trial: list[int]
-    fold: list[int]
-    status: list[str]
-    reason: list[str | None]
-    """As `bdl.store.Row.problem`."""
-    seconds: list[float]
-    hyper: dict[str, list[Any]]
-    metrics: dict[str, list[float]]
-    details: dict[str, list[Any]]
-
-    @classmethod
-    def of(cls, rows: Sequence[tuple[Any, ...]], metrics: Sequence[str], refused: Refused) -> "Columns":
-        """Take rows apart: split, trial, fold, status, the JSON of the body, and the value of each metric."""
-        split, trial, fold, status, texts, *scores = map(list, zip(*rows, strict=True))
-        bodies = json.loads(f"[{','.join(texts)}]")
-        keys = zip(split, trial, fold, strict=True)
-        return cls(
-            *(split, trial, fold, [*map(intern, status)]),
-            reason=[body["reason"] or told(refused.get(key, {})) for body, key in zip(bodies, keys, strict=True)],
-            seconds=[body["seconds"] for body in bodies],
-            hyper=_by_name([body["hyper"] for body in bodies]),
-            metrics={
-                name: [nan if value is None else value for value in values]
-                for name, values in zip(metrics, scores, strict=True)
-            },
-            details=_by_name([body["details"] for body in bodies]),
-        )
-
-
-def _by_name(found: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Turn mappings into a list for each name, with NaN where one lacks it."""
-    names = dict.fromkeys(chain.from_iterable(found))
-    return {name: [own.get(name, nan) for own in found] for name in names}

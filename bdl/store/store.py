@@ -7,15 +7,17 @@ its scores are in a table of their own, each with the hash of what computed it.
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import chain
 from math import isfinite, nan
 from pathlib import Path
+from sys import intern
 from typing import Any, Self
 
 from bdl.errors import InputError
-from bdl.store import AT_A_TIME, CellKey, Columns, Outcome, Reading, Row, Stage, artefacts
+from bdl.store import AT_A_TIME, HYPER, CellKey, Outcome, Reading, Row, Stage, artefacts, told
 
 _CELL = ("dataset", "entry", "point")
 _KEY = (*_CELL, "stage", "split", "trial", "fold")
@@ -146,13 +148,8 @@ class Store:
     def rows(self, stage: Stage, cell: CellKey) -> list[Row]:
         """Read a cell's rows of one stage with their scores, in the order split, trial, fold."""
         where, own = f"WHERE stage = ? AND {_where(_CELL)}", (stage, *cell)
-        metrics: dict[tuple[int, int, int], dict[str, float | None]] = {}
-        codes: dict[tuple[int, int, int], dict[str, str]] = {}
-        query = f"SELECT split, trial, fold, metric, value, code FROM scores {where} ORDER BY rowid"
-        for *key, metric, value, code in self._select(query, own):
-            metrics.setdefault(tuple(key), {})[metric] = value
-            codes.setdefault(tuple(key), {})[metric] = code
-        refused = self._refused(where, own)
+        metrics, codes = (self._by_fit(f"{column} FROM scores {where}", own) for column in ("value", "code"))
+        refused = self._by_fit(f"reason FROM refusals {where}", own)
         query = f"SELECT split, trial, fold, status, body, artefact FROM fits {where} ORDER BY split, trial, fold"
         return [
             Row(
@@ -167,19 +164,33 @@ class Store:
             for key in ((split, trial, fold),)
         ]
 
-    def columns(self, stage: Stage, cell: CellKey, *, problems: bool = False) -> Iterator[Columns]:
-        """Read a cell's rows of one stage by column, some thousands at a time, as `rows`; or those with a `problem`."""
+    def columns(self, stage: Stage, cell: CellKey, *, problems: bool = False) -> Iterator[dict[str, list[Any]]]:
+        """Read a cell's rows of one stage by column, some hundreds at a time, as `rows`; or those with a `problem`.
+
+        There are split, trial, fold, status, reason (`bdl.store.Row.problem`), seconds, ``hyper_<name>``, metrics and
+        details; what a row lacks is NaN there.
+        """
         where, own = f"WHERE stage = ? AND {_where(_CELL)}", (stage, *cell)
         query = f"SELECT metric FROM scores {where} GROUP BY metric ORDER BY MIN(rowid)"
         metrics = [metric for (metric,) in self._select(query, own)]
         values = "".join(f", (SELECT value FROM scores WHERE {_same('scores')} AND metric = ?)" for _ in metrics)
         some = f"AND (status != 'ok' OR EXISTS (SELECT 1 FROM refusals WHERE {_same('refusals')}))" if problems else ""
-        refused = self._refused(where, own)
+        refused = self._by_fit(f"reason FROM refusals {where}", own)
         query = f"SELECT split, trial, fold, status, body{values} FROM fits {where} {some} ORDER BY split, trial, fold"
         with self._explained():
             found = self._db.execute(query, (*metrics, *own))
             while rows := found.fetchmany(AT_A_TIME):
-                yield Columns.of(rows, metrics, refused)
+                split, trial, fold, status, texts, *scores = map(list, zip(*rows, strict=True))
+                bodies = json.loads(f"[{','.join(texts)}]")
+                whys = (told(refused.get(key, {})) for key in zip(split, trial, fold, strict=True))
+                yield {
+                    **{"split": split, "trial": trial, "fold": fold, "status": [*map(intern, status)]},
+                    "reason": [body["reason"] or why for body, why in zip(bodies, whys, strict=True)],
+                    "seconds": [body["seconds"] for body in bodies],
+                    **_by_name([body["hyper"] for body in bodies], HYPER),
+                    **dict(zip(metrics, ([nan if v is None else v for v in own] for own in scores), strict=True)),
+                    **_by_name([body["details"] for body in bodies]),
+                }
 
     def artefacts(self, cell: CellKey) -> list[tuple[int, str, str | None]]:
         """List the split, the status and the artefact of a cell's final rows, in the order of splits."""
@@ -202,12 +213,11 @@ class Store:
             for split, axis, at, metric, value in found
         ]
 
-    def _refused(self, where: str, own: Sequence[Any]) -> dict[tuple[int, int, int], dict[str, str]]:
-        """Read why scores could not be computed, by split, trial and fold."""
-        found: dict[tuple[int, int, int], dict[str, str]] = {}
-        query = f"SELECT split, trial, fold, metric, reason FROM refusals {where} ORDER BY rowid"
-        for split, trial, fold, metric, reason in self._select(query, own):
-            found.setdefault((split, trial, fold), {})[metric] = reason
+    def _by_fit(self, what: str, own: Sequence[Any]) -> dict[tuple[int, int, int], dict[str, Any]]:
+        found: dict[tuple[int, int, int], dict[str, Any]] = {}
+        query = f"SELECT split, trial, fold, metric, {what} ORDER BY rowid"
+        for split, trial, fold, metric, value in self._select(query, own):
+            found.setdefault((split, trial, fold), {})[metric] = value
         return found
 
     def _check_format(self) -> None:
@@ -229,7 +239,6 @@ class Store:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """BEGIN and COMMIT, or ROLLBACK if the block raises."""
         with self._explained():
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -255,6 +264,11 @@ class Store:
             raise InputError(
                 f"cannot use {self.path} as a store ({error}); move it away or choose another --results"
             ) from None
+
+
+def _by_name(found: Sequence[Mapping[str, Any]], before: str = "") -> dict[str, list[Any]]:
+    names = dict.fromkeys(chain.from_iterable(found))
+    return {before + name: [own.get(name, nan) for own in found] for name in names}
 
 
 def _where(names: Iterable[str]) -> str:

@@ -18,22 +18,10 @@ _DRAWN_AT_ONCE = 100_000
 
 
 def shuffled(keys: Tensor, epoch: int | Tensor, lengths: Tensor) -> Tensor:
-    """Draw one uniform permutation a trial.
+    """Draw one uniform permutation a trial, int64, (R, max n_r): row r starts with one of 0..n_r-1, padding follows.
 
-    Parameters
-    ----------
-    keys
-        Generator keys, int32, (R, 2).
-    epoch
-        Counter: another epoch gives another permutation; or a counter for each trial, int32, (R, 1).
-    lengths
-        Number of positions n_r of each trial, int64, (R,).
-
-    Returns
-    -------
-    Tensor
-        Permutations, int64, (R, max n_r): row r starts with a permutation of 0..n_r-1; what follows is
-        padding without meaning.
+    `keys` are generator keys, int32, (R, 2). `epoch` is a counter, or one for each trial, int32, (R, 1): another gives
+    another permutation. `lengths` are the numbers of positions n_r, int64, (R,).
     """
     words = _words(keys, epoch, int(lengths.max()))
     position = torch.arange(words.shape[1], device=keys.device)
@@ -47,13 +35,7 @@ def shuffled(keys: Tensor, epoch: int | Tensor, lengths: Tensor) -> Tensor:
 
 
 def drawn(keys: Tensor, epoch: int | Tensor, lengths: Tensor) -> Tensor:
-    """Draw positions with replacement, as many as a trial has; arguments as in `shuffled`.
-
-    Returns
-    -------
-    Tensor
-        Positions, int64, (R, max n_r), each uniform on 0..n_r-1: the integer part of n_r times a 32-bit fraction.
-    """
+    """Draw positions with replacement, each the integer part of n_r times a 32-bit fraction; else as `shuffled`."""
     words = _words(keys, epoch, int(lengths.max())) & 0xFFFFFFFF
     return (words * lengths.unsqueeze(1)) >> 32
 
@@ -67,27 +49,11 @@ def _words(keys: Tensor, epoch: int | Tensor, n: int) -> Tensor:
 def minibatches(
     rows: Sequence[Rows], keys: Tensor, schedule: Schedule, *, batches_per_step: int, done: int = 0
 ) -> Iterator[tuple[int, tuple[Tensor, ...]]]:
-    """Yield, after each epoch, the row numbers of the updates that are complete by then.
+    """Yield after each epoch its number, from 1, and row numbers, int64, (R, L, M), of each update complete by then.
 
-    Parameters
-    ----------
-    rows
-        Training rows of each trial; all have the same number of minibatches, and if incomplete ones are kept the same
-        number of rows.
-    keys
-        Generator keys of the shuffle stream, int32, (R, 2).
-    schedule
-        Passes over the rows, rows in a minibatch, and how they are drawn.
-    batches_per_step
-        Minibatches in an update, L. An update may mix two epochs; leftovers at the end are dropped.
-    done
-        Updates that were made before; what follows is the same as without.
-
-    Yields
-    ------
-    tuple
-        Number of the epoch, from 1, and for each update the row numbers, int64, contiguous, (R, L, M); those of an
-        incomplete minibatch have fewer than M.
+    Trials have training `rows` of as many minibatches each, and if incomplete ones are kept of as many rows; those have
+    fewer than M. `keys` are those of the shuffle stream, int32, (R, 2). An update of L = `batches_per_step` minibatches
+    may mix two epochs; leftovers at the end are dropped. After `done` updates the rest is the same as without.
     """
     lengths = torch.tensor([len(own) for own in rows], device=keys.device)
     table = pad_sequence([torch.from_numpy(np.array(own, np.int64)) for own in rows], batch_first=True).to(keys.device)

@@ -14,23 +14,11 @@ from torch import Tensor
 
 
 class Checkpoint:
-    """Files of one fit in a folder, one for each part of it.
+    """Files of one fit in a folder, one for each part of it, saved every so many seconds.
 
-    Parameters
-    ----------
-    folder
-        Where the files are; made when needed.
-    key
-        Everything that decides the fit, as text: a checkpoint of another fit is not found.
-    every_seconds
-        Time between two savings.
-
-    Attributes
-    ----------
-    text
-        What the owner had kept beside the states, such as scores of the curve so far, when they were saved last.
-    write
-        Returns what the owner wants kept, whenever a part is saved; by default the text.
+    `key` is everything that decides the fit, as text: a checkpoint of another fit is not found. `text` is what the
+    owner had kept beside the states, such as scores of the curve so far, when they were saved last, and `write` returns
+    what is to be kept at the next saving; by default the text.
     """
 
     def __init__(self, folder: Path, key: str, every_seconds: float = 60.0) -> None:

@@ -19,12 +19,7 @@ that two kinds of processor share would hand one the other's program, which comp
 def compiled(function: Callable[..., Any], options: dict[str, Any] | None = None) -> Callable[..., Any]:
     """Compile a function of tensors for all shapes; if the compiler fails, say so once and run it as it is.
 
-    Parameters
-    ----------
-    function
-        A function of tensors and numbers.
-    options
-        Settings of the compiler, as `torch.compile` takes them.
+    `options` are those of `torch.compile`.
     """
     fast, broken = torch.compile(function, dynamic=True, options=_options() | (options or {})), False
 
@@ -42,14 +37,9 @@ def compiled(function: Callable[..., Any], options: dict[str, Any] | None = None
 
 
 def compiled_graph(graph: GraphModule, leaves: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
-    """Compile recorded operations for arguments like these.
+    """Compile recorded operations for arguments like these; raises whatever the compiler does, or the first call.
 
     On a CPU, C++ calls the kernels, since Python takes as long for that as the kernels of a small model.
-
-    Raises
-    ------
-    Exception
-        If the compiler fails, or the first call.
     """
     from torch._dynamo.callback import CallbackTrigger, callback_handler  # imports the compiler
 

@@ -21,21 +21,17 @@ from bdl.posteriors.predictive import ask, is_predictive, is_stored_whole
 from bdl.rng import trial_keys
 from bdl.runtime import one_thread
 from bdl.training.checkpoint import Checkpoint
-from bdl.training.fitting import EvaluationSchedule, Progress, Snapshot, TrainingState, silent
+from bdl.training.fitting import EvaluationSchedule, Fitting, Progress, Snapshot, TrainingState, silent
 from bdl.training.trials import Pool, Trials, fitted_scaling
 
 
 class TrainingData(NamedTuple):
     """Rows as the model of a trial sees them, float64."""
 
-    x: Tensor
-    """Inputs, (n, d)."""
-    y: Tensor
-    """Targets, (n,)."""
-    y_unit: float
-    """Unit of `y` in original target units."""
-    y_origin: float
-    """Where `y` is zero, original target units."""
+    x: Tensor  # Inputs, (n, d)
+    y: Tensor  # Targets, (n,)
+    y_unit: float  # Unit of `y` in original target units
+    y_origin: float  # Where `y` is zero, original target units
 
     @classmethod
     def of(cls, dataset: Dataset, training: Rows, rows: Rows | None = None) -> "TrainingData":
@@ -46,13 +42,7 @@ class TrainingData(NamedTuple):
         return cls(torch.from_numpy(x), torch.from_numpy(y), float(scaling.y_scale[0]), float(scaling.y_mean[0]))
 
     def hyper(self, values: Mapping[str, float], problem: Problem) -> dict[str, Tensor]:
-        """Convert hyper-parameters to the unit of `y`, float64.
-
-        Raises
-        ------
-        InputError
-            If one leaves the range of float64 by that.
-        """
+        """Convert hyper-parameters to the unit of `y`, float64; `InputError` if one leaves its range by that."""
         own = problem.likelihood.to_model_units(values, self.y_unit)
         for name, value in own.items():
             if 0 < abs(values[name]) < inf and not 0 < abs(value) < inf:
@@ -64,23 +54,12 @@ class TrainingData(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class DirectFitting:
+class DirectFitting(Fitting):
     """Fit every trial, one after the other, by a method that yields its posteriors.
 
-    Parameters
-    ----------
-    dataset, pool
-        The data in original units, and on the device.
-    problem, method
-        What is fitted.
-    trials
-        Rows, hyper-parameters and identities; each trial's seed is made of its identity.
-    asked
-        Rows that each trial is going to predict. Where a method leaves a function that cannot be stored, its answer
-        there is kept in its place.
+    Each trial's seed is made of its identity. `asked` are the rows that each trial is going to predict: where a method
+    leaves a function that cannot be stored, its answer there is kept in its place.
 
-    Notes
-    -----
     The state of a trial is its posterior, nothing diverges, and there is one snapshot a trial. A fit that is cut off
     begins again: there is no checkpoint.
     """
@@ -115,15 +94,10 @@ class DirectFitting:
                 if later is None:
                     made[key] = posterior
                     progress(counted)
-                if later is None or (evaluations and evaluations.due(_counters(updates))):
+                if later is None or (evaluations and evaluations.due(StepCounters(updates))):
                     yield self._snapshot(index, updates, posterior, last=later is None)
             if key not in made:
                 raise InputError(f"method {type(self.method).__name__} showed no posterior: let fits yield one")
-
-    def posterior(self, snapshot: Snapshot, position: int) -> Posterior:
-        """Return the posterior of the trial at a position of the snapshot's `index`."""
-        posterior: Posterior = tree_map(lambda leaf: leaf[position], snapshot.state)
-        return posterior
 
     def _shown(self, index: int, rows: Rows, values: Mapping[str, float]) -> Iterator[tuple[int, Posterior]]:
         """Yield the updates made and the posterior, as often as the method does."""
@@ -158,8 +132,4 @@ class DirectFitting:
     def _snapshot(self, index: int, updates: int, posterior: Posterior, last: bool) -> Snapshot:
         state = tree_map(lambda leaf: leaf.unsqueeze(0).to(self.pool.device), posterior)
         fitted = TrainingState.start(state, self.problem, 1, self.pool)._replace(updates=updates)
-        return fitted.snapshot(_counters(updates), [index], last=last)
-
-
-def _counters(updates: int) -> StepCounters:
-    return StepCounters(updates, 0, True, 0.0)
+        return fitted.snapshot(StepCounters(updates), [index], last=last)

@@ -17,13 +17,21 @@ from bdl.errors import InputError
 from bdl.methods.base import MinibatchMethod
 from bdl.methods.counters import StepCounters
 from bdl.models.problem import Hyper, Problem
-from bdl.posteriors.base import Posterior
 from bdl.posteriors.tensors import as_type
 from bdl.rng import trial_keys
 from bdl.runtime import keep_freed_memory, one_thread
 from bdl.training.batches import minibatches
 from bdl.training.checkpoint import Checkpoint
-from bdl.training.fitting import EvaluationSchedule, Progress, Snapshot, TrainingState, finite, initial_state, silent
+from bdl.training.fitting import (
+    EvaluationSchedule,
+    Fitting,
+    Progress,
+    Snapshot,
+    TrainingState,
+    finite,
+    initial_state,
+    silent,
+)
 from bdl.training.programs import (
     Halves,
     Normals,
@@ -52,23 +60,12 @@ parameters it takes 0.02 s so, and 0.5 s otherwise, twice as long as a gradient 
 
 
 @dataclass(frozen=True, eq=False)
-class MinibatchFitting:
+class MinibatchFitting(Fitting):
     """Train every trial; to the last bit, a trial's result depends on its slot batch, and not on its companions.
 
-    A diverged trial has non-finite numbers in its state, and leaves the others alone.
-
-    Parameters
-    ----------
-    dataset, pool
-        The data in original units, and on the device.
-    problem, method, schedule
-        What is trained, and for how long.
-    trials
-        Rows, scalings, hyper-parameters and identities.
-    compile
-        Use `torch.compile`; `bdl.training.programs.worthwhile` says when it pays.
-    slot_batch
-        Where the trials stand among those that may train beside them; None for these trials alone, in their order.
+    A diverged trial has non-finite numbers in its state, and leaves the others alone. `compile` uses `torch.compile`;
+    `bdl.training.programs.worthwhile` says when it pays. `slot_batch` says where the trials stand among those that may
+    train beside them; None is for these trials alone, in their order.
     """
 
     dataset: Dataset
@@ -88,12 +85,8 @@ class MinibatchFitting:
     ) -> Iterator[Snapshot]:
         """Train trials of as many minibatches together, and those of each other number after them (`Fitting.run`).
 
-        An evaluation after an epoch finds the updates made by then.
-
-        Raises
-        ------
-        InputError
-            If evaluations count observations, or the schedule does not suit the method.
+        An evaluation after an epoch finds the updates made by then. `InputError` if evaluations count observations, or
+        the schedule does not suit the method.
         """
         if evaluations is not None and evaluations.unit == "observations":
             raise InputError("evaluations: observations are those of streams; count updates or epochs")
@@ -112,22 +105,9 @@ class MinibatchFitting:
         count = self.method.batches_per_step * self.problem.dim
         return max(count, 2 * pairs(self.method.step_noise(self.problem))) > NUMBERS["cpu"]
 
-    def posterior(self, snapshot: Snapshot, position: int) -> Posterior:
-        """Return the posterior of the trial at a position of the snapshot's `index`."""
-        return self.method.posterior(tree_map(lambda leaf: leaf[position], snapshot.state))
-
 
 class Together:
-    """Trials with the same minibatches an epoch, which train as one program, from a checkpoint on if there is one.
-
-    Parameters
-    ----------
-    fitting
-        What is trained, and how.
-    part
-        Which of its trials stand at the places of the program, which of them are fitted, and the number that
-        checkpoints have.
-    """
+    """Trials with the same minibatches an epoch, which train as one program, from a checkpoint on if there is one."""
 
     def __init__(self, fitting: MinibatchFitting, part: Part) -> None:
         self.part, self.compile = part, fitting.compile

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-from bdl.methods.base import MinibatchMethod
+from bdl.methods.base import Method, MinibatchMethod
 from bdl.methods.counters import StepCounters
 from bdl.models.problem import Problem
 from bdl.posteriors.base import Posterior
@@ -27,18 +27,9 @@ def silent(done: int) -> None:
 
 @dataclass(frozen=True)
 class EvaluationSchedule:
-    """When a fit is evaluated while it runs, beside its end.
+    """When a fit is evaluated while it runs, beside its end: `every` so many, or by `log` at 1, 2, 5, 10, 20, 50 ...
 
-    Parameters
-    ----------
-    unit
-        What is counted; observations are those of a stream.
-    every
-        Distance of two evaluations; None with `log`.
-    log
-        Evaluations are at 1, 2, 5, 10, 20, 50 and so on.
-    first
-        The first evaluation of those that `log` gives.
+    With `log` there is no `every`, and `first` is the first evaluation. Observations are those of a stream.
     """
 
     unit: Literal["epochs", "updates", "observations"]
@@ -72,22 +63,19 @@ class Snapshot:
     """Some trials at one time."""
 
     counters: StepCounters
-    index: tuple[int, ...]
-    """Positions of the trials among all that are fitted."""
-    state: Any
-    """The method's states, stacked over these trials; for a direct fit its posteriors."""
-    buffers: dict[str, Tensor]
-    """Running statistics of the model, stacked."""
+    index: tuple[int, ...]  # Positions of the trials among all that are fitted
+    state: Any  # The method's states, stacked over these trials; for a direct fit its posteriors
+    buffers: dict[str, Tensor]  # Running statistics of the model, stacked
     diverged: Tensor
     """Epoch (from 1) at whose end a trial's state was first found non-finite, 0 if it never was; int64, (R,)."""
-    updates: Tensor
-    """Updates made by each trial, int64, (R,)."""
-    last: bool
-    """Whether these trials are finished."""
+    updates: Tensor  # Updates made by each trial, int64, (R,)
+    last: bool  # Whether these trials are finished
 
 
-class Fitting(Protocol):
-    """Trials that are to be fitted."""
+class Fitting:
+    """Trials that are to be fitted by a method."""
+
+    method: Method
 
     def run(
         self,
@@ -95,23 +83,17 @@ class Fitting(Protocol):
         progress: Progress = silent,
         checkpoint: Checkpoint | None = None,
     ) -> Iterator[Snapshot]:
-        """Fit, and yield the trials whenever an evaluation is due, and in the end.
+        """Fit, and yield the trials whenever an evaluation is due, and in the end; what is fitted depends on none.
 
-        Parameters
-        ----------
-        evaluations
-            When to yield beside the end; what is fitted does not depend on it.
-        progress
-            Called now and then with the number of model-minibatches done since.
-        checkpoint
-            Where to keep what is done and to go on from: a fit that was cut off gives the same bits as one that was
-            not. The last snapshots of trials that were finished by then are yielded once more.
+        `progress` is called now and then with the number of model-minibatches done since. With a checkpoint, a fit that
+        was cut off gives the same bits as one that was not; the last snapshots of trials that were finished by then
+        are yielded once more.
         """
-        ...
+        raise NotImplementedError
 
     def posterior(self, snapshot: Snapshot, position: int) -> Posterior:
         """Return the posterior of the trial at a position of the snapshot's `index`."""
-        ...
+        return self.method.posterior(tree_map(lambda leaf: leaf[position] if leaf.ndim else leaf, snapshot.state))
 
 
 def finished(fitting: Fitting, progress: Progress = silent, checkpoint: Checkpoint | None = None) -> Snapshot:
@@ -131,12 +113,9 @@ def finished(fitting: Fitting, progress: Progress = silent, checkpoint: Checkpoi
 class TrainingState(NamedTuple):
     """What changes in the course of a fit, of R trials."""
 
-    state: Any
-    """The method's states, stacked."""
-    buffers: dict[str, Tensor]
-    """Running statistics of the model, stacked."""
-    diverged: Tensor
-    """As in `Snapshot`, int64, (R,)."""
+    state: Any  # The method's states, stacked
+    buffers: dict[str, Tensor]  # Running statistics of the model, stacked
+    diverged: Tensor  # As in `Snapshot`, int64, (R,)
     updates: int = 0
     """Updates made; the observations seen, for a stream."""
     epochs: int = 0

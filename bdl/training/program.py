@@ -14,7 +14,6 @@ from bdl.methods.base import ExternalMethod, Method, MinibatchMethod
 from bdl.metrics.predictions import VALUES_AT_ONCE, Draws, Predictions, predict
 from bdl.metrics.targets import Examples
 from bdl.models.problem import Hyper, Problem
-from bdl.posteriors.base import Posterior
 from bdl.posteriors.tensors import as_type
 from bdl.rng import trial_keys
 from bdl.training.direct import DirectFitting
@@ -27,16 +26,9 @@ from bdl.training.trials import Pool, Trials, View
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """What is trained, and on what.
+    """What is trained, on what, and for how long; a prediction takes S = `samples` posterior samples.
 
-    Parameters
-    ----------
-    dataset, pool
-        The data in original units, and on the device.
-    problem, method, schedule
-        What is trained and for how long; no schedule for a method without minibatches.
-    samples
-        Posterior samples of a prediction, S.
+    The data are there in original units, and as a pool on the device. Without minibatches there is no schedule.
     """
 
     dataset: Dataset
@@ -66,27 +58,11 @@ class Program:
         assert self.schedule is not None, "minibatches need a schedule"
         return MinibatchFitting(*shared, self.method, self.schedule, trials, compile, slot_batch)
 
-    def posterior(self, state: Any) -> Posterior:
-        """Return the posterior of one trial's state; that of a direct fit is its state."""
-        posterior: Posterior = self.method.posterior(state) if isinstance(self.method, MinibatchMethod) else state
-        return posterior
-
     def predict(self, trials: Trials, end: Snapshot, index: Sequence[int], rows: Rows) -> Predictions:
-        """Predict rows that some trials share.
+        """Predict rows of the data set, (n,), that some trials share: stacked over these, on the device of the pool.
 
-        Parameters
-        ----------
-        trials, end
-            What was trained, and all trials in the end. Each draws its posterior samples from its stream "predict".
-        index
-            Positions of the trials that predict, which were trained on the same rows.
-        rows
-            Row numbers of the data set, (n,).
-
-        Returns
-        -------
-        Predictions
-            Stacked over the trials, on the device of the pool.
+        `end` has all trials in the end, and `index` the positions of those that predict, which were trained on the same
+        rows. Each draws its posterior samples from its stream "predict".
         """
         pool, problem, chosen = self.pool, self.problem, trials.take(index)
         device = pool.device
@@ -101,9 +77,10 @@ class Program:
 
         def one(state: Any, buffers: Mapping[str, Tensor], view: View, hyper: Hyper, key: Tensor) -> Predictions:
             rows, draws = Examples(view.inputs(x), y, view.y_unit, view.y_origin), Draws(self.samples, key)
-            return predict(problem, self.posterior(state), rows, hyper, buffers, draws, lambda: view.inputs(seen))
+            return predict(
+                problem, self.method.posterior(state), rows, hyper, buffers, draws, lambda: view.inputs(seen)
+            )
 
         values = self.samples * max(len(rows) * problem.widest, problem.dim)
         chunk = max(1, VALUES_AT_ONCE // max(1, values))
-        predictions: Predictions = torch.func.vmap(one, chunk_size=chunk)(states, statistics, scale, chosen.hyper, keys)
-        return predictions
+        return torch.func.vmap(one, chunk_size=chunk)(states, statistics, scale, chosen.hyper, keys)

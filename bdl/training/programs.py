@@ -59,14 +59,7 @@ def shaped(halves: Halves, shapes: Shapes) -> dict[str, Tensor]:
 class Programs:
     """A method's functions on one kind of data, mapped over trials.
 
-    Parameters
-    ----------
-    method, problem
-        What is trained, on what kind of model.
-    augment, augment_noise
-        What changes training inputs, if anything does, and the normals that it takes for a row.
-    compile
-        Whether to compile.
+    `augment` changes training inputs, if anything does, and takes `augment_noise` normals for a row.
     """
 
     def __init__(
@@ -80,15 +73,8 @@ class Programs:
         """Return what makes an update, one after the other.
 
         The arguments of each are the state; normals, those that change the inputs, x, y and the hyper-parameters of
-        this update; and scalings and hyper-parameters of all updates.
-
-        Parameters
-        ----------
-        names
-            The occasion.
-        fused
-            Occasions that are frequent enough for a compiled program of their own. Of the others the first function is
-            compiled, which is that of most updates, and the rest is not.
+        this update; and scalings and hyper-parameters of all updates. The occasions `fused` are frequent enough for a
+        compiled program of their own; of the others the first function is compiled, which is that of most updates.
         """
         if not self.compile or len(names) == 1 or names in fused:
             return [self._program(names, self.compile)]
@@ -138,12 +124,8 @@ class Programs:
         return self._made[()]
 
 
-@lru_cache(maxsize=64)
-def programs(
-    method: MinibatchMethod, problem: Problem, augment: Augment | None, augment_noise: int, compile: bool
-) -> Programs:
-    """Return the programs of a kind of fit, made once; arguments as for `Programs`."""
-    return Programs(method, problem, augment, augment_noise, compile)
+programs = lru_cache(maxsize=64)(Programs)
+"""Returns the programs of a kind of fit, made once."""
 
 
 @lru_cache(maxsize=4)
@@ -161,16 +143,10 @@ def longest(numbers: int) -> int:
 
 
 class Normals:
-    """The normals of R trials' updates; few of them are drawn for many updates at once.
+    """The normals of R trials' updates, by generator keys of each stream, int32, (R, 2).
 
-    For small models it takes longer to prepare an update, or its random numbers, than to make it.
-
-    Parameters
-    ----------
-    keys
-        Generator keys of each stream, int32, (R, 2).
-    dtype, compile
-        As in `generator`.
+    Few of them are drawn for many updates at once: for small models it takes longer to prepare an update, or its random
+    numbers, than to make it.
     """
 
     def __init__(self, keys: Mapping[str, Tensor], dtype: torch.dtype, compile: bool) -> None:
@@ -206,15 +182,5 @@ def update_seconds(numbers: int, compiled: bool = False) -> float:
 
 
 def worthwhile(updates: int, width: int, dim: int) -> bool:
-    """Return whether a program runs long enough to repay its compilation.
-
-    Parameters
-    ----------
-    updates
-        Updates the program will make in all its calls.
-    width
-        Model-minibatches in an update, R x L.
-    dim
-        Parameters of a model, D.
-    """
+    """Return whether a program of so many updates of R x L = `width` models of D parameters repays its compilation."""
     return updates * update_seconds(width * dim) > 2 * COMPILATION and compiler_found()

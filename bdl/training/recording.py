@@ -21,21 +21,8 @@ _aten = torch.ops.aten
 def recorded(function: Callable[..., Sequence[Tensor]], leaves: Sequence[Tensor]) -> GraphModule:
     """Record the operations that a function makes of tensors.
 
-    Constants are put on the device, and in the type, that they are used with, so that no call copies them.
-
-    Parameters
-    ----------
-    function
-        From tensors to tensors, without side effects.
-    leaves
-        Its arguments.
-
-    Raises
-    ------
-    ValueError
-        If the function asks for a number, on which its operations may depend, or changes in place what is not its own.
-    Exception
-        What the function raises.
+    Constants are put on the device, and in the type, that they are used with, so that no call copies them. `ValueError`
+    if the function asks for a number, on which its operations may depend, or changes in place what is not its own.
     """
     own = [leaf.detach() for leaf in leaves]  # of which each is one argument, whatever is passed twice
     recorder = _Recorder(own)

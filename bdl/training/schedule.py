@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
-from annotated_types import Ge, Gt, Le
+from annotated_types import Gt, Le
 
 from bdl.errors import InputError, unknown
 from bdl.methods.counters import StepCounters
@@ -26,10 +26,8 @@ RATES = Registry(
         "power": "bdl.training.schedule:Power",
         "exponential": "bdl.training.schedule:Exponential",
         "linear": "bdl.training.schedule:Linear",
-        "ramp": "bdl.training.schedule:Ramp",
-        "warmup": "bdl.training.schedule:Warmup",
     },
-    contracts=("bdl.training.schedule:Rate",),
+    contract="bdl.training.schedule:Rate",
 )
 
 
@@ -111,41 +109,6 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class Ramp:
-    """A smooth rise, sigmoid(e - centre) in the number e of the epoch, from 0 (VIFA paper 2023).
-
-    Parameters
-    ----------
-    centre
-        Epoch in which the factor is 1/2.
-    """
-
-    centre: Annotated[float, Ge(0)] = 2.0
-
-    def factor(self, counters: StepCounters) -> float:
-        """Return sigmoid(e - centre), of less than 0.5 by way of exp, which does not overflow there."""
-        rise = math.exp(-abs(counters.epoch - self.centre))
-        return (1.0 if counters.epoch >= self.centre else rise) / (1 + rise)
-
-
-@dataclass(frozen=True)
-class Warmup:
-    """A straight rise to 1 over the first epochs.
-
-    Parameters
-    ----------
-    epochs
-        Length of the rise; its last update has the whole rate.
-    """
-
-    epochs: Annotated[float, Gt(0)] = 1.0
-
-    def factor(self, counters: StepCounters) -> float:
-        """Return t / (epochs x updates of an epoch) in the number t of the update, at most 1."""
-        return min(1.0, counters.updates / (self.epochs * counters.per_epoch))
-
-
-@dataclass(frozen=True)
 class Schedule:
     """How long, in what pieces and at what rates to train.
 
@@ -186,13 +149,7 @@ class Schedule:
         return all(isinstance(rate, Constant) for rate in self.rates.values())
 
     def check(self, method: "MinibatchMethod") -> None:
-        """Hold it against a method.
-
-        Raises
-        ------
-        InputError
-            If the method has no such group of parameters, has no learning rate, or cannot take incomplete minibatches.
-        """
+        """Raise `InputError` if a method has not its groups, no learning rate, or no use for incomplete minibatches."""
         for name in self.rates:
             if name and name not in method.groups:
                 raise unknown("group of parameters", name, method.groups)

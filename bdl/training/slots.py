@@ -21,33 +21,21 @@ NUMBERS = {"cpu": 400_000, "cuda": 50_000_000}
 class Part(NamedTuple):
     """Places with the same minibatches an epoch, which train as one program."""
 
-    number: int
-    """Among the parts of the slot batch, whether or not they are fitted."""
-    standing: list[int]
-    """The trial that stands at each place."""
-    places: list[int]
-    """Where those stand that are fitted; at the other places are copies of the first of them."""
-    fitted: tuple[int, ...]
-    """The trials that are fitted, ascending."""
+    number: int  # Among the parts of the slot batch, whether or not they are fitted
+    standing: list[int]  # The trial that stands at each place
+    places: list[int]  # Where those stand that are fitted; at the other places are copies of the first of them
+    fitted: tuple[int, ...]  # The trials that are fitted, ascending
 
 
 @dataclass(frozen=True)
 class SlotBatch:
-    """The places of trials that train side by side.
-
-    Parameters
-    ----------
-    rows
-        For each place, the training rows of the trial that it is for, whether that one is fitted or not.
-    places
-        The place of each trial that is fitted.
-    least
-        Places of a part at the least; at a single one on a CPU rounding depends on the number of threads.
-    """
+    """The places of trials that train side by side."""
 
     rows: Sequence[int]
-    places: Sequence[int]
+    """For each place, the training rows of the trial that it is for, whether that one is fitted or not."""
+    places: Sequence[int]  # The place of each trial that is fitted
     least: int = 2
+    """Places of a part at the least; at a single one on a CPU rounding depends on the number of threads."""
 
     @classmethod
     def of(cls, rows: Sequence[Sized]) -> Self:

@@ -8,16 +8,14 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map
 
 from bdl.data import Stream, draw
 from bdl.errors import InputError
 from bdl.methods.base import StreamMethod
 from bdl.methods.counters import StepCounters
-from bdl.posteriors.base import Posterior
 from bdl.runtime import one_thread
 from bdl.training.checkpoint import Checkpoint
-from bdl.training.fitting import EvaluationSchedule, Progress, Snapshot, TrainingState, silent
+from bdl.training.fitting import EvaluationSchedule, Fitting, Progress, Snapshot, TrainingState, silent
 
 _DRAWN, _LEARNT = 100, 1000
 """Observations that are drawn, and that are learnt from, at a time; the second is a multiple of the first."""
@@ -28,23 +26,13 @@ class StreamTrial(NamedTuple):
 
     stream: Stream
     split: int
-    seed: int
-    """Of the method's initial normals, and of libraries with random numbers of their own."""
+    seed: int  # Of the method's initial normals, and of libraries with random numbers of their own
 
 
 @dataclass(frozen=True, eq=False)
-class StreamFitting:
-    """Learn from streams of one dimension and length as one batch.
+class StreamFitting(Fitting):
+    """Learn from streams of one dimension and length as one batch; those of a split, side by side, share draws.
 
-    Parameters
-    ----------
-    method
-        What learns.
-    trials
-        The streams, those of a split side by side: they share what is drawn.
-
-    Notes
-    -----
     The bits of a stream do not depend on its companions. One by itself has one thread, since its sums would be split
     among several, and rounded accordingly.
     """
@@ -61,12 +49,8 @@ class StreamFitting:
         """Learn, and yield all streams where evaluations are due and in the end; `updates` counts observations.
 
         Observations are learnt from a thousand at a time. An evaluation between two thousands learns from the part on
-        the side and forgets it again: it finds what a stream of that length gives, and leaves no trace.
-
-        Raises
-        ------
-        InputError
-            If evaluations count anything but observations.
+        the side and forgets it again: it finds what a stream of that length gives, and leaves no trace. `InputError` if
+        evaluations count anything else.
         """
         if evaluations is not None and evaluations.unit != "observations":
             raise InputError(f"evaluations: a stream has no {evaluations.unit}; count observations")
@@ -89,10 +73,6 @@ class StreamFitting:
             if checkpoint and checkpoint.due:
                 current.save(checkpoint, 0)
         yield self._snapshot(current, last=True)
-
-    def posterior(self, snapshot: Snapshot, position: int) -> Posterior:
-        """Return the estimate of the stream at a position of the snapshot's `index`."""
-        return self.method.posterior(tree_map(lambda leaf: leaf[position] if leaf.ndim else leaf, snapshot.state))
 
     def _update(self, current: TrainingState, observations: Tensor) -> TrainingState:
         state = self.method.update_block(current.state, observations)
@@ -122,5 +102,4 @@ class StreamFitting:
         }
 
     def _snapshot(self, current: TrainingState, last: bool = False) -> Snapshot:
-        counters = StepCounters(current.updates, 0, True, 0.0)
-        return current.snapshot(counters, range(len(self.trials)), last=last)
+        return current.snapshot(StepCounters(current.updates), range(len(self.trials)), last=last)

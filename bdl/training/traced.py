@@ -51,15 +51,9 @@ def at_once() -> Iterator[None]:
 class Repeated:
     """A function that is called by its trace where a kind of call is made twenty times, or compiled from the first.
 
-    Calls are of a kind if their arguments have the same structure, shapes, strides, types and devices. A function that
-    cannot be traced, because numbers decide which operations it makes, is called as it is.
-
-    Parameters
-    ----------
-    function
-        A function of trees of tensors, without side effects.
-    compile
-        Whether to compile the traces; if the compiler fails, that is said once, and they run without it.
+    Calls are of a kind if their arguments, trees of tensors, have the same structure, shapes, strides, types and
+    devices. A function that cannot be traced, because numbers decide which operations it makes, is called as it is. If
+    the compiler fails, that is said once, and traces run without it.
     """
 
     def __init__(self, function: Callable[..., Any], compile: bool = False) -> None:
@@ -74,18 +68,9 @@ class Repeated:
     def chain(self, state: Any, each: Sequence[tuple[Any, ...]], *rest: Any, multiple: float = 1) -> Any:
         """Call again and again, each time with what the last call returned in front.
 
-        A trace goes on from tensors to tensors, without a look at what they are parts of.
-
-        Parameters
-        ----------
-        state
-            First argument of the first call.
-        each
-            The next arguments of each call, all of one kind.
-        rest
-            The last arguments of all calls.
-        multiple
-            How many times as many calls of each kind there will be in the end as there are after the first of these.
+        That is `state` for the first call; then come the arguments of `each` call, all of one kind, and `rest`. A trace
+        goes on from tensors to tensors, without a look at what they are parts of. `multiple` says how many times as
+        many calls of each kind there will be in the end as there are after the first of these.
         """
         before: Kind = ()
         for place, own in enumerate(each):
@@ -137,10 +122,8 @@ class Repeated:
 class _Trace(NamedTuple):
     """What makes the operations of one kind of call."""
 
-    run: Callable[..., Sequence[Tensor]]
-    """From tensors to tensors."""
-    returned: Any
-    """What the function returns, less its tensors."""
+    run: Callable[..., Sequence[Tensor]]  # From tensors to tensors
+    returned: Any  # What the function returns, less its tensors
 
     def __call__(self, leaves: Sequence[Tensor]) -> Any:
         with torch.no_grad():

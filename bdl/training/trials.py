@@ -33,12 +33,9 @@ class Pool:
     images, which are exact as they are and take a quarter of the memory.
     """
 
-    x: Tensor
-    """Inputs, of the type of `y`, or uint8 for images; (n, d)."""
-    y: Tensor
-    """Targets or labels, float32 or float64, (n,)."""
-    scaling: Scaling
-    """How the pool was standardised, original units."""
+    x: Tensor  # Inputs, of the type of `y`, or uint8 for images; (n, d)
+    y: Tensor  # Targets or labels, float32 or float64, (n,)
+    scaling: Scaling  # How the pool was standardised, original units
 
     @classmethod
     def load(cls, dataset: Dataset, device: str = "cpu", dtype: Precision = "float32") -> "Pool":
@@ -64,20 +61,13 @@ class Pool:
 class View(NamedTuple):
     """How one trial sees the pool; tensors of one trial, or of R trials stacked."""
 
-    x_mean: Tensor
-    """(d,), or (1,) for images; relative to the pool."""
-    x_scale: Tensor
-    """(d,), or (1,) for images; relative to the pool."""
-    y_mean: Tensor
-    """Scalar, relative to the pool."""
-    y_scale: Tensor
-    """Scalar, relative to the pool."""
-    y_origin: Tensor
-    """Mean of the training targets, original units, a float64 scalar."""
-    y_unit: Tensor
-    """Standard deviation of the training targets, original units, a float64 scalar."""
-    n: Tensor
-    """Number of training rows, a scalar."""
+    x_mean: Tensor  # (d,), or (1,) for images; relative to the pool
+    x_scale: Tensor  # (d,), or (1,) for images; relative to the pool
+    y_mean: Tensor  # Scalar, relative to the pool
+    y_scale: Tensor  # Scalar, relative to the pool
+    y_origin: Tensor  # Mean of the training targets, original units, a float64 scalar
+    y_unit: Tensor  # Standard deviation of the training targets, original units, a float64 scalar
+    n: Tensor  # Number of training rows, a scalar
 
     @classmethod
     def fit(cls, dataset: Dataset, pool: Pool, row_sets: Sequence[Rows]) -> "View":
@@ -106,24 +96,12 @@ class View(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Trials:
-    """R trials of one kind, to be trained together.
+    """R trials of one kind, to be trained together."""
 
-    Parameters
-    ----------
-    identities
-        One identity a trial; it alone decides the trial's random numbers.
-    rows
-        Training rows of each trial, row numbers of the data set.
-    view
-        Scalings, stacked.
-    hyper
-        Hyper-parameters by name, original units, float64, each (R,).
-    """
-
-    identities: Sequence[Sequence[object]]
-    rows: Sequence[Rows]
-    view: View
-    hyper: Mapping[str, Tensor]
+    identities: Sequence[Sequence[object]]  # One identity a trial; it alone decides the trial's random numbers
+    rows: Sequence[Rows]  # Training rows of each trial, row numbers of the data set
+    view: View  # Scalings, stacked
+    hyper: Mapping[str, Tensor]  # Hyper-parameters by name, original units, float64, each (R,)
 
     @classmethod
     def make(

@@ -19,13 +19,12 @@ from bdl.models import LIKELIHOODS, MODELS, PRIORS
 from bdl.models.base import BufferedModel, LayeredModel
 from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Mlp
-from bdl.models.priors import ExpectedPrior, PrecisionPrior, ScaledPrior
+from bdl.models.priors import HorseshoePrior, PrecisionPrior
 from bdl.models.problem import Batch, Problem
 from bdl.posteriors import FAMILIES, kl_divergence
 from bdl.posteriors.base import Gaussian as GaussianFamily
 from bdl.posteriors.base import Posterior
 from bdl.references import REFERENCES
-from bdl.references.base import FunctionReference
 from bdl.references.chains import slope
 from bdl.references.function_certificate import grid
 from bdl.training.direct import TrainingData
@@ -109,9 +108,8 @@ def prior(settings: Settings) -> Case:
         found["sample"] = own.sample(problems.wave(size, phase=1.0), hyper, layout)
         if isinstance(own, PrecisionPrior):
             found["precision"] = own.precision(hyper, layout)
-        if isinstance(own, ExpectedPrior):
+        if isinstance(own, HorseshoePrior):
             found["expected"] = own.expected_log_prob(phi, problems.wave(size, phase=2.0).exp(), hyper, layout)
-        if isinstance(own, ScaledPrior):
             found["source"] = own.source(layout)
         return found
 
@@ -220,11 +218,11 @@ def _truth(own: Any, fit: Settings, two: bool) -> Found:
     data = TrainingData.of(dataset, problems.rows(0))
     given = {name: problems.hyper_of(name) for name in problem.hyper}
     hyper = data.hyper(given, problem)
-    if isinstance(own, FunctionReference):
+    if own.of_functions:
         value, gradient = slope(problem, data.x, data.y, hyper)(problems.wave(problem.dim).numpy())
         return {"value": [value], "gradient": gradient, "grid": grid(data.x)}
-    if hasattr(own, "recipe"):
-        regression = own.recipe(problem, data.x, data.y, hyper).regression
+    if recipe := own.recipe(problem, data.x, data.y, hyper):
+        regression = recipe.regression
         noise = [] if regression.noise_precision is None else [regression.noise_precision]
         return {"x": regression.x, "y": regression.y, "precision": regression.prior_precision, "noise": noise}
     truth = own.fit(problem, data.x, data.y, hyper)

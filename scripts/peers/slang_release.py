@@ -99,8 +99,8 @@ def _trained(cell: Cell, method: Slang) -> Divergence:
 def _divergence(ours: Moments, exact: Moments) -> tuple[float, ...]:
     others = torch.linalg.eigh(exact[1]).eigenvectors[:, :-1]
     rest = [(mean @ others, others.T @ cov @ others) for mean, cov in (ours, exact)]
-    directions = forward_kl(*ours, *exact), forward_kl(*exact, *ours)
-    return tuple(map(float, (sym_kl(*ours, *exact), *directions, sym_kl(*rest[0], *rest[1]))))
+    directions = forward_kl(ours, exact), forward_kl(exact, ours)
+    return tuple(map(float, (sym_kl(ours, exact), *directions, sym_kl(*rest))))
 
 
 class Printed(NamedTuple):

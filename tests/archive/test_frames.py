@@ -1,6 +1,5 @@
 """Rows of a run as tables: a column an axis and a metric, and scores at recorded counts beside them."""
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -58,18 +57,6 @@ def test_an_axis_is_a_column_of_its_values_as_text(store):
     assert table.nmll.tolist() == [0, 1, 2, 3]
     assert [*points.columns] == [*place, "split", "axis", "at", "metric", "value"]
     assert points.value.tolist() == [0, 0.5, 1, 1.5]
-
-
-def test_recorded_scores_keep_their_places_and_gaps(store):
-    (cell,) = cells()
-    readings = Reading("updates", 9, "rmse", 2.0), Reading("updates", 10, "nmll", float("nan"))
-    store.append([Outcome(final(cell, 1, {}), readings)])
-    points = points_frame([cell], store)
-    assert points.drop(columns="value").values.tolist() == [
-        ["diabetes", "vifa-nn", 1, "updates", 9, "rmse"],
-        ["diabetes", "vifa-nn", 1, "updates", 10, "nmll"],
-    ]
-    np.testing.assert_equal(points.value.tolist(), [2.0, float("nan")])
 
 
 def found(asked, results):

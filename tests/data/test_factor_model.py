@@ -55,21 +55,6 @@ def test_blocks_do_not_change_the_observations():
     torch.testing.assert_close(torch.cat(blocks, 1)[1:], torch.cat(list(observations(models[1:], 5, 200, 48)), 1))
 
 
-@pytest.mark.parametrize(
-    ("latent_dim", "spectrum", "message"),
-    [
-        (0, (1, 10), "latent_dim 0 does not suit 5 dimensions: give one of 1 to 4"),
-        (5, (1, 10), "latent_dim 5 does not suit 5 dimensions"),
-        (2, (0, 1), r"the spectrum \[0, 1\] is no range of variances: give 0 < low <= high"),
-        (2, (2, 1), "is no range of variances"),
-        (2, (float("nan"), 1), "is no range of variances"),
-    ],
-)
-def test_impossible_models(latent_dim, spectrum, message):
-    with pytest.raises(InputError, match=message):
-        factor_model(0, 5, latent_dim, spectrum)
-
-
 STREAM = Stream(20, 10, length=150, splits=2)
 
 

@@ -2,15 +2,13 @@
 
 import gzip
 import pickle
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bdl.data import Dataset, FetchCount, fetch, load, prepare, recipe_split, status
-from bdl.data import uci as table
+from bdl.data import Dataset, fetch, load, prepare, recipe_split, status
 from bdl.errors import InputError
 
 pytestmark = [pytest.mark.data, pytest.mark.usefixtures("files")]
@@ -83,17 +81,17 @@ def test_files_are_got_when_needed(cache: Path, source: str, monkeypatch: pytest
     monkeypatch.setenv("BDL_DATA_MIRROR", source)
     folder = cache / "uci/yacht"
     dataset = load("yacht")
-    tables = {"data.txt", "index_features.txt", "index_target.txt", "n_splits.txt"}
+    tables = {"data.txt", "index_features.txt", "index_target.txt"}
     assert {path.name for path in folder.iterdir()} == tables
     dataset.split(7)
     assert {path.name for path in folder.iterdir()} == tables | {"index_train_7.txt", "index_test_7.txt"}
-    assert fetch("yacht") == FetchCount(present=6, downloaded=44)
-    assert [state for _, state in status("yacht")] == ["ok"] * 50
-    assert [path for path, _ in status("yacht", gaps=False)] == [path for path, _ in status("yacht")][:44]
+    assert fetch("yacht") == (5, 44)
+    assert [state for _, state in status("yacht")] == ["ok"] * 49
+    assert [path for path, _ in status("yacht", gaps=False)] == [path for path, _ in status("yacht")][:43]
     (folder / "index_test_7.txt").write_text("0\n")
     with pytest.raises(InputError, match=r"corrupt data file .*index_test_7.txt: expected sha256"):
         dataset.split(7)
-    assert fetch("yacht") == FetchCount(present=49, downloaded=1)
+    assert fetch("yacht") == (48, 1)
     copy = pickle.loads(pickle.dumps(dataset))  # as it goes to processes that work
     assert copy.checksum == dataset.checksum
     np.testing.assert_array_equal(copy.split(4).test, dataset.split(4).test)
@@ -127,13 +125,6 @@ def test_changed_gap_files_are_refused(cache: Path, source: str, monkeypatch: py
     file.write_text("\n".join([rows[1], rows[0], *rows[2:]]) + "\n")  # the same rows in another order
     with pytest.raises(InputError, match=r"corrupt data file .*uci_gap/yacht/index_test_1.txt: expected sha256"):
         dataset.split(1)
-
-
-def test_content_must_match_the_table() -> None:
-    with pytest.raises(InputError, match=r"\(rows, inputs\) = \(308, 6\), expected \(307, 6\); bring bdl.data.uci"):
-        replace(table.yacht, n=307)()
-    with pytest.raises(InputError, match="splits = 20, expected 19"):
-        replace(table.yacht, splits=19)()
 
 
 def test_rows_of_a1a() -> None:

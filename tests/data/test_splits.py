@@ -11,7 +11,7 @@ import pytest
 from sklearn.model_selection import KFold
 from sklearn.preprocessing import StandardScaler
 
-from bdl.data import Dataset, Scaling, Split, folds, half_split, leading_split, load, prepare, recipe_split
+from bdl.data import Dataset, Scaling, Split, folds, half_split, load, prepare, recipe_split
 from bdl.data.splits import tail_split, three_way_split
 from bdl.errors import InputError
 from bdl.training.trials import fitted_scaling
@@ -26,24 +26,12 @@ def test_the_recipe_is_one_stream_of_permutations() -> None:
         assert split.train.dtype == split.test.dtype == np.int64
 
 
-@pytest.mark.parametrize(("n", "train"), [(506, 455), (1030, 927), (8192, 7373), (11934, 10741)])
-def test_training_sizes_of_published_sets(n: int, train: int) -> None:
-    split = recipe_split(n, 0)
-    assert (len(split.train), len(split.test)) == (train, n - train)
-
-
 def test_halves_order_the_rows_by_the_uniform_numbers_of_a_seed() -> None:
     # rand('twister', 1); rand(1, 7): 0.4170 0.7203 0.0001 0.3023 0.1468 0.0923 0.1863
     split = half_split(7, 1)
     assert (split.train.tolist(), split.test.tolist()) == ([2, 5, 4], [6, 3, 0, 1])
     assert split.train.dtype == split.test.dtype == np.int64
     assert half_split(7, 2).train.tolist() != [2, 5, 4]
-
-
-def test_leading_rows_train() -> None:
-    split = leading_split(5, 3)
-    assert (split.train.tolist(), split.test.tolist()) == ([0, 1, 2], [3, 4])
-    assert split.train.dtype == split.test.dtype == np.int64
 
 
 def test_outer_thirds_test() -> None:
@@ -79,12 +67,6 @@ def test_folds_equal_scikit_learn(n: int, k: int) -> None:
         for rows, expected in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(rows, expected)
             assert rows.dtype == np.int64
-
-
-@pytest.mark.parametrize(("n", "k"), [(4, 5), (4, 1)])
-def test_impossible_folds(n: int, k: int) -> None:
-    with pytest.raises(InputError, match=f"cannot cut {n} rows into {k} folds"):
-        folds(n, k)
 
 
 def make_table() -> tuple[np.ndarray, np.ndarray]:
@@ -145,8 +127,6 @@ def test_what_cannot_be_scaled() -> None:
     x, y = make_table()
     with pytest.raises(InputError, match="no rows"):
         Scaling.fit(x, y, np.array([], dtype=np.int64))
-    with pytest.raises(InputError, match="no sets of rows"):
-        Scaling.fit_many(x, y, [])
     for unit in (1e-170, 1e170):
         with pytest.raises(InputError, match="squares float64 does not hold: give it in another unit"):
             Scaling.fit(x, y * unit, np.arange(300))

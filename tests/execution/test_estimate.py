@@ -108,7 +108,7 @@ def test_twice_the_updates_take_twice_the_time_and_own_rows_come_first(cells):
 @pytest.mark.parametrize(
     ("entry", "changes", "basis"),
     [
-        pytest.param("fixed", {}, {SAME: 5, "other cells": 65}, id="other cells stand for one that was not measured"),
+        pytest.param("fixed", {}, {SAME: 5, "nothing": 65}, id="one cell of two"),
         pytest.param("fixed", {"cell": ("diabetes", "gone", "{}")}, {"nothing": 70}, id="an unknown entry"),
         pytest.param("searched", {"device": "cuda"}, {"nothing": 70}, id="another device"),
     ],

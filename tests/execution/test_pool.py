@@ -102,7 +102,7 @@ def test_a_group_that_takes_its_worker_with_it_is_done_again_or_failed_rows_and_
     tiny, store, monkeypatch, tmp_path
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(details, "_GRACE", 0.1)
+    monkeypatch.setattr(queue, "_GRACE", 0.1)
 
     def ran(workers, task, *changes):
         cells = tiny("datasets=[diabetes]", *changes, entries=["exact"])

@@ -9,7 +9,7 @@ from bdl.execution.scoring import evaluation, scores
 from bdl.plan.planning import plan
 from bdl.plan.programs import final_fitting
 from bdl.plan.truths import truth
-from bdl.posteriors import FactorAnalysis, FullGaussian
+from bdl.posteriors import FullGaussian
 from bdl.publishing.pictures import posteriors
 from bdl.spec import load_benchmark
 from bdl.store import artefacts
@@ -92,19 +92,6 @@ def test_a_reference_gives_its_precisions_to_the_method(store, load):
     assert artefacts.read(store.posteriors, row.artefact)[0].dim == 11
 
 
-def test_distances_follow_from_the_stored_posterior(store):
-    cell, (row,) = quick(store, "vifa-k1", *K1)
-    posterior, buffers = artefacts.read(store.posteriors, row.artefact)
-    assert isinstance(posterior, FactorAnalysis)
-    assert posterior.dim == 2
-    again = scores(evaluation(cell, 0, posterior, buffers, row.hyper), cell.benchmark.metrics).values
-    assert again.keys() == {"rel_mean_dist", "rel_cov_dist", "scaled_w2"}
-    assert {name: row.metrics[name] for name in again} == again
-    reference = truth(cell, 0)
-    expected = torch.linalg.norm(posterior.mean().double() - reference.mean) / reference.mean.norm()
-    assert again["rel_mean_dist"] == pytest.approx(float(expected), rel=1e-12)
-
-
 def test_scores_of_predictions_and_distances_mix(store, load, line):
     """The predictive density of the conjugate posterior is normal: to that the draws come close, at distance zero."""
     own = {"hyper": "{prior_precision: 0.01, noise_precision: 1}", "reference": "{name: conjugate}"}
@@ -121,14 +108,6 @@ def test_scores_of_predictions_and_distances_mix(store, load, line):
         assert row.metrics["rmse"] == pytest.approx((x[test] @ mean - y[test]).square().mean().sqrt().item(), rel=1e-3)
         assert row.metrics["rel_cov_dist"] < 1e-5
         assert isinstance(artefacts.read(store.posteriors, row.artefact)[0], FullGaussian)
-
-
-def test_a_diverged_fit_is_a_failed_row(store):
-    changes = "hyper.learning_rate=1000", "method.warmup_epochs=1", "training.epochs=20"
-    overrides = [f"entries.sgd-fast-prior.{change}" for change in changes]
-    _, (row,) = quick(store, "sgd-fast-prior", "sgd-posterior", *overrides)
-    assert (row.status, row.metrics) == ("failed", {})
-    assert "non-finite parameters in epoch" in row.reason
 
 
 @pytest.mark.parametrize(

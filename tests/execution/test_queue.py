@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.execution import WorkerPool, worker_pool
+from bdl.execution import WorkerPool
 from bdl.execution.groups import FinalGroup, SearchGroup
 from bdl.execution.queue import remaining, run
 from bdl.execution.scoring import evaluation, scores
@@ -287,16 +287,3 @@ def test_a_round_waits_for_the_one_before_it_and_for_no_other_cell(tiny, store):
     assert stages == {cell.key: [*(["search"] * 3 if cell.entry == "rounds" else []), "final"] for cell in cells}
     last = [rows[0].cell for rows in ear.stored_rows][-4:]
     assert last == [("diabetes", "rounds", "{}")] * 4
-
-
-def test_the_pool_in_this_process_passes_results_and_errors_on():
-    def interrupt():
-        raise KeyboardInterrupt
-
-    with worker_pool(1) as here:
-        assert here.size == 1
-        assert here.submit(lambda a, report: (a, report), 5, "told").result() == (5, "told")
-        with pytest.raises(ZeroDivisionError):
-            here.submit(lambda a, report: 1 / 0, None, print).result()
-        with pytest.raises(KeyboardInterrupt):
-            here.submit(lambda a, report: interrupt(), None, print)

@@ -9,10 +9,9 @@ import pytest
 import torch
 
 from bdl.execution import groups
-from bdl.execution.details import Log, Stopwatch
+from bdl.execution.details import Log
 from bdl.execution.groups import Chosen, FinalGroup, SearchGroup
 from bdl.plan import programs
-from bdl.store import Reading
 from bdl.store.store import Store
 from bdl.training import engine
 from bdl.training.checkpoint import Checkpoint
@@ -157,21 +156,6 @@ def test_a_diverged_fit_keeps_its_curve(recorded, store):
     assert np.isnan(found[0, 4])
 
 
-def test_a_log_comes_back_from_its_text():
-    log = Log()
-    assert Log.parse("").text == log.text
-    log.seconds = 1.5
-    log.add(1, [Reading("epochs", 2, "nmll", 1 / 3), Reading("epochs", 2, "rmse", float("nan"))])
-    log.add(1, [Reading("epochs", 4, "nmll", 0.5)])
-    log.add(1, [Reading("epochs", 2, "nmll", 7.0)])
-    back = Log.parse(log.text)
-    assert (back.seconds, back.readings(0)) == (1.5, ())
-    first, lost, last = back.readings(1)
-    assert (first, last) == (("epochs", 2, "nmll", 7.0), ("epochs", 4, "nmll", 0.5))
-    assert lost[:3] == ("epochs", 2, "rmse")
-    assert np.isnan(lost.value)
-
-
 DELAY = 0.5
 COMPILED = []
 """One list, since programs that are made for one test are found again by the next."""
@@ -192,19 +176,6 @@ def slow_compiler(monkeypatch):
     monkeypatch.setattr(torch._inductor, "compile", backend)
     torch._dynamo.reset()
     return found
-
-
-def test_it_stands_still_between_pause_and_resume(monkeypatch):
-    now = iter([0, 1, 3, 10, 11, 12])
-    monkeypatch.setattr(time, "perf_counter", lambda: next(now))
-    clock = Stopwatch()
-    told = [clock.now()]
-    clock.pause("of some compilation")
-    clock.resume("of some compilation")
-    told.append(clock.now())
-    clock.pause()
-    clock.resume()
-    assert told == [0, 10 - (3 - 1)]
 
 
 @pytest.mark.parametrize("stage", ["search", "final"])

@@ -66,16 +66,6 @@ def test_an_added_metric_is_that_of_a_run_which_had_it_from_the_start(store, tmp
         assert replace(row, metrics=old.metrics) == old, "all else is as it was"
 
 
-def test_settings_of_a_score_make_it_another(store):
-    three, four = ({"name": "neg_elbo", "samples": samples} for samples in (3, 4))
-    first, _ = go(store, [three], *NETWORK)
-    both, fitted = go(store, [three, four], *NETWORK)
-    assert fitted == []
-    for old, row in zip(first, both, strict=True):
-        assert row.metrics.keys() - old.metrics.keys() == {"neg_elbo_4", "neg_elbo_4_mcse"}
-        assert row.metrics["neg_elbo_4"] != row.metrics["neg_elbo_3"] == old.metrics["neg_elbo_3"]
-
-
 def test_a_score_whose_code_has_changed_is_computed_again(store, monkeypatch):
     before, _ = go(store, ["nmll", "rmse"])
     kept = fits(store)

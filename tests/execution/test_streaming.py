@@ -4,13 +4,12 @@ import pytest
 import torch
 
 from bdl.errors import InputError
-from bdl.execution.groups import Chosen, FinalGroup, attempt
+from bdl.execution.groups import Chosen, FinalGroup
 from bdl.methods.online_em import OnlineEm
-from bdl.methods.online_px_em import OnlinePxEm
-from bdl.metrics.distances import rel_cov_dist, scaled_w2
+from bdl.metrics.distances import relative, wasserstein2
 from bdl.plan import Cell, fit_hash
 from bdl.plan.planning import check, plan, together
-from bdl.plan.programs import minibatches, unit
+from bdl.plan.programs import unit, updates_of
 from bdl.posteriors import FactorAnalysis
 from bdl.spec import load_benchmark
 from bdl.store import artefacts
@@ -35,7 +34,7 @@ def learnt(*overrides, entry="online-em", splits=(0, 1)):
     (cell,) = plan(benchmark, splits=splits)
     done: list[int] = []
     found = group([(cell, split) for split in splits]).run(done.append)
-    assert sum(done) == minibatches(cell, "final") * len(splits) * unit(cell, "final") > 0
+    assert sum(done) == updates_of(cell, "final") * len(splits) * unit(cell, "final") > 0
     return found
 
 
@@ -57,7 +56,10 @@ def test_is_the_estimator_fed_with_the_stream(tmp_path):
                     (fa.mean().double(), type(fa)(*(leaf.double() for leaf in fa)).covariance())
                     for fa in (estimator.posterior(state), truth)
                 )
-                for name, distance in (("rel_cov_dist", rel_cov_dist(q[1], p[1])), ("scaled_w2", scaled_w2(*q, *p))):
+                for name, distance in (
+                    ("rel_cov_dist", relative(q[1], p[1])),
+                    ("scaled_w2", wasserstein2(q, p) / len(q[0])),
+                ):
                     found = outcome.row.metrics[name] if seen == 1100 else curve(outcome, name)[seen]
                     assert found == pytest.approx(float(distance), rel=2e-4)
         kept, _ = artefacts.read(tmp_path, artefacts.write(tmp_path, outcome.posterior))
@@ -122,17 +124,6 @@ def test_a_batch_of_data_sets_gives_the_rows_of_each_alone(tmp_path):
     for ours, theirs in zip(among, alone, strict=True):
         for name in ("rel_cov_dist", "scaled_w2"):
             assert ours.metrics[name] == pytest.approx(theirs.row.metrics[name], rel=1e-4)
-
-
-def test_the_death_of_a_batch_is_a_failed_row_of_every_stream(monkeypatch):
-    cells = cells_of({"fa_100_10": 200, "fa_100_1000": 200}, (0, 1))
-    batch = group([(cell, split) for split in (0, 1) for cell in cells])
-    monkeypatch.setattr(OnlinePxEm, "update_block", lambda *arguments: 1 / 0)
-    rows = [outcome.row for outcome in attempt(batch, silent)]
-    assert [(row.dataset, row.split, row.status) for row in rows] == [
-        (cell.dataset, split, "failed") for cell, split in batch.members
-    ]
-    assert rows[0].reason == "ZeroDivisionError: division by zero"
 
 
 def test_an_estimate_that_is_not_finite_is_a_failed_trial():

@@ -32,7 +32,7 @@ from bdl.models.problem import Problem, whole
 from bdl.posteriors.predictive import ask, is_predictive
 
 HYPER = {"prior_precision": 2.0, "noise_precision": 30.0, "learning_rate": 0.01, "weight_decay": 1e-4}
-ACTIVATIONS = ("relu", "tanh", "sigmoid", "softplus", "gelu", "silu")
+ACTIVATIONS = ("relu", "tanh", "sigmoid", "softplus")
 
 rng = np.random.default_rng(0)
 X = torch.from_numpy(rng.normal(size=(60, 3)))

@@ -21,7 +21,7 @@ ONES = np.ones(7)
 @pytest.mark.parametrize(
     "model",
     [
-        *(Mlp((5, 3), name) for name in ("relu", "tanh", "sigmoid", "softplus", "gelu", "silu")),
+        *(Mlp((5, 3), name) for name in ("relu", "tanh", "sigmoid", "softplus")),
         Linear(),
         Linear(bias=False),
     ],

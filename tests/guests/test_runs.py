@@ -9,7 +9,7 @@ from execution.listeners import Ear
 
 from bdl.archive.frames import final_frame
 from bdl.data import load
-from bdl.execution import Processes, WorkerPool, details, groups, queue, worker_pool
+from bdl.execution import Processes, WorkerPool, groups, queue, worker_pool
 from bdl.execution.cluster import worker_pool_for
 from bdl.posteriors.predictive import MeanVariance
 from bdl.reports import compare
@@ -164,7 +164,7 @@ def test_what_goes_wrong_in_a_guest_is_a_failed_row(rows, guest, kind, reason):
 
 @pytest.mark.slow  # processes, and a limit that has to pass
 def test_a_guest_that_hears_no_alarm_is_ended_from_outside_and_the_run_goes_on(cells, guest, store, monkeypatch):
-    monkeypatch.setattr(details, "_GRACE", 1.0)
+    monkeypatch.setattr(queue, "_GRACE", 1.0)
     planned = cells(f"{wrong(guest, 'hung', 0.2)}, {line(guest('Weights'), name='good')}", splits=(0,))
     with worker_pool(1, apart=True) as workers:
         queue.run(planned, store, workers, Ear())

@@ -141,8 +141,10 @@ class Sampled(GaussianPrior):
 
 
 @dataclass(frozen=True)
-class Expected(Sampled):
-    """One that knows its mean under a Gaussian."""
+class Expected(HorseshoePrior):
+    """One that knows its mean under a Gaussian, which is asked of the horseshoe alone."""
+
+    latent_dim, push, log_prob = Sampled.latent_dim, Sampled.push, Sampled.log_prob
 
     def expected_log_prob(self, mu: Tensor, var: Tensor, hyper, layout):
         return self.log_prob(mu, hyper, layout) - 0.5 * hyper["prior_precision"] * var.sum()

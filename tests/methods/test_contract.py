@@ -83,7 +83,6 @@ UNFIT = [
     ("noisy-kfac", {"statistics_every": 30}, NETWORK, "inverses_every 100 is no multiple of statistics_every 30: in"),
     ("noisy-kfac", {}, BIASED, "needs one prior precision for all parameters: leave out bias_precision"),
     ("hierarchical-vadam", {}, BIASED, "leave the prior out"),
-    ("hierarchical-vadam", {"shared": "leaving"}, Problem(Module("torch.nn:Linear"), Gaussian(), 2), "dense layers"),
     ("mc-dropout", {}, ODD, "model Cubic is not made of dense layers: use linear or mlp"),
     ("last-layer-laplace", {}, Problem(Linear(), Categorical(), 1001, 10), "10020 parameters"),
     ("last-layer-laplace", {}, ODD, "Cubic is not made of dense layers"),

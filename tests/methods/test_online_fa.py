@@ -11,7 +11,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from bdl.data.teachers import factor_model, observations
-from bdl.errors import InputError
 from bdl.methods import online_fa
 from bdl.methods.batch_fa import exact_fa
 from bdl.methods.online_em import OnlineEm
@@ -143,29 +142,6 @@ def test_memory_is_that_of_the_factors(estimator):
     assert largest.elements == 3 * max(dim, 12 * dim // 3)
 
 
-@pytest.mark.parametrize(("estimator", "first"), [(OnlineEm(2), 1000), (OnlinePxEm(2), 16000)], ids=["Em", "PxEm"])
-def test_error_falls_as_the_root_of_the_sample_size(estimator, first):
-    """Slope of log error against log T is -1/2, within 3 standard errors over 24 streams, once the start is forgotten.
-
-    Factors as wide as the noise: with stronger ones published EM creeps.
-    """
-    streams, generator = 24, torch.Generator().manual_seed(5)
-    factors = torch.randn(12, 2, generator=generator, dtype=torch.float64)
-    model = FactorAnalysis(torch.zeros(12, dtype=torch.float64), factors, torch.full((12,), 2.0, dtype=torch.float64))
-    truth = model.covariance()
-    state, errors = begin(estimator, 12, streams), []
-    for more in [first, first, 2 * first, 4 * first]:
-        noise = torch.randn(streams, more, model.noise_dim, generator=generator, dtype=torch.float64)
-        state = estimator.update_block(state, model.sample(noise))
-        covariances = [estimator.posterior(one_of(state, index)).covariance() for index in range(streams)]
-        errors.append(torch.stack([(covariance - truth).norm() for covariance in covariances]))
-    x = math.log(2) * torch.arange(-1.5, 2, dtype=torch.float64)  # log T about its mean
-    slopes = x @ torch.stack(errors).log() / x.square().sum()
-    standard_error = float(slopes.std()) / math.sqrt(streams)
-    assert standard_error < 0.06
-    assert abs(float(slopes.mean()) + 0.5) < 3 * standard_error
-
-
 STREAMS, SEEN = 2, 2000
 POINTS = Path(__file__).parents[2] / "results/online-fa/points.parquet"
 
@@ -195,13 +171,6 @@ def test_inverse_of_a_singular_matrix_spoils_only_its_own():
     for found in (online_fa.inverse(batch), torch.func.vmap(online_fa.inverse)(batch)):
         torch.testing.assert_close(found[0], torch.linalg.inv(good))
         assert not found[1:].isfinite().all(dim=(-2, -1)).any()
-
-
-@pytest.mark.parametrize("latent_dim", [-1, 0, 6, 7])
-def test_impossible_number_of_factors(latent_dim):
-    with pytest.raises(InputError, match=f"latent_dim {latent_dim} does not suit 6 dimensions: give one of 1 to 5$"):
-        OnlineEm(latent_dim).check_dim(6)
-    OnlineEm(5).check_dim(6)
 
 
 def test_sga_is_plain_ascent_of_the_log_density_at_the_new_mean():

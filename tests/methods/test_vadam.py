@@ -128,27 +128,20 @@ HYPER = doubles(learning_rate=0.05, prior_precision=1.0, noise_precision=4.0)
 
 
 def test_one_round_of_learnt_scales(draw):
-    """Groups of the units that weights leave: two inputs of two weights each, one hidden unit, and the biases.
-
-    Scales are learnt when epochs end.
-    """
+    """Scales are learnt when epochs end."""
     problem = Problem(Mlp((2,)), Gaussian(), 2)
-    kappa, method = 0.3, HierarchicalVadam(shared="leaving", global_scale=0.3)
+    kappa, method = 0.3, HierarchicalVadam(global_scale=0.3)
     state = method.init(problem, {"theta": draw(9)})
-    state = state._replace(local=draw(5).exp(), whole=draw().exp(), weights=state.weights._replace(var=draw(9).exp()))
+    state = state._replace(local=draw(9).exp(), whole=draw().exp(), weights=state.weights._replace(var=draw(9).exp()))
     new = method.learn(state, None, HYPER, {}, problem)
-    members = [[0, 2], [1, 3], [6], [7], [4, 5, 8]]  # weights (2 x 2), two biases, weights (1 x 2), a bias
-    second = state.weights.mu.square() + state.weights.var
-    E = torch.stack([second[own].sum() for own in members])
-    n = torch.tensor([2.0, 2, 1, 1, 3], dtype=torch.float64)
-    local = (n + 1) / (2 / (1 + state.local) + state.whole * E)
+    E = state.weights.mu.square() + state.weights.var
+    local = 2 / (2 / (1 + state.local) + state.whole * E)
     whole = 10 / (2 / (1 / kappa**2 + state.whole) + (local * E).sum())
     torch.testing.assert_close(new.local, local, rtol=1e-12, atol=0)
     torch.testing.assert_close(new.whole, whole, rtol=1e-12, atol=0)
-    for group, own in enumerate(members):
-        torch.testing.assert_close(new.alpha[own], (local[group] * whole).expand(len(own)), rtol=1e-12, atol=0)
-    ard = HierarchicalVadam(scales="ard", shared="leaving").learn(state, None, HYPER, {}, problem)
-    torch.testing.assert_close(ard.alpha[[0, 2]], (2 / E[0]).expand(2), rtol=1e-12, atol=0)
+    torch.testing.assert_close(new.alpha, local * whole, rtol=1e-12, atol=0)
+    ard = HierarchicalVadam(scales="ard").learn(state, None, HYPER, {}, problem)
+    torch.testing.assert_close(ard.alpha, 1 / E, rtol=1e-12, atol=0)
     assert [method.due(StepCounters(n, n // 3, n % 3 == 0, 3.0)) for n in (1, 2, 3)] == [(), (), ("learn",)]
 
 

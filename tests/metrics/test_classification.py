@@ -84,16 +84,6 @@ def test_certain_predictions():
     assert Nll()(evaluation) == math.inf
 
 
-def test_scores_at_the_mean_are_those_of_a_point():
-    """The weight 1 calls positive inputs 1: one of three labels is another. Samples of both signs are split evenly."""
-    rows = examples(tensor([1], [2], [3]), tensor(1, 1, 0))
-    evaluation = fit(DiagonalGaussian(tensor(1), tensor(1e4)), SLOPE, test=lambda: rows, samples=400)
-    assert Nll(at="mean")(evaluation) == pytest.approx(-float(tensor(1, 2, -3).sigmoid().log().mean()), rel=1e-6)
-    assert Error(at="mean")(evaluation) == pytest.approx(1 / 3)
-    # Of draws of the sign, half of the probability is with either class: log 2, to four standard errors.
-    assert Nll()(evaluation) == pytest.approx(math.log(2), abs=4 * 0.5 / 400**0.5 * 2)
-
-
 def test_the_training_rows_that_are_drawn_are_part_of_the_score():
     """The digits of published tables rest on them. The weight 1 calls all rows 0, of which one is 1."""
     certain, found = DiagonalGaussian(tensor(1), tensor(1e-20)), []

@@ -198,14 +198,9 @@ def test_scores_do_not_depend_on_the_order_of_test_rows(make, name, settings):
     found = []
     for seed in range(3):
         order = torch.randperm(len(rows.y), generator=torch.Generator().manual_seed(seed))
-        fields = {
-            field: value[order]
-            for field, value in whole._asdict().items()
-            if field != "sample_log_likelihood" and len(value)
-        }
-        tested = rows._replace(x=rows.x[order], y=rows.y[order])
-        found.append(
-            score(name, settings, replace(seen, test=lambda own=tested: own, predicted=whole._replace(**fields)))
-        )
+        of_rows = [field for field, value in whole._asdict().items() if len(value) == len(order)]
+        moved = whole._replace(**{field: getattr(whole, field)[order] for field in of_rows})
+        tested = rows.take(order)
+        found.append(score(name, settings, replace(seen, test=lambda own=tested: own, predicted=moved)))
     for other in found[1:]:
         assert other == pytest.approx(found[0], rel=1e-12)

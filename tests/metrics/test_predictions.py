@@ -62,12 +62,11 @@ def by_definition(problem: Problem, f: Tensor, y: Tensor) -> Predictions:
     if isinstance(problem.likelihood, Gaussian):
         law = torch.distributions.Normal(f.squeeze(-1), HYPER["noise_precision"] ** -0.5)
         densities, none = law.log_prob(y), torch.zeros(N, 0).double()
-        return Predictions(densities.exp().mean(0).log(), densities.sum(1), f.squeeze(-1).mean(0), none, none, none)
+        return Predictions(densities.exp().mean(0).log(), densities.sum(1), f.squeeze(-1).mean(0), none, none)
     two = isinstance(problem.likelihood, Bernoulli)
     logarithms = torch.nn.functional.logsigmoid(torch.cat([-f, f], -1)) if two else f.log_softmax(-1)
     chosen, probabilities = logarithms[:, torch.arange(N), y.long()], logarithms.exp()
-    votes = torch.nn.functional.one_hot(probabilities.argmax(-1), probabilities.shape[-1]).double()
-    shares = (part.mean(0) for part in (probabilities, votes, probabilities.square()))
+    shares = probabilities.mean(0), probabilities.square().mean(0)
     return Predictions(chosen.exp().mean(0).log(), chosen.sum(1), torch.zeros(0).double(), *shares)
 
 

@@ -80,14 +80,6 @@ def test_crps_is_the_integral_of_squared_errors_of_the_distribution_function():
     assert score("crps", answered(law, y)) == pytest.approx(np.mean(expected), rel=1e-9)
 
 
-def test_crps_of_one_normal_and_of_a_point():
-    """Of a standard normal (sqrt(2) - 1) / sqrt(pi) at its centre; of a point the distance."""
-    assert crps(Normal(tensor([0]), tensor([1])), tensor(0)).item() == pytest.approx(
-        (math.sqrt(2) - 1) / math.sqrt(math.pi), rel=1e-14
-    )
-    assert crps(Normal(tensor([3]), tensor([1e-9])), tensor(0)).item() == pytest.approx(3, rel=1e-8)
-
-
 @pytest.mark.parametrize("level", [0.5, 0.95])
 def test_targets_within_the_interval_are_counted(law, level):
     """Targets near the ends of the intervals; the ends by a root finder of scipy."""

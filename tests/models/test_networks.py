@@ -9,14 +9,7 @@ from torch.nn.utils import parameters_to_vector
 
 from bdl.models.networks import ACTIVATIONS, Linear, Mlp, Unit
 
-MODULES = {
-    "relu": nn.ReLU,
-    "tanh": nn.Tanh,
-    "sigmoid": nn.Sigmoid,
-    "softplus": nn.Softplus,
-    "gelu": nn.GELU,
-    "silu": nn.SiLU,
-}
+MODULES = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "softplus": nn.Softplus}
 CASES = [
     pytest.param(Linear(), 4, 1, id="linear"),
     pytest.param(Linear(), 3, 5, id="linear-5-outputs"),
@@ -24,7 +17,7 @@ CASES = [
     pytest.param(Mlp(), 6, 1, id="default"),
     pytest.param(Mlp(hidden=(7, 1, 5)), 2, 3, id="three-layers"),
     *(pytest.param(Mlp((4, 3), name), 3, 2, id=name) for name in ACTIVATIONS),
-    *(pytest.param(Unit(name), 3, 2, id=f"unit-{name}") for name in ("tanh", "gelu")),
+    *(pytest.param(Unit(name), 3, 2, id=f"unit-{name}") for name in ("tanh", "relu")),
 ]
 
 

@@ -13,7 +13,7 @@ from bdl.data.streams import Stream
 from bdl.errors import InputError
 from bdl.plan import fit_hash, initial_check
 from bdl.plan.planning import cells_of, check, first_of, plan
-from bdl.plan.programs import compiles, final_fitting, minibatches, remaining_work, unit, updates, width
+from bdl.plan.programs import compiles, final_fitting, remaining_work, unit, updates_of, width
 from bdl.plan.truths import truth
 from bdl.spec import Point, load_benchmark
 
@@ -269,9 +269,9 @@ def test_cells_are_sent_to_other_processes_without_their_data(load):
 def test_work_is_counted_in_minibatches_and_the_time_that_one_takes(load):
     """398 rows make 39 minibatches an epoch, of which an update takes four; 48 normals for 11 parameters."""
     (cell,) = plan(load().select(["diabetes"]), splits=[0])
-    assert minibatches(cell, "final") == 2 * 39 // 4 * 4 == updates(cell, 398) * 4
-    assert remaining_work(cell, 0, 2) == 2 * unit(cell, "final") * minibatches(cell, "final")
-    assert remaining_work(cell, 3, 0) == 3 * unit(cell, "search") * minibatches(cell, "search")
+    assert updates_of(cell, "final") == 2 * 39 // 4
+    assert remaining_work(cell, 0, 2) == 2 * unit(cell, "final") * 4 * updates_of(cell, "final")
+    assert remaining_work(cell, 3, 0) == 3 * unit(cell, "search") * 4 * updates_of(cell, "search")
     at_once, updated = width(cell, "final"), 0.45e-3 + 25e-9 * width(cell, "final") * 48
     assert not compiles(cell, "final")
     assert unit(cell, "final") == pytest.approx(1e9 * updated / at_once / 4, abs=1)

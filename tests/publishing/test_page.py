@@ -78,7 +78,7 @@ def test_what_it_shows(page):
     """Differences of two from one are -1 on three splits; the median of the learning rates 0.01 to 0.04 is 0.025."""
     found = Outline(page)
     rows = [found.cells[i : i + 7] for i in range(len(found.cells))]
-    assert ["diabetes", "two", "final, split 3", "1", "<i>blew</i> up"] in [row[:5] for row in rows]
+    assert ["diabetes/two", "final", "3", "1", "<i>blew</i> up"] in [row[:5] for row in rows]
     assert ["diabetes", "one", "learning_rate", "0.025", "0.01", "0.04"] in [row[:6] for row in rows]
     assert ["NMLL", "two", "0", "1", "0"] in [row[:5] for row in rows], "undecided, as a fit failed"
     assert ["diabetes", "two", "-1.00", "-1.00 to -1.00", "undecided"] in [row[:5] for row in rows]

@@ -21,7 +21,7 @@ from bdl.models.problem import Problem
 from bdl.plan.planning import cells_of
 from bdl.plan.truths import truth
 from bdl.references import REFERENCES, exact
-from bdl.references.exact import BayesianRidgeReference, ConjugateReference, GridReference, moments
+from bdl.references.exact import BayesianRidgeReference, GridReference, moments
 from bdl.spec import load_benchmark
 
 LOGISTIC = Problem(Linear(bias=False), Bernoulli(), 2)
@@ -60,17 +60,6 @@ def test_a_grid_in_the_wrong_place_is_widened_and_a_second_mode_counts(centres, 
     laws = [Normal(torch.tensor(centre).double(), torch.tensor(1.0).double()) for centre in centres]
     found = moments(lambda z: torch.logaddexp(*(law.log_prob(z.squeeze(-1)) for law in laws)), 1)
     assert [*map(float, found)] == pytest.approx([mean, variance], abs=1e-11)
-
-
-def test_a_grid_for_linear_regression_has_the_conjugate_posterior():
-    rng = np.random.default_rng(1)
-    x = rng.multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]], 200)
-    given = torch.from_numpy(x), torch.from_numpy(x @ [7.0, -3.0] + 3 * rng.standard_normal(200))
-    problem = Problem(Linear(bias=False), Gaussian(), 2)
-    hyper = tensors_of({"prior_precision": 0.01, "noise_precision": 0.1})
-    found, expected = (own.fit(problem, *given, hyper) for own in (GridReference(), ConjugateReference()))
-    torch.testing.assert_close(found.mean, expected.mean, rtol=1e-10, atol=0)
-    torch.testing.assert_close(found.covariance, expected.covariance, rtol=1e-9, atol=0)
 
 
 def test_a_grid_of_one_parameter_against_adaptive_quadrature():

@@ -96,7 +96,7 @@ def test_the_same_fit_is_made_once(monkeypatch):
     """Whoever asks, with equal content; other labels or precisions are other fits."""
     fits, fit = [], ExactGaussian.fit
     monkeypatch.setattr(ExactGaussian, "fit", lambda self, *given: fits.append(1) or fit(self, *given))
-    exact._optimum.cache_clear()
+    exact._OPTIMA.clear()
     copy = Problem(Linear(), Bernoulli(), DIM, prior=GaussianPrior(1e-5)), X.clone(), Y.clone(), dict(HYPER)
     first, again = (ExactGaussianReference().fit(*given).mean for given in ((PROBLEM, X, Y, HYPER), copy))
     assert len(fits) == 1

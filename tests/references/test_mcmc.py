@@ -17,15 +17,12 @@ from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.networks import Linear
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
-from bdl.plan import truths
-from bdl.plan.planning import plan
 from bdl.references import nuts
 from bdl.references.base import Made, files, obtain, read, state, write
 from bdl.references.certificate import certify, monte_carlo_errors
 from bdl.references.exact import GridReference
 from bdl.references.mcmc import TERM, Draws, Origin, Regression, Settings, build, from_tree, sample
 from bdl.references.nuts import LinearRecipe, NutsReference
-from bdl.spec import load_benchmark
 
 ALPHA, BETA = 1.7, 2.5
 
@@ -114,25 +111,6 @@ def test_logistic_posterior_is_that_of_a_grid():
     assert_moments(drawn, truth.mean.numpy(), truth.covariance.numpy())
 
 
-@pytest.mark.data
-@pytest.mark.slow  # draws 20,000 times
-def test_samplers_agree_on_breast_cancer():
-    """Means and covariance entries, 65 scores: one beyond 5.5, t with 99 degrees of freedom, has a chance of 2e-5."""
-    for package in ("bambi", "nutpie"):
-        pytest.importorskip(package)
-    (cell,) = plan(load_benchmark("logistic-posterior").select(["breast_cancer"], ["vifa"]), splits=(0,))
-    given, found, lower = truths.recipe(cell, 0).regression, [], np.tril_indices(10)
-    for sampler in ("nutpie", "pymc"):
-        drawn = sample(given, Settings(draws=2000, tune=500, sampler=sampler))
-        certify(drawn).admit()
-        pooled, errors = drawn.theta.reshape(-1, 10), monte_carlo_errors(drawn.theta)
-        assert (errors.mean < 0.03 * pooled.std(0)).all(), "else to agree would mean little"
-        moments = np.concatenate([pooled.mean(0), np.cov(pooled.T)[lower]])
-        found.append((moments, np.concatenate([errors.mean, errors.covariance[lower]])))
-    (one, error), (other, other_error) = found
-    assert abs((one - other) / np.hypot(error, other_error)).max() < 5.5
-
-
 def draw_few(seed: int) -> np.ndarray:
     """Run in a spawned worker, which imports this module and with it torch."""
     assert torch.get_num_threads() > 0
@@ -149,42 +127,28 @@ def test_a_spawned_worker_gives_the_same_draws():
     assert not np.isin(first[0], first[1]).any()
 
 
-@pytest.mark.parametrize(("depth", "dim"), [("depth", ()), ("tree_depth", (3,))])
-def test_a_data_tree_is_read(depth, dim):
-    """Its axes are not in the order of chains and draws; the two samplers name the depth apart."""
+@pytest.mark.parametrize("dim", [(), (3,)])
+def test_a_data_tree_is_read(dim):
+    """Its axes are not in the order of chains and draws."""
     xarray, rng = pytest.importorskip("xarray"), np.random.default_rng(0)
     theta, energy, steps = rng.standard_normal((5, 2, *dim)), rng.standard_normal((5, 2)), np.arange(10).reshape(5, 2)
     axes = "draw", "chain"
-    statistics = {"diverging": (axes, steps == 3), "energy": (axes, energy), depth: (axes, steps.astype(np.uint64))}
+    statistics = {"diverging": (axes, steps == 3), "energy": (axes, energy), "n_steps": (axes, steps.astype(np.uint64))}
     given = {
         "posterior": xarray.Dataset({TERM: (axes + ("dim",) * len(dim), theta)}),
         "sample_stats": xarray.Dataset(statistics),
     }
-    drawn = from_tree(xarray.DataTree.from_dict(given), Origin("none", 1, 0, {}, 0.0))
+    drawn = from_tree(xarray.DataTree.from_dict(given), TERM, Origin("none", 1, 0, {}, 0.0))
     np.testing.assert_array_equal(drawn.theta, np.moveaxis(theta, 0, 1).reshape(2, 5, -1))
     np.testing.assert_array_equal(drawn.energy, energy.T)
-    np.testing.assert_array_equal(drawn.depth, steps.T)
+    np.testing.assert_array_equal(drawn.steps, steps.T)
     assert np.argwhere(drawn.diverging).tolist() == [[1, 1]]
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"x": np.ones(4)}, r"x must be \(n, D\)"),
-        ({"y": np.ones(3)}, r"x must be \(n, D\)"),
-        ({"x": np.empty((0, 2)), "y": np.empty(0)}, r"x must be \(n, D\)"),
-        ({"x": np.full((4, 2), np.nan)}, "finite"),
-        ({"y": np.array([0, 1, 1, -1.0])}, "labels must be 0 or 1"),
-        ({"prior_precision": np.array([1, np.nan])}, "prior_precision must be positive"),
-        ({"prior_precision": np.ones(3)}, r"prior_precision must be \(2,\)"),
-        ({"noise_precision": np.inf}, "noise_precision must be positive"),
-    ],
-)
-def test_bad_regressions_are_refused(change, message):
-    good = {"x": np.ones((4, 2)), "y": np.array([0, 1, 1, 0.0]), "prior_precision": np.ones(2)}
-    Regression(**good)
-    with pytest.raises(InputError, match=message):
-        Regression(**(good | change))
+@pytest.mark.parametrize(("prior", "noise"), [(np.array([1, np.nan]), None), (np.ones(2), np.inf)])
+def test_precisions_that_are_not_positive_are_refused(prior, noise):
+    with pytest.raises(InputError, match="precision must be positive and finite: it is "):
+        Regression(np.ones((4, 2)), np.array([0, 1, 1, 0.0]), prior, noise)
 
 
 def test_a_missing_package_is_named(monkeypatch):
@@ -231,7 +195,7 @@ def draws(seed: int, apart: float = 0.0) -> Draws:
     rng = np.random.default_rng(seed)
     theta = rng.standard_normal((4, 1000, 2)) + apart * np.arange(4)[:, None, None]
     none = np.zeros((4, 1000), dtype=bool)
-    return Draws(theta, none, rng.standard_normal((4, 1000)), none.astype(np.int64), Origin("fake", 1, 0, {}, 1.5))
+    return Draws(theta, none, rng.standard_normal((4, 1000)), none.astype(int), Origin("fake", 1, 0, {}, 1.5))
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from bdl.models.problem import Problem, log_joint, whole
 from bdl.posteriors.predictive import ask
 from bdl.references import chains
 from bdl.references.base import files, obtain
-from bdl.references.chains import Chains, ChainSettings, run, slope, slope_with_precisions, starts
+from bdl.references.chains import ChainSettings, run, slope, slope_with_precisions, starts
 from bdl.references.function_certificate import agreement, certify_functions, functions
-from bdl.references.mcmc import Origin
+from bdl.references.mcmc import Draws, Origin
 from bdl.references.network_nuts import LAWS, NetworkNuts, SampledNetworks
 from bdl.references.nuts import NetworkMcmc
 
@@ -57,10 +57,10 @@ def test_value_and_gradient_are_those_of_the_problem(model, likelihood):
     np.testing.assert_allclose(gradients, expected, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("model", MODELS[:3])
+@pytest.mark.parametrize("model", MODELS[:2])
 def test_density_of_precisions_is_that_of_automatic_differentiation(model):
     problem = Problem(model, Gaussian(), 1)
-    given = slope_with_precisions(problem, X, Y, LAWS)
+    given = slope_with_precisions(problem, X, Y, *LAWS.values())
     phi, other = RNG.normal(size=(2, problem.dim + 2))
 
     def exact(at: torch.Tensor) -> torch.Tensor:
@@ -81,7 +81,7 @@ def test_density_of_precisions_is_that_of_automatic_differentiation(model):
 def test_where_a_precision_overflows_the_density_is_zero(log):
     phi = np.zeros(NETWORK.dim + 2)
     phi[-1] = log
-    value, gradient = slope_with_precisions(NETWORK, X, Y, LAWS)(phi)
+    value, gradient = slope_with_precisions(NETWORK, X, Y, *LAWS.values())(phi)
     assert value == -np.inf
     assert not gradient.any()
 
@@ -96,13 +96,12 @@ def test_a_trajectory_that_comes_to_where_the_density_is_zero_diverges():
         inside = np.abs(at).max() < 1.5
         return (-0.5 * at @ at, -at) if inside else (-np.inf, np.zeros_like(at))
 
-    begin = [("mode", np.full(2, 0.3))] * 2 + [("prior", np.full(2, 0.5))] * 2
-    found = run(density, begin, ChainSettings(draws=200, tune=200, chains=4))
+    found = run(density, [np.full(2, 0.3)] * 4, ChainSettings(draws=200, tune=200, chains=4))
     assert np.abs(found.theta).max() < 1.5
     assert found.diverging.any()
 
 
-def sampled(problem: Problem, hyper=HYPER, tune=300, **settings) -> Chains:
+def sampled(problem: Problem, hyper=HYPER, tune=300, **settings) -> Draws:
     given, density = ChainSettings(tune=tune, chains=4, **settings), slope(problem, X, Y, hyper)
     return run(density, starts(problem, hyper, density, given), given)
 
@@ -148,15 +147,15 @@ LEFT, RIGHT = np.array([-1.0, 0.1, 1.0, 0.1]), np.array([1.0, 0.1, 1.0, 0.1])
 """A unit that bends at the left point or at the right one."""
 
 
-def drawn(*centres: np.ndarray) -> Chains:
-    """Chains of independent draws about centres, half of them started at modes, that did nothing wrong."""
+def drawn(*centres: np.ndarray) -> Draws:
+    """Chains of independent draws about centres, that did nothing wrong."""
     rng, shape = np.random.default_rng(1), (4, 500)
     theta = np.stack(centres)[:, None] + 0.05 * rng.normal(size=(*shape, BENT.dim))
-    starts, none = ("mode", "mode", "prior", "prior"), np.zeros(shape, bool)
-    return Chains(theta, starts, none, rng.normal(size=shape), none.astype(int), Origin("none", 1, 0, {}, 0.0))
+    none = np.zeros(shape, bool)
+    return Draws(theta, none, rng.normal(size=shape), none.astype(int), Origin("none", 1, 0, {}, 0.0))
 
 
-def broken(given: Chains, problem: Problem = BENT, hyper=HYPER) -> set[str]:
+def broken(given: Draws, problem: Problem = BENT, hyper=HYPER) -> set[str]:
     return {failure.rule.statistic for failure in certify_functions(problem, given, AT, TARGETS, hyper).failures()}
 
 
@@ -182,8 +181,7 @@ def test_chains_that_stay_in_one_mode_break_a_rule():
     """A unit bends at the left point or at the right one, and never goes from the one to the other."""
     x, y = torch.tensor([[-1.0], [0.0], [1.0]]).double(), torch.tensor([1.0, 0.0, 1.0]).double()
     hyper = HYPER | {"noise_precision": torch.tensor(400.0).double()}
-    begin = [("mode", LEFT), ("mode", LEFT), ("prior", RIGHT), ("prior", RIGHT)]
-    given = run(slope(BENT, x, y, hyper), begin, ChainSettings(draws=600, tune=300, chains=4))
+    given = run(slope(BENT, x, y, hyper), [LEFT, LEFT, RIGHT, RIGHT], ChainSettings(draws=600, tune=300, chains=4))
     assert broken(given, hyper=hyper) >= {"r_hat", "agreement"}
 
 
@@ -204,21 +202,21 @@ def test_what_breaks_a_rule_is_kept_and_named_but_no_truth(tmp_path, monkeypatch
     monkeypatch.setenv("BDL_DATA_DIR", str(tmp_path))
     given, reference = (NETWORK, X, Y, HYPER), NetworkMcmc(draws=100, tune=20, chains=4, max_depth=2)
     with pytest.raises(InputError, match=r"^reference refused: rule 1 \(r_hat < 1.01\) .*--uncertified$"):
-        reference.at(AT, TARGETS).fit(*given)
-    recipe = reference.at(AT, TARGETS).recipe(*given)
+        reference.fit(*given, AT, TARGETS)
+    recipe = reference.recipe(*given, AT, TARGETS)
     info = json.loads(files(recipe)[1].read_text())
     assert info["rules"][0] == "1. r_hat < 1.01, every input"
     assert "NOT CERTIFIED, breaks rule 1" in obtain(recipe).certificate.summary()
-    again = replace(reference, uncertified=True).at(AT, TARGETS)
-    assert again.recipe(*given).key == recipe.key
-    truth = again.fit(*given)
+    again = replace(reference, uncertified=True)
+    assert again.recipe(*given, AT, TARGETS).key == recipe.key
+    truth = again.fit(*given, AT, TARGETS)
     assert truth.chains.shape == (4, 100, NETWORK.dim)
     assert not len(truth.mean)
 
 
 def test_the_key_covers_data_rows_model_and_settings():
     def key(problem=NETWORK, x=X, at=AT, hyper=HYPER, **settings) -> str:
-        return NetworkMcmc(**settings).at(at, TARGETS).recipe(problem, x, Y, hyper).key
+        return NetworkMcmc(**settings).recipe(problem, x, Y, hyper, at, TARGETS).key
 
     others = [
         key(Problem(Mlp((3,), "tanh"), Gaussian(), 1)),
@@ -293,6 +291,7 @@ def test_too_short_chains_say_which_rules_they_break():
         (NetworkMcmc(draws=50), NETWORK, "100 draws"),
         (NetworkNuts(chains=3), NETWORK, "even number"),
         (NetworkNuts(), Problem(Linear(), Gaussian(), 2), "use the model 'mlp'"),
+        (NetworkNuts(), Problem(Mlp((4, 3)), Gaussian(), 2), "samples one hidden layer of relu or tanh"),
         (NetworkNuts(), replace(NETWORK, prior=GaussianPrior(bias_precision=1.0)), "without bias_precision"),
     ],
 )

@@ -79,15 +79,6 @@ def test_failures_are_counted_as_worst_beside_the_mean():
     assert failed_as_worst(values, 1, BIAS) is None
 
 
-def test_verdicts_are_withheld_where_ours_is_not_the_protocol():
-    """The printed number stays, and nothing is said of the difference, durations included."""
-    cells = compare(make_benchmark(), make_trials("energy", "vifa-nn", [2.7, 2.8, 2.9]), protocol=False)
-    for cell in (cell for cell in cells if (cell.dataset, cell.method) == ("energy", "vifa-nn")):
-        assert (cell.verdict, cell.z, cell.df, cell.p, cell.low, cell.high) == ("withheld", *[None] * 5)
-        assert cell.paper is not None
-    assert {cell.verdict for cell in cells if cell.dataset == "yacht"} == {"not run"}
-
-
 def test_values_beyond_the_range_of_floats_leave_no_nan():
     cells = compare(make_benchmark(), make_trials("energy", "vifa-nn", [1e308, -1e308, 1.0]))
     numbers = [number for cell in cells for number in (cell.ours, cell.ours_se, cell.z) if number is not None]

@@ -1,13 +1,12 @@
 """The printed numbers: their digits, the rows that entries stand for, and that benchmarks leave none out."""
 
 from collections import Counter
-from copy import deepcopy
 
 import pytest
 
 from bdl.errors import InputError
 from bdl.registry import shipped
-from bdl.reports.papers import PAPERS, PaperValue, Printed, _count, load_paper, paper_values
+from bdl.reports.papers import PAPERS, Printed, _count, load_paper, paper_values
 from bdl.spec import load_benchmark
 
 from .conftest import VIFA, changed, make_tables
@@ -59,12 +58,6 @@ def test_the_first_listed_table_wins():
     assert paper_values([VIFA, thesis])[key].source == "vifa2023 Table 1"
 
 
-def test_two_entries_may_stand_for_one_method():
-    values = paper_values([changed(SLANG, methods={"published": "slang", "corrected": "slang"})])
-    expected = PaperValue(Printed("3.21"), Printed("0.19"), "slang2018 Table 2", n=20)
-    assert values["boston", "published", "rmse", "mean"] == values["boston", "corrected", "rmse", "mean"] == expected
-
-
 def test_a_metric_of_another_name_and_opposite_sign():
     """Table 2 of the SLANG paper prints log-likelihoods."""
     values = paper_values([changed(SLANG, metrics={"joint_nll": "-test_ll"})])
@@ -95,10 +88,6 @@ def test_the_opposite_sign_keeps_the_digits(text, negative):
     assert type(opposite) is Printed
     assert (opposite.text, float(opposite)) == (negative, float(negative))
     assert opposite.exponent == Printed(text).exponent
-
-
-def test_copies_keep_the_digits():
-    assert deepcopy(Printed("2.90")).text == "2.90"
 
 
 @pytest.mark.parametrize(

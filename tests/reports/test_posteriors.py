@@ -12,7 +12,6 @@ from bdl.reports.planes import (
     LEVELS,
     MEAN,
     START,
-    _gaussian,
     iterate_drawings,
     joint_drawings,
     plane_figure,
@@ -118,12 +117,6 @@ def filled(panel):
     """The filled contours of a panel: points on each border, by the lower level of the band."""
     (found,) = panel.collections
     return found, [path.vertices for path in found.get_paths()]
-
-
-def test_the_density_is_that_of_a_gaussian_relative_to_its_peak():
-    points = np.random.default_rng(0).standard_normal((4, 5, 2))
-    expected = -0.5 * deviations(points.reshape(-1, 2), PLANE.mean, PLANE.covariance).reshape(4, 5) ** 2
-    np.testing.assert_allclose(_gaussian(points, PLANE.mean, PLANE.covariance), expected, rtol=1e-12)
 
 
 def test_shades_and_ellipses_of_a_plane():

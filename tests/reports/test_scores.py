@@ -67,7 +67,7 @@ def test_one_entry_does_not_stretch_the_axis():
     (panel,) = draw(benchmark, compare(benchmark, rows)).axes
     assert panel.get_xscale() == "linear"
     assert np.max(panel.get_xlim()) < 3
-    assert texts(panel.texts) == ["4e17 →"]
+    assert texts(panel.texts) == ["4.00e17 →"]
     assert len(panel.containers) == 3
 
 

@@ -123,7 +123,7 @@ def test_distances_stand_against_seconds(priced):
     low, high = yacht.get_ylim()
     assert high > 300
     assert low > 20 / 10, "it does not stretch the axis"
-    assert texts(yacht.texts) == ["beyond the axis: exact (0)"]
+    assert texts(yacht.texts) == ["beyond the axis: exact (0.00)"]
 
 
 def test_scores_of_predictions_stand_against_the_distance(priced):

@@ -18,7 +18,7 @@ from bdl.models.likelihoods import Gaussian
 from bdl.models.networks import Linear
 from bdl.models.problem import Problem
 from bdl.rng import random_normals, trial_keys
-from bdl.search.crossval import FoldScore, best_setting, cross_validate, failure, mean_score, told
+from bdl.search.crossval import FoldScore, best_setting, cross_validate, failure, told
 from bdl.training.direct import TrainingData
 from bdl.training.fitting import finished
 from bdl.training.program import Program
@@ -157,10 +157,6 @@ FAILED = [score(0, 0, -9.0), score(0, 1, nan, "non-finite metric")]
 def test_the_best_setting_has_the_lowest_mean_and_no_failed_fold(scores, best):
     expected = None if best is None else {"learning_rate": best}
     assert best_setting(scores) == best_setting(scores[::-1]) == expected
-
-
-def test_the_mean_score_of_a_setting_with_a_failed_fold_is_infinite():
-    assert (mean_score(FAILED), mean_score(FINISHED)) == (inf, 3.0)
 
 
 @pytest.mark.parametrize(("penalty", "expected"), [(None, (3 + 7) / 2), (5.0, 4.0), (-1.0, 1.0)])

@@ -34,13 +34,6 @@ FIXED, SEARCH = "entries.fixed", "entries.searched.search"
 PAPER = {"paper": "a", "tables": ["Table 1"], "task": "t", "methods": {"fixed": "m"}}
 
 
-def test_a_bayesian_search_has_the_length_that_the_papers_give_it(load, content, put):
-    del content["entries"]["searched"]["search"]["trials"]
-    put(f"{SEARCH}.sampler", "bayesian")
-    search = load(content).entries["searched"].search
-    assert (search.startup, search.trials, search.penalty) == (5, 30, None)
-
-
 @pytest.mark.parametrize("value", [float("nan"), float("-inf")])
 def test_a_penalty_is_finite(load, text, value):
     content = load(text).model_dump(mode="json")
@@ -60,13 +53,6 @@ def test_select_narrows_in_table_order(load, text):
     assert small.papers[0].methods == {"searched": "theirs"}
     assert [note.text for note in small.notes] == ["about yacht"]
     assert type(small).model_validate(small.model_dump(mode="json")) == small
-
-
-def test_metrics_of_a_paper(load, content):
-    assert load(content).papers[0].metrics == {}
-    content["papers"] = [PAPER | {"metrics": {"nmll": "-test_ll"}}, PAPER | {"metrics": {"rmse": "rmse"}}]
-    found = load(content).select(["yacht"]).papers
-    assert [paper.metrics for paper in found] == [{"nmll": "-test_ll"}, {"rmse": "rmse"}]
 
 
 def test_entries_on_some_data_sets(load, content, put):

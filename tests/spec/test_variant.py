@@ -77,9 +77,9 @@ def test_splits(text, splits):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        *((text, "give a count such as 3") for text in ("", "a", "-1", "1,", "1-2-3", "1.5")),
+        *((text, "give a count such as 3") for text in ("", "a", "-1", "1,", "1-2-3", "1.5", "9" * 30)),
         *((text, "no split at all") for text in ("0", "7-5")),
-        *((text, "there are 20 splits, 0 to 19") for text in ("21", "1,20", "9" * 30)),
+        *((text, "there are 20 splits, 0 to 19") for text in ("21", "1,20")),
     ],
 )
 def test_splits_refused(text, message):

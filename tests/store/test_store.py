@@ -155,14 +155,10 @@ def test_a_file_in_the_way_is_told_and_left_alone(tmp_path):
 
 
 def columns(store, stage, **how):
-    """Put the parts together as rows without codes and artefacts; what a row lacks is left out."""
+    """Put the parts together as rows; what a row lacks is left out."""
     for own in store.columns(stage, CELL, **how):
-        for at, key in enumerate(zip(own.split, own.trial, own.fold, strict=True)):
-            apart = [
-                {name: values[at] for name, values in part.items() if values[at] == values[at]}
-                for part in (own.hyper, own.metrics, own.details)
-            ]
-            yield key, own.status[at], own.reason[at], own.seconds[at], *apart
+        for values in zip(*own.values(), strict=True):
+            yield {name: value for name, value in zip(own, values, strict=True) if value == value}
 
 
 def test_columns_are_the_rows(store, monkeypatch):
@@ -173,12 +169,13 @@ def test_columns_are_the_rows(store, monkeypatch):
     append(store, *rows[::-1], make_row(0, "search", 1, 2))
     for size in (1, 3, 500):
         monkeypatch.setattr("bdl.store.store.AT_A_TIME", size)
-        for (key, *found), row in zip(columns(store, "final"), rows, strict=True):
+        for found, row in zip(columns(store, "final"), rows, strict=True):
+            own = {"split": row.split, "trial": 0, "fold": 0, "status": row.status, "reason": row.problem}
             numbers = {name: value for name, value in row.metrics.items() if value is not None}
-            assert key == (row.split, 0, 0)
-            assert found == [row.status, row.problem, 0.25, row.hyper, numbers, row.details]
-    assert [key for key, *_ in columns(store, "search")] == [(0, 1, 2)]
-    problems = [(key[0], why) for key, _, why, *_ in columns(store, "final", problems=True)]
+            hyper = {f"hyper_{name}": value for name, value in row.hyper.items()}
+            assert found == own | {"seconds": 0.25} | hyper | numbers | row.details
+    assert [(own["split"], own["trial"], own["fold"]) for own in columns(store, "search")] == [(0, 1, 2)]
+    problems = [(own["split"], own["reason"]) for own in columns(store, "final", problems=True)]
     assert problems == [(1, "diverged"), (2, "rmse: too few")]
 
 

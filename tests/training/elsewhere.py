@@ -77,13 +77,7 @@ def elsewhere() -> Iterator[None]:
 
 
 def here(tree: Any) -> Any:
-    """Return the numbers of tensors that have to be on the device.
-
-    Raises
-    ------
-    WrongDevice
-        If one of them is not.
-    """
+    """Return the numbers of tensors that have to be on the device; `WrongDevice` if one of them is not."""
     wrong = [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor) and not isinstance(leaf, There)]
     if wrong:
         raise WrongDevice(f"{len(wrong)} tensors are on the CPU, the first has the shape {tuple(wrong[0].shape)}")

@@ -135,14 +135,6 @@ def test_the_number_of_updates(n, batch_size, epochs, batches_per_step, expected
     assert sum(map(len, stream)) == expected
 
 
-def test_minibatches_do_not_depend_on_companions():
-    """Trials with 20 to 24 rows all have four minibatches of 5 an epoch."""
-    rows = [np.arange(20 + r) + 100 * r for r in range(5)]
-    for r, together in enumerate(drawn(rows)):
-        (alone,) = drawn([rows[r]], keys(5)[r : r + 1])
-        assert torch.equal(alone, together)
-
-
 @pytest.mark.parametrize(("incomplete", "batches_per_step"), [("drop", 1), ("drop", 3), ("drop", 7), ("keep", 1)])
 @pytest.mark.parametrize("sampling", ["without_replacement", "with_replacement"])
 def test_going_on_after_any_update_gives_what_is_left(incomplete, sampling, batches_per_step):
