@@ -95,13 +95,18 @@ class Makespan:
         return self.makespan / max(self.total / self.workers, self.chain)
 
 
+_CELL = SimpleNamespace(
+    benchmark=SimpleNamespace(limits=Limits()),
+    settings=SimpleNamespace(search=None, method=SimpleNamespace(build=lambda: None)),
+)
+
+
 @dataclass(frozen=True, eq=False)
 class _Timed:
     """Stands in for a group."""
 
     seconds: float
-    members: Any = ((SimpleNamespace(benchmark=SimpleNamespace(limits=Limits())), 0),)
-    allowed: None = None
+    members: Any = ((_CELL, 0),)
 
     def checkpoint(self) -> None:
         """None is kept."""

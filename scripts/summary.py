@@ -69,13 +69,11 @@ def doubted(judged: list[tuple[str, Judged]]) -> list[str]:
 
 def draw(cells: list[dict[str, Any]], target: Path) -> None:
     """Draw the difference of every value from the printed one in units of its margin, a row a benchmark."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
+    from matplotlib.figure import Figure
 
     names = list(counts(cells))
-    figure, panel = plt.subplots(figsize=(8.2, 0.34 * len(names) + 1.5), layout="constrained")
+    figure = Figure(figsize=(8.2, 0.34 * len(names) + 1.5), layout="constrained")
+    panel = figure.subplots()
     panel.axvspan(-1, 1, color="#2a9d5c", alpha=0.1, lw=0)
     panel.axvline(0, color="#6b7480", lw=0.7)
     spread = np.random.default_rng(0)

@@ -36,7 +36,7 @@ class MyScore:
         """Score one fit.
 
         `evaluation` has the test rows (`tested.x`, `tested.y`), the predictions for them (`predictions.mean`,
-        `predictions.draws`) and the `posterior`; each is computed when it is first used.
+        `predictions.probabilities`) and the `posterior`; each is computed when it is first used.
         """
         errors = evaluation.predictions.mean - evaluation.tested.y
         return self.scale * float(errors.abs().mean())
