@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -107,9 +108,11 @@ def _reference(fitted: Fitted, draws: int, seed: int) -> Written:
     own = cell.settings.reference
     info = {"inference": {"method": own.name, "method_arguments": own.settings}, **about(fitted)}
     recipe = truths.recipe(cell, split)
-    quality: dict[str, Any] = {"evidence": truths.evidence(cell, split)}
-    if recipe is not None:
-        quality = {"certificate": vars(base.obtain(recipe).certificate)}
+    quality: dict[str, Any]
+    if recipe is None:
+        quality = {"evidence": truths.evidence(cell, split)}
+    else:
+        quality = {"certificate": asdict(base.obtain(recipe).certificate)}
     if truth.chains is not None:
         return truth.chains, info, quality
     if len(truth.covariance) < len(truth.mean):

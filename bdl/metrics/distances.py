@@ -1,8 +1,8 @@
 """Distances of a posterior to a reference, from their means (D,) and dense covariances (D, D).
 
 All work in float64 and give scalars unless said otherwise. They check their input, so they are not for use
-under `vmap`: each raises `InputError` if a value is not finite, or a covariance is not symmetric (to the root of its
-precision).
+under `vmap`: each raises `InputError` if shapes disagree, a value is not finite, or a covariance is not symmetric (to
+the root of its precision).
 """
 
 import math
@@ -141,6 +141,10 @@ def _checked(ours: Moments, reference: Moments) -> tuple[Moments, Moments]:
 def _check(value: Tensor, reference: Tensor) -> None:
     """Check two means, or two covariances."""
     what = "mean" if value.ndim == 1 else "covariance"
+    if value.shape != reference.shape:
+        raise InputError(
+            f"the {what} has shape {tuple(value.shape)}, and that of the reference {tuple(reference.shape)}"
+        )
     for name, tensor in ((f"the {what}", value), (f"the reference {what}", reference)):
         check_finite(name, tensor)
         if tensor.ndim == 2 and bool((tensor - tensor.mT).abs().max() > _tolerance(tensor) * tensor.abs().max()):

@@ -90,7 +90,7 @@ def check_references(benchmark: "Benchmark", labels: frozenset[str] | None) -> N
     Further labels may be referred to: a profile may leave out data sets that notes are about. Of a part of a benchmark,
     for which they are None, only entries are looked up.
     """
-    for place, kind, label in _references(benchmark):
+    for place, kind, label in references(benchmark):
         if kind is None:
             if label not in benchmark.entries:
                 raise within(place, ValueError(str(unknown("entry", label, benchmark.entries))))
@@ -101,7 +101,7 @@ def check_references(benchmark: "Benchmark", labels: frozenset[str] | None) -> N
                 raise within(place, ValueError(str(unknown(registry.kind, label, known))))
 
 
-def _references(benchmark: "Benchmark") -> Iterator[tuple[Path, type[NamedComponent] | None, str]]:
+def references(benchmark: "Benchmark") -> Iterator[tuple[Path, type[NamedComponent] | None, str]]:
     """Yield the place of each reference, what is referred to, None for an entry, and its name."""
     yield from ((("preparation", "splits", label), DatasetName, label) for label in benchmark.preparation.splits)
     if not isinstance(rows := benchmark.preparation.rows, int):

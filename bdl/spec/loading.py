@@ -9,7 +9,9 @@ from pydantic import ValidationError
 
 from bdl.errors import InputError, short, unknown
 from bdl.registry import shipped
+from bdl.spec.checks import references
 from bdl.spec.fields import Settings, Slug, explain
+from bdl.spec.labels import DatasetName
 from bdl.spec.schema import Benchmark
 from bdl.spec.values import nested, overlay, parse_yaml
 
@@ -94,7 +96,7 @@ def _checked(path: Path, text: str) -> dict[str, Benchmark]:
 def _changed(
     benchmark: Benchmark, steps: Iterable[Mapping[str, Any]], profile: str, source: str, labels: frozenset[str]
 ) -> Benchmark:
-    """Lay changes over a benchmark, one after the other; they add no entries."""
+    """Lay changes over a benchmark, one after the other; they add no entries, and nothing of data sets it lacks."""
     content = benchmark.model_dump(mode="json", exclude={"profile"})
     for changes in steps:
         entries = changes.get("entries")
@@ -102,7 +104,11 @@ def _changed(
             if name not in benchmark.entries:
                 raise InputError(f"{source}: entries: {unknown('entry', name, benchmark.entries)}")
         content = overlay(content, changes)
-    return _validate(content, profile, source, labels)
+    found, before = _validate(content, profile, source, labels), {*references(benchmark)}
+    for place, kind, label in (own for own in references(found) if own not in before):
+        if kind is DatasetName and label not in found.labels | labels:
+            raise InputError(f"{source}: {'.'.join(map(str, place))}: {unknown('data set', label, found.datasets)}")
+    return found
 
 
 _checked_once = lru_cache(maxsize=64)(_checked)

@@ -3,6 +3,7 @@
 import json
 import math
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ import torch
 import bdl
 from bdl.errors import InputError
 from bdl.models.problem import Batch
+from bdl.references.base import Made
+from bdl.references.certificate import Certificate
 
 SPEC = """
 name: exported
@@ -100,6 +103,16 @@ def test_a_reference_is_files_of_posteriordb(exact, tmp_path):
     truth = exact.evaluation.reference
     errors = (drawn.mean(0) - truth.mean.numpy()) / truth.covariance.diag().sqrt().numpy()
     assert np.abs(errors).max() < 4 / math.sqrt(4000)
+
+
+def test_a_sampled_reference_brings_its_certificate(exact, tmp_path, monkeypatch):
+    published = Path(__file__).parents[2] / "results/logistic-posterior/references/australian.json"
+    certificate = Certificate.read(json.loads(published.read_text("utf-8"))["certificate"])
+    monkeypatch.setattr("bdl.plan.truths.recipe", lambda cell, split: "what is sampled")
+    monkeypatch.setattr("bdl.references.base.obtain", lambda recipe: Made(np.zeros((4, 100, 1)), certificate))
+    bdl.export(exact, tmp_path, what="reference", draws=10)
+    told = json.loads((tmp_path / "quality/diabetes-exact-0-reference.json").read_text("utf-8"))
+    assert told["certificate"]["origin"]["sampler"] == certificate.origin.sampler
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,29 @@ def test_memory_is_that_of_the_factors(estimator):
     assert largest.elements == 3 * max(dim, 12 * dim // 3)
 
 
+@pytest.mark.parametrize(("estimator", "first"), [(OnlineEm(2), 1000), (OnlinePxEm(2), 16000)], ids=["Em", "PxEm"])
+def test_error_falls_as_the_root_of_the_sample_size(estimator, first):
+    """Slope of log error against log T is -1/2, within 3 standard errors over 24 streams, once the start is forgotten.
+
+    Factors as wide as the noise: with stronger ones published EM creeps.
+    """
+    streams, generator = 24, torch.Generator().manual_seed(5)
+    factors = torch.randn(12, 2, generator=generator, dtype=torch.float64)
+    model = FactorAnalysis(torch.zeros(12, dtype=torch.float64), factors, torch.full((12,), 2.0, dtype=torch.float64))
+    truth = model.covariance()
+    state, errors = begin(estimator, 12, streams), []
+    for more in [first, first, 2 * first, 4 * first]:
+        noise = torch.randn(streams, more, model.noise_dim, generator=generator, dtype=torch.float64)
+        state = estimator.update_block(state, model.sample(noise))
+        covariances = [estimator.posterior(one_of(state, index)).covariance() for index in range(streams)]
+        errors.append(torch.stack([(covariance - truth).norm() for covariance in covariances]))
+    x = math.log(2) * torch.arange(-1.5, 2, dtype=torch.float64)  # log T about its mean
+    slopes = x @ torch.stack(errors).log() / x.square().sum()
+    standard_error = float(slopes.std()) / math.sqrt(streams)
+    assert standard_error < 0.06
+    assert abs(float(slopes.mean()) + 0.5) < 3 * standard_error
+
+
 STREAMS, SEEN = 2, 2000
 POINTS = Path(__file__).parents[2] / "results/online-fa/points.parquet"
 

@@ -1,18 +1,24 @@
-"""SGD iterates, SWAG and MultiSWAG: the descent, and the moments of recorded iterates."""
+"""SGD iterates, SWAG and MultiSWAG: the descent, the moments of recorded iterates, and the engine."""
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from bdl.methods.counters import StepCounters
+from bdl.data import Dataset
 from bdl.methods.deep_ensemble import MultiSwag
 from bdl.methods.sgd_iterates import VARIANCE_FLOOR, SgdIterates
 from bdl.methods.swag import Swag
 from bdl.models.likelihoods import Gaussian
-from bdl.models.networks import Linear
+from bdl.models.networks import Linear, Mlp
 from bdl.models.problem import Problem
 from bdl.posteriors import Traced
+from bdl.rng import trial_keys
+from bdl.training.batches import minibatches
+from bdl.training.fitting import Snapshot, finished, initial_state
+from bdl.training.program import Program
+from bdl.training.schedule import Schedule
+from bdl.training.trials import Pool, Trials
 
 from .targets import BETA, Target, advance, linear_gaussian, normals
 
@@ -41,6 +47,39 @@ def descent(method, target: Target, hyper, n_steps: int, batch_size: int = 4, st
 def iterates(states) -> np.ndarray:
     """Parameters after each step, float64, (steps, D)."""
     return torch.stack([state.theta for state in states[1:]]).double().numpy()
+
+
+def toy_trials(lengths: list[int]) -> tuple[Dataset, Trials]:
+    """Data, and trials that share a table of 60 rows of 3 inputs and differ in rows and learning rates."""
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(60, 3))
+    data = Dataset("toy", x, 500 + 30 * (x @ [1.0, 0.5, -1.0] + 0.5 * generator.normal(size=60)))
+    rows = [generator.permutation(60)[:n] for n in lengths]
+    fixed = {"prior_precision": 0.5, "noise_precision": 1e-3}
+    hyper = [fixed | {"learning_rate": 0.05 * (i + 1)} for i in range(len(rows))]
+    return data, Trials.make(data, Pool.load(data), [("toy", i) for i in range(len(rows))], rows, hyper)
+
+
+def trained(method, problem: Problem, data: Dataset, trials: Trials, schedule: Schedule) -> Snapshot:
+    """What the engine makes of the trials."""
+    return finished(Program(data, Pool.load(data), problem, method, schedule).fitting(trials))
+
+
+def replay(method, problem: Problem, data: Dataset, trials: Trials, schedule: Schedule, index: int) -> np.ndarray:
+    """Iterates of one trial of the engine, (epochs, steps per epoch, D): plain SGD by autograd."""
+    one, pool = trials.take([index]), Pool.load(data)
+    view, hyper = (type(one.view)(*(value[0] for value in one.view)), {k: v[0] for k, v in one.hyper.items()})
+    theta = initial_state(method, problem, one, pool.device).theta[0]
+    stream = minibatches(one.rows, trial_keys(one.identities, "shuffle"), schedule, batches_per_step=1)
+    path = []
+    for rows in [rows[0, 0] for _, updates in stream for rows in updates]:
+        theta = theta.detach().requires_grad_()
+        batch = view.batch(pool.x[rows], pool.y[rows])
+        log_joint = problem.log_likelihood(theta, batch, hyper) + problem.log_prior(theta, hyper)
+        (gradient,) = torch.autograd.grad(-log_joint / batch.n, theta)
+        theta = theta - hyper["learning_rate"] * gradient
+        path.append(theta.detach())
+    return torch.stack(path).view(schedule.epochs, -1, problem.dim).double().numpy()
 
 
 @pytest.mark.parametrize("bias_precision", [None, 0.01])
@@ -212,7 +251,31 @@ def test_members_of_multi_swag_are_fits_by_swag():
         assert all(map(torch.equal, found, single.posterior(expected)))
 
 
-def test_multi_swag_collects_once_in_as_many_epochs_as_there_are_members():
-    method, ends = MultiSwag(members=2, warmup_epochs=2), [StepCounters(0, epoch, True, 2.5) for epoch in range(1, 10)]
-    assert [counters.epochs for counters in ends if method.due(counters)] == [4, 6, 8]
-    assert method.due(StepCounters(12, 4, False, 2.5)) == ()
+def test_the_engine_collects_once_in_an_epoch_of_each_member():
+    """Five minibatches an epoch and two members: every second epoch ends within no update."""
+    data, trials = toy_trials([40, 43])
+    method = MultiSwag(0.5, members=2, rank=3, warmup_epochs=2)
+    fit = trained(method, Problem(Mlp((2,)), Gaussian(), 3), data, trials, Schedule(epochs=9, batch_size=8))
+    assert fit.state.collected.tolist() == [[3, 3], [3, 3]]
+
+
+@pytest.mark.parametrize("swag", [False, True])
+def test_the_engine_gives_each_trial_the_moments_of_its_own_iterates(swag):
+    """Five steps an epoch, or four; phase 2 starts with the third epoch of each trial."""
+    data, trials = toy_trials([40, 43, 33, 47])
+    problem, schedule = Problem(Mlp((2,)), Gaussian(), 3), Schedule(epochs=9, batch_size=8)
+    method = Swag(0.5, 2, 3) if swag else SgdIterates(0.5, 2, window=2)
+    fit = trained(method, problem, data, trials, schedule)
+    assert fit.state.collected.tolist() == ([7] * 4 if swag else [17, 17, 14, 17])
+    for i in range(4):
+        path = replay(method, problem, data, trials, schedule, i)[2:]
+        if swag:
+            mean, covariance = published(path[:, -1], 3)
+        else:
+            path = path.reshape(-1, problem.dim)
+            samples = path[: len(path) // 2 * 2].reshape(-1, 2, problem.dim).mean(1)
+            mean, covariance = samples.mean(0), np.cov(samples.T)
+        posterior = method.posterior(type(fit.state)(*(leaf[i] for leaf in fit.state))).check()
+        # float32 that adds in another order
+        np.testing.assert_allclose(posterior.mean().numpy(), mean, rtol=1e-4, atol=1e-5)
+        assert np.linalg.norm(posterior.covariance().numpy() - covariance) < 1e-3 * np.linalg.norm(covariance)

@@ -17,12 +17,15 @@ from bdl.models.likelihoods import Bernoulli, Gaussian
 from bdl.models.networks import Linear
 from bdl.models.priors import GaussianPrior
 from bdl.models.problem import Problem
+from bdl.plan import truths
+from bdl.plan.planning import plan
 from bdl.references import nuts
 from bdl.references.base import Made, files, obtain, read, state, write
 from bdl.references.certificate import certify, monte_carlo_errors
 from bdl.references.exact import GridReference
 from bdl.references.mcmc import TERM, Draws, Origin, Regression, Settings, build, from_tree, sample
 from bdl.references.nuts import LinearRecipe, NutsReference
+from bdl.spec import load_benchmark
 
 ALPHA, BETA = 1.7, 2.5
 
@@ -109,6 +112,25 @@ def test_logistic_posterior_is_that_of_a_grid():
     problem, hyper = Problem(Linear(bias=False), Bernoulli(), 2), {"prior_precision": torch.tensor(0.01).double()}
     truth = GridReference().fit(problem, torch.from_numpy(given.x), torch.from_numpy(given.y), hyper)
     assert_moments(drawn, truth.mean.numpy(), truth.covariance.numpy())
+
+
+@pytest.mark.data
+@pytest.mark.slow  # draws 20,000 times
+def test_samplers_agree_on_breast_cancer():
+    """Means and covariance entries, 65 scores: one beyond 5.5, t with 99 degrees of freedom, has a chance of 2e-5."""
+    for package in ("bambi", "nutpie"):
+        pytest.importorskip(package)
+    (cell,) = plan(load_benchmark("logistic-posterior").select(["breast_cancer"], ["vifa"]), splits=(0,))
+    given, found, lower = truths.recipe(cell, 0).regression, [], np.tril_indices(10)
+    for sampler in ("nutpie", "pymc"):
+        drawn = sample(given, Settings(draws=2000, tune=500, sampler=sampler))
+        certify(drawn).admit()
+        pooled, errors = drawn.theta.reshape(-1, 10), monte_carlo_errors(drawn.theta)
+        assert (errors.mean < 0.03 * pooled.std(0)).all(), "else to agree would mean little"
+        moments = np.concatenate([pooled.mean(0), np.cov(pooled.T)[lower]])
+        found.append((moments, np.concatenate([errors.mean, errors.covariance[lower]])))
+    (one, error), (other, other_error) = found
+    assert abs((one - other) / np.hypot(error, other_error)).max() < 5.5
 
 
 def draw_few(seed: int) -> np.ndarray:

@@ -77,6 +77,8 @@ LONG = "x" * 3000
         ("entries.fixed.hyper.lr=1", "entries.fixed: unknown hyper-parameter 'lr'"),
         ("entries.fixed.method.rank=1", "entries.fixed.method: unknown setting of method 'vifa' 'rank'; allowed: "),
         ("preparation.rows.yatch=7", "preparation.rows.yatch: unknown dataset 'yatch': did you mean yacht"),
+        ("preparation.rows.boston=7", "--set preparation.rows.boston=7: preparation.rows.boston: unknown data set"),
+        ("entries.searched.by_dataset.boston={}", "entries.searched.by_dataset.boston: unknown data set 'boston'"),
         ("seed.x=1", "--set seed.x=1: seed: Input should be a valid integer"),
         ("seed=-1", "--set seed=-1: seed: Input should be greater than or equal to 0 (got -1)"),
         ("seed=", "--set seed=: seed: Input should be a valid integer (got null)"),
