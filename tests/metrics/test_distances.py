@@ -151,7 +151,10 @@ INDEFINITE = tensor([1, 2], [2, 1])
         (lambda: wasserstein2((ONE, EYE), (ONE, EYE * math.inf)), "reference covariance has values"),
         (lambda: wasserstein2((ONE, -EYE), (ONE, EYE)), "the covariance has the eigenvalue -1"),
         (lambda: forward_kl((ONE, INDEFINITE), (ONE, EYE)), "not positive definite"),
-        (lambda: relative(torch.ones(5), torch.ones(1)), r"the mean has shape \(5,\), and that of the reference \(1,\)"),
+        (
+            lambda: relative(torch.ones(5), torch.ones(1)),
+            r"the mean has shape \(5,\), and that of the reference \(1,\)",
+        ),
     ],
 )
 def test_bad_input_is_refused(call, message):
