@@ -15,7 +15,7 @@ from bdl.archive.frames import COLUMNS
 from bdl.archive.posteriors import Contents, read_posteriors
 from bdl.errors import InputError
 from bdl.execution.scoring import codes, computed
-from bdl.plan import Cell, fit_hash, joint_hash, score_hash
+from bdl.plan import Cell, is_fit_hash, joint_hash, score_hash
 from bdl.plan.programs import evaluations
 from bdl.spec.labels import MetricName
 from bdl.store import CERTIFICATE, HYPER, KEPT, STAGES, CellKey, Outcome, Reading, Row, artefacts
@@ -36,7 +36,7 @@ class StoredFits:
 
     def splits(self, cell: Cell) -> set[int]:
         """Return the splits of a cell with a fit of today's identity."""
-        if self._store.fit_hash(cell.key) != fit_hash(cell):
+        if not is_fit_hash(cell, self._store.fit_hash(cell.key)):
             return set()
         rows, posteriors = self._store.rows("final", cell.key), self._store.posteriors
         return {row.split for row in rows if row.artefact and artefacts.is_whole(posteriors, row.artefact)}
@@ -69,7 +69,9 @@ class PublishedFits:
     def splits(self, cell: Cell) -> set[int]:
         """Return the splits of a cell with a fit of today's identity."""
         travels = self._posteriors.get(cell.label, {})
-        if self._told("fit_hashes", cell) != fit_hash(cell) or not (travels or self._scored_as(cell, computed(cell))):
+        if not is_fit_hash(cell, self._told("fit_hashes", cell)):
+            return set()
+        if not (travels or self._scored_as(cell, computed(cell))):
             return set()
         own = _of(cell, self._rows)
         whole = (own.status == "failed") | own.reason.isna()  # of which all scores were computed

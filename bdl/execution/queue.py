@@ -19,7 +19,7 @@ from bdl.execution.estimate import left_of
 from bdl.execution.groups import Chosen, Group, SearchGroup, attempt, failed, failed_row, final_groups
 from bdl.execution.scoring import beyond, rescore
 from bdl.methods.base import ExternalMethod
-from bdl.plan import Cell, fit_hash, outside_files
+from bdl.plan import Cell, fit_hash, is_fit_hash, outside_files
 from bdl.plan.planning import together
 from bdl.plan.programs import fits, remaining_work, slot_batch
 from bdl.search.crossval import FoldScore, best_setting
@@ -194,7 +194,7 @@ def check_hashes(cells: Sequence[Cell], store: Store) -> dict[Cell, str]:
     hashes = {cell: fit_hash(cell) for cell in cells}
     for cell, own in hashes.items():
         found = store.fit_hash(cell.key)
-        if found not in (None, own):
+        if found is not None and not is_fit_hash(cell, found):
             other = f"of another spec, data or code ({found[:12]}, now {own[:12]})"
             raise Unusable(f"{store.path} holds {cell.label} {other}", "--changed")
     return hashes
@@ -202,7 +202,9 @@ def check_hashes(cells: Sequence[Cell], store: Store) -> dict[Cell, str]:
 
 def changed(cells: Sequence[Cell], store: Store) -> list[Cell]:
     """List the cells whose rows were made under another spec, other data or other code, or that `check` refuses."""
-    return [cell for cell in cells if store.fit_hash(cell.key) not in (None, fit_hash(cell)) or beyond(cell, store)]
+    hashes = {cell: store.fit_hash(cell.key) for cell in cells}
+    other = [cell for cell, own in hashes.items() if own is not None and not is_fit_hash(cell, own)]
+    return [cell for cell in cells if cell in other or beyond(cell, store)]
 
 
 def remaining(cell: Cell, store: Store) -> int:

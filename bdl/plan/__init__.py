@@ -112,6 +112,22 @@ def fit_hash(cell: Cell, versions: Mapping[str, Any] | None = None) -> str:
     return sha256([spec, data_checksum(cell), fit_versions(cell) if versions is None else versions])
 
 
+def is_fit_hash(cell: Cell, recorded: object) -> bool:
+    """Return whether a recorded hash is that of the cell's fits.
+
+    Version 0.1 wrote for some time every setting of the score that steers a search into the hash, defaults included:
+    hashes made then count as those of the same fits.
+    """
+    if recorded == fit_hash(cell):
+        return True
+    search = cell.settings.search
+    if recorded is None or search is None:
+        return False
+    spec = cell.benchmark.fit_part(cell.dataset, cell.entry)
+    spec["entry"][1]["search"]["metric"] = search.metric.plain
+    return recorded == sha256([spec, data_checksum(cell), fit_versions(cell)])
+
+
 def fit_versions(cell: Cell) -> dict[str, Any]:
     """Return the version of everything that the cell's fits rest on, by kind."""
     entry = cell.settings

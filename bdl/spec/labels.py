@@ -40,6 +40,16 @@ class NamedComponent(Label):
         return {"name": self.name, **self.settings, "label": str(self)}
 
     @property
+    def identity(self) -> Any:
+        """What identifies it: as `plain`, without the settings that have their default value.
+
+        A setting that is added later leaves the identity of what never had it.
+        """
+        if self == self.name and not self.given:
+            return self.name
+        return {"name": self.name, **self.given, "label": str(self)}
+
+    @property
     def given(self) -> dict[str, Any]:
         """The settings that differ from their defaults, which identify the component."""
         return given(self.registry(), self.name, self.settings)
@@ -80,8 +90,10 @@ class NamedComponent(Label):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        plain = core_schema.plain_serializer_function_ser_schema(lambda label: label.plain)
-        return core_schema.no_info_plain_validator_function(cls.read, serialization=plain)
+        serialization = core_schema.plain_serializer_function_ser_schema(
+            lambda label, info: label.identity if info.exclude_defaults else label.plain, info_arg=True
+        )
+        return core_schema.no_info_plain_validator_function(cls.read, serialization=serialization)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """What identifies a fit and what identifies a score: spec, data and versions, and nothing that is beside the point."""
 
+import json
 import shutil
 import subprocess
 import sys
 from contextlib import redirect_stdout
-from dataclasses import replace
+from dataclasses import field, make_dataclass, replace
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import bdl
-from bdl.plan import Cell, fit_hash, fit_versions, score_hash, score_versions
+from bdl.plan import Cell, fit_hash, fit_versions, is_fit_hash, score_hash, score_versions
 from bdl.plan.planning import cells_of
 from bdl.spec import load_benchmark
 
@@ -120,6 +121,57 @@ def test_a_setting_that_is_added_later_moves_nothing():
         part = own.benchmark.fit_part("diabetes", "vifa-lr")
         assert part["entry"][1]["method"] == {"name": "vifa", **settings}
         assert part["preparation"] == {}
+
+
+ADDED = (
+    "bdl.methods.vifa:Vifa",
+    "bdl.models.networks:Linear",
+    "bdl.models.likelihoods:Gaussian",
+    "bdl.models.priors:GaussianPrior",
+    "bdl.training.schedule:Constant",
+    "bdl.metrics.likelihoods:Nmll",
+    "bdl.metrics.regression:Rmse",
+    "bdl.references.exact:BayesianRidgeReference",
+)
+
+
+@pytest.mark.parametrize("component", ADDED)
+def test_a_setting_that_every_kind_of_component_gains_moves_no_hash(monkeypatch, component):
+    module, _, name = component.partition(":")
+    labelled = "metrics=[{name: nmll, at: mean, label: nmll_mean}, {name: rmse, label: rmse_own}]"
+    before = [(fit_hash(own), scores(own)) for own in (cell(labelled), ridge())]
+    known = getattr(import_module(module), name)
+    settings = {"bases": (known,), "frozen": True, "namespace": {"__module__": module}}
+    monkeypatch.setattr(
+        import_module(module), name, make_dataclass(name, [("added", int, field(default=3))], **settings)
+    )
+    assert [(fit_hash(own), scores(own)) for own in (cell(labelled), ridge())] == before
+
+
+def test_a_data_set_that_gains_a_setting_keeps_its_identity(monkeypatch):
+    own = {"name": "online-fa", "entry": "online-em"}
+    before = fit_hash(cell(**own))
+    label = cell(**own).dataset
+    module, _, name = label.registry().targets[label.name].partition(":")
+    known = getattr(import_module(module), name)
+    settings = {"bases": (known,), "frozen": True, "namespace": {"__module__": module}}
+    monkeypatch.setattr(
+        import_module(module), name, make_dataclass(name, [("added", int, field(default=3))], **settings)
+    )
+    assert fit_hash(cell(**own)) == before
+
+
+@pytest.mark.parametrize("name", ["slang-uci", "network-posterior"])
+def test_hashes_of_published_searches_are_those_of_today(name):
+    """One has hashes from before scores had a setting, the other those made while its default was written."""
+    path = Path(__file__).parents[2] / "results" / name / "provenance.json"
+    recorded = json.loads(path.read_text("utf-8"))["fit_hashes"]
+    own = cells_of(load_benchmark(name, "paper").select(datasets=["yacht"]))
+    assert {one.label: is_fit_hash(one, recorded[one.label]) for one in own if recorded[one.label]} == {
+        one.label: True for one in own if recorded[one.label]
+    }
+    changed = own[0].benchmark.model_copy(update={"seed": 9})
+    assert not is_fit_hash(replace(own[0], benchmark=changed), recorded[own[0].label])
 
 
 # What improves the code and touches no number: each is an edit of a copy of the package.
